@@ -1,0 +1,1 @@
+"""Backbones: the networks of the field and the checkpoints people have for them."""

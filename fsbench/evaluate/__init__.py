@@ -1,0 +1,1 @@
+"""Evaluation: methods over many tasks, statistics, tuning."""

@@ -1,0 +1,1 @@
+"""Reports: records on disk and the tables made from them."""

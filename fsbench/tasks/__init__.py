@@ -1,0 +1,1 @@
+"""Tasks: named protocols and the sampler that turns (protocol, seed, index) into rows."""
