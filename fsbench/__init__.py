@@ -1,3 +1,37 @@
-"""fsbench: benchmark transductive few-shot classification."""
+"""fsbench: benchmark transductive few-shot classification.
+
+The few names of the Python interface are imported when they are first used, so that `import fsbench` itself costs
+nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fsbench.api import predict
+    from fsbench.errors import FsbenchError
+    from fsbench.features.scatter import BaseStatistics
+    from fsbench.features.store import FeatureFile
+    from fsbench.tasks.protocol import TaskProtocol
+    from fsbench.tasks.sampling import sample_tasks
 
 __version__ = "0.1.0"
+
+__all__ = ["BaseStatistics", "FeatureFile", "FsbenchError", "TaskProtocol", "predict", "sample_tasks"]
+
+_HOMES = {
+    "BaseStatistics": "fsbench.features.scatter",
+    "FeatureFile": "fsbench.features.store",
+    "FsbenchError": "fsbench.errors",
+    "TaskProtocol": "fsbench.tasks.protocol",
+    "predict": "fsbench.api",
+    "sample_tasks": "fsbench.tasks.sampling",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,70 @@
+"""Pre-processing of features: pure functions, and the named chains of the field.
+
+======= ============================================================================== ==========================
+name    steps                                                                          level
+======= ============================================================================== ==========================
+UN      none                                                                           row
+L2N     unit norm                                                                      row
+CL2N    subtract the mean of the base features, unit norm                              row
+PT      square root, unit norm, subtract the mean of the support from the support      task
+        and of the queries from the queries, unit norm
+PLC     signed square root, unit norm, subtract the mean of the task, unit norm        task
+======= ============================================================================== ==========================
+
+Row-level chains are applied once to a whole split; task-level ones to the rows of each task, (…, N, D) with the
+support first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn import functional
+
+from fsbench.errors import FsbenchError, unknown_name
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ROW_CHAINS = ("UN", "L2N", "CL2N")
+TASK_CHAINS = ("PT", "PLC")
+_POWER_OFFSET = 1e-6
+
+
+def unit_norm(x: Tensor) -> Tensor:
+    """Scale rows to unit Euclidean length; a zero row stays zero."""
+    return functional.normalize(x, dim=-1, eps=1e-12)
+
+
+def power(x: Tensor, exponent: float = 0.5) -> Tensor:
+    """Signed power transform: sign(x) · (|x| + 10⁻⁶)^exponent.
+
+    For non-negative features this is (x + 10⁻⁶)^exponent, the form of PT-MAP; a zero counts as positive there.
+    """
+    return torch.where(x < 0, -1.0, 1.0) * (x.abs() + _POWER_OFFSET) ** exponent
+
+
+def apply_rows(chain: str, x: Tensor, base_mean: Tensor | None = None) -> Tensor:
+    """Apply a row-level chain to features (…, D)."""
+    if chain == "UN":
+        return x
+    if chain == "L2N":
+        return unit_norm(x)
+    if chain == "CL2N":
+        if base_mean is None:
+            raise FsbenchError("CL2N needs the mean of the base features.", "Pass base=… (features of base classes).")
+        return unit_norm(x - base_mean)
+    raise unknown_name("row-level pre-processing", chain, ROW_CHAINS)
+
+
+def apply_task(chain: str, x: Tensor, support: int) -> Tensor:
+    """Apply a task-level chain to the rows of tasks (…, N, D), of which the first `support` are labelled."""
+    if chain == "PT":
+        x = unit_norm(power(x))
+        parts = x.split([support, x.shape[-2] - support], dim=-2)
+        return unit_norm(torch.cat([part - part.mean(dim=-2, keepdim=True) for part in parts], dim=-2))
+    if chain == "PLC":
+        x = unit_norm(power(x))
+        return unit_norm(x - x.mean(dim=-2, keepdim=True))
+    raise unknown_name("task-level pre-processing", chain, TASK_CHAINS)

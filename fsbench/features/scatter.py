@@ -1,0 +1,200 @@
+"""Statistics of the base classes: their mean and within-class scatter, from memory or streamed from a feature file.
+
+All on CL2N features (centred with the mean of the raw base features, unit norm), in float64:
+
+- `scatter`: S_w of Eq. 6, divided by the number of base images;
+- `class_weighted`: the matrix of the released program: sums per class (not divided), each scaled to unit Frobenius
+norm, averaged,
+  and scaled back by the mean norm. It is larger than `scatter` by about n̄, the number of images per base class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+import torch
+
+from fsbench.errors import FsbenchError
+from fsbench.features.hdf5 import REMAKE, dataset_of, open_hdf5
+from fsbench.features.preprocess import apply_rows
+from fsbench.features.store import FeatureFile, Split, make_split
+from fsbench.files import whole_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+FORMAT = "fsbench-scatter"
+VERSION = 1
+_ARRAYS = {"mean": 1, "scatter": 2, "class_weighted": 2, "eigenvalues": 1, "eigenvectors": 2}
+
+
+@dataclass(frozen=True)
+class BaseStatistics:
+    """What the methods need to know of the base classes. Tensors are float64.
+
+    Attributes:
+        mean: (D,) mean of the raw base features, every image with the same weight.
+        scatter: (D, D) S_w as in Eq. 6.
+        class_weighted: (D, D) the released program's matrix, on the scale of sums per class.
+        eigenvalues: (D,) of `scatter`, in descending order, none negative.
+        eigenvectors: (D, D) of `scatter`, in columns.
+        class_counts: images of every base class.
+        digest: SHA-256 of the base features they come from; empty for features given in memory.
+    """
+
+    mean: Tensor
+    scatter: Tensor
+    class_weighted: Tensor
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+    class_counts: tuple[int, ...]
+    digest: str = ""
+
+    @property
+    def images_per_class(self) -> float:
+        """n̄ = N_base / |C_base|, the bridge between the article's units and the scale-free ones."""
+        return sum(self.class_counts) / len(self.class_counts)
+
+    @property
+    def effective_rank(self) -> float:
+        """Exp of the entropy of the normalised spectrum: how many directions carry the scatter."""
+        share = self.eigenvalues / self.eigenvalues.sum()
+        return float(torch.exp(torch.special.entr(share).sum()))
+
+    def share_clamped(self, sigma: float) -> float:
+        """Share of the directions whose scaling λ^(-1/2) exceeds σ (Eq. 7)."""
+        return float((self.eigenvalues * sigma**2 < 1).double().mean())
+
+    @classmethod
+    def fit(cls, features: Tensor | NDArray[Any], labels: Tensor | NDArray[Any]) -> BaseStatistics:
+        """Compute from raw base features (M, D) and their labels (M,), in any order."""
+        split = make_split(_numpy(features), _numpy(labels))
+        return cls.fit_blocks(lambda: [split.features], split)
+
+    @classmethod
+    def fit_file(cls, file: FeatureFile, progress: Callable[[int], None] = lambda rows: None) -> BaseStatistics:
+        """Stream the base split of a feature file: two passes, memory O(D²) plus one block."""
+        summary = file.summary("base")
+
+        def blocks() -> Iterable[NDArray[np.float32]]:
+            for block in file.stream("base"):
+                yield block
+                progress(len(block))
+
+        empty = np.empty((0, summary.dimension), dtype=np.float32)
+        return cls.fit_blocks(blocks, Split(empty, summary.offsets, summary.class_names, (), summary.digest))
+
+    @classmethod
+    def fit_blocks(cls, blocks: Callable[[], Iterable[NDArray[np.float32]]], split: Split) -> BaseStatistics:
+        """Compute from blocks of rows, sorted by class, gone through twice; of `split` only the layout is used."""
+        total = int(split.offsets[-1])
+        mean = sum((torch.from_numpy(block).double().sum(dim=0) for block in blocks()), torch.zeros(())) / total
+        scatter, class_weighted = _scatter_matrices(blocks(), split.offsets, mean)
+        eigenvalues, eigenvectors = torch.linalg.eigh(scatter)
+        counts = tuple(np.diff(split.offsets).tolist())
+        return cls(
+            mean,
+            scatter,
+            class_weighted,
+            eigenvalues.flip(0).clamp_min(0.0),
+            eigenvectors.flip(1).contiguous(),
+            counts,
+            split.digest,
+        )
+
+    def save(self, path: Path) -> None:
+        """Write the scatter file, whole or not at all."""
+        with whole_file(path) as temporary, h5py.File(temporary, "w") as file:
+            file.attrs["format"] = FORMAT
+            file.attrs["version"] = VERSION
+            file.attrs["features_sha256"] = self.digest
+            for name in _ARRAYS:
+                file.create_dataset(name, data=getattr(self, name).numpy())
+            file.create_dataset("class_counts", data=np.array(self.class_counts, dtype=np.int64))
+
+    @classmethod
+    def load(cls, path: str | Path) -> BaseStatistics:
+        """Read and check a scatter file."""
+        path = Path(path)
+        with open_hdf5(path, FORMAT, VERSION) as file:
+            arrays = {
+                name: torch.from_numpy(
+                    np.asarray(dataset_of(file, name, path, ndim=ndim, kind="f")[()], dtype=np.float64)
+                )
+                for name, ndim in _ARRAYS.items()
+            }
+            counts = dataset_of(file, "class_counts", path, ndim=1, kind="i")[()].tolist()
+            digest = str(file.attrs.get("features_sha256", ""))
+        dimension = len(arrays["mean"])
+        if any(set(array.shape) != {dimension} for array in arrays.values()) or not counts or min(counts) < 1:
+            raise FsbenchError(f"The arrays of {path} do not fit together.", REMAKE)
+        if not all(bool(torch.isfinite(array).all()) for array in arrays.values()):
+            raise FsbenchError(f"{path} contains values that are not finite.", REMAKE)
+        return cls(**arrays, class_counts=tuple(counts), digest=digest)
+
+
+def scatter_path(features: Path) -> Path:
+    """Where the scatter file of a feature file lies: beside it."""
+    return features.with_suffix(".scatter.h5")
+
+
+def base_statistics(file: FeatureFile, progress: Callable[[int], None] = lambda rows: None) -> BaseStatistics:
+    """The statistics of a file's base split: from the scatter file if it belongs to it, else computed and saved."""
+    path = scatter_path(file.path)
+    if path.exists():
+        stored = BaseStatistics.load(path)
+        if stored.digest == file.summary("base").digest:
+            return stored
+    computed = BaseStatistics.fit_file(file, progress)
+    computed.save(path)
+    return computed
+
+
+def _scatter_matrices(
+    blocks: Iterable[NDArray[np.float32]], offsets: NDArray[np.int64], mean: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Eq. 6, and the released program's class-weighted matrix, from blocks that may cut classes anywhere."""
+    dimension = len(mean)
+    pooled = torch.zeros(dimension, dimension, dtype=torch.float64)
+    balanced = torch.zeros_like(pooled)
+    norms = 0.0
+    for count, total, second in _class_moments(blocks, offsets, mean):
+        scatter = second.addr_(total, total, alpha=-1.0 / count)  # Σ x xᵀ − n m mᵀ
+        norm = float(torch.linalg.matrix_norm(scatter))
+        pooled += scatter
+        balanced.add_(scatter, alpha=1.0 / norm if norm > 0 else 0.0)
+        norms += norm
+    classes = len(offsets) - 1
+    return pooled / int(offsets[-1]), balanced * (norms / classes**2)
+
+
+def _class_moments(
+    blocks: Iterable[NDArray[np.float32]], offsets: NDArray[np.int64], mean: Tensor
+) -> Iterable[tuple[int, Tensor, Tensor]]:
+    """Number, sum and second moment of the CL2N rows of one class after another."""
+    ends = offsets[1:].tolist()
+    total, second = torch.zeros_like(mean), torch.zeros(len(mean), len(mean), dtype=torch.float64)
+    row, c = 0, 0
+    for block in blocks:
+        x = apply_rows("CL2N", torch.from_numpy(block).double(), mean)
+        done = 0
+        while done < len(x):
+            part = x[done : done + ends[c] - row]
+            total += part.sum(dim=0)
+            second.addmm_(part.mT, part)
+            row, done = row + len(part), done + len(part)
+            if row == ends[c]:
+                yield row - int(offsets[c]), total, second
+                total, second = torch.zeros_like(total), torch.zeros_like(second)
+                c += 1
+
+
+def _numpy(values: Tensor | NDArray[Any]) -> NDArray[Any]:
+    return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)

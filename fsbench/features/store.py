@@ -1,0 +1,296 @@
+"""The feature file: HDF5 with one group per split and its provenance at the root.
+
+::
+
+    /                 format, version, dataset, backbone, … (Provenance)
+    /base /val /novel classes; sha256 of the content
+        features      (M, D) float32, sorted by class
+        labels        (M,)   int64, 0..C-1
+        class_names   (C,)   UTF-8 bytes
+        class_offsets (C+1,) int64, first row of every class
+        images        (M,)   UTF-8 bytes, relative names
+
+Every data set is contiguous and uncompressed, so that its size on disk can be checked against its header before
+anything is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+
+from fsbench.errors import FsbenchError
+from fsbench.features.hdf5 import REMAKE, dataset_of, encode, open_hdf5, strings_of
+from fsbench.files import whole_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+FORMAT = "fsbench-features"
+VERSION = 1
+SPLITS = ("base", "val", "novel")
+_CHUNK_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where features come from. What is not known is an empty string, and `solve` shows it as such."""
+
+    dataset: str
+    backbone: str
+    weights: str = ""
+    weights_sha256: str = ""
+    split_digest: str = ""
+    transform: str = ""
+    image_size: int = 0
+    crops: int = 1
+    precision: str = "float32"
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split in memory, sorted by class.
+
+    Attributes:
+        features: (M, D) float32.
+        offsets: (C + 1,) first row of every class, then M.
+        class_names: C names.
+        images: M relative names, or empty.
+        digest: SHA-256 of features and labels.
+    """
+
+    features: NDArray[np.float32]
+    offsets: NDArray[np.int64]
+    class_names: tuple[str, ...]
+    images: tuple[str, ...] = ()
+    digest: str = ""
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """(M,) class number of every row."""
+        return np.repeat(np.arange(len(self.class_names)), np.diff(self.offsets))
+
+
+@dataclass(frozen=True)
+class SplitSummary:
+    """What a file says of one split, without its features."""
+
+    rows: int
+    dimension: int
+    offsets: NDArray[np.int64]
+    class_names: tuple[str, ...]
+    digest: str
+
+
+def make_split(
+    features: NDArray[Any],
+    labels: NDArray[Any],
+    class_names: Sequence[str] | None = None,
+    images: Sequence[str] = (),
+) -> Split:
+    """Sort rows by class, keeping their order within a class, and check them.
+
+    Labels may be any integers; class c of the split is the c-th smallest of them unless names say otherwise.
+    """
+    features, labels = np.asarray(features), np.asarray(labels)
+    if features.ndim != 2 or labels.shape != features.shape[:1]:
+        raise FsbenchError(
+            f"Expected features (M, D) and labels (M,), got {features.shape} and {labels.shape}.",
+            "Pass one label per row of features.",
+        )
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise FsbenchError(f"Labels must be integers, got {labels.dtype}.")
+    if class_names is None:
+        values, labels = np.unique(labels, return_inverse=True)
+        class_names = [str(value) for value in values]
+    _check_labels(labels, len(class_names), "labels")
+    order = np.argsort(labels, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=len(class_names)))])
+    names = tuple(images[i] for i in order) if images else ()
+    ordered = np.ascontiguousarray(features[order], dtype=np.float32)
+    split = Split(ordered, offsets.astype(np.int64), tuple(class_names), names)
+    _check_finite(split.features, 0, "features", names)
+    return split
+
+
+def write_features(path: Path, provenance: Provenance, splits: Mapping[str, Split]) -> None:
+    """Write a feature file, whole or not at all."""
+    if not splits or any(name not in SPLITS for name in splits):
+        raise FsbenchError(f"A feature file holds the splits {', '.join(SPLITS)}, got: {', '.join(splits) or 'none'}.")
+    if len({split.features.shape[1] for split in splits.values()}) > 1:
+        raise FsbenchError("All splits of a feature file must have the same number of features.")
+    with whole_file(path) as temporary, h5py.File(temporary, "w") as file:
+        file.attrs["format"] = FORMAT
+        file.attrs["version"] = VERSION
+        file.attrs["provenance"] = json.dumps(asdict(provenance), ensure_ascii=False, sort_keys=True)
+        for name, split in splits.items():
+            _write_split(file.create_group(name), split)
+
+
+def _write_split(group: h5py.Group, split: Split) -> None:
+    rows, dimension = split.features.shape
+    stored = group.create_dataset("features", (rows, dimension), np.float32)
+    digest = hashlib.sha256()
+    for start, stop in _chunks(rows, dimension):
+        block = np.ascontiguousarray(split.features[start:stop], dtype="<f4")
+        _check_finite(block, start, f"split {group.name[1:]}", split.images)
+        digest.update(block.data)
+        if block.size:
+            stored[start:stop] = block
+    digest.update(split.labels.astype("<i8").data)
+    group.create_dataset("labels", data=split.labels)
+    group.create_dataset("class_offsets", data=split.offsets.astype(np.int64))
+    group.create_dataset("class_names", data=encode(split.class_names))
+    if split.images:
+        group.create_dataset("images", data=encode(split.images))
+    group.attrs["sha256"] = digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class FeatureFile:
+    """A checked feature file on disk. Opening reads its structure; `read` and `stream` read features."""
+
+    path: Path
+    provenance: Provenance
+    splits: Mapping[str, SplitSummary]
+
+    @classmethod
+    def open(cls, path: str | Path) -> FeatureFile:
+        """Check a file's structure and read everything but the features and the image names."""
+        path = Path(path)
+        with open_hdf5(path, FORMAT, VERSION) as file:
+            provenance = _read_provenance(file, path)
+            present = [name for name in SPLITS if name in file]
+            if not present:
+                raise FsbenchError(f"{path} has none of the splits {', '.join(SPLITS)}.", REMAKE)
+            splits = {name: _summarise(file, name, path) for name in present}
+        if len({summary.dimension for summary in splits.values()}) > 1:
+            raise FsbenchError(f"The splits of {path} differ in the number of features.", REMAKE)
+        return cls(path, provenance, splits)
+
+    @property
+    def dimension(self) -> int:
+        """Number of features, D."""
+        return next(iter(self.splits.values())).dimension
+
+    def summary(self, name: str) -> SplitSummary:
+        """What the file says of one split; an error that lists the splits if it is missing."""
+        if name not in self.splits:
+            raise FsbenchError(
+                f"{self.path} has no split {name!r}; it has {', '.join(self.splits)}.",
+                f"Extract or import the {name} images into this file, or choose another --split.",
+            )
+        return self.splits[name]
+
+    def read(self, name: str) -> Split:
+        """Read one split into memory and verify it against its digest."""
+        summary = self.summary(name)
+        features = np.empty((summary.rows, summary.dimension), dtype=np.float32)
+        start = 0
+        for block in self.stream(name):
+            features[start : start + len(block)] = block
+            start += len(block)
+        with open_hdf5(self.path, FORMAT, VERSION) as file:
+            images = strings_of(file, f"{name}/images", self.path) if "images" in file[name] else ()
+        return Split(features, summary.offsets, summary.class_names, images, summary.digest)
+
+    def stream(self, name: str) -> Iterator[NDArray[np.float32]]:
+        """Read one split in blocks of whole rows; its digest is verified at the end."""
+        summary = self.summary(name)
+        digest = hashlib.sha256()
+        with open_hdf5(self.path, FORMAT, VERSION) as file:
+            stored = file[name]["features"]
+            for start, stop in _chunks(summary.rows, summary.dimension):
+                block = np.asarray(stored[start:stop], dtype="<f4")
+                _check_finite(block, start, f"split {name} of {self.path}", ())
+                digest.update(block.data)
+                yield block
+        digest.update(np.repeat(np.arange(len(summary.class_names)), np.diff(summary.offsets)).astype("<i8").data)
+        if digest.hexdigest() != summary.digest:
+            raise FsbenchError(
+                f"The features of split {name} in {self.path} are not those that were written: the SHA-256 differs.",
+                REMAKE,
+            )
+
+    def describe(self) -> list[str]:
+        """A few lines on the content, for people."""
+        lines = [f"{self.path}: {self.provenance.dataset}, {self.provenance.backbone}, D = {self.dimension}"]
+        for name, summary in self.splits.items():
+            sizes = np.diff(summary.offsets)
+            lines.append(
+                f"  {name}: {summary.rows} images of {len(sizes)} classes ({sizes.min()} to {sizes.max()} each)"
+            )
+        return lines
+
+
+def _read_provenance(file: h5py.File, path: Path) -> Provenance:
+    try:
+        stated = json.loads(file.attrs["provenance"])
+        known = {item.name for item in fields(Provenance)}
+        provenance = Provenance(**{key: value for key, value in stated.items() if key in known})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FsbenchError(f"{path} has no readable provenance: {error}.", REMAKE) from error
+    if not isinstance(provenance.dataset, str) or not isinstance(provenance.backbone, str):
+        raise FsbenchError(f"{path} does not name its data set and backbone.", REMAKE)
+    return provenance
+
+
+def _summarise(file: h5py.File, name: str, path: Path) -> SplitSummary:
+    where = f"split {name} of {path}"
+    shape = dataset_of(file, f"{name}/features", path, ndim=2, kind="f").shape
+    rows, dimension = int(shape[0]), int(shape[1])
+    labels = np.asarray(dataset_of(file, f"{name}/labels", path, ndim=1, kind="i")[()])
+    offsets = np.asarray(dataset_of(file, f"{name}/class_offsets", path, ndim=1, kind="i")[()], dtype=np.int64)
+    names = strings_of(file, f"{name}/class_names", path)
+    if len(labels) != rows:
+        raise FsbenchError(f"{where}: {rows} rows of features but {len(labels)} labels.", REMAKE)
+    _check_labels(labels, len(names), where)
+    if (np.diff(labels) < 0).any():
+        row = int(np.flatnonzero(np.diff(labels) < 0)[0]) + 1
+        raise FsbenchError(f"{where}: rows are not sorted by class (first at row {row}).", REMAKE)
+    if not np.array_equal(offsets, np.searchsorted(labels, np.arange(len(names) + 1))):
+        raise FsbenchError(f"{where}: class_offsets do not agree with the labels.", REMAKE)
+    digest = file[name].attrs.get("sha256")
+    if not isinstance(digest, str):
+        raise FsbenchError(f"{where}: no SHA-256 of the content.", REMAKE)
+    return SplitSummary(rows, dimension, offsets, names, digest)
+
+
+def _chunks(rows: int, dimension: int) -> Iterator[tuple[int, int]]:
+    step = max(1, _CHUNK_BYTES // max(1, 4 * dimension))
+    for start in range(0, rows, step):
+        yield start, min(start + step, rows)
+
+
+def _check_labels(labels: NDArray[Any], classes: int, where: str) -> None:
+    if not len(labels):
+        raise FsbenchError(f"{where}: no images at all.")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        row = int(np.flatnonzero((labels < 0) | (labels >= classes))[0])
+        raise FsbenchError(f"{where}: row {row} has label {int(labels[row])}, outside 0..{classes - 1}.")
+    counts = np.bincount(labels.astype(np.int64), minlength=classes)
+    if not counts.all():
+        raise FsbenchError(f"{where}: class {int(np.flatnonzero(counts == 0)[0])} has no images.")
+
+
+def _check_finite(block: NDArray[np.float32], start: int, where: str, images: Sequence[str]) -> None:
+    if np.isfinite(block.sum(dtype=np.float64)) and np.isfinite(block).all():
+        return
+    row = int(np.flatnonzero(~np.isfinite(block).all(axis=1))[0])
+    value = block[row][~np.isfinite(block[row])][0]
+    image = f" (image {images[start + row]})" if images else ""
+    raise FsbenchError(
+        f"{where}: row {start + row}{image} contains {value}.",
+        "Features must be finite: check the image and the precision of the extraction.",
+    )

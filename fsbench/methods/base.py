@@ -1,0 +1,111 @@
+"""What a method is."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+
+from fsbench.errors import FsbenchError, unknown_name
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fsbench.features.scatter import BaseStatistics
+    from fsbench.tasks.batch import TaskBatch
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """What a table says of a method.
+
+    Attributes:
+        name: As typed on the command line.
+        title: As printed.
+        source: Authors, title, venue.
+        transductive: Whether a query's answer depends on the other queries.
+        prior: What it assumes of the class proportions among the queries: `none` (no role), `uniform`, or `free`
+            (estimated).
+    """
+
+    name: str
+    title: str
+    source: str
+    transductive: bool
+    prior: Literal["none", "uniform", "free"]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the defaults of a method may depend on."""
+
+    balanced: bool
+    shots: int = 1
+    dataset: str = ""
+    alpha: float = 2.0
+    base: BaseStatistics | None = None
+
+
+@runtime_checkable
+class Method(Protocol):
+    """A frozen dataclass of hyper-parameters with two pure functions."""
+
+    info: ClassVar[MethodInfo]
+
+    @classmethod
+    def configure(cls, context: Context, **options: Any) -> Self:
+        """Resolve options and the defaults of a setting into parameters."""
+        ...
+
+    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
+        """Map raw features (M, D) row by row to what `classify` works on. Done once for a whole split."""
+        ...
+
+    def classify(self, tasks: TaskBatch) -> Tensor:
+        """Class probabilities of the queries, (B, Q, K). No host synchronisation, no loop over tasks."""
+        ...
+
+    def params(self) -> dict[str, Any]:
+        """The resolved parameters as plain data, for records."""
+        ...
+
+
+class Parameters:
+    """Mixin for method dataclasses: options by field name, unknown ones refused; parameters as plain data."""
+
+    info: ClassVar[MethodInfo]
+
+    @classmethod
+    def configure(cls, context: Context, **options: Any) -> Self:
+        """The defaults for the context, overridden by the options."""
+        known = [item.name for item in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        for name in options:
+            if name not in known:
+                raise unknown_name(f"parameter of {cls.info.name}", name, known)
+        return cls(**{**cls.defaults(context), **options})
+
+    @classmethod
+    def defaults(cls, context: Context) -> dict[str, Any]:
+        """Defaults that depend on the context; the others are the dataclass's own."""
+        return {}
+
+    def params(self) -> dict[str, Any]:
+        """The parameters as plain data."""
+        return dataclasses.asdict(self)  # type: ignore[call-overload,no-any-return]
+
+
+def require_base(base: BaseStatistics | None, name: str) -> BaseStatistics:
+    """The base statistics, or an error that says who needs them."""
+    if base is None:
+        raise FsbenchError(
+            f"{name} needs statistics of the base classes, and there are none.",
+            "Give a feature file with a `base` split, or base=BaseStatistics.fit(features, labels).",
+        )
+    return base
+
+
+def require_positive(**values: float) -> None:
+    """Refuse parameters that are not positive numbers."""
+    for name, value in values.items():
+        if not value > 0:
+            raise FsbenchError(f"{name} must be positive, got {value}.")

@@ -1,0 +1,210 @@
+"""BAVARDAGE: adaptive dimension reduction and variational inference.
+
+Hu, Pateux, Gripon: "Adaptive Dimension Reduction and Variational Inference for Transductive Few-Shot
+Classification", 2022. Equation numbers are the article's; 6 and later are in its appendix.
+
+The dimension reduction needs no projection here. Centroids in the reduced space are the projections of the centroids
+m'_k of Eq. 8, because both use the same weights (γ = β_o). The subspace of Eq. 9 contains every difference
+m'_k − m'_j, so for each sample
+
+    ‖u_n − m_k‖² = ‖x'_n − m'_k‖² − r_n,    r_n: squared distance of x'_n from the affine span of the centroids,
+
+and r_n, the same for every class, cancels when Eq. 5 is normalised. What PLDA adds is the sphering of Eq. 7.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import torch
+
+from fsbench.errors import FsbenchError
+from fsbench.features.preprocess import apply_rows
+from fsbench.methods import presets
+from fsbench.methods._gram import gram_products, inner_products
+from fsbench.methods._linalg import cholesky, clamp_within_span, inverse_square_root
+from fsbench.methods.base import Context, MethodInfo, Parameters, require_base, require_positive
+from fsbench.methods.soft_kmeans import fix_support, soft_kmeans
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fsbench.features.scatter import BaseStatistics
+    from fsbench.methods._gram import InnerProducts
+    from fsbench.tasks.batch import TaskBatch
+
+RIDGE = 1e-6  # the released program adds it to its matrix
+
+
+@dataclass(frozen=True)
+class Bavardage(Parameters):
+    """Variational Bayes on sphered features, started from Soft-KMEANS (Algorithm 1).
+
+    Attributes:
+        variant: `article`: one sphering from S_w of Eq. 6 for all tasks, α_k counts the support. `released`: as the
+            authors' program: a class-weighted scatter, scalings clamped inside the span of each task, α_k without
+            the support.
+        stage: `plda`: everything. `vb`: without sphering, every direction scaled by σ alone (the second row of the
+            article's ablation).
+        t_km: Temperature of Soft-KMEANS.
+        tau: Precision of the sphered features, T_vb in units of images per base class; `learned` estimates it in
+            every M step.
+        sigma: Largest scaling, s_max in units of 1/√(images per base class).
+        mixing: Whether mixing weights are `learned` (Eq. 3) or `uniform`.
+        prior_alpha: α_o of the Dirichlet prior.
+        beta: β_o, also γ of Eq. 8.
+        steps: Iterations of variational Bayes.
+        km_steps: Iterations of Soft-KMEANS.
+    """
+
+    variant: Literal["article", "released"] = "article"
+    stage: Literal["plda", "vb"] = "plda"
+    t_km: float = 50.0
+    tau: float | Literal["learned"] = presets.TAU
+    sigma: float = presets.SIGMA
+    mixing: Literal["learned", "uniform"] = "learned"
+    prior_alpha: float = 2.0
+    beta: float = 10.0
+    steps: int = 5
+    km_steps: int = 5
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        name="bavardage",
+        title="BAVARDAGE",
+        source='Hu, Pateux, Gripon, "Adaptive Dimension Reduction and Variational Inference…", 2022',
+        transductive=True,
+        prior="free",
+    )
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("variant", ("article", "released")),
+            ("stage", ("plda", "vb")),
+            ("mixing", ("learned", "uniform")),
+        ):
+            if getattr(self, name) not in known:
+                raise FsbenchError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}.")
+        if isinstance(self.tau, str) and self.tau != "learned":
+            raise FsbenchError(f"tau must be a positive number or 'learned', got {self.tau!r}.")
+        require_positive(t_km=self.t_km, sigma=self.sigma, prior_alpha=self.prior_alpha, beta=self.beta)
+        require_positive(steps=self.steps, km_steps=self.km_steps)
+        if not isinstance(self.tau, str):
+            require_positive(tau=self.tau)
+
+    @classmethod
+    def configure(cls, context: Context, **options: Any) -> Self:
+        """Resolve defaults and units: τ = T_vb / n̄ and σ = s_max √n̄, with n̄ images per base class."""
+        article_units = {name: options.pop(name) for name in ("t_vb", "s_max") if name in options}
+        mixed = [
+            name for name, other in (("t_vb", "tau"), ("s_max", "sigma")) if name in article_units and other in options
+        ]
+        if mixed:
+            raise FsbenchError(
+                "One system of units at a time: T_vb and s_max are the article's, τ and σ are scale-free.",
+                "Give either t_vb and s_max, or tau and sigma.",
+            )
+        require_positive(**article_units)
+        images = require_base(context.base, cls.info.title).images_per_class
+        if "t_vb" in article_units:
+            options["tau"] = article_units["t_vb"] / images
+        if "s_max" in article_units:
+            options["sigma"] = article_units["s_max"] * images**0.5
+        return super().configure(context, **options)
+
+    @classmethod
+    def defaults(cls, context: Context) -> dict[str, Any]:
+        """The article's preset for its own data sets, the scale-free defaults for all others."""
+        chosen: dict[str, Any] = {
+            "t_km": presets.temperature_of(context),
+            "mixing": "uniform" if context.balanced else "learned",
+            "prior_alpha": context.alpha,
+        }
+        preset = presets.preset_of(context)
+        if preset:
+            images = require_base(context.base, cls.info.title).images_per_class
+            chosen.update(tau=preset.t_vb / images, sigma=preset.s_max * images**0.5)
+        return chosen
+
+    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
+        """CL2N rows and, beside them, what the sphering needs: (M, 2 D)."""
+        statistics = require_base(base, self.info.title)
+        x = apply_rows("CL2N", features, statistics.mean.to(features))
+        return torch.cat([x, x @ self._sphering(statistics).to(x)], dim=-1)
+
+    def _sphering(self, base: BaseStatistics) -> Tensor:
+        """(D, D) matrix that row vectors are multiplied with."""
+        identity = torch.eye(len(base.mean), dtype=torch.float64)
+        if self.stage == "vb":
+            return self.sigma * identity
+        if self.variant == "released":
+            # Departs from Eq. 6: class-weighted, with a ridge. The clamp follows per task, in `classify`.
+            scale = base.images_per_class
+            return inverse_square_root((base.class_weighted + RIDGE * identity) / scale)
+        scaling = base.eigenvalues.clamp_min(torch.finfo(torch.float64).tiny).rsqrt()  # Eq. 7
+        # Departs from the T = S R printed before Eq. 7: with eigenvectors in the columns of R it is S Rᵀ that
+        # decorrelates.
+        return base.eigenvectors * scaling.clamp_max(self.sigma)
+
+    def classify(self, tasks: TaskBatch) -> Tensor:
+        """Algorithm 1 for every task of the batch: probabilities of the queries, (B, Q, K)."""
+        plain, beside = tasks.rows.chunk(2, dim=2)  # (B, N, D) each
+        gram = plain @ plain.mT if self._clamps_per_task else None  # (B, N, N)
+        start = inner_products(plain) if gram is None else gram_products(gram)
+        assigned = soft_kmeans(start, tasks, self.t_km, self.km_steps)  # (B, K, N)
+        if gram is None:
+            sphered = inner_products(beside)
+        else:
+            sphered = gram_products(clamp_within_span(gram, beside @ beside.mT, self.sigma))
+        support = tasks.one_hot()  # (B, K, S)
+        for _ in range(self.steps):
+            log_mixing, beta, centroids = self._m_step(assigned, support)
+            # Departs from Algorithm 1: the assignments of the support stay one-hot, as in the released program.
+            assigned = fix_support(self._e_step(sphered, assigned, log_mixing, beta, centroids), support)
+        return assigned[:, :, tasks.support_size :].mT
+
+    @property
+    def _clamps_per_task(self) -> bool:
+        return self.variant == "released" and self.stage == "plda"
+
+    def _m_step(self, assigned: Tensor, support: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Eq. 3: E[log π_k] (B, K, 1), β_k (B, K, 1), and the centroids m_k as weights over the samples (B, K, N)."""
+        count = assigned.sum(dim=2, keepdim=True)  # (B, K, 1) N_k
+        beta = self.beta + count
+        centroids = assigned / beta  # m_o = 0
+        if self.mixing == "uniform":
+            # Departs from Eq. 3: nothing is estimated, as behind the published balanced numbers.
+            return torch.zeros_like(count), beta, centroids
+        alpha = self.prior_alpha + count
+        if self.variant == "released":
+            # Departs from Eq. 3: the support is not counted.
+            alpha = alpha - support.sum(dim=2, keepdim=True)
+        return torch.digamma(alpha) - torch.digamma(alpha.sum(dim=1, keepdim=True)), beta, centroids
+
+    def _e_step(
+        self, products: InnerProducts, assigned: Tensor, log_mixing: Tensor, beta: Tensor, centroids: Tensor
+    ) -> Tensor:
+        """Eq. 5 without the terms that are the same for every class: assignments (B, K, N)."""
+        dimension = centroids.shape[1] - 1  # d = K − 1
+        similarity = products(centroids)  # (B, K, N) ⟨x'_n, m'_k⟩
+        tau = _learned_precision(similarity, assigned, centroids) if isinstance(self.tau, str) else self.tau
+        squared = (similarity * centroids).sum(dim=2, keepdim=True)  # (B, K, 1) ‖m'_k‖²
+        log_rho = log_mixing - dimension / (2 * beta) + tau * (similarity - squared / 2)
+        return torch.softmax(log_rho, dim=1)
+
+
+def _learned_precision(similarity: Tensor, assigned: Tensor, centroids: Tensor) -> Tensor:
+    """τ = d N / Σ_nk o_nk ‖u_n − m_k‖², per task (B, 1, 1): the precision the article keeps fixed.
+
+    Here the distances within the reduced space itself are needed, so the samples are projected: with c_j = m'_j −
+    m'_0, j = 1..K-1, and their Gram matrix C = ℓ ℓᵀ, u_n = ℓ⁻¹ (⟨x'_n, c_j⟩)_j.
+    """
+    dimension, samples = similarity.shape[1] - 1, similarity.shape[2]
+    h = similarity[:, 1:] - similarity[:, :1]  # (B, K-1, N) ⟨x'_n, c_j⟩
+    differences = centroids[:, 1:] - centroids[:, :1]  # (B, K-1, N)
+    factor = cholesky(h @ differences.mT, jitter=1e-5)  # (B, K-1, K-1) ℓ
+    u: Tensor = torch.linalg.solve_triangular(factor, h, upper=False)  # (B, K-1, N)
+    m = centroids @ u.mT  # (B, K, K-1)
+    distance = u.square().sum(dim=1, keepdim=True) - 2 * m @ u + m.square().sum(dim=2, keepdim=True)  # (B, K, N)
+    spread = (assigned * distance).sum(dim=(1, 2), keepdim=True)  # (B, 1, 1)
+    return dimension * samples / spread.clamp_min(torch.finfo(spread.dtype).eps * samples)

@@ -1,0 +1,89 @@
+"""Soft-KMEANS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from fsbench.features.preprocess import apply_rows
+from fsbench.methods._gram import inner_products
+from fsbench.methods.base import Context, MethodInfo, Parameters, require_base, require_positive
+from fsbench.methods.presets import temperature_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fsbench.features.scatter import BaseStatistics
+    from fsbench.methods._gram import InnerProducts
+    from fsbench.tasks.batch import TaskBatch
+
+
+@dataclass(frozen=True)
+class SoftKMeans(Parameters):
+    """Soft k-means on CL2N features, seeded with the support, whose labels stay fixed.
+
+    Kearns, Mansour, Ng: "An information-theoretic analysis of hard and soft assignment methods for clustering",
+    1998; as in Hu, Pateux, Gripon. The mixing weights are uniform: the classes' proportions play no role in the
+    assignment.
+
+    Attributes:
+        t_km: Temperature T_km; assignments are softmax(−T_km d²), without a factor ½.
+        km_steps: Iterations.
+    """
+
+    t_km: float = 50.0
+    km_steps: int = 5
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        name="soft-kmeans",
+        title="Soft-KMEANS",
+        source='Kearns, Mansour, Ng, "An information-theoretic analysis of hard and soft assignment…", 1998',
+        transductive=True,
+        prior="none",
+    )
+
+    def __post_init__(self) -> None:
+        require_positive(t_km=self.t_km, km_steps=self.km_steps)
+
+    @classmethod
+    def defaults(cls, context: Context) -> dict[str, Any]:
+        """T_km depends on data set and setting."""
+        return {"t_km": temperature_of(context)}
+
+    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
+        """CL2N rows."""
+        mean = require_base(base, self.info.title).mean
+        return apply_rows("CL2N", features, mean.to(features))
+
+    def classify(self, tasks: TaskBatch) -> Tensor:
+        """Assignments of the queries after the last E step, (B, Q, K)."""
+        assigned = soft_kmeans(inner_products(tasks.rows), tasks, self.t_km, self.km_steps)  # (B, K, N)
+        return assigned[:, :, tasks.support_size :].mT
+
+
+def soft_kmeans(products: InnerProducts, tasks: TaskBatch, temperature: float, steps: int) -> Tensor:
+    """Soft assignments o (B, K, N) of all samples, those of the support one-hot.
+
+    Args:
+        products: Inner products of the samples.
+        tasks: Gives the support labels.
+        temperature: T_km.
+        steps: Number of E steps; the centroids after the last one are not needed.
+    """
+    support = tasks.one_hot()  # (B, K, S)
+    queries = tasks.rows.shape[1] - tasks.support_size
+    assigned = torch.nn.functional.pad(support, (0, queries))  # the first centroids are the means of the support
+    for _ in range(steps):
+        weights = assigned / assigned.sum(dim=2, keepdim=True)  # (B, K, N): centroids are weights over the samples
+        similarity = products(weights)  # (B, K, N)
+        squared = (similarity * weights).sum(dim=2, keepdim=True)  # (B, K, 1) ‖μ_k‖²
+        logits = temperature * (2 * similarity - squared)  # −T d², up to ‖x_n‖², which is the same for every class
+        assigned = fix_support(torch.softmax(logits, dim=1), support)
+    return assigned
+
+
+def fix_support(assigned: Tensor, support: Tensor) -> Tensor:
+    """Put the known labels (B, K, S) in the place of the assignments (B, K, N) of the support."""
+    return torch.cat([support, assigned[:, :, support.shape[2] :]], dim=2)

@@ -1,0 +1,80 @@
+"""Task protocols: frozen, named, versioned descriptions of how a task is drawn.
+
+"5-way, 75 queries, Dirichlet α = 2" means three different things in circulation. Each is a named value here, and the
+name is part of every signature line.
+
+========== ================= ============================ =====================================
+name       support and query images of a class            a class is too small for its count
+========== ================= ============================ =====================================
+disjoint   disjoint          all                          the counts are drawn again
+released   disjoint          the first n, n = the         drawn again, already at equality
+                             smallest class of the split
+veilleux   may overlap       all                          the query set is shorter
+========== ================= ============================ =====================================
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fsbench.errors import FsbenchError, unknown_name
+
+
+@dataclass(frozen=True)
+class TaskProtocol:
+    """How tasks are drawn. Together with a seed and an index it determines a task completely.
+
+    Args:
+        name: The rules: `disjoint`, `released` or `veilleux`.
+        ways: Classes per task, K.
+        shots: Labelled images per class.
+        queries: Unlabelled images per task, over all classes, Q.
+        alpha: Concentration of the Dirichlet law of the class proportions among the queries; None is balanced.
+        version: Raised whenever the same name and seed would give other tasks.
+    """
+
+    name: Literal["disjoint", "released", "veilleux"] = "disjoint"
+    ways: int = 5
+    shots: int = 1
+    queries: int = 75
+    alpha: float | None = 2.0
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        if self.name not in PROTOCOL_NAMES:
+            raise unknown_name("protocol", self.name, PROTOCOL_NAMES)
+        for field, least in (("ways", 2), ("shots", 1), ("queries", 1)):
+            value = getattr(self, field)
+            if value < least:
+                raise FsbenchError(f"A task needs {field} of at least {least}, got {value}.")
+        if self.alpha is not None and not 0 < self.alpha < float("inf"):
+            raise FsbenchError(f"The Dirichlet α must be positive and finite, got {self.alpha}.")
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every class has the same number of queries (to within one)."""
+        return self.alpha is None
+
+    @property
+    def setting(self) -> str:
+        """`balanced` or `unbalanced`, as the tables call it."""
+        return "balanced" if self.balanced else "unbalanced"
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether an image may be support and query at once, as in the sampler of Veilleux et al."""
+        return self.name == "veilleux"
+
+    def signature(self) -> str:
+        """The protocol as a part of the signature line."""
+        mix = "balanced" if self.alpha is None else f"dirichlet:{self.alpha:g}"
+        return f"{self.name}:{self.version}|{self.ways}w{self.shots}s{self.queries}q|{mix}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The protocol as plain data, for records."""
+        return dataclasses.asdict(self)
+
+
+PROTOCOL_NAMES = ("disjoint", "released", "veilleux")

@@ -1,0 +1,209 @@
+"""(protocol, seed, index) → rows of a split, vectorised over tasks.
+
+Axes: B tasks, K classes of a task, N = K · shots + Q rows of a task, support first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import gammaincinv
+
+from fsbench.errors import FsbenchError
+from fsbench.tasks import random
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fsbench.tasks.protocol import TaskProtocol
+
+    Ints = NDArray[np.int64]
+
+# Streams of random numbers of one task. Redraws of attempt a use stream + a · _ATTEMPT.
+_CLASSES, _COUNTS, _SUPPORT, _QUERY, _ORDER = range(5)
+_ATTEMPT = 8
+_MOST_REDRAWS = 10_000
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """Tasks as row numbers of one split.
+
+    Attributes:
+        classes: (B, K) class number in the split of every label 0..K-1.
+        support: (B, K · shots) rows, shot by shot, the labels 0..K-1 repeating.
+        query: (B, Q) rows in random order; -1 where a task of the `veilleux` protocol has fewer queries.
+        query_labels: (B, Q) labels in 0..K-1; -1 where there is no query.
+    """
+
+    classes: Ints
+    support: Ints
+    query: Ints
+    query_labels: Ints
+
+    @property
+    def support_labels(self) -> Ints:
+        """(B, K · shots) labels of the support rows."""
+        tasks, ways = self.classes.shape
+        return np.tile(np.arange(ways), (tasks, self.support.shape[1] // ways))
+
+
+def sample_tasks(protocol: TaskProtocol, offsets: Ints, seed: int, tasks: Ints) -> TaskRows:
+    """Draw the tasks with the given numbers.
+
+    Args:
+        protocol: The rules.
+        offsets: (C + 1,) first row of every class, and the number of rows: the split is sorted by class.
+        seed: Any integer in [0, 2⁶⁴).
+        tasks: (B,) task numbers.
+
+    Returns:
+        The rows; task i is the same whatever else is drawn with it.
+    """
+    offsets = np.asarray(offsets, dtype=np.int64)
+    tasks = np.asarray(tasks, dtype=np.int64)
+    sizes = pool_sizes(protocol, offsets)
+    check_feasible(protocol, sizes)
+    classes = _draw_classes(protocol, seed, tasks, len(sizes))  # (B, K)
+    room = sizes[classes]  # (B, K) images to choose from
+    counts = _draw_counts(protocol, seed, tasks, room)  # (B, K) queries per class
+    labels = _labels_of_slots(counts, protocol.queries)  # (B, Q), -1 past the last query
+    labels = np.take_along_axis(labels, _random_order(seed, tasks, protocol.queries), axis=1)
+
+    support_labels = np.tile(np.arange(protocol.ways), (len(tasks), protocol.shots))
+    first = offsets[classes]  # (B, K)
+    if protocol.overlapping:
+        support = _draw_distinct(seed, tasks, _SUPPORT, support_labels, room)
+        query = _draw_distinct(seed, tasks, _QUERY, labels, room)
+    else:
+        together = _draw_distinct(seed, tasks, _SUPPORT, np.concatenate([support_labels, labels], axis=1), room)
+        support, query = np.split(together, [support_labels.shape[1]], axis=1)
+    support = support + np.take_along_axis(first, support_labels, axis=1)
+    query = np.where(labels < 0, -1, query + np.take_along_axis(first, np.maximum(labels, 0), axis=1))
+    return TaskRows(classes, support, query, labels)
+
+
+def pool_sizes(protocol: TaskProtocol, offsets: Ints) -> Ints:
+    """(C,) number of images of every class that the protocol may use: the first ones of the class."""
+    sizes = np.diff(offsets)
+    return np.full_like(sizes, sizes.min()) if protocol.name == "released" else sizes
+
+
+def check_feasible(protocol: TaskProtocol, sizes: Ints) -> None:
+    """Refuse requests that no draw can satisfy, with the numbers."""
+    ways, shots, queries = protocol.ways, protocol.shots, protocol.queries
+    if ways > len(sizes):
+        raise FsbenchError(
+            f"{ways} ways asked for, but the split has {len(sizes)} classes.",
+            f"Use --ways {len(sizes)} or fewer.",
+        )
+    smallest = int(sizes.min())
+    most = -(-queries // ways) if protocol.balanced else 0
+    need = shots if protocol.overlapping else shots + most
+    if need > smallest:
+        raise FsbenchError(
+            f"A task needs {need} images of every class ({shots} support"
+            + (f" + {most} queries" if need > shots else "")
+            + f"), but the smallest class has {smallest}.",
+            "Use fewer --shots or --queries.",
+        )
+    if not protocol.balanced and not protocol.overlapping:
+        spare = np.sort(sizes - shots - (protocol.name == "released"))[:ways]
+        if spare.sum() < queries:
+            raise FsbenchError(
+                f"{queries} queries asked for, but the {ways} smallest classes have only {int(spare.sum())} images "
+                f"beside their {shots} support images each.",
+                "Use fewer --queries or --shots.",
+            )
+
+
+def apportion(shares: NDArray[np.float64], total: int) -> Ints:
+    """Turn proportions (B, K) into counts that add up to `total`: largest remainders (Hamilton) first."""
+    quota = shares * total
+    counts = np.floor(quota)
+    missing = total - counts.sum(axis=1, keepdims=True)  # (B, 1), fewer than K
+    rank = np.argsort(np.argsort(counts - quota, axis=1, kind="stable"), axis=1, kind="stable")
+    whole: Ints = (counts + (rank < missing)).astype(np.int64)
+    return whole
+
+
+def _draw_classes(protocol: TaskProtocol, seed: int, tasks: Ints, classes: int) -> Ints:
+    keys = random.words(seed, tasks, _CLASSES, classes)
+    return np.argsort(keys, axis=1, kind="stable")[:, : protocol.ways]
+
+
+def _random_order(seed: int, tasks: Ints, count: int) -> Ints:
+    return np.argsort(random.words(seed, tasks, _ORDER, count).astype(np.uint32), axis=1)
+
+
+def _draw_counts(protocol: TaskProtocol, seed: int, tasks: Ints, room: Ints) -> Ints:
+    """(B, K) number of queries per class, redrawn while a class is too small, or cut where the protocol cuts."""
+    ways, queries = protocol.ways, protocol.queries
+    if protocol.alpha is None:
+        shares = np.full((len(tasks), ways), 1.0 / ways)
+        return np.minimum(apportion(shares, queries), room)
+    counts = _dirichlet_counts(protocol, seed, tasks, attempt=0)
+    if protocol.overlapping:
+        return np.minimum(counts, room)
+    limit = room - protocol.shots - (protocol.name == "released")
+    for attempt in range(1, _MOST_REDRAWS):
+        bad = np.flatnonzero((counts > limit).any(axis=1))
+        if not bad.size:
+            return counts
+        counts[bad] = _dirichlet_counts(protocol, seed, tasks[bad], attempt)
+    raise FsbenchError(
+        f"Task {int(tasks[bad[0]])} was redrawn {_MOST_REDRAWS} times and its classes were always too small: they "
+        f"have {room[bad[0]].tolist()} images for {protocol.shots} shots and {queries} queries.",
+        "Use fewer --queries, or a larger --alpha.",
+    )
+
+
+def _dirichlet_counts(protocol: TaskProtocol, seed: int, tasks: Ints, attempt: int) -> Ints:
+    assert protocol.alpha is not None
+    drawn = random.words(seed, tasks, _COUNTS + attempt * _ATTEMPT, protocol.ways)
+    gamma = gammaincinv(protocol.alpha, random.uniform(drawn))  # Gamma(α, 1) by inversion
+    total = gamma.sum(axis=1, keepdims=True)
+    # A tiny α can underflow to all zeros: the largest uniform then takes everything, the limit of the law.
+    winner = drawn == drawn.max(axis=1, keepdims=True)
+    shares = np.where(total > 0, gamma / np.where(total > 0, total, 1.0), winner / winner.sum(axis=1, keepdims=True))
+    return apportion(shares, protocol.queries)
+
+
+def _labels_of_slots(counts: Ints, queries: int) -> Ints:
+    """(B, Q) label of every query slot: counts[:, 0] times 0, then counts[:, 1] times 1, …; -1 for the rest."""
+    ends = np.cumsum(counts, axis=1)  # (B, K)
+    slots = np.arange(queries)
+    labels = (slots[None, :, None] >= ends[:, None, :]).sum(axis=2)
+    return np.where(slots[None, :] < ends[:, -1:], labels, -1)
+
+
+def _draw_distinct(seed: int, tasks: Ints, stream: int, labels: Ints, room: Ints) -> Ints:
+    """(B, M) image numbers within the class, distinct among the slots of a task that share a label.
+
+    Every slot draws; a slot that finds its image taken draws again. The procedure treats all images of a class
+    alike, so every ordered choice of distinct images is equally likely. A table tells who holds an image, so a round
+    costs one write and one read per slot.
+    """
+    ways, width = room.shape[1], int(room.max())
+    holder = np.full(len(tasks) * ways * width, -1, dtype=np.int32)  # slot that holds an image of a class of a task
+    task, slot = np.nonzero(labels >= 0)
+    label = labels[task, slot]
+    bound = room[task, label]
+    line = (task * ways + label) * width  # where the images of this class of this task begin in the table
+    drawn = random.words(seed, tasks, stream, labels.shape[1])[task, slot]
+    chosen = np.zeros(labels.shape, dtype=np.int64)
+    attempt = 0
+    while slot.size:
+        image = random.below(drawn, bound)
+        place = line + image
+        free = holder[place] < 0
+        holder[place[free]] = slot[free]
+        mine = holder[place] == slot
+        chosen[task[mine], slot[mine]] = image[mine]
+        again = np.flatnonzero(~mine)
+        task, slot, line, bound = task[again], slot[again], line[again], bound[again]
+        attempt += 1
+        drawn = random.words_at(seed, tasks[task], stream + attempt * _ATTEMPT, slot)
+    return chosen

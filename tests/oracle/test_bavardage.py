@@ -1,0 +1,161 @@
+"""Soft-KMEANS, BAVARDAGE and the base statistics against the loop versions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import fsbench
+from fsbench.methods.bavardage import Bavardage
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.sampling import sample_tasks
+from tests.oracle import reference
+from tests.synthetic import Features, make_features
+
+
+def tasks_of(
+    data: Features, count: int, **protocol: float | str | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    drawn = sample_tasks(TaskProtocol(**protocol), data.novel.offsets, 3, np.arange(count))  # type: ignore[arg-type]
+    x = data.novel.features
+    return x[drawn.support], drawn.support_labels, x[drawn.query], drawn.query_labels
+
+
+@pytest.fixture(scope="module")
+def base(features: Features) -> reference.Base:
+    return reference.Base.fit(features.base.features, features.base.labels)
+
+
+def test_base_statistics_equal_the_sums_over_classes_and_images(features: Features, base: reference.Base) -> None:
+    fitted = features.statistics
+    np.testing.assert_allclose(fitted.mean, base.mean, rtol=1e-12)
+    np.testing.assert_allclose(fitted.scatter, base.scatter, atol=1e-14)
+    np.testing.assert_allclose(fitted.class_weighted, base.class_weighted, atol=1e-12)
+    rebuilt = fitted.eigenvectors * fitted.eigenvalues @ fitted.eigenvectors.mT
+    np.testing.assert_allclose(rebuilt, base.scatter, atol=1e-14)
+    assert fitted.images_per_class == base.per_class
+
+
+@pytest.mark.parametrize("shots", [1, 5])
+def test_ncm_and_soft_kmeans_agree_with_the_loops(features: Features, base: reference.Base, shots: int) -> None:
+    support, labels, query, _ = tasks_of(features, 20, shots=shots)
+    kwargs = {"base": features.statistics, "balanced": False}
+    near = fsbench.predict("ncm", support, labels, query, **kwargs)
+    soft = fsbench.predict("soft-kmeans", support, labels, query, t_km=30.0, **kwargs)
+    for b in range(20):
+        x = reference.cl2n(np.concatenate([support[b], query[b]]), base.mean)
+        np.testing.assert_allclose(near[b], reference.ncm(x, labels[b], 5), atol=1e-5)
+        np.testing.assert_allclose(soft[b], reference.soft_kmeans(x, labels[b], 5, 30.0)[5 * shots :], atol=1e-4)
+
+
+@pytest.mark.parametrize("variant", ["article", "released"])
+@pytest.mark.parametrize("balanced", [False, True])
+@pytest.mark.parametrize(("shots", "ways", "queries"), [(1, 5, 30), (3, 4, 20), (5, 7, 60), (1, 2, 10)])
+def test_bavardage_agrees_with_algorithm_1(
+    features: Features, base: reference.Base, variant: str, balanced: bool, shots: int, ways: int, queries: int
+) -> None:
+    support, labels, query, _ = tasks_of(features, 12, shots=shots, ways=ways, queries=queries)
+    params = {"t_km": 20.0, "t_vb": 15.0, "s_max": 1.4}
+    predicted = fsbench.predict(
+        "bavardage", support, labels, query, base=features.statistics, variant=variant, balanced=balanced, **params
+    )
+    assert predicted.shape == (12, queries, ways)
+    for b in range(12):
+        rows = np.concatenate([support[b], query[b]])
+        expected = reference.bavardage(rows, labels[b], ways, base, variant=variant, balanced=balanced, **params)
+        np.testing.assert_allclose(predicted[b], expected, atol=1e-4)
+
+
+def test_the_clamp_matters_in_the_comparison_above(features: Features) -> None:
+    """Otherwise the two variants would only be told apart by their scatter."""
+    scaling = features.statistics.eigenvalues.rsqrt() / features.statistics.images_per_class**0.5
+    assert 0.1 < (scaling > 1.4).double().mean() < 0.9
+
+
+def test_qr_of_differences_and_eigenvectors_of_psi_span_the_same_space(features: Features, base: reference.Base) -> None:
+    support, labels, query, _ = tasks_of(features, 6, queries=30)
+    for b in range(6):
+        rows = np.concatenate([support[b], query[b]])
+        one, other = (
+            reference.bavardage(
+                rows, labels[b], 5, base, variant="article", t_km=20, t_vb=15, s_max=1.4, balanced=False, basis=basis
+            )
+            for basis in ("qr", "psi")
+        )
+        np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+def test_without_clamp_the_sphering_gives_mahalanobis_distances(features: Features, base: reference.Base) -> None:
+    support, _, query, _ = tasks_of(features, 4, queries=30)
+    for variant, matrix in (
+        ("article", base.scatter),
+        ("released", (base.class_weighted + 1e-6 * np.eye(48)) / base.per_class),
+    ):
+        method = Bavardage(variant=variant, sigma=1e9)  # type: ignore[arg-type]
+        for b in range(4):
+            rows = torch.from_numpy(np.concatenate([support[b], query[b]])).double()
+            x, sphered = method.embed(rows, features.statistics).chunk(2, dim=1)
+            gap = x[:, None] - x[None]
+            expected = torch.einsum("ijd,de,ije->ij", gap, torch.linalg.inv(torch.from_numpy(matrix)), gap)
+            torch.testing.assert_close(torch.cdist(sphered, sphered).square(), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("variant", ["article", "released"])
+def test_scale_of_the_scatter_is_a_matter_of_units(features: Features, variant: str) -> None:
+    """(S_w, ridge, s_max, T_vb) → (S_w / c, ridge / c, s_max √c, T_vb / c) changes nothing: what makes τ and σ scale-free."""
+    support, labels, query, _ = tasks_of(features, 10)
+    base = features.statistics
+    n = base.images_per_class
+    one = fsbench.predict("bavardage", support, labels, query, base=base, variant=variant, t_vb=15.0, s_max=1.4)
+    other = fsbench.predict(
+        "bavardage", support, labels, query, base=base, variant=variant, tau=15.0 / n, sigma=1.4 * n**0.5
+    )
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("variant", ["article", "released"])
+def test_more_samples_than_features(variant: str) -> None:
+    data = make_features(dimension=12, seed=5)
+    loops = reference.Base.fit(data.base.features, data.base.labels)
+    support, labels, query, _ = tasks_of(data, 8, shots=2, queries=40)
+    params = {"t_km": 20.0, "t_vb": 8.0, "s_max": 1.2}
+    predicted = fsbench.predict("bavardage", support, labels, query, base=data.statistics, variant=variant, **params)
+    for b in range(8):
+        rows = np.concatenate([support[b], query[b]])
+        expected = reference.bavardage(rows, labels[b], 5, loops, variant=variant, balanced=False, **params)
+        np.testing.assert_allclose(predicted[b], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("variant", ["article", "released"])
+def test_duplicate_rows_of_overlapping_tasks(features: Features, base: reference.Base, variant: str) -> None:
+    support, labels, query, _ = tasks_of(features, 8, shots=2, queries=30)
+    query[:, :10] = support  # every support image is a query too
+    params = {"t_km": 20.0, "t_vb": 15.0, "s_max": 1.4}
+    predicted = fsbench.predict(
+        "bavardage", support, labels, query, base=features.statistics, variant=variant, **params
+    )
+    for b in range(8):
+        rows = np.concatenate([support[b], query[b]])
+        expected = reference.bavardage(rows, labels[b], 5, base, variant=variant, balanced=False, **params)
+        np.testing.assert_allclose(predicted[b], expected, atol=1e-3)
+
+
+def test_learned_precision_agrees_with_its_formula(features: Features, base: reference.Base) -> None:
+    """One step, so that the precision is estimated from Soft-KMEANS alone."""
+    support, labels, query, _ = tasks_of(features, 6, queries=30)
+    predicted = fsbench.predict(
+        "bavardage", support, labels, query, base=features.statistics, t_km=20.0, tau="learned", sigma=10.0, steps=1
+    )
+    for b in range(6):
+        rows = np.concatenate([support[b], query[b]])
+        x = reference.cl2n(rows, base.mean)
+        o = reference.soft_kmeans(x, labels[b], 5, 20.0)
+        u = reference.projection(reference.sphere_article(x, base, 10.0, 1.0), o, 10.0, "qr")
+        m = (o.T @ u) / (10.0 + o.sum(axis=0))[:, None]
+        tau = 4 * len(x) / (o * ((u[:, None] - m[None]) ** 2).sum(axis=2)).sum()
+        expected = reference.bavardage(
+            rows, labels[b], 5, base, variant="article", t_km=20.0, t_vb=tau * base.per_class,
+            s_max=10.0 / base.per_class**0.5, balanced=False, steps=1,
+        )  # fmt: skip
+        np.testing.assert_allclose(predicted[b], expected, atol=1e-3)
