@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import Provenance, Split, make_split, write_features
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -25,14 +29,12 @@ class Features:
         return BaseStatistics.fit(self.base.features, self.base.labels)
 
     def write(self, path: Path, dataset: str = "synthetic", backbone: str = "none") -> Path:
-        write_features(
-            path, Provenance(dataset, backbone), {"base": self.base, "val": self.val, "novel": self.novel}
-        )
+        write_features(path, Provenance(dataset, backbone), {"base": self.base, "val": self.val, "novel": self.novel})
         return path
 
 
 def make_features(dimension: int = 48, seed: int = 0, classes: tuple[int, int, int] = (16, 8, 10)) -> Features:
-    """Classes are Gaussian around their means, with one shared anisotropic covariance, cut at zero like after a ReLU."""
+    """Classes are Gaussian around their means, with one anisotropic covariance, cut at zero like after a ReLU."""
     rng = np.random.default_rng(seed)
     rotation = np.linalg.qr(rng.normal(size=(dimension, dimension)))[0]
     within = rotation * np.geomspace(1.6, 0.2, dimension) @ rotation.T

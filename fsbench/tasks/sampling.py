@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Streams of random numbers of one task. Redraws of attempt a use stream + a · _ATTEMPT.
 _CLASSES, _COUNTS, _SUPPORT, _QUERY, _ORDER = range(5)
 _ATTEMPT = 8
-_MOST_REDRAWS = 10_000
+_MOST_REDRAWS = 1_000
 
 
 @dataclass(frozen=True)

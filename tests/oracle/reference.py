@@ -1,4 +1,4 @@
-"""Slow versions of the equations, one task at a time, in float64, written from the article and independent of the package."""
+"""Slow versions of the equations, one task at a time, in float64, written from the article."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def bavardage(
     steps: int = 5,
     basis: str = "qr",
 ) -> Floats:
-    """Algorithm 1 in the article's units, with S_w as the average sum per class; probabilities of the queries (Q, K)."""
+    """Algorithm 1 in the article's units, with S_w as the average sum per class: (Q, K) probabilities."""
     x = cl2n(rows, base.mean)
     support = len(labels)
     if variant == "released":

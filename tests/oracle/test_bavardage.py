@@ -73,7 +73,9 @@ def test_the_clamp_matters_in_the_comparison_above(features: Features) -> None:
     assert 0.1 < (scaling > 1.4).double().mean() < 0.9
 
 
-def test_qr_of_differences_and_eigenvectors_of_psi_span_the_same_space(features: Features, base: reference.Base) -> None:
+def test_qr_of_differences_and_eigenvectors_of_psi_span_the_same_space(
+    features: Features, base: reference.Base
+) -> None:
     support, labels, query, _ = tasks_of(features, 6, queries=30)
     for b in range(6):
         rows = np.concatenate([support[b], query[b]])
@@ -103,7 +105,7 @@ def test_without_clamp_the_sphering_gives_mahalanobis_distances(features: Featur
 
 @pytest.mark.parametrize("variant", ["article", "released"])
 def test_scale_of_the_scatter_is_a_matter_of_units(features: Features, variant: str) -> None:
-    """(S_w, ridge, s_max, T_vb) → (S_w / c, ridge / c, s_max √c, T_vb / c) changes nothing: what makes τ and σ scale-free."""
+    """(S_w, ridge, s_max, T_vb) → (S_w / c, ridge / c, s_max √c, T_vb / c) changes nothing."""
     support, labels, query, _ = tasks_of(features, 10)
     base = features.statistics
     n = base.images_per_class

@@ -1,0 +1,6 @@
+"""`python -m fsbench`."""
+
+from fsbench.cli.app import main
+
+if __name__ == "__main__":
+    main()

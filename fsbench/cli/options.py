@@ -1,0 +1,48 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fsbench.errors import FsbenchError
+
+FeaturesArgument = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[FEATURES]...", help="Feature files; every one under the features folder if none is given."
+    ),
+]
+FeaturesRoot = Annotated[
+    Path, typer.Option("--features-dir", envvar="FSBENCH_FEATURES", help="Folder of feature files.")
+]
+ResultsRoot = Annotated[Path, typer.Option("--results-dir", envvar="FSBENCH_RESULTS", help="Folder of records.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
+
+
+def find_features(given: list[Path] | None, root: Path) -> list[Path]:
+    """The feature files to work on: those given, else all under the root."""
+    if given:
+        return given
+    found = sorted(path for path in root.glob("*.h5") if not path.name.endswith(".scatter.h5"))
+    if not found:
+        raise FsbenchError(
+            f"No feature file given, and none found in {root}/.",
+            "Make one with `fsbench extract`, or name one: fsbench COMMAND FEATURES.h5.",
+        )
+    return found
+
+
+def numbers(text: str, option: str) -> list[int]:
+    """Parse `1,5` into whole numbers."""
+    try:
+        values = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(
+            f"expected whole numbers separated by commas, got {text!r}", param_hint=option
+        ) from None
+    return list(dict.fromkeys(values))

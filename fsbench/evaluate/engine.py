@@ -1,0 +1,234 @@
+"""A method over many tasks: blocks, threads, back-off when memory runs out.
+
+A task's result depends on the task alone, so blocks can have any size and be solved in any order.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from fsbench.errors import FsbenchError
+from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.sampling import TaskRows, check_feasible, pool_sizes, sample_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from fsbench.features.scatter import BaseStatistics
+    from fsbench.features.store import Split
+    from fsbench.methods.base import Method
+    from fsbench.tasks.protocol import TaskProtocol
+
+_SAMPLED_AT_ONCE = 512
+_BLOCK = {"cpu": 64}  # tasks whose features and Gram matrices stay in the cache
+_BLOCK_ELSEWHERE = 1000
+_EMBEDDED_AT_ONCE = 8192
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out, per task, and what it took.
+
+    Attributes:
+        correct: (T,) right answers.
+        queries: (T,) queries.
+        seconds: Wall time from raw features to counts.
+        peak_memory: Bytes: of the process on the CPU, of the allocator on a GPU.
+    """
+
+    correct: NDArray[np.int64]
+    queries: NDArray[np.int64]
+    seconds: float
+    peak_memory: int
+
+
+class BlockSize:
+    """Tasks per block; halved for all threads when memory runs out."""
+
+    def __init__(self, tasks: int) -> None:
+        self.tasks = tasks
+
+    def halve(self, tried: int, error: Exception) -> None:
+        """Make blocks smaller than the one that failed, or give up at a single task."""
+        if tried <= 1:
+            raise FsbenchError("Not even a single task fits into memory.", "Use fewer --queries or --ways.") from error
+        self.tasks = min(self.tasks, tried // 2)
+
+
+def solve_tasks(
+    method: Method,
+    split: Split,
+    base: BaseStatistics | None,
+    protocol: TaskProtocol,
+    seed: int,
+    tasks: range,
+    *,
+    device: torch.device,
+    batch: int | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Outcome:
+    """Draw the tasks, solve them, and count the right answers.
+
+    Args:
+        method: A configured method.
+        split: Where tasks are drawn from.
+        base: Statistics of the base classes, for methods that need them.
+        protocol: How tasks are drawn.
+        seed: Seed of the task list.
+        tasks: Task numbers.
+        device: Where to compute.
+        batch: Tasks per block; None chooses.
+        progress: Called with the number of tasks just finished.
+    """
+    check_feasible(protocol, pool_sizes(protocol, split.offsets))
+    start = time.perf_counter()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    block = BlockSize(batch or _BLOCK.get(device.type, _BLOCK_ELSEWHERE))
+    correct = np.zeros(len(tasks), dtype=np.int64)
+    queries = np.zeros(len(tasks), dtype=np.int64)
+    with torch.inference_mode():
+        table = embed_split(method, split, base, device)
+
+    def solve_chunk(chunk: range) -> range:
+        rows = sample_tasks(protocol, split.offsets, seed, np.asarray(tasks)[chunk.start : chunk.stop])
+        right, asked = _solve_rows(method, table, rows, block)
+        correct[chunk.start : chunk.stop], queries[chunk.start : chunk.stop] = right, asked
+        return chunk
+
+    with _threads_for_blocks(device) as workers, ThreadPoolExecutor(workers, initializer=_one_thread) as pool:
+        waiting = [pool.submit(solve_chunk, chunk) for chunk in _chunks(len(tasks), workers, block.tasks)]
+        try:
+            for finished in as_completed(waiting):
+                progress(len(finished.result()))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return Outcome(correct, queries, time.perf_counter() - start, peak_memory(device))
+
+
+def embed_split(method: Method, split: Split, base: BaseStatistics | None, device: torch.device) -> Tensor:
+    """The method's row-wise embedding of all features of a split, on the device, (M, E)."""
+    features = torch.from_numpy(split.features)
+    pieces = (features[i : i + _EMBEDDED_AT_ONCE].to(device) for i in range(0, len(features), _EMBEDDED_AT_ONCE))
+    first = method.embed(next(pieces), base)
+    table = first.new_empty(len(features), first.shape[1])
+    table[: len(first)] = first
+    done = len(first)
+    for piece in pieces:
+        table[done : done + len(piece)] = method.embed(piece, base)
+        done += len(piece)
+    return table
+
+
+def _solve_rows(
+    method: Method, table: Tensor, drawn: TaskRows, block: BlockSize
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Right answers and number of queries of every task; shorter tasks are solved apart, so that shapes agree."""
+    asked = (drawn.query_labels >= 0).sum(axis=1)
+    right = np.zeros(len(asked), dtype=np.int64)
+    for size in np.unique(asked):
+        chosen = np.flatnonzero(asked == size)
+        rows, labels = drawn.query[chosen], drawn.query_labels[chosen]
+        if size < labels.shape[1]:
+            present = np.argsort(labels < 0, axis=1, kind="stable")[:, :size]
+            rows, labels = np.take_along_axis(rows, present, axis=1), np.take_along_axis(labels, present, axis=1)
+        support, support_labels = drawn.support[chosen], drawn.support_labels[chosen]
+        everything = np.concatenate([support, rows], axis=1)
+        ways = drawn.classes.shape[1]
+        counts = _count_right(method, table, everything, support_labels, labels, ways, block)
+        right[chosen] = counts
+    return right, asked
+
+
+def _count_right(
+    method: Method,
+    table: Tensor,
+    rows: NDArray[np.int64],
+    support_labels: NDArray[np.int64],
+    labels: NDArray[np.int64],
+    ways: int,
+    block: BlockSize,
+) -> NDArray[np.int64]:
+    """Solve tasks block by block; a block that does not fit into memory is tried again in halves."""
+    device = table.device
+    rows_there, support_there, labels_there = (
+        torch.from_numpy(array).to(device, non_blocking=True) for array in (rows, support_labels, labels)
+    )
+    counts = torch.zeros(len(rows), dtype=torch.int64, device=device)
+    done = 0
+    while done < len(rows):
+        part = slice(done, done + block.tasks)
+        try:
+            with torch.inference_mode():
+                index = rows_there[part]
+                features = table.index_select(0, index.reshape(-1)).view(*index.shape, -1)  # (B, N, E)
+                predicted = method.classify(TaskBatch(features, support_there[part], ways)).argmax(dim=2)  # (B, Q)
+                counts[part] = (predicted == labels_there[part]).sum(dim=1)
+        except RuntimeError as error:
+            if not _out_of_memory(error):
+                raise
+            block.halve(len(rows[part]), error)
+            continue
+        done += len(rows[part])
+    return counts.cpu().numpy()
+
+
+def _out_of_memory(error: RuntimeError) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+@contextmanager
+def _threads_for_blocks(device: torch.device) -> Iterator[int]:
+    """On the CPU blocks run side by side, one thread each: small operations gain nothing from more."""
+    threads = torch.get_num_threads()
+    try:
+        yield threads if device.type == "cpu" else 1
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def _chunks(tasks: int, workers: int, block: int) -> Iterator[range]:
+    """Chunks that are drawn together: whole blocks, and enough of them that no worker waits long for the others."""
+    share = -(-tasks // (4 * workers))
+    size = max(block, min(_SAMPLED_AT_ONCE, share) // block * block)
+    for start in range(0, tasks, size):
+        yield range(start, min(start + size, tasks))
+
+
+def peak_memory(device: torch.device) -> int:
+    """Peak memory in bytes: of the allocator on a GPU, of the whole process elsewhere."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def choose_device(name: str) -> torch.device:
+    """A device by name; `auto` takes the first GPU if there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise FsbenchError(f"Device {name!r} cannot be used: {reason}", "Use --device cpu, or auto.") from error
+    return device

@@ -1,0 +1,163 @@
+"""One method over one list of tasks of one feature file: computed once, then read from its record."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import fsbench
+from fsbench.evaluate.engine import solve_tasks
+from fsbench.evaluate.statistics import accuracies, interval
+from fsbench.methods import method_class
+from fsbench.methods.base import Context
+from fsbench.methods.presets import preset_of
+from fsbench.report.record import RunKey, RunRecord, load_record, record_path, save_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from fsbench.features.scatter import BaseStatistics
+    from fsbench.features.store import Split
+    from fsbench.methods.base import Method
+    from fsbench.tasks.protocol import TaskProtocol
+
+
+@dataclass(frozen=True)
+class Source:
+    """Features in memory, with their names and the statistics of their base classes."""
+
+    dataset: str
+    backbone: str
+    split_name: str
+    split: Split
+    base: BaseStatistics | None
+
+    def context(self, protocol: TaskProtocol) -> Context:
+        """What defaults of methods may depend on."""
+        return Context(
+            balanced=protocol.balanced,
+            shots=protocol.shots,
+            dataset=self.dataset,
+            alpha=protocol.alpha or 2.0,
+            base=self.base,
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked for: a configured method over a list of tasks."""
+
+    method: Method
+    protocol: TaskProtocol
+    seed: int
+    tasks: int
+    params_from: str = "given"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How to compute: none of it changes a result."""
+
+    device: torch.device
+    batch: int | None = None
+
+
+def configure(name: str, source: Source, protocol: TaskProtocol, options: dict[str, Any]) -> tuple[Method, str]:
+    """A method for a setting, and a word on where its parameters come from."""
+    context = source.context(protocol)
+    origin = f"preset:{source.dataset}" if preset_of(context) else "default"
+    if options:
+        origin += " + given:" + ",".join(sorted(options))
+    return method_class(name).configure(context, **options), origin
+
+
+def run(
+    job: Job,
+    source: Source,
+    machine: Machine,
+    results: Path | None,
+    *,
+    force: bool = False,
+    progress: Callable[[int], None] = lambda done: None,
+) -> RunRecord:
+    """Give the record of a job: the stored one if there is one, else a new one, which is stored.
+
+    Args:
+        job: What to run.
+        source: Features.
+        machine: Where and how.
+        results: Folder of records; None stores nothing.
+        force: Run even if a record exists.
+        progress: Called with the number of tasks just finished.
+    """
+    key = RunKey(
+        features_sha256=source.split.digest,
+        base_sha256=source.base.digest if source.base else "",
+        split=source.split_name,
+        protocol=job.protocol.as_dict(),
+        seed=job.seed,
+        tasks=job.tasks,
+        method=job.method.info.name,
+        params=job.method.params(),
+    )
+    path = record_path(results, key, source.dataset, source.backbone) if results else None
+    if path and path.exists() and not force:
+        stored = load_record(path, key)
+        progress(job.tasks)
+        return stored
+    record = _compute(job, key, source, machine, progress)
+    if path:
+        save_record(path, record)
+    return record
+
+
+def _compute(job: Job, key: RunKey, source: Source, machine: Machine, progress: Callable[[int], None]) -> RunRecord:
+    outcome = solve_tasks(
+        job.method, source.split, source.base, job.protocol, job.seed, range(job.tasks),
+        device=machine.device, batch=machine.batch, progress=progress,
+    )  # fmt: skip
+    mean = interval(accuracies(outcome.correct, outcome.queries))
+    return RunRecord(
+        key=key,
+        dataset=source.dataset,
+        backbone=source.backbone,
+        params_from=job.params_from,
+        accuracy=mean.mean,
+        ci95=mean.half_width if job.tasks > 1 else None,
+        correct=outcome.correct.tolist(),
+        queries=outcome.queries.tolist(),
+        seconds=outcome.seconds,
+        peak_memory=outcome.peak_memory,
+        device=_device_name(machine.device),
+        signature=signature(job, source),
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        versions={"fsbench": fsbench.__version__, "torch": torch.__version__, "python": platform.python_version()},
+    )
+
+
+def signature(job: Job, source: Source) -> str:
+    """One line that a paper can print under a table."""
+    params = ",".join(
+        f"{name}:{value:.4g}" if isinstance(value, float) else f"{name}:{value}"
+        for name, value in job.method.params().items()
+    )
+    parts = [
+        f"fsbench:{fsbench.__version__}",
+        f"{source.dataset}/{source.backbone}/{source.split_name}",
+        job.protocol.signature(),
+        f"seed:{job.seed}|tasks:{job.tasks}",
+        f"{job.method.info.name}({params})" if params else job.method.info.name,
+        f"params:{job.params_from}",
+    ]
+    return "|".join(parts)
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return f"cuda:{torch.cuda.get_device_name(device)}"
+    return f"{device.type}:{torch.get_num_threads()} threads" if device.type == "cpu" else device.type

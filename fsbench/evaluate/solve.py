@@ -1,0 +1,152 @@
+"""What `fsbench solve` does: one method on every asked-for setting of a feature file, Soft-KMEANS beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fsbench.errors import FsbenchError
+from fsbench.evaluate.run import Job, Machine, Source, configure, run
+from fsbench.evaluate.statistics import Interval, paired_difference
+from fsbench.evaluate.tuning import tune, tuning_path
+from fsbench.features.scatter import base_statistics
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fsbench.features.scatter import BaseStatistics
+    from fsbench.features.store import FeatureFile
+    from fsbench.report.progress import Reporter
+    from fsbench.report.record import RunRecord
+    from fsbench.tasks.protocol import TaskProtocol
+
+BASELINE = "soft-kmeans"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to solve, whatever the features.
+
+    Attributes:
+        method: Name of the method.
+        options: Its parameters as the user gave them.
+        split: Where tasks are drawn from.
+        tasks: How many.
+        seed: Of the task list.
+        tune: Whether to choose parameters on the validation classes.
+        results: Folder of records.
+        force: Run again what has a record.
+    """
+
+    method: str
+    options: dict[str, Any] = field(default_factory=dict)
+    split: str = "novel"
+    tasks: int = 10_000
+    seed: int = 0
+    tune: bool = False
+    results: Path | None = None
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Solved:
+    """One row: the record, and the baseline's on the same tasks."""
+
+    record: RunRecord
+    baseline: RunRecord | None
+
+    @property
+    def gain(self) -> Interval | None:
+        """Paired difference to the baseline."""
+        return paired_difference(self.record.per_task, self.baseline.per_task) if self.baseline else None
+
+    def row(self) -> dict[str, Any]:
+        """Plain data for `--json`."""
+        row = self.record.row()
+        if self.baseline and self.gain:
+            row["baseline"] = {
+                "method": self.baseline.key.method,
+                "accuracy": self.baseline.accuracy,
+                "ci95": self.baseline.ci95,
+                "difference": self.gain.mean,
+                "difference_ci95": self.gain.half_width if self.record.key.tasks > 1 else None,
+            }
+        return row
+
+    def warning(self) -> str | None:
+        """What to say when BAVARDAGE ends clearly below its own starting point."""
+        if self.record.key.method != "bavardage" or not self.gain or not self.gain.high < 0:
+            return None
+        params = self.record.key.params
+        cause = (
+            f"T_vb or s_max does not suit these features (here τ = {params['tau']}, σ = {params['sigma']}): with too "
+            "small a precision the prior lets the largest class swallow the task."
+        )
+        return (
+            f"BAVARDAGE is {-self.gain.mean:.1f} points below Soft-KMEANS on the same {self.record.key.tasks} tasks "
+            f"({self.record.dataset}, {self.record.key.protocol['shots']}-shot). Likely cause: {cause} "
+            "Try --tune, or the scale-free defaults --tau 0.3 --sigma 20."
+        )
+
+
+def load_source(file: FeatureFile, split: str, base: BaseStatistics | None) -> Source:
+    """Read a split of a feature file together with what belongs to it."""
+    return Source(file.provenance.dataset, file.provenance.backbone, split, file.read(split), base)
+
+
+def base_of(file: FeatureFile, reporter: Reporter) -> BaseStatistics | None:
+    """Statistics of the file's base classes; computed, with a word about it, if there is no scatter file."""
+    if "base" not in file.splits:
+        return None
+    with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
+        return base_statistics(file, advance)
+
+
+def solve(
+    request: Request, file: FeatureFile, protocols: list[TaskProtocol], machine: Machine, reporter: Reporter
+) -> list[Solved]:
+    """Solve every protocol on one feature file."""
+    source = load_source(file, request.split, base_of(file, reporter))
+    return [_solve_one(request, file, source, protocol, machine, reporter) for protocol in protocols]
+
+
+def _solve_one(
+    request: Request, file: FeatureFile, source: Source, protocol: TaskProtocol, machine: Machine, reporter: Reporter
+) -> Solved:
+    options, tuned = request.options, None
+    if request.tune:
+        tuned = _tuned(request, file, source, protocol, machine, reporter)
+        options = {**options, **tuned[0]}
+    method, origin = configure(request.method, source, protocol, options)
+    label = f"{source.dataset} {protocol.shots}-shot"
+    record = _run(request, Job(method, protocol, request.seed, request.tasks, tuned[1] if tuned else origin),
+                  source, machine, reporter, f"{label} {method.info.title}")  # fmt: skip
+    if request.method == BASELINE:
+        return Solved(record, None)
+    shared = {name: value for name, value in request.options.items() if name == "t_km"}
+    baseline, origin = configure(BASELINE, source, protocol, shared)
+    job = Job(baseline, protocol, request.seed, request.tasks, origin)
+    return Solved(record, _run(request, job, source, machine, reporter, f"{label} {baseline.info.title}"))
+
+
+def _run(request: Request, job: Job, source: Source, machine: Machine, reporter: Reporter, label: str) -> RunRecord:
+    with reporter.bar(label, job.tasks) as advance:
+        return run(job, source, machine, request.results, force=request.force, progress=advance)
+
+
+def _tuned(
+    request: Request, file: FeatureFile, source: Source, protocol: TaskProtocol, machine: Machine, reporter: Reporter
+) -> tuple[dict[str, float], str]:
+    if "val" not in file.splits:
+        raise FsbenchError(
+            f"--tune needs validation classes, but {file.path} has no split val.",
+            "Extract or import val images into the file, or leave --tune out: the scale-free defaults need no tuning.",
+        )
+    validation = load_source(file, "val", source.base)
+    with reporter.bar(f"{source.dataset} {protocol.shots}-shot tuning on val", 0) as advance:
+        found = tune(
+            request.method, validation, protocol, request.seed, request.options, machine, tuning_path(file.path),
+            lambda done, total: advance(1, total),
+        )  # fmt: skip
+    reporter.say(f"{source.dataset}, {protocol.setting}, {protocol.shots}-shot: {found.describe()}")
+    return found.params, found.origin()

@@ -1,0 +1,61 @@
+"""What a person sees while waiting: bars and remarks on stderr, so that stdout stays clean for tables and data."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Advance(Protocol):
+    """Tells a bar that more is done, and, where it became known only now, how much there is."""
+
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """Say that `done` more are done."""
+        ...
+
+
+class Reporter:
+    """Bars and remarks.
+
+    Args:
+        quiet: Show warnings only.
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, highlight=False)
+        self.quiet = quiet
+
+    @contextmanager
+    def bar(self, label: str, total: int) -> Iterator[Advance]:
+        """Show a bar, with speed and time left, while the block runs."""
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[speed]}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=self.console, transient=True, disable=self.quiet or not self.console.is_terminal) as progress:
+            task = progress.add_task(label, total=total or None, speed="")
+
+            def advance(done: int, total: int | None = None) -> None:
+                progress.update(task, advance=done, total=total)
+                speed = progress.tasks[0].speed if progress.tasks else None
+                progress.update(task, speed=f"{speed:,.0f}/s" if speed else "")
+
+            yield advance
+
+    def say(self, text: str) -> None:
+        """A remark."""
+        if not self.quiet:
+            self.console.print(text, style="dim", markup=False, soft_wrap=True)
+
+    def warn(self, text: str) -> None:
+        """A warning, shown even when quiet."""
+        self.console.print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)

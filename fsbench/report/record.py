@@ -1,0 +1,151 @@
+"""Run records: one JSON file per (features, protocol, method), with the outcome of every task."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fsbench.errors import FsbenchError
+from fsbench.files import write_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class RunKey:
+    """Everything that determines a result. Equal keys mean equal results, so a record with this key is reused."""
+
+    features_sha256: str
+    base_sha256: str
+    split: str
+    protocol: dict[str, Any]
+    seed: int
+    tasks: int
+    method: str
+    params: dict[str, Any]
+    version: int = VERSION
+
+    def digest(self) -> str:
+        """Twelve hexadecimal digits of the SHA-256 of the key."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The result of one method over one list of tasks.
+
+    Attributes:
+        key: What determines the result.
+        dataset: Data set of the features.
+        backbone: Backbone of the features.
+        params_from: Where the parameters come from: given, the article's preset, defaults, or tuned on val.
+        accuracy: Mean over tasks, in percent.
+        ci95: Half-width of the 95 % interval over sampled tasks, in percent.
+        correct: Right answers per task.
+        queries: Queries per task.
+        seconds: Wall time from features to counts.
+        peak_memory: Bytes.
+        device: Where it was computed.
+        versions: Of fsbench, torch and Python.
+        created: UTC, ISO 8601.
+        signature: One line that says what was done.
+    """
+
+    key: RunKey
+    dataset: str
+    backbone: str
+    params_from: str
+    accuracy: float
+    ci95: float | None
+    correct: list[int]
+    queries: list[int]
+    seconds: float
+    peak_memory: int
+    device: str
+    signature: str
+    created: str
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def tasks_per_second(self) -> float:
+        """Speed."""
+        return self.key.tasks / self.seconds
+
+    @property
+    def per_task(self) -> NDArray[np.float64]:
+        """(T,) accuracy of every task, in percent."""
+        right = np.array(self.correct, dtype=np.float64)
+        return 100.0 * right / np.array(self.queries, dtype=np.float64)
+
+    def row(self) -> dict[str, Any]:
+        """The record as one row of plain data, without the outcomes of single tasks."""
+        protocol = self.key.protocol
+        return {
+            "dataset": self.dataset,
+            "backbone": self.backbone,
+            "method": self.key.method,
+            "variant": self.key.params.get("variant"),
+            "setting": "balanced" if protocol["alpha"] is None else "unbalanced",
+            "alpha": protocol["alpha"],
+            "shots": protocol["shots"],
+            "ways": protocol["ways"],
+            "queries": protocol["queries"],
+            "protocol": protocol["name"],
+            "split": self.key.split,
+            "tasks": self.key.tasks,
+            "seed": self.key.seed,
+            "accuracy": self.accuracy,
+            "ci95": self.ci95,
+            "seconds": self.seconds,
+            "tasks_per_second": self.tasks_per_second,
+            "peak_memory": self.peak_memory,
+            "device": self.device,
+            "signature": self.signature,
+            "params": self.key.params,
+            "params_from": self.params_from,
+        }
+
+
+def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
+    """Where the record of a run lies: a name for people, made unique by the key."""
+    setting = "balanced" if key.protocol["alpha"] is None else "unbalanced"
+    words = [dataset, backbone, key.method, setting, f"{key.protocol['shots']}shot"]
+    name = "-".join(word.replace("/", "_") for word in words)
+    return folder / f"{name}-{key.digest()}.json"
+
+
+def save_record(path: Path, record: RunRecord) -> None:
+    """Write a record, whole or not at all."""
+    write_text(path, json.dumps(asdict(record), indent=None, separators=(",", ":"), allow_nan=False) + "\n")
+
+
+def load_record(path: Path, key: RunKey | None = None) -> RunRecord:
+    """Read and check a record; with a key, it must be the record of that very run."""
+    from pydantic import TypeAdapter, ValidationError
+
+    remedy = "Delete it, or run again with --force."
+    try:
+        record = TypeAdapter(RunRecord).validate_json(path.read_bytes())
+    except OSError as error:
+        raise FsbenchError(f"The record {path} cannot be read: {error.strerror}.", remedy) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise FsbenchError(f"The record {path} is damaged: {where}: {first['msg']}.", remedy) from error
+    if key is not None and record.key != key:
+        raise FsbenchError(f"The record {path} belongs to another run than its name says.", remedy)
+    counts = len(record.correct), len(record.queries)
+    sound = all(0 <= right <= asked for right, asked in zip(record.correct, record.queries, strict=False))
+    if counts != (record.key.tasks,) * 2 or not sound or min(record.queries, default=0) < 1 or record.seconds <= 0:
+        raise FsbenchError(f"The record {path} is damaged: its counts do not fit its {record.key.tasks} tasks.", remedy)
+    return record

@@ -1,0 +1,75 @@
+"""Tables for the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fsbench.evaluate.solve import Solved
+    from fsbench.features.scatter import BaseStatistics
+
+
+def plus_minus(mean: float, half_width: float | None) -> str:
+    """A mean with its interval."""
+    return f"{mean:.2f} ± {half_width:.2f}" if half_width is not None else f"{mean:.2f}"
+
+
+def stdout_console() -> Console:
+    """The console for tables: as wide as the terminal, or 100 columns where there is none."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=100)
+
+
+def solved_table(rows: list[Solved]) -> Table:
+    """What `fsbench solve` shows. All rows have the same method, tasks and α."""
+    first = rows[0].record.row()
+    variant = f" ({first['variant']})" if first["variant"] else ""
+    alpha = f", α = {first['alpha']:g}" if first["alpha"] is not None else ""
+    title = f"{first['method']}{variant}: accuracy in % over {first['tasks']:,} tasks{alpha} ± 95 % interval"
+    table = _table(title)
+    for name in ("data set", "backbone"):
+        table.add_column(name, overflow="fold", min_width=6)
+    table.add_column("setting", no_wrap=True)
+    for name in ("shots", "accuracy", "Soft-KMEANS", "gain", "tasks/s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for solved in rows:
+        row, baseline, gain = solved.record.row(), solved.baseline, solved.gain
+        table.add_row(
+            row["dataset"],
+            row["backbone"],
+            row["setting"],
+            str(row["shots"]),
+            plus_minus(row["accuracy"], row["ci95"]),
+            plus_minus(baseline.accuracy, baseline.ci95) if baseline else "",
+            f"{gain.mean:+.2f} ± {gain.half_width:.2f}" if gain else "",
+            f"{row['tasks_per_second']:,.0f}",
+        )
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+
+
+def scatter_table(rows: list[tuple[Path, BaseStatistics, float]]) -> Table:
+    """What `fsbench scatter` shows: one row per feature file, with the σ that a later `solve` would use."""
+    table = _table("Within-class scatter of the base classes")
+    table.add_column("features", overflow="fold")
+    for name in ("N_base", "classes", "D", "effective rank", "clamped"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for path, base, sigma in rows:
+        table.add_row(
+            path.name,
+            f"{sum(base.class_counts):,}",
+            f"{len(base.class_counts):,}",
+            str(len(base.mean)),
+            f"{base.effective_rank:.1f}",
+            f"{100 * base.share_clamped(sigma):.0f} % at σ = {sigma:g}",
+        )
+    return table

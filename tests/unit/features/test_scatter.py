@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from fsbench.errors import FsbenchError
+from fsbench.features.scatter import BaseStatistics, base_statistics, scatter_path
+from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from tests.synthetic import Features, make_features
+
+
+def same(a: BaseStatistics, b: BaseStatistics) -> None:
+    for name in ("mean", "scatter", "class_weighted", "eigenvalues"):
+        torch.testing.assert_close(getattr(a, name), getattr(b, name), rtol=1e-10, atol=1e-12)
+    assert a.class_counts == b.class_counts
+
+
+@pytest.mark.parametrize("rows", [1, 7, 50, 10_000])
+def test_streaming_gives_the_same_whatever_the_block(
+    features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr("fsbench.features.store._CHUNK_BYTES", rows * 48 * 4)
+    path = features.write(tmp_path / "f.h5")
+    seen: list[int] = []
+    same(BaseStatistics.fit_file(FeatureFile.open(path), seen.append), features.statistics)
+    assert sum(seen) == 2 * len(features.base.features)
+
+
+def test_order_of_rows_and_names_of_labels_do_not_matter(features: Features) -> None:
+    order = np.random.default_rng(0).permutation(len(features.base.features))
+    shuffled = BaseStatistics.fit(features.base.features[order], 1000 - 3 * features.base.labels[order])
+    torch.testing.assert_close(shuffled.scatter, features.statistics.scatter, rtol=1e-10, atol=1e-14)
+    torch.testing.assert_close(shuffled.class_weighted, features.statistics.class_weighted, rtol=1e-10, atol=1e-12)
+
+
+def test_tensors_and_arrays_are_both_taken(features: Features) -> None:
+    given = BaseStatistics.fit(torch.from_numpy(features.base.features), torch.from_numpy(features.base.labels))
+    same(given, features.statistics)
+
+
+def test_saved_and_loaded(features: Features, tmp_path: Path) -> None:
+    features.statistics.save(tmp_path / "s.h5")
+    loaded = BaseStatistics.load(tmp_path / "s.h5")
+    same(loaded, features.statistics)
+    torch.testing.assert_close(loaded.eigenvectors, features.statistics.eigenvectors, rtol=0, atol=0)
+
+
+def test_the_scatter_file_is_made_once_and_remade_when_the_features_change(tmp_path: Path) -> None:
+    path = make_features(seed=1).write(tmp_path / "f.h5")
+    calls: list[int] = []
+    first = base_statistics(FeatureFile.open(path), calls.append)
+    assert scatter_path(path).name == "f.scatter.h5"
+    assert sum(calls) > 0
+    calls.clear()
+    same(base_statistics(FeatureFile.open(path), calls.append), first)
+    assert calls == []
+    make_features(seed=2).write(path)
+    other = base_statistics(FeatureFile.open(path), calls.append)
+    assert calls
+    assert not torch.equal(other.mean, first.mean)
+
+
+def test_a_class_of_one_image_and_identical_images(features: Features) -> None:
+    rows = np.concatenate([features.base.features, np.ones((1, 48)), np.ones((4, 48)) * 2])
+    labels = np.concatenate([features.base.labels, [90], [91] * 4])
+    fitted = BaseStatistics.fit(rows, labels)
+    assert torch.isfinite(fitted.class_weighted).all()
+    assert torch.isfinite(fitted.scatter).all()
+
+
+def test_effective_rank_and_share_clamped() -> None:
+    base = make_features().statistics
+    flat = BaseStatistics(
+        base.mean, base.scatter, base.class_weighted, torch.full((48,), 0.01).double(), base.eigenvectors, (3,)
+    )
+    assert flat.effective_rank == pytest.approx(48)
+    assert flat.share_clamped(9.9) == 1
+    assert flat.share_clamped(10.1) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("mean", np.zeros(7), "do not fit together"),
+        ("eigenvalues", np.full(48, np.nan), "not finite"),
+        ("class_counts", np.zeros(16, dtype=np.int64), "do not fit together"),
+    ],
+)
+def test_damaged_scatter_files(features: Features, tmp_path: Path, name: str, data: np.ndarray, words: str) -> None:
+    path = tmp_path / "s.h5"
+    features.statistics.save(path)
+    with h5py.File(path, "r+") as file:
+        del file[name]
+        file.create_dataset(name, data=data)
+    with pytest.raises(FsbenchError, match=words):
+        BaseStatistics.load(path)
+
+
+def test_a_file_without_base_split_says_so(features: Features, tmp_path: Path) -> None:
+    write_features(tmp_path / "f.h5", Provenance("x", "y"), {"novel": features.novel})
+    with pytest.raises(FsbenchError, match="no split 'base'"):
+        base_statistics(FeatureFile.open(tmp_path / "f.h5"))
+
+
+def test_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> None:
+    """80 MB of base features must not add 40 MB to the peak."""
+    rng = np.random.default_rng(0)
+    peaks = []
+    for count in (20_000, 340_000):
+        path = tmp_path / f"{count}.h5"
+        split = make_split(rng.random((count, 64), dtype=np.float32), np.repeat(np.arange(count // 1000), 1000))
+        write_features(path, Provenance("x", "y"), {"base": split})
+        code = (
+            "import resource, sys\n"
+            "import fsbench.features.store as store\n"
+            "store._CHUNK_BYTES = 1 << 20\n"
+            "from fsbench import BaseStatistics, FeatureFile\n"
+            "BaseStatistics.fit_file(FeatureFile.open(sys.argv[1]))\n"
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        )
+        done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+        peaks.append(int(done.stdout) / 1024)
+    assert peaks[1] - peaks[0] < 40

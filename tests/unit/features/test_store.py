@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from fsbench.errors import FsbenchError
+from fsbench.features.scatter import BaseStatistics
+from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from tests.synthetic import Features
+
+
+@pytest.fixture
+def path(features: Features, tmp_path: Path) -> Path:
+    return features.write(tmp_path / "synthetic-none.h5")
+
+
+def test_what_is_written_is_read(features: Features, tmp_path: Path) -> None:
+    provenance = Provenance("mini", "wrn", "wrn.pt", "abc", "def", '{"crop": 84}', 84, 30, "bf16", {"torch": "2"}, ("a",))
+    novel = make_split(np.eye(3, 4), np.array([7, 2, 7]), images=["b/1.jpg", "ä/2.jpg", "b/3.jpg"])
+    write_features(tmp_path / "f.h5", provenance, {"novel": novel})
+    file = FeatureFile.open(tmp_path / "f.h5")
+    assert file.provenance == Provenance(**{**provenance.__dict__, "notes": ["a"]})
+    read = file.read("novel")
+    np.testing.assert_array_equal(read.features, np.eye(3, 4)[[1, 0, 2]])
+    np.testing.assert_array_equal(read.labels, [0, 1, 1])
+    assert read.images == ("ä/2.jpg", "b/1.jpg", "b/3.jpg")
+    assert read.class_names == ("2", "7")
+    assert file.dimension == 4
+
+
+def test_describe_names_splits_and_sizes(path: Path) -> None:
+    text = "\n".join(FeatureFile.open(path).describe())
+    assert "synthetic, none, D = 48" in text
+    assert "of 16 classes" in text
+
+
+def test_streaming_gives_the_same_rows(path: Path, features: Features, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsbench.features.store._CHUNK_BYTES", 7 * 48 * 4)
+    blocks = list(FeatureFile.open(path).stream("base"))
+    assert {len(block) for block in blocks[:-1]} == {7}
+    np.testing.assert_array_equal(np.concatenate(blocks), features.base.features)
+
+
+def test_a_missing_split_is_named(path: Path) -> None:
+    with pytest.raises(FsbenchError, match="no split 'train'; it has base, val, novel"):
+        FeatureFile.open(path).read("train")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_features_that_are_not_finite_are_named_with_row_and_image(value: float) -> None:
+    rows = np.ones((4, 3))
+    rows[2, 1] = value
+    with pytest.raises(FsbenchError, match=r"row 2 \(image c.png\) contains -?(nan|inf)"):
+        make_split(rows, np.array([0, 0, 1, 1]), images=["a.png", "b.png", "c.png", "d.png"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "words"),
+    [
+        ([0, 1, 3], ["a", "b", "c"], "row 2 has label 3, outside 0..2"),
+        ([0, -1, 1], ["a", "b"], "row 1 has label -1"),
+        ([0, 2, 2], ["a", "b", "c"], "class 1 has no images"),
+        ([0.0, 1.0, 1.0], None, "must be integers"),
+        ([0, 1], None, "Expected features"),
+    ],
+)
+def test_bad_labels_are_named(labels: list[float], names: list[str] | None, words: str) -> None:
+    with pytest.raises(FsbenchError) as caught:
+        make_split(np.ones((3, 2)), np.array(labels), names)
+    assert words in str(caught.value)
+
+
+def edit(path: Path, change: Any) -> Path:
+    with h5py.File(path, "r+") as file:
+        change(file)
+    return path
+
+
+def replace(name: str, data: Any, **options: Any) -> Any:
+    def change(file: h5py.File) -> None:
+        del file[name]
+        file.create_dataset(name, data=data, **options)
+
+    return change
+
+
+def set_attribute(name: str, value: Any) -> Any:
+    return lambda file: file.attrs.__setitem__(name, value)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (set_attribute("format", "other"), "is of format 'other', expected 'fsbench-features'"),
+        (lambda file: file.attrs.__delitem__("format"), "HDF5 file of another program"),
+        (set_attribute("version", 99), "format version 99, this fsbench reads up to 1"),
+        (set_attribute("version", "x"), "no valid format version"),
+        (set_attribute("provenance", "{"), "no readable provenance"),
+        (set_attribute("provenance", "[1]"), "no readable provenance"),
+        (set_attribute("provenance", '{"dataset": 3, "backbone": "x"}'), "does not name its data set"),
+        (lambda file: file["val"].__delitem__("labels"), "has no val/labels"),
+        (replace("val/labels", np.zeros(3, dtype=np.int64)), "rows of features but 3 labels"),
+        (replace("novel/features", np.zeros((5, 5))), "rows of features but"),
+        (replace("novel/features", np.zeros(5)), "not a 2-dimensional array"),
+        (replace("novel/class_offsets", np.zeros(11, dtype=np.int64)), "class_offsets do not agree"),
+        (replace("novel/class_names", np.array([b"\xff"] * 10)), "not UTF-8"),
+        (replace("novel/class_names", np.array([b"x"] * 3)), "outside 0..2"),
+        (lambda file: [file.__delitem__(name) for name in ("base", "val", "novel")], "none of the splits"),
+        (lambda file: file["novel"].attrs.__delitem__("sha256"), "no SHA-256"),
+    ],
+)
+def test_broken_files_are_named_for_what_they_are(path: Path, change: Any, words: str) -> None:
+    with pytest.raises(FsbenchError) as caught:
+        FeatureFile.open(edit(path, change))
+    assert words in str(caught.value)
+
+
+def test_unsorted_labels_are_named_with_the_row(path: Path) -> None:
+    def swap(file: h5py.File) -> None:
+        labels = file["val/labels"]
+        labels[0], labels[-1] = labels[-1], labels[0]
+
+    with pytest.raises(FsbenchError, match="not sorted by class"):
+        FeatureFile.open(edit(path, swap))
+
+
+def test_altered_features_are_noticed(path: Path) -> None:
+    edit(path, lambda file: file["novel/features"].__setitem__((3, 3), 0.123))
+    with pytest.raises(FsbenchError, match="SHA-256 differs"):
+        FeatureFile.open(path).read("novel")
+
+
+def test_nan_in_a_file_is_named(path: Path) -> None:
+    edit(path, lambda file: file["novel/features"].__setitem__((3, 3), np.nan))
+    with pytest.raises(FsbenchError, match="row 3 contains nan"):
+        FeatureFile.open(path).read("novel")
+
+
+def test_files_that_are_no_feature_files(tmp_path: Path, path: Path) -> None:
+    (tmp_path / "text.h5").write_text("hello")
+    (tmp_path / "empty.h5").write_bytes(b"")
+    cut = tmp_path / "cut.h5"
+    cut.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    for name in ("text.h5", "empty.h5", "cut.h5"):
+        with pytest.raises(FsbenchError, match="cannot be read as an HDF5 file"):
+            FeatureFile.open(tmp_path / name)
+    with pytest.raises(FsbenchError, match="No such file"):
+        FeatureFile.open(tmp_path / "nothing.h5")
+    with pytest.raises(FsbenchError, match="No such file"):
+        FeatureFile.open(tmp_path)
+
+
+def test_links_and_virtual_data_never_lead_out_of_the_file(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.h5"
+    shutil.copy(path, other)
+
+    def external(file: h5py.File) -> None:
+        del file["val/features"]
+        file["val/features"] = h5py.ExternalLink(str(other), "val/features")
+
+    def virtual(file: h5py.File) -> None:
+        shape = file["val/features"].shape
+        layout = h5py.VirtualLayout(shape, np.float32)
+        layout[:] = h5py.VirtualSource(str(other), "val/features", shape)
+        del file["val/features"]
+        file.create_virtual_dataset("val/features", layout)
+
+    for change in (external, virtual):
+        copy = tmp_path / "copy.h5"
+        shutil.copy(path, copy)
+        with pytest.raises(FsbenchError):
+            FeatureFile.open(edit(copy, change))
+
+
+def test_a_header_that_claims_a_petabyte_is_refused(path: Path) -> None:
+    def claim(file: h5py.File) -> None:
+        del file["base/features"]
+        file.create_dataset("base/features", (2**40, 256), np.float32)
+
+    with pytest.raises(FsbenchError, match="not stored whole"):
+        FeatureFile.open(edit(path, claim))
+
+
+def test_a_failed_write_leaves_the_old_file(path: Path, features: Features) -> None:
+    before = path.read_bytes()
+    broken = features.novel.features.copy()
+    broken[5, 5] = np.nan
+    with pytest.raises(FsbenchError, match="contains nan"):
+        write_features(
+            path, Provenance("x", "y"), {"novel": type(features.novel)(broken, features.novel.offsets, features.novel.class_names)}
+        )  # fmt: skip
+    assert path.read_bytes() == before
+    assert [item.name for item in path.parent.iterdir()] == [path.name]
+
+
+def test_an_unwritable_place_is_an_error_for_people(features: Features, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FsbenchError, match="Could not write"):
+        features.write(tmp_path / "file" / "f.h5")
+
+
+def test_unknown_or_no_splits_are_refused(features: Features, tmp_path: Path) -> None:
+    for splits in ({}, {"train": features.base}):
+        with pytest.raises(FsbenchError, match="holds the splits base, val, novel"):
+            write_features(tmp_path / "f.h5", Provenance("x", "y"), splits)
+
+
+def test_a_scatter_file_is_not_a_feature_file(features: Features, tmp_path: Path) -> None:
+    features.statistics.save(tmp_path / "s.h5")
+    with pytest.raises(FsbenchError, match="of format 'fsbench-scatter'"):
+        FeatureFile.open(tmp_path / "s.h5")
+    features.write(tmp_path / "f.h5")
+    with pytest.raises(FsbenchError, match="of format 'fsbench-features'"):
+        BaseStatistics.load(tmp_path / "f.h5")

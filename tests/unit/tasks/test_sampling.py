@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from fsbench.errors import FsbenchError
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.sampling import TaskRows, apportion, sample_tasks
+
+SIZES = np.array([30, 48, 31, 60, 44, 52, 39])
+OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
+
+
+def class_of(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.searchsorted(OFFSETS, rows, side="right") - 1
+
+
+def counts_of(drawn: TaskRows) -> NDArray[np.int64]:
+    ways = drawn.classes.shape[1]
+    return (drawn.query_labels[:, :, None] == np.arange(ways)).sum(axis=1)
+
+
+def rounding_of_the_repositories(shares: NDArray[np.float64], total: int) -> NDArray[np.int64]:
+    """The routine in circulation: round half to even, then repair the coordinate nearest to .5 until the sum fits."""
+    values = shares * total
+    while np.round(values).sum() != total:
+        distance = np.abs(values - np.floor(values) - 0.5)
+        distance[values == np.floor(values)] = 0.5
+        k = int(np.argmin(distance))
+        values[k] = np.floor(values[k]) if np.round(values).sum() > total else np.ceil(values[k])
+    return np.round(values).astype(np.int64)
+
+
+@given(st.integers(2, 12), st.floats(0.2, 8.0), st.integers(1, 200), st.integers(0, 10**6))
+@settings(max_examples=200, deadline=None)
+def test_hamilton_apportionment_is_the_rounding_of_the_repositories(
+    ways: int, alpha: float, total: int, seed: int
+) -> None:
+    shares = np.random.default_rng(seed).dirichlet(np.full(ways, alpha), size=5)
+    counts = apportion(shares, total)
+    assert (counts.sum(axis=1) == total).all()
+    for row, share in zip(counts, shares, strict=True):
+        np.testing.assert_array_equal(row, rounding_of_the_repositories(share, total))
+
+
+@pytest.mark.parametrize("alpha", [None, 2.0, 0.3])
+def test_disjoint_tasks_are_what_they_claim(alpha: float | None) -> None:
+    drawn = sample_tasks(TaskProtocol(ways=4, shots=3, queries=31, alpha=alpha), OFFSETS, 5, np.arange(400))
+    assert drawn.support.shape == (400, 12)
+    assert drawn.query.shape == (400, 31)
+    for b in range(400):
+        assert len(set(drawn.classes[b])) == 4
+        rows = np.concatenate([drawn.support[b], drawn.query[b]])
+        assert len(set(rows)) == 43
+        np.testing.assert_array_equal(class_of(drawn.support[b]), drawn.classes[b][drawn.support_labels[b]])
+        np.testing.assert_array_equal(class_of(drawn.query[b]), drawn.classes[b][drawn.query_labels[b]])
+    counts = counts_of(drawn)
+    if alpha is None:
+        assert set(np.unique(counts)) == {7, 8}
+    else:
+        assert (counts.sum(axis=1) == 31).all()
+        assert counts.max() > 14
+
+
+def test_a_task_depends_on_protocol_seed_and_index_alone() -> None:
+    protocol = TaskProtocol(ways=5, shots=5, queries=75)  # small classes: counts and images are redrawn often
+    together = sample_tasks(protocol, OFFSETS, 1, np.arange(300))
+    for part in (np.array([17]), np.arange(100, 250), np.array([299, 3, 88])):
+        alone = sample_tasks(protocol, OFFSETS, 1, part)
+        for name in ("classes", "support", "query", "query_labels"):
+            np.testing.assert_array_equal(getattr(alone, name), getattr(together, name)[part])
+    other_seed = sample_tasks(protocol, OFFSETS, 2, np.arange(300))
+    assert (other_seed.classes != together.classes).any()
+
+
+def test_the_task_list_is_pinned_and_the_same_in_another_process() -> None:
+    code = (
+        "import numpy as np, hashlib\n"
+        "from fsbench.tasks.protocol import TaskProtocol\n"
+        "from fsbench.tasks.sampling import sample_tasks\n"
+        "d = sample_tasks(TaskProtocol(), np.arange(21) * 600, 0, np.arange(200))\n"
+        "print(hashlib.sha256(np.concatenate([d.support, d.query], axis=1).tobytes()).hexdigest())"
+    )
+    there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    drawn = sample_tasks(TaskProtocol(), np.arange(21) * 600, 0, np.arange(200))
+    here = hashlib.sha256(np.concatenate([drawn.support, drawn.query], axis=1).tobytes()).hexdigest()
+    # Changing this digest changes every published task list: raise TaskProtocol.version together with it.
+    assert here == there == "8d523e93024c6d13c1460b3d9287483908e81e7ff08b188f7ff0e39503825230"
+
+
+def test_proportions_follow_the_dirichlet_law() -> None:
+    """Means, largest class and empty classes as known for K = 5, α = 2, Q = 75."""
+    drawn = sample_tasks(TaskProtocol(), np.arange(21) * 600, 0, np.arange(20_000))
+    counts = counts_of(drawn)
+    assert abs(counts.mean() - 15) < 1e-9
+    assert abs(counts.max(axis=1).mean() - 28.6) < 0.2
+    assert abs((counts == 0).any(axis=1).mean() - 0.007) < 0.003
+    reference = np.random.default_rng(0).dirichlet([2.0] * 5, size=20_000)
+    assert stats.ks_2samp(counts[:, 0] / 75, apportion(reference, 75)[:, 0] / 75).pvalue > 1e-3
+
+
+def test_classes_and_images_are_drawn_uniformly() -> None:
+    offsets = np.arange(7) * 9
+    drawn = sample_tasks(TaskProtocol(ways=3, shots=2, queries=15, alpha=None), offsets, 0, np.arange(6000))
+    for position in range(3):
+        assert stats.chisquare(np.bincount(drawn.classes[:, position], minlength=6)).pvalue > 1e-4
+    assert stats.chisquare(np.bincount(drawn.support.ravel(), minlength=54)).pvalue > 1e-4
+    assert stats.chisquare(np.bincount(drawn.query.ravel(), minlength=54)).pvalue > 1e-4
+    # Ordered pairs of distinct support images of one class: 9 · 8 equally likely ones.
+    pairs = drawn.support[:, [0, 3]] % 9
+    table = np.bincount(pairs[:, 0] * 9 + pairs[:, 1], minlength=81).reshape(9, 9)
+    assert table.diagonal().sum() == 0
+    assert stats.chisquare(table[~np.eye(9, dtype=bool)]).pvalue > 1e-4
+
+
+def test_queries_are_not_grouped_by_class() -> None:
+    labels = sample_tasks(TaskProtocol(), OFFSETS * 10, 0, np.arange(2000)).query_labels
+    position = np.arange(75) - 37
+    correlation = (labels * position).mean() / (labels.std() * position.std())
+    assert abs(correlation) < 0.01
+
+
+def test_released_uses_the_first_images_of_each_class_and_refuses_equality() -> None:
+    drawn = sample_tasks(TaskProtocol("released", 4, 2, 40), OFFSETS, 0, np.arange(2000))
+    within = drawn.query - OFFSETS[class_of(drawn.query)]
+    assert within.max() == SIZES.min() - 1
+    assert (drawn.support - OFFSETS[class_of(drawn.support)]).max() == SIZES.min() - 1
+    assert counts_of(drawn).max() == SIZES.min() - 2 - 1
+    assert counts_of(sample_tasks(TaskProtocol("disjoint", 4, 2, 40), OFFSETS, 0, np.arange(2000))).max() > 28
+
+
+def test_veilleux_overlaps_and_shortens() -> None:
+    drawn = sample_tasks(TaskProtocol("veilleux", 5, 5, 75, 1.0), OFFSETS, 0, np.arange(3000))
+    overlap = (drawn.support[:, :, None] == drawn.query[:, None, :]).any(axis=1)
+    present = drawn.query_labels >= 0
+    chance = (5 / SIZES[drawn.classes]).mean()
+    assert abs(overlap.sum() / present.sum() - chance) < 0.01
+    short = present.sum(axis=1)
+    assert short.min() < 75
+    assert short.max() == 75
+    assert ((drawn.query < 0) == ~present).all()
+    for b in np.flatnonzero(short < 75)[:20]:
+        assert (counts_of(drawn)[b] == SIZES[drawn.classes[b]]).any()
+        assert len(set(drawn.query[b][present[b]])) == short[b]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "words"),
+    [
+        (TaskProtocol(ways=8), "8 ways asked for, but the split has 7 classes"),
+        (TaskProtocol(shots=16, alpha=None), "31 images of every class (16 support + 15 queries), but the smallest"),
+        (TaskProtocol(shots=31), "smallest class has 30"),
+        (TaskProtocol(queries=200), "200 queries asked for, but the 5 smallest classes have only 187"),
+        (TaskProtocol("veilleux", shots=31), "smallest class has 30"),
+    ],
+)
+def test_impossible_requests_are_refused_with_the_numbers(protocol: TaskProtocol, words: str) -> None:
+    with pytest.raises(FsbenchError) as caught:
+        sample_tasks(protocol, OFFSETS, 0, np.arange(3))
+    assert words in str(caught.value)
+
+
+def test_a_barely_possible_request_ends_in_an_error_not_a_hang() -> None:
+    with pytest.raises(FsbenchError, match="was redrawn"):
+        sample_tasks(TaskProtocol(ways=7, shots=1, queries=int(SIZES.sum()) - 7, alpha=0.1), OFFSETS, 0, np.arange(1))
+
+
+def test_every_image_of_a_class_can_be_asked_for() -> None:
+    offsets = np.arange(6) * 10
+    drawn = sample_tasks(TaskProtocol(ways=5, shots=4, queries=30, alpha=None), offsets, 0, np.arange(50))
+    everything = np.sort(np.concatenate([drawn.support, drawn.query], axis=1), axis=1)
+    np.testing.assert_array_equal(everything, np.tile(np.arange(50), (50, 1)))
+
+
+def test_tiny_alpha_gives_one_class_everything() -> None:
+    drawn = sample_tasks(TaskProtocol(ways=3, queries=20, alpha=1e-6), OFFSETS, 0, np.arange(200))
+    assert (counts_of(drawn).max(axis=1) == 20).mean() > 0.95
+
+
+@pytest.mark.parametrize(
+    "fields", [{"ways": 1}, {"shots": 0}, {"queries": 0}, {"alpha": 0.0}, {"alpha": float("inf")}, {"name": "disjont"}]
+)
+def test_senseless_protocols_are_refused(fields: dict[str, float]) -> None:
+    with pytest.raises(FsbenchError):
+        TaskProtocol(**fields)  # type: ignore[arg-type]
