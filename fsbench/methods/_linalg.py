@@ -9,8 +9,6 @@ import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
-_JITTER = 1e-7
-
 
 def inverse_square_root(matrix: Tensor) -> Tensor:
     """The symmetric M^(-1/2) of a positive definite matrix (D, D)."""
@@ -19,14 +17,18 @@ def inverse_square_root(matrix: Tensor) -> Tensor:
     return root
 
 
-def cholesky(matrix: Tensor, jitter: float = _JITTER) -> Tensor:
+def cholesky(matrix: Tensor, precision: torch.dtype) -> Tensor:
     """Cholesky factor of a positive semi-definite matrix (B, n, n), lifted by a small multiple of its trace.
 
     The lift makes singular matrices (duplicate samples, coincident centroids) factorise, and an all-zero one too.
+
+    Args:
+        matrix: (B, n, n).
+        precision: The dtype its entries were computed in; the lift is just above their rounding errors.
     """
     size = matrix.shape[-1]
     mean = matrix.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[:, None, None]
-    lift = jitter * mean + torch.finfo(matrix.dtype).tiny ** 0.5
+    lift = 10 * torch.finfo(precision).eps * mean + torch.finfo(matrix.dtype).tiny ** 0.5
     identity = torch.eye(size, dtype=matrix.dtype, device=matrix.device)
     factor: Tensor = torch.linalg.cholesky_ex(matrix + lift * identity)[0]
     return factor
@@ -43,7 +45,7 @@ def clamp_within_span(gram: Tensor, whitened: Tensor, limit: float) -> Tensor:
         whitened: A, (B, N, N).
         limit: Largest scaling.
     """
-    factor = cholesky(gram.double())  # L
+    factor = cholesky(gram.double(), gram.dtype)  # L
     half = torch.linalg.solve_triangular(factor, whitened.double(), upper=False)  # L⁻¹ A
     squared = torch.linalg.solve_triangular(factor, half.mT, upper=False)  # L⁻¹ A L⁻ᵀ
     values, vectors = torch.linalg.eigh(squared)

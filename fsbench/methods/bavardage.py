@@ -202,7 +202,7 @@ def _learned_precision(similarity: Tensor, assigned: Tensor, centroids: Tensor) 
     dimension, samples = similarity.shape[1] - 1, similarity.shape[2]
     h = similarity[:, 1:] - similarity[:, :1]  # (B, K-1, N) ⟨x'_n, c_j⟩
     differences = centroids[:, 1:] - centroids[:, :1]  # (B, K-1, N)
-    factor = cholesky(h @ differences.mT, jitter=1e-5)  # (B, K-1, K-1) ℓ
+    factor = cholesky(h @ differences.mT, h.dtype)  # (B, K-1, K-1) ℓ
     u: Tensor = torch.linalg.solve_triangular(factor, h, upper=False)  # (B, K-1, N)
     m = centroids @ u.mT  # (B, K, K-1)
     distance = u.square().sum(dim=1, keepdim=True) - 2 * m @ u + m.square().sum(dim=2, keepdim=True)  # (B, K, N)

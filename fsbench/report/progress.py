@@ -41,7 +41,8 @@ class Reporter:
             TextColumn("{task.fields[speed]}"),
             TimeRemainingColumn(),
         )
-        with Progress(*columns, console=self.console, transient=True, disable=self.quiet or not self.console.is_terminal) as progress:
+        hidden = self.quiet or not self.console.is_terminal
+        with Progress(*columns, console=self.console, transient=True, disable=hidden) as progress:
             task = progress.add_task(label, total=total or None, speed="")
 
             def advance(done: int, total: int | None = None) -> None:

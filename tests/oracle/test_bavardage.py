@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -40,7 +42,7 @@ def test_base_statistics_equal_the_sums_over_classes_and_images(features: Featur
 @pytest.mark.parametrize("shots", [1, 5])
 def test_ncm_and_soft_kmeans_agree_with_the_loops(features: Features, base: reference.Base, shots: int) -> None:
     support, labels, query, _ = tasks_of(features, 20, shots=shots)
-    kwargs = {"base": features.statistics, "balanced": False}
+    kwargs: dict[str, Any] = {"base": features.statistics, "balanced": False}
     near = fsbench.predict("ncm", support, labels, query, **kwargs)
     soft = fsbench.predict("soft-kmeans", support, labels, query, t_km=30.0, **kwargs)
     for b in range(20):
@@ -56,7 +58,7 @@ def test_bavardage_agrees_with_algorithm_1(
     features: Features, base: reference.Base, variant: str, balanced: bool, shots: int, ways: int, queries: int
 ) -> None:
     support, labels, query, _ = tasks_of(features, 12, shots=shots, ways=ways, queries=queries)
-    params = {"t_km": 20.0, "t_vb": 15.0, "s_max": 1.4}
+    params: dict[str, Any] = {"t_km": 20.0, "t_vb": 15.0, "s_max": 1.4}
     predicted = fsbench.predict(
         "bavardage", support, labels, query, base=features.statistics, variant=variant, balanced=balanced, **params
     )
@@ -121,7 +123,7 @@ def test_more_samples_than_features(variant: str) -> None:
     data = make_features(dimension=12, seed=5)
     loops = reference.Base.fit(data.base.features, data.base.labels)
     support, labels, query, _ = tasks_of(data, 8, shots=2, queries=40)
-    params = {"t_km": 20.0, "t_vb": 8.0, "s_max": 1.2}
+    params: dict[str, Any] = {"t_km": 20.0, "t_vb": 8.0, "s_max": 1.2}
     predicted = fsbench.predict("bavardage", support, labels, query, base=data.statistics, variant=variant, **params)
     for b in range(8):
         rows = np.concatenate([support[b], query[b]])
@@ -133,7 +135,7 @@ def test_more_samples_than_features(variant: str) -> None:
 def test_duplicate_rows_of_overlapping_tasks(features: Features, base: reference.Base, variant: str) -> None:
     support, labels, query, _ = tasks_of(features, 8, shots=2, queries=30)
     query[:, :10] = support  # every support image is a query too
-    params = {"t_km": 20.0, "t_vb": 15.0, "s_max": 1.4}
+    params: dict[str, Any] = {"t_km": 20.0, "t_vb": 15.0, "s_max": 1.4}
     predicted = fsbench.predict(
         "bavardage", support, labels, query, base=features.statistics, variant=variant, **params
     )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
@@ -13,6 +13,9 @@ from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics, base_statistics, scatter_path
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from tests.synthetic import Features, make_features
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def same(a: BaseStatistics, b: BaseStatistics) -> None:

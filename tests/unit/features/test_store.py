@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
 import shutil
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
@@ -11,7 +11,11 @@ import pytest
 from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
-from tests.synthetic import Features
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.synthetic import Features
 
 
 @pytest.fixture
@@ -20,7 +24,9 @@ def path(features: Features, tmp_path: Path) -> Path:
 
 
 def test_what_is_written_is_read(features: Features, tmp_path: Path) -> None:
-    provenance = Provenance("mini", "wrn", "wrn.pt", "abc", "def", '{"crop": 84}', 84, 30, "bf16", {"torch": "2"}, ("a",))
+    provenance = Provenance(
+        "mini", "wrn", "wrn.pt", "abc", "def", '{"crop": 84}', 84, 30, "bf16", {"torch": "2"}, ("a",)
+    )
     novel = make_split(np.eye(3, 4), np.array([7, 2, 7]), images=["b/1.jpg", "ä/2.jpg", "b/3.jpg"])
     write_features(tmp_path / "f.h5", provenance, {"novel": novel})
     file = FeatureFile.open(tmp_path / "f.h5")
@@ -191,9 +197,7 @@ def test_a_failed_write_leaves_the_old_file(path: Path, features: Features) -> N
     broken = features.novel.features.copy()
     broken[5, 5] = np.nan
     with pytest.raises(FsbenchError, match="contains nan"):
-        write_features(
-            path, Provenance("x", "y"), {"novel": type(features.novel)(broken, features.novel.offsets, features.novel.class_names)}
-        )  # fmt: skip
+        write_features(path, Provenance("x", "y"), {"novel": dataclasses.replace(features.novel, features=broken)})
     assert path.read_bytes() == before
     assert [item.name for item in path.parent.iterdir()] == [path.name]
 

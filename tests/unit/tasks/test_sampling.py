@@ -3,17 +3,20 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import stats
 
 from fsbench.errors import FsbenchError
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import TaskRows, apportion, sample_tasks
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 SIZES = np.array([30, 48, 31, 60, 44, 52, 39])
 OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from fsbench.cli.app import app
+
+if TYPE_CHECKING:
+    from tests.synthetic import Features
+
+FIELDS = {
+    *("dataset", "backbone", "method", "variant", "setting", "alpha", "shots", "ways", "queries", "tasks", "seed"),
+    *("accuracy", "ci95", "seconds", "tasks_per_second", "signature", "params"),
+}
+
+
+@pytest.fixture
+def folder(features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    features.write(tmp_path / "features" / "synthetic-none.h5")
+    return tmp_path
+
+
+def fsbench(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}
+    command = [sys.executable, "-m", "fsbench", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+@pytest.mark.usefixtures("folder")
+def test_solve_prints_one_json_list() -> None:
+    result = fsbench("solve", "--unbalanced", "--alpha", "2", "--tasks", "40", "--json", "--quiet")
+    rows = json.loads(result.stdout)
+    assert [row["shots"] for row in rows] == [1, 5]
+    for row in rows:
+        assert set(row) >= FIELDS
+        assert (row["dataset"], row["backbone"], row["method"], row["variant"]) == (
+            "synthetic",
+            "none",
+            "bavardage",
+            "article",
+        )
+        assert (row["setting"], row["alpha"], row["ways"], row["queries"], row["tasks"]) == ("unbalanced", 2, 5, 75, 40)
+        assert 20 < row["accuracy"] <= 100
+        assert row["baseline"]["method"] == "soft-kmeans"
+
+
+def test_solve_prints_a_table_of_at_most_100_columns_and_reuses_records(folder: Path) -> None:
+    first = fsbench("solve", "features/synthetic-none.h5", "--tasks", "30", "--shots", "5")
+    assert first.exit_code == 0, first.output
+    assert "bavardage (article): accuracy in % over 30 tasks, α = 2" in first.stdout
+    assert max(len(line) for line in first.stdout.splitlines() if "|" not in line) <= 100
+    assert "disjoint:1|5w5s75q|dirichlet:2" in first.stdout
+    records = sorted((folder / "results").glob("*.json"))
+    assert len(records) == 2
+    stamps = [path.stat().st_mtime_ns for path in records]
+    assert fsbench("solve", "--tasks", "30", "--shots", "5").stdout == first.stdout
+    assert [path.stat().st_mtime_ns for path in records] == stamps
+    fsbench("solve", "--tasks", "30", "--shots", "5", "--force")
+    assert [path.stat().st_mtime_ns for path in records] != stamps
+
+
+@pytest.mark.usefixtures("folder")
+def test_balanced_has_no_alpha() -> None:
+    (row,) = json.loads(fsbench("solve", "--balanced", "--shots", "1", "--tasks", "20", "--json").stdout)
+    assert row["setting"] == "balanced"
+    assert row["alpha"] is None
+    assert row["params"]["mixing"] == "uniform"
+    assert fsbench("solve", "--balanced", "--alpha", "2").exit_code == 2
+
+
+@pytest.mark.usefixtures("folder")
+def test_prior_alpha_follows_alpha() -> None:
+    (row,) = json.loads(fsbench("solve", "--alpha", "4", "--shots", "1", "--tasks", "5", "--json").stdout)
+    assert row["params"]["prior_alpha"] == 4
+    arguments = ("solve", "--alpha", "4", "--prior-alpha", "1", "--shots", "1", "--tasks", "5", "--json")
+    assert json.loads(fsbench(*arguments).stdout)[0]["params"]["prior_alpha"] == 1
+
+
+@pytest.mark.usefixtures("folder")
+def test_every_parameter_reaches_the_method() -> None:
+    result = fsbench(
+        "solve", "--variant", "released", "--t-km", "12", "--t-vb", "30", "--s-max", "2", "--beta", "7", "--steps", "3",
+        "--mixing", "uniform", "--ways", "3", "--queries", "21", "--seed", "9", "--split", "val", "--shots", "2",
+        "--protocol", "veilleux", "--tasks", "10", "--batch", "4", "--device", "cpu", "--json",
+    )  # fmt: skip
+    (row,) = json.loads(result.stdout)
+    params = row["params"]
+    assert (params["variant"], params["t_km"], params["beta"], params["steps"]) == ("released", 12, 7, 3)
+    assert params["tau"] * (params["sigma"] / 2) ** 2 == pytest.approx(30)  # τ σ² = T_vb s_max²
+    assert (row["ways"], row["queries"], row["seed"], row["split"], row["protocol"]) == (3, 21, 9, "val", "veilleux")
+
+
+@pytest.mark.usefixtures("folder")
+def test_tau_can_be_learned_and_out_is_written() -> None:
+    result = fsbench("solve", "--tau", "learned", "--shots", "1", "--tasks", "10", "--out", "rows.json", "--json")
+    assert json.loads(Path("rows.json").read_text()) == json.loads(result.stdout)
+    assert json.loads(result.stdout)[0]["params"]["tau"] == "learned"
+
+
+@pytest.mark.usefixtures("folder")
+def test_scatter_writes_beside_the_features_and_summarises() -> None:
+    result = fsbench("scatter")
+    assert result.exit_code == 0
+    assert Path("features/synthetic-none.scatter.h5").exists()
+    assert "effective rank" in result.stdout
+    (row,) = json.loads(fsbench("scatter", "features/synthetic-none.h5", "--json").stdout)
+    assert (row["classes"], row["dimension"], row["sigma"]) == (16, 48, 20.0)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("solve", "nothing.h5"), "No such file: nothing.h5"),
+        (("solve", "--method", "bavardge"), "Did you mean 'bavardage'"),
+        (("solve", "--split", "test"), "no split 'test'; it has base, val, novel"),
+        (("solve", "--ways", "11"), "11 ways asked for, but the split has 10 classes"),
+        (("solve", "--protocol", "released!"), "Unknown protocol"),
+        (("solve", "--t-vb", "3", "--sigma", "3", "--tau", "1"), "One system of units"),
+        (("solve", "--method", "ncm", "--tau", "1"), "Unknown parameter of ncm 'tau'"),
+        (("solve", "--device", "cuda:7"), "cannot be used"),
+        (("scatter", "--features-dir", "nowhere"), "none found in nowhere"),
+    ],
+)
+def test_errors_are_sentences_without_traceback(arguments: tuple[str, ...], words: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("solve", "--tau", "x"),
+        ("solve", "--shots", "one"),
+        ("solve", "--tasks", "0"),
+        ("solve", "--tsks", "3"),
+        ("slove",),
+    ],
+)
+def test_wrong_usage_exits_with_2(arguments: tuple[str, ...]) -> None:
+    assert fsbench(*arguments).exit_code == 2
+
+
+def test_help_is_fast_because_torch_stays_out() -> None:
+    code = (
+        "import sys; import fsbench.cli.app; print([m for m in ('torch', 'timm', 'h5py', 'scipy') if m in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_version() -> None:
+    assert fsbench("--version").stdout.startswith("fsbench 0.")

@@ -1,0 +1,158 @@
+"""What must hold for every method, whatever the task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fsbench
+from fsbench.methods import METHODS, method_class
+from fsbench.methods.base import Context
+from fsbench.methods.bavardage import Bavardage
+from fsbench.methods.soft_kmeans import fix_support
+from fsbench.tasks.batch import TaskBatch
+from tests.synthetic import make_features
+
+DATA = make_features(seed=11)
+BASE = DATA.statistics
+CONFIGURATIONS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in METHODS),
+    ("bavardage", {"variant": "released"}),
+    ("bavardage", {"stage": "vb"}),
+    ("bavardage", {"tau": "learned"}),
+]
+METHOD = pytest.mark.parametrize(("name", "params"), CONFIGURATIONS, ids=lambda value: str(value))
+
+
+@st.composite
+def tasks(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Support with unequal class counts, queries, from the synthetic novel classes."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    ways = draw(st.integers(2, 6))
+    batch, queries = draw(st.integers(1, 3)), draw(st.integers(1, 25))
+    labels = np.concatenate([np.arange(ways), rng.integers(0, ways, size=draw(st.integers(0, 8)))])
+    labels = np.stack([rng.permutation(labels) for _ in range(batch)])
+    support = np.empty((batch, labels.shape[1], 48))
+    query = np.empty((batch, queries, 48))
+    for b in range(batch):
+        classes = rng.permutation(10)[:ways]
+        first, last = DATA.novel.offsets[classes], DATA.novel.offsets[classes + 1]
+        support[b] = DATA.novel.features[rng.integers(first[labels[b]], last[labels[b]])]
+        truth = rng.integers(0, ways, size=queries)
+        query[b] = DATA.novel.features[rng.integers(first[truth], last[truth])]
+    return support, labels, query
+
+
+def run(name: str, params: dict[str, Any], support: Any, labels: Any, query: Any, **more: Any) -> np.ndarray:
+    return fsbench.predict(name, support, labels, query, base=BASE, **{**params, **more})
+
+
+@METHOD
+@given(task=tasks(), balanced=st.booleans())
+@settings(max_examples=12, deadline=None)
+def test_probabilities(name: str, params: dict[str, Any], task: Any, balanced: bool) -> None:
+    support, labels, query = task
+    p = run(name, params, support, labels, query, balanced=balanced)
+    assert p.shape == (*query.shape[:2], labels.max() + 1)
+    assert np.isfinite(p).all()
+    assert (p >= 0).all()
+    np.testing.assert_allclose(p.sum(axis=2), 1, atol=1e-6)
+
+
+@METHOD
+@given(task=tasks(), seed=st.integers(0, 1000))
+@settings(max_examples=12, deadline=None)
+def test_order_of_samples_and_names_of_classes_do_not_matter(
+    name: str, params: dict[str, Any], task: Any, seed: int
+) -> None:
+    support, labels, query = task
+    rng = np.random.default_rng(seed)
+    expected = run(name, params, support, labels, query)
+    order, shots = rng.permutation(query.shape[1]), rng.permutation(support.shape[1])
+    renamed = rng.permutation(labels.max() + 1)
+    shuffled = run(name, params, support[:, shots], renamed[labels[:, shots]], query[:, order])
+    np.testing.assert_allclose(shuffled[:, :, renamed], expected[:, order], atol=1e-5)
+
+
+@METHOD
+@given(task=tasks())
+@settings(max_examples=8, deadline=None)
+def test_tasks_of_a_batch_do_not_see_each_other(name: str, params: dict[str, Any], task: Any) -> None:
+    support, labels, query = task
+    together = run(name, params, support, labels, query)
+    for b in range(len(support)):
+        alone = run(name, params, support[b : b + 1], labels[b : b + 1], query[b : b + 1])
+        np.testing.assert_allclose(alone[0], together[b], atol=1e-9)
+
+
+@METHOD
+@given(task=tasks(), seed=st.integers(0, 1000))
+@settings(max_examples=8, deadline=None)
+def test_rotating_all_features_changes_nothing(name: str, params: dict[str, Any], task: Any, seed: int) -> None:
+    support, labels, query = task
+    rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(48, 48)))[0]
+    turned = fsbench.BaseStatistics.fit(DATA.base.features.astype(np.float64) @ rotation, DATA.base.labels)
+    expected = run(name, params, support, labels, query)
+    found = fsbench.predict(name, support @ rotation, labels, query @ rotation, base=turned, **params)
+    np.testing.assert_allclose(found, expected, atol=1e-4)  # base features are stored in float32
+
+
+@METHOD
+@pytest.mark.parametrize("balanced", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("case", ["coincident", "duplicates", "base mean", "one query", "zeros", "many ways", "huge"])
+def test_degenerate_tasks_give_numbers(
+    name: str, params: dict[str, Any], balanced: bool, dtype: torch.dtype, case: str
+) -> None:
+    rng = np.random.default_rng(0)
+    ways = 50 if case == "many ways" else 5
+    labels = np.tile(np.arange(ways), (2, 2))
+    support = rng.random((2, 2 * ways, 48)) * 2
+    query = rng.random((2, 1 if case == "one query" else 30, 48)) * 2
+    if case == "coincident":
+        support[:] = support[:, :1]
+    elif case == "duplicates":
+        query[:] = support[:, :1]
+    elif case == "base mean":
+        query[:, ::2] = BASE.mean.numpy()
+        support[0, 0] = BASE.mean.numpy()
+    elif case == "zeros":
+        support[:], query[:] = 0.0, 0.0
+    elif case == "huge":
+        support, query = support * 1e12, query * 1e12
+    method = method_class(name).configure(Context(balanced=balanced, base=BASE), **params)
+    rows = torch.from_numpy(np.concatenate([support, query], axis=1)).to(dtype)
+    embedded = method.embed(rows.reshape(-1, 48), BASE).reshape(*rows.shape[:2], -1)
+    p = method.classify(TaskBatch(embedded, torch.from_numpy(labels), ways))
+    assert torch.isfinite(p).all()
+    torch.testing.assert_close(p.sum(dim=2), torch.ones_like(p[:, :, 0]), atol=1e-5, rtol=0)
+
+
+def test_support_stays_one_hot() -> None:
+    support = torch.eye(3).expand(2, 3, 3)
+    fixed = fix_support(torch.full((2, 3, 8), 1 / 3), support)
+    assert torch.equal(fixed[:, :, :3], support)
+    assert torch.equal(fixed[:, :, 3:], torch.full((2, 3, 5), 1 / 3))
+
+
+def test_uniform_mixing_ignores_class_sizes_but_learned_mixing_does_not() -> None:
+    assigned = torch.rand(4, 5, 30).softmax(dim=1)
+    support = torch.eye(5).expand(4, 5, 5)
+    log_mixing, _, _ = Bavardage(mixing="uniform")._m_step(assigned, support)
+    assert not log_mixing.any()
+    log_mixing, _, _ = Bavardage(mixing="learned")._m_step(assigned, support)
+    assert (log_mixing.argmax(dim=1) == assigned.sum(dim=2, keepdim=True).argmax(dim=1)).all()
+
+
+def test_a_class_without_queries_is_harmless() -> None:
+    rng = np.random.default_rng(3)
+    classes = DATA.novel.offsets[:4]
+    support = DATA.novel.features[classes][None]
+    query = DATA.novel.features[rng.integers(DATA.novel.offsets[1], DATA.novel.offsets[4], size=40)][None]
+    for name, params in CONFIGURATIONS:
+        assert np.isfinite(run(name, params, support, np.arange(4)[None], query)).all()

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from fsbench.errors import FsbenchError
+from fsbench.evaluate.engine import Outcome, choose_device, embed_split, solve_tasks
+from fsbench.methods.base import Method, MethodInfo, Parameters
+from fsbench.methods.bavardage import Bavardage
+from fsbench.methods.ncm import NearestClassMean
+from fsbench.methods.soft_kmeans import SoftKMeans
+from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.sampling import sample_tasks
+
+if TYPE_CHECKING:
+    from fsbench.features.scatter import BaseStatistics
+    from tests.synthetic import Features
+
+CPU = torch.device("cpu")
+
+
+def solve(
+    method: Method, data: Features, protocol: TaskProtocol, tasks: range = range(60), batch: int | None = None
+) -> Outcome:
+    return solve_tasks(method, data.novel, data.statistics, protocol, 0, tasks, device=CPU, batch=batch)
+
+
+@pytest.mark.parametrize(
+    "method", [Bavardage(), Bavardage(variant="released"), SoftKMeans(), NearestClassMean()], ids=str
+)
+@pytest.mark.parametrize("protocol", [TaskProtocol(queries=40), TaskProtocol("veilleux", shots=5, alpha=0.5)], ids=str)
+def test_batch_size_and_threads_change_nothing(features: Features, method: Method, protocol: TaskProtocol) -> None:
+    expected = solve(method, features, protocol).correct
+    before = torch.get_num_threads()
+    try:
+        for batch in (1, 7, 1000):
+            for threads in (1, 2):
+                torch.set_num_threads(threads)
+                np.testing.assert_array_equal(solve(method, features, protocol, batch=batch).correct, expected)
+                assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_any_part_of_the_task_list_gives_the_same_counts(features: Features) -> None:
+    whole = solve(Bavardage(), features, TaskProtocol(), range(50))
+    part = solve(Bavardage(), features, TaskProtocol(), range(20, 33))
+    np.testing.assert_array_equal(part.correct, whole.correct[20:33])
+
+
+def test_counts_are_those_of_the_predictions(features: Features) -> None:
+    protocol = TaskProtocol(shots=2, queries=30)
+    outcome = solve(SoftKMeans(), features, protocol, range(25))
+    drawn = sample_tasks(protocol, features.novel.offsets, 0, np.arange(25))
+    table = embed_split(SoftKMeans(), features.novel, features.statistics, CPU)
+    rows = torch.from_numpy(np.concatenate([drawn.support, drawn.query], axis=1))
+    p = SoftKMeans().classify(TaskBatch(table[rows], torch.from_numpy(drawn.support_labels), 5))
+    np.testing.assert_array_equal(outcome.correct, (p.argmax(dim=2).numpy() == drawn.query_labels).sum(axis=1))
+    assert (outcome.queries == 30).all()
+
+
+def test_short_tasks_count_their_own_queries(features: Features) -> None:
+    protocol = TaskProtocol("veilleux", alpha=0.3)
+    outcome = solve(NearestClassMean(), features, protocol, range(200))
+    drawn = sample_tasks(protocol, features.novel.offsets, 0, np.arange(200))
+    np.testing.assert_array_equal(outcome.queries, (drawn.query_labels >= 0).sum(axis=1))
+    assert outcome.queries.min() < 75
+    assert (outcome.correct <= outcome.queries).all()
+
+
+@dataclass(frozen=True)
+class Hungry(Parameters):
+    """Fails like an allocator when a batch is too large."""
+
+    most: int = 5
+    message: str = "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"
+
+    info: ClassVar[MethodInfo] = MethodInfo("hungry", "Hungry", "", False, "none")
+
+    def embed(self, features: torch.Tensor, base: BaseStatistics | None) -> torch.Tensor:
+        return features
+
+    def classify(self, tasks: TaskBatch) -> torch.Tensor:
+        if len(tasks.rows) > self.most:
+            raise RuntimeError(self.message)
+        return NearestClassMean().classify(tasks)
+
+
+def test_out_of_memory_halves_the_batch_and_goes_on(features: Features) -> None:
+    expected = solve(Hungry(most=10**6), features, TaskProtocol())
+    outcome = solve(Hungry(), features, TaskProtocol(), batch=64)
+    np.testing.assert_array_equal(outcome.correct, expected.correct)
+
+
+def test_a_single_task_that_does_not_fit_is_an_error_for_people(features: Features) -> None:
+    with pytest.raises(FsbenchError, match="Not even a single task fits"):
+        solve(Hungry(most=0), features, TaskProtocol())
+
+
+def test_other_errors_are_not_swallowed(features: Features) -> None:
+    with pytest.raises(RuntimeError, match="a bug"):
+        solve(Hungry(most=0, message="a bug"), features, TaskProtocol())
+
+
+def test_progress_adds_up(features: Features) -> None:
+    seen: list[int] = []
+    solve_tasks(
+        NearestClassMean(), features.novel, features.statistics, TaskProtocol(), 0, range(700),
+        device=CPU, progress=seen.append,
+    )  # fmt: skip
+    assert sum(seen) == 700
+    assert len(seen) > 2
+
+
+def test_devices() -> None:
+    assert choose_device("cpu") == CPU
+    assert choose_device("auto").type in {"cpu", "cuda", "mps"}
+    with pytest.raises(FsbenchError, match="cannot be used"):
+        choose_device("cuda:99")
+    with pytest.raises(FsbenchError, match="cannot be used"):
+        choose_device("gpu")
+
+
+def test_single_precision_keeps_the_predictions_of_double_precision(features: Features) -> None:
+    """The solver runs in float32: its answers are those of float64 but for the rare tie."""
+    drawn = sample_tasks(TaskProtocol(), features.novel.offsets, 0, np.arange(300))
+    rows = torch.from_numpy(np.concatenate([drawn.support, drawn.query], axis=1))
+    labels = torch.from_numpy(drawn.support_labels)
+    for method in (Bavardage(), Bavardage(variant="released")):
+        answers = []
+        for dtype in (torch.float32, torch.float64):
+            table = method.embed(torch.from_numpy(features.novel.features).to(dtype), features.statistics)
+            answers.append(method.classify(TaskBatch(table[rows], labels, 5)))
+        assert (answers[0].argmax(dim=2) == answers[1].argmax(dim=2)).double().mean() > 0.9995
+        assert (answers[0] - answers[1]).abs().median() < 1e-5

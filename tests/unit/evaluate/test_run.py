@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+
+from fsbench.errors import FsbenchError
+from fsbench.evaluate.run import Job, Machine, Source, run
+from fsbench.evaluate.solve import Request, Solved, solve
+from fsbench.evaluate.tuning import GRIDS, grid_of, tune, tuning_path
+from fsbench.features.scatter import base_statistics
+from fsbench.features.store import FeatureFile, Provenance, write_features
+from fsbench.methods.bavardage import Bavardage
+from fsbench.methods.ncm import NearestClassMean
+from fsbench.report.progress import Reporter
+from fsbench.report.record import load_record
+from fsbench.tasks.protocol import TaskProtocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.synthetic import Features
+
+MACHINE = Machine(torch.device("cpu"))
+QUIET = Reporter(quiet=True)
+
+
+@pytest.fixture
+def path(features: Features, tmp_path: Path) -> Path:
+    return features.write(tmp_path / "features" / "synthetic-none.h5")
+
+
+@pytest.fixture
+def source(features: Features, path: Path) -> Source:
+    return Source("synthetic", "none", "novel", FeatureFile.open(path).read("novel"), features.statistics)
+
+
+def job(tasks: int = 20, seed: int = 0) -> Job:
+    return Job(NearestClassMean(), TaskProtocol(), seed, tasks)
+
+
+def test_a_record_is_written_once_and_then_reused(source: Source, tmp_path: Path) -> None:
+    first = run(job(), source, MACHINE, tmp_path)
+    (path,) = tmp_path.glob("*.json")
+    assert load_record(path) == first
+    path.write_text(path.read_text().replace(first.created, "1999-01-01T00:00:00+00:00"))
+    assert run(job(), source, MACHINE, tmp_path).created.startswith("1999")
+    again = run(job(), source, MACHINE, tmp_path, force=True)
+    assert not again.created.startswith("1999")
+    assert again.correct == first.correct
+
+
+def test_everything_that_matters_makes_another_record(source: Source, tmp_path: Path) -> None:
+    other_features = dataclasses.replace(source, split=dataclasses.replace(source.split, digest="other"))
+    run(job(), source, MACHINE, tmp_path)
+    run(job(21), source, MACHINE, tmp_path)
+    run(job(seed=1), source, MACHINE, tmp_path)
+    run(job(), other_features, MACHINE, tmp_path)
+    run(Job(NearestClassMean(), TaskProtocol(queries=60), 0, 20), source, MACHINE, tmp_path)
+    run(Job(Bavardage(), TaskProtocol(), 0, 20), source, MACHINE, tmp_path)
+    run(Job(Bavardage(beta=5.0), TaskProtocol(), 0, 20), source, MACHINE, tmp_path)
+    assert len(list(tmp_path.glob("*.json"))) == 7
+    run(job(), source, Machine(torch.device("cpu"), batch=3), tmp_path)
+    assert len(list(tmp_path.glob("*.json"))) == 7
+
+
+def test_damaged_records_are_named(source: Source, tmp_path: Path) -> None:
+    run(job(), source, MACHINE, tmp_path)
+    (path,) = tmp_path.glob("*.json")
+    good = path.read_text()
+    data = json.loads(good)
+    broken = {
+        "half": good[: len(good) // 2],
+        "no accuracy": json.dumps({k: v for k, v in data.items() if k != "accuracy"}),
+        "counts": json.dumps({**data, "correct": data["correct"][:-1]}),
+        "impossible": json.dumps({**data, "correct": [10**6] * 20}),
+        "another run": json.dumps({**data, "key": {**data["key"], "seed": 9}}),
+    }
+    for text in broken.values():
+        path.write_text(text)
+        with pytest.raises(FsbenchError, match="--force"):
+            run(job(), source, MACHINE, tmp_path)
+
+
+def test_signature_says_what_was_done(source: Source) -> None:
+    record = run(Job(Bavardage(), TaskProtocol(), 3, 5, "default"), source, MACHINE, None)
+    for part in (
+        "synthetic/none/novel",
+        "disjoint:1|5w1s75q|dirichlet:2",
+        "seed:3|tasks:5",
+        "tau:0.3",
+        "params:default",
+    ):
+        assert part in record.signature
+
+
+def test_one_task_has_no_interval(source: Source) -> None:
+    assert run(job(1), source, MACHINE, None).ci95 is None
+
+
+def test_solve_puts_soft_kmeans_beside(path: Path, tmp_path: Path) -> None:
+    request = Request("bavardage", tasks=30, results=tmp_path / "results")
+    protocols = [TaskProtocol(shots=1), TaskProtocol(shots=5)]
+    rows = solve(request, FeatureFile.open(path), protocols, MACHINE, QUIET)
+    assert [row.record.key.protocol["shots"] for row in rows] == [1, 5]
+    for row in rows:
+        assert row.baseline is not None
+        assert row.baseline.key.method == "soft-kmeans"
+        assert row.gain is not None
+        assert row.gain.mean == pytest.approx(row.record.accuracy - row.baseline.accuracy)
+    assert path.with_suffix(".scatter.h5").exists()
+    assert len(list((tmp_path / "results").glob("*.json"))) == 4
+
+
+def test_a_clear_loss_against_soft_kmeans_is_told_with_its_cause(path: Path) -> None:
+    request = Request("bavardage", {"tau": 0.001}, tasks=200)
+    (row,) = solve(request, FeatureFile.open(path), [TaskProtocol()], MACHINE, QUIET)
+    warning = row.warning()
+    assert warning is not None
+    assert "below Soft-KMEANS on the same 200 tasks" in warning
+    assert "--tune" in warning
+    good = Request("bavardage", tasks=200)
+    assert solve(good, FeatureFile.open(path), [TaskProtocol()], MACHINE, QUIET)[0].warning() is None
+    assert Solved(row.record, None).warning() is None
+
+
+@pytest.fixture
+def small_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsbench.evaluate.tuning.TASKS", 40)
+    monkeypatch.setitem(GRIDS, "bavardage", {"tau": (0.001, 0.3), "sigma": (10.0, 20.0)})
+
+
+@pytest.mark.usefixtures("small_grid")
+def test_tuning_finds_the_better_cell_remembers_it_and_says_so(path: Path, tmp_path: Path) -> None:
+    request = Request("bavardage", tasks=50, tune=True, results=tmp_path / "results")
+    file = FeatureFile.open(path)
+    (row,) = solve(request, file, [TaskProtocol()], MACHINE, QUIET)
+    assert row.record.key.params["tau"] == 0.3
+    assert row.record.params_from == "tuned:val:4x40"
+    assert "tuned:val:4x40" in row.record.signature
+    remembered = json.loads(tuning_path(path).read_text())
+    assert len(remembered) == 1
+    cells: list[int] = []
+    again = tune(
+        "bavardage", Source("synthetic", "none", "val", file.read("val"), base_statistics(file)), TaskProtocol(), 0, {},
+        MACHINE, tuning_path(path), lambda done, total: cells.append(done),
+    )  # fmt: skip
+    assert cells == []
+    assert again.params["tau"] == 0.3
+
+
+def test_tuning_never_looks_at_novel_classes(source: Source, tmp_path: Path) -> None:
+    with pytest.raises(FsbenchError, match="never on novel"):
+        tune("bavardage", source, TaskProtocol(), 0, {}, MACHINE, tmp_path / "t.json")
+
+
+def test_tuning_without_val_says_what_to_do(features: Features, tmp_path: Path) -> None:
+    path = tmp_path / "f.h5"
+    write_features(path, Provenance("x", "y"), {"base": features.base, "novel": features.novel})
+    with pytest.raises(FsbenchError, match="no split val") as caught:
+        solve(Request("bavardage", tune=True), FeatureFile.open(path), [TaskProtocol()], MACHINE, QUIET)
+    assert "Extract or import val images" in caught.value.hint
+
+
+def test_what_the_user_fixed_is_not_tuned() -> None:
+    assert set(grid_of("bavardage", {})) == {"t_km", "tau", "sigma"}
+    assert set(grid_of("bavardage", {"t_vb": 3.0, "sigma": 1.0})) == {"t_km"}
+    with pytest.raises(FsbenchError, match="no grid to tune ncm"):
+        grid_of("ncm", {})
+
+
+def test_a_damaged_memory_of_tuning_is_named(path: Path) -> None:
+    tuning_path(path).write_text('{"a": 3}')
+    with pytest.raises(FsbenchError, match="Delete the file"):
+        solve(Request("bavardage", tune=True), FeatureFile.open(path), [TaskProtocol()], MACHINE, QUIET)
+
+
+def test_features_without_base_classes(features: Features, tmp_path: Path) -> None:
+    path = tmp_path / "f.h5"
+    write_features(path, Provenance("x", "y"), {"novel": features.novel})
+    with pytest.raises(FsbenchError, match="BAVARDAGE needs statistics of the base classes"):
+        solve(Request("bavardage"), FeatureFile.open(path), [TaskProtocol()], MACHINE, QUIET)
+
+
+def test_accuracy_is_plausible(source: Source) -> None:
+    record = run(job(200), source, MACHINE, None)
+    assert 30 < record.accuracy < 99
+    assert np.mean(record.per_task) == pytest.approx(record.accuracy)

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import fsbench
+from fsbench.errors import FsbenchError
+from fsbench.methods import method_class
+from fsbench.methods.base import Context
+from fsbench.methods.bavardage import Bavardage
+from fsbench.methods.soft_kmeans import SoftKMeans
+
+if TYPE_CHECKING:
+    from tests.synthetic import Features
+
+
+@pytest.mark.parametrize(
+    ("dataset", "balanced", "expected"),
+    [
+        ("mini", True, (10, 50, 2)),
+        ("mini", False, (50, 50, 1)),
+        ("fc100", False, (50, 50, 1)),
+        ("cifarfs", True, (10, 50, 2)),
+        ("tiered", True, (10, 100, 2)),
+        ("tiered", False, (100, 100, 1)),
+        ("cub", True, (10, 4, 5)),
+        ("cub", False, (10, 4, 5)),
+    ],
+)
+def test_the_presets_of_the_article(
+    features: Features, dataset: str, balanced: bool, expected: tuple[float, float, float]
+) -> None:
+    base = features.statistics
+    method = Bavardage.configure(Context(balanced=balanced, dataset=dataset, base=base))
+    t_vb, s_max = method.tau * base.images_per_class, method.sigma / base.images_per_class**0.5  # type: ignore[operator]
+    assert (method.t_km, t_vb, s_max) == pytest.approx(expected)
+    assert SoftKMeans.configure(Context(balanced=balanced, dataset=dataset)).t_km == expected[0]
+
+
+@pytest.mark.parametrize(("balanced", "t_km", "mixing"), [(True, 10, "uniform"), (False, 50, "learned")])
+def test_scale_free_defaults_everywhere_else(features: Features, balanced: bool, t_km: float, mixing: str) -> None:
+    method = Bavardage.configure(Context(balanced=balanced, alpha=3.0, base=features.statistics))
+    assert (method.t_km, method.tau, method.sigma, method.mixing) == (t_km, 0.3, 20.0, mixing)
+    assert (method.prior_alpha, method.beta, method.steps, method.km_steps) == (3.0, 10.0, 5, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"t_vb": 1.0, "tau": 1.0}, "One system of units"),
+        ({"s_max": 1.0, "sigma": 1.0}, "One system of units"),
+        ({"t_vb": -1.0}, "t_vb must be positive"),
+        ({"tau": 0.0}, "tau must be positive"),
+        ({"tau": "lerned"}, "or 'learned'"),
+        ({"sigma": float("nan")}, "sigma must be positive"),
+        ({"steps": 0}, "steps must be positive"),
+        ({"beta": 0.0}, "beta must be positive"),
+        ({"variant": "relased"}, "variant must be one of"),
+        ({"sigmma": 1.0}, "Did you mean 'sigma'"),
+    ],
+)
+def test_wrong_parameters_are_refused(features: Features, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(FsbenchError) as caught:
+        Bavardage.configure(Context(balanced=False, base=features.statistics), **options)
+    assert words in str(caught.value)
+
+
+def test_unknown_methods_get_the_nearest_name() -> None:
+    with pytest.raises(FsbenchError, match="Did you mean 'bavardage'"):
+        method_class("bavardge")
+
+
+@pytest.mark.parametrize("name", ["ncm", "soft-kmeans", "bavardage"])
+def test_without_base_classes_a_method_says_what_it_lacks(name: str) -> None:
+    with pytest.raises(FsbenchError, match="needs statistics of the base classes"):
+        fsbench.predict(name, np.ones((1, 2, 3)), np.array([[0, 1]]), np.ones((1, 4, 3)))
+
+
+@pytest.mark.parametrize(
+    ("support", "labels", "query", "words"),
+    [
+        (np.ones((1, 2, 48)), np.array([[0, 2]]), np.ones((1, 3, 48)), "every class in every task"),
+        (np.ones((1, 2, 48)), np.array([[-1, 0]]), np.ones((1, 3, 48)), "found -1"),
+        (np.ones((1, 2, 48)), np.array([[0.0, 1.0]]), np.ones((1, 3, 48)), "must be integers"),
+        (np.ones((2, 48)), np.array([0, 1]), np.ones((3, 48)), "Expected support"),
+        (np.ones((1, 2, 48)), np.array([[0, 1]]), np.ones((1, 3, 47)), "Expected support"),
+        (np.ones((1, 2, 7)), np.array([[0, 1]]), np.ones((1, 3, 7)), "7 features, the base statistics 48"),
+        (np.full((1, 2, 48), np.nan), np.array([[0, 1]]), np.ones((1, 3, 48)), "must be finite"),
+    ],
+)
+def test_predict_names_what_is_wrong(features: Features, support: Any, labels: Any, query: Any, words: str) -> None:
+    with pytest.raises(FsbenchError) as caught:
+        fsbench.predict("ncm", support, labels, query, base=features.statistics)
+    assert words in str(caught.value)

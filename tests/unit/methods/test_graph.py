@@ -1,0 +1,47 @@
+"""The inner loops never ask the device for a value: they trace into one graph and run on tensors without data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from fsbench.methods.bavardage import Bavardage
+from fsbench.methods.ncm import NearestClassMean
+from fsbench.methods.soft_kmeans import SoftKMeans
+from fsbench.tasks.batch import TaskBatch
+
+METHODS = [
+    (Bavardage(), 96),
+    (Bavardage(variant="released"), 96),
+    (Bavardage(tau="learned", stage="vb"), 96),
+    (Bavardage(mixing="uniform"), 40),  # more samples than features
+    (SoftKMeans(), 48),
+    (NearestClassMean(), 48),
+]
+
+
+def inputs(width: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(3, 35, width), torch.arange(5).expand(3, 5).contiguous()
+
+
+@pytest.mark.parametrize(("method", "width"), METHODS)
+def test_runs_on_fake_tensors(method: Any, width: int) -> None:
+    rows, labels = inputs(width)
+    with FakeTensorMode() as mode:
+        p = method.classify(TaskBatch(mode.from_tensor(rows), mode.from_tensor(labels), 5))
+    assert p.shape == (3, 30, 5)
+
+
+@pytest.mark.parametrize(("method", "width"), METHODS)
+def test_traces_into_one_graph(method: Any, width: int) -> None:
+    rows, labels = inputs(width)
+
+    def classify(rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = method.classify(TaskBatch(rows, labels, 5))
+        return found
+
+    compiled = torch.compile(classify, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(rows, labels), classify(rows, labels), atol=1e-4, rtol=1e-4)
