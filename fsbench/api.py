@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 def predict(
     method: str,
-    support: Array,
-    support_labels: Array,
+    support: Tensor | NDArray[Any],
+    support_labels: Tensor | NDArray[Any],
     query: Array,
     *,
     base: BaseStatistics | None = None,
