@@ -18,6 +18,8 @@ FeaturesArgument = Annotated[
 FeaturesRoot = Annotated[
     Path, typer.Option("--features-dir", envvar="FSBENCH_FEATURES", help="Folder of feature files.")
 ]
+DataRoot = Annotated[Path, typer.Option("--data-dir", envvar="FSBENCH_DATA", help="Folder of data sets.")]
+WeightsRoot = Annotated[Path, typer.Option("--weights-dir", envvar="FSBENCH_WEIGHTS", help="Folder of checkpoints.")]
 ResultsRoot = Annotated[Path, typer.Option("--results-dir", envvar="FSBENCH_RESULTS", help="Folder of records.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]

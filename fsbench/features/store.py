@@ -42,10 +42,27 @@ _CHUNK_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where features come from. What is not known is an empty string, and `solve` shows it as such."""
+    """Where features come from; what is not known is empty.
+
+    Attributes:
+        dataset: Name of the data set.
+        backbone: Name on the command line.
+        family: Network and origin, such as `wrn-s2m2`.
+        weights: Name of the weights file, or "none, seed s".
+        weights_sha256: Of that file.
+        split_digest: Of the class lists.
+        transform: From image to tensor, as JSON.
+        image_size: Side of the tensor, in pixels.
+        crops: Crops per image whose features were averaged.
+        precision: Of the forward pass.
+        libraries: Versions.
+        notes: What else is worth knowing, such as images that were left out.
+        fingerprint: Of everything that determines the features.
+    """
 
     dataset: str
     backbone: str
+    family: str = ""
     weights: str = ""
     weights_sha256: str = ""
     split_digest: str = ""
@@ -55,6 +72,7 @@ class Provenance:
     precision: str = "float32"
     libraries: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,56 @@
+"""`fsbench extract`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fsbench.cli.options import DataRoot, Device, FeaturesRoot, Quiet, WeightsRoot
+
+
+def extract(
+    backbone: Annotated[str, typer.Option(help="rn12, rn18, wrn, or timm/NAME.")] = "rn12",
+    dataset: Annotated[str | None, typer.Option(help="Data sets, separated by commas.  [default: all found]")] = None,
+    data: Annotated[Path | None, typer.Option(help="A folder of your own images.")] = None,
+    split_file: Annotated[Path | None, typer.Option(help="With --data: json or csv that divides the classes.")] = None,
+    split_fractions: Annotated[
+        str | None, typer.Option(help="With --data: shares of base, val and novel classes, such as 0.64,0.16,0.2.")
+    ] = None,
+    weights: Annotated[Path | None, typer.Option(help="Checkpoint.  [default: weights/DATASET/BACKBONE.*]")] = None,
+    random_weights: Annotated[int | None, typer.Option(min=0, help="No checkpoint: fresh weights of this seed.")] = None,
+    transform: Annotated[str | None, typer.Option(help="Replace the backbone's own transform, e.g. ptmap.")] = None,
+    crops: Annotated[int, typer.Option(min=1, help="Average the features of that many random crops (RN12*: 30).")] = 1,
+    precision: Annotated[str, typer.Option(help="fp32, bf16 or fp16.")] = "fp32",
+    device: Device = "auto",
+    batch: Annotated[int | None, typer.Option(min=1, help="Images per forward pass.  [default: chosen]")] = None,
+    workers: Annotated[int | None, typer.Option(min=0, help="Processes that read images.  [default: chosen]")] = None,
+    skip_broken: Annotated[bool, typer.Option("--skip-broken", help="Leave out unreadable images, and record it.")] = False,
+    out: Annotated[Path | None, typer.Option(help="The feature file.  [default: features/DATASET-BACKBONE.h5]")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Extract again what is there.")] = False,
+    data_dir: DataRoot = Path("data"),
+    weights_dir: WeightsRoot = Path("weights"),
+    features_dir: FeaturesRoot = Path("features"),
+    quiet: Quiet = False,
+) -> None:
+    """Run a backbone over image folders, into one HDF5 feature file per data set.
+
+    Killed at any moment, the same command goes on where it was.
+
+    Example: [bold]fsbench extract --backbone wrn[/bold]
+    """
+    from fsbench.data.choose import OwnData, choose_datasets
+    from fsbench.evaluate.engine import choose_device
+    from fsbench.features.extract import Settings
+    from fsbench.features.extract_all import Weights, extract_all
+    from fsbench.report.progress import Reporter
+
+    reporter = Reporter(quiet)
+    own = OwnData(data, split_file, split_fractions) if data else None
+    datasets = choose_datasets(dataset, own, data_dir, reporter)
+    settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken)
+    chosen = Weights(backbone, weights, random_weights, weights_dir)
+    files = extract_all(datasets, chosen, settings, choose_device(device), out or features_dir, reporter, force=force)
+    for file in files:
+        print("\n".join(file.describe()))

@@ -1,0 +1,303 @@
+"""Images → features: the loop, resumable at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from fsbench.backbones.fold import fold
+from fsbench.data.probes import library_versions, precision_problem
+from fsbench.data.recipes import crops_for, timm_transform, transform_for
+from fsbench.errors import FsbenchError
+from fsbench.features.shards import Shards, fingerprint
+from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+
+    from fsbench.backbones.info import Extractor
+    from fsbench.data.listing import ImageDataset, ImageSplit
+    from fsbench.data.transforms import CropTransform, EvalTransform
+    from fsbench.report.progress import Reporter
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+_BATCH = {"cpu": 64}
+_BATCH_ELSEWHERE = 256
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to extract.
+
+    Attributes:
+        crops: 1 is the evaluation transform; more averages the features of that many random crops.
+        crop_seed: Of the random crops.
+        precision: fp32, bf16 or fp16.
+        transform: Name of a transform that replaces the backbone's own.
+        batch: Images per forward pass; None chooses.
+        workers: Processes that read images; None chooses.
+        skip_broken: Leave out images that cannot be read, and record them, instead of stopping.
+    """
+
+    crops: int = 1
+    crop_seed: int = 0
+    precision: str = "fp32"
+    transform: str | None = None
+    batch: int | None = None
+    workers: int | None = None
+    skip_broken: bool = False
+
+
+@dataclass(frozen=True)
+class Images(Dataset[tuple[int, "Tensor | str"]]):
+    """All images of a data set in the order base, val, novel, as tensors (crops, 3, H, W), or the reason why not."""
+
+    splits: tuple[ImageSplit, ...]
+    transform: EvalTransform
+    random_crops: CropTransform | None
+    crops: int
+
+    def __len__(self) -> int:
+        return sum(len(split) for split in self.splits)
+
+    def __getitem__(self, row: int) -> tuple[int, Tensor | str]:
+        split, index = self.place(row)
+        try:
+            image = split.open(index)
+            if self.random_crops is None:
+                return row, self.transform(image)[None]
+            return row, self.random_crops(image, split.image_name(index), self.crops)
+        except FsbenchError as error:
+            return row, f"{split.image_name(index)}: {error.message}"
+
+    def place(self, row: int) -> tuple[ImageSplit, int]:
+        """The split of an image, and its number there."""
+        for split in self.splits:
+            if row < len(split):
+                return split, row
+            row -= len(split)
+        raise IndexError(row)
+
+
+def extract(
+    dataset: ImageDataset,
+    backbone: Extractor,
+    out: Path,
+    settings: Settings,
+    device: torch.device,
+    reporter: Reporter,
+    *,
+    force: bool = False,
+) -> FeatureFile:
+    """Write the features of a data set, or find that they are there already.
+
+    Killed at any moment, the same call goes on where it was, and the file is that of an unbroken run.
+    """
+    refuse_unusable(settings.precision, device)
+    images = _images(dataset, backbone, settings)
+    plan = _plan(dataset, backbone, images, settings)
+    mark = fingerprint(plan)
+    if out.exists() and not force:
+        stored = FeatureFile.open(out)
+        if stored.provenance.fingerprint == mark:
+            reporter.say(f"{out} is there already, made the same way.")
+            return stored
+    shards = Shards.open(out, plan, len(images), backbone.info.feature_dim)
+    missing = shards.missing()
+    total = sum(len(part) for part in missing)
+    if total < len(images):
+        reporter.say(f"Going on: {len(images) - total:,} of {len(images):,} images of {dataset.name} are done.")
+    with reporter.bar(f"{dataset.name} {backbone.info.name}", total) as advance:
+        for part, features, broken in _features(images, backbone, missing, settings, device):
+            if broken and not settings.skip_broken:
+                raise FsbenchError(
+                    f"An image of {dataset.root} cannot be used: {next(iter(broken.values()))}",
+                    "Repair or remove it, or leave such images out with --skip-broken.",
+                )
+            shards.write(part, features, broken)
+            advance(len(part))
+    _assemble(dataset, backbone, images, shards, settings, out, mark)
+    shards.discard()
+    return FeatureFile.open(out)
+
+
+def refuse_unusable(precision: str, device: torch.device) -> None:
+    """Try a reduced precision in a child process, and refuse it with the reason if it does not work."""
+    if precision not in PRECISIONS:
+        raise FsbenchError(f"Unknown precision {precision!r}.", f"Use one of {', '.join(PRECISIONS)}.")
+    if precision == "fp32":
+        return
+    problem = precision_problem(str(device), str(PRECISIONS[precision]).removeprefix("torch."))
+    if problem:
+        raise FsbenchError(f"{precision} cannot be used on {device}: {problem}.", "Use --precision fp32.")
+
+
+def _images(dataset: ImageDataset, backbone: Extractor, settings: Settings) -> Images:
+    if settings.crops < 1:
+        raise FsbenchError(f"--crops must be at least 1, got {settings.crops}.")
+    info = backbone.info
+    if info.data_config is not None:
+        if settings.transform:
+            raise FsbenchError("A timm model has its own transform.", "Leave --transform out.")
+        transform = timm_transform(vars(info.data_config))
+    else:
+        size = dataset.common_size() if dataset.info is None else None
+        side = min(size) if size else None
+        transform = transform_for(info.family, dataset.name, settings.transform, side)
+    random_crops = crops_for(transform, dataset.name, settings.crop_seed) if settings.crops > 1 else None
+    return Images(tuple(dataset.splits.values()), transform, random_crops, settings.crops)
+
+
+def _plan(dataset: ImageDataset, backbone: Extractor, images: Images, settings: Settings) -> dict[str, Any]:
+    """Everything that determines the features."""
+    names = "\n".join(
+        f"{split.name}\t{split.class_names[split.labels[i]]}\t{split.image_name(i)}"
+        for split in images.splits
+        for i in range(len(split))
+    )
+    chosen = images.random_crops or images.transform
+    return {
+        "dataset": dataset.name,
+        "images": fingerprint({"names": names}),
+        "backbone": backbone.info.name,
+        "family": backbone.info.family,
+        "architecture": {name: str(value) for name, value in backbone.info.architecture.items()},
+        "weights": backbone.info.sha256 or backbone.info.weights,
+        "transform": chosen.describe(),
+        "crops": settings.crops,
+        "precision": settings.precision,
+    }
+
+
+def _features(
+    images: Images, backbone: Extractor, missing: list[range], settings: Settings, device: torch.device
+) -> Iterator[tuple[range, NDArray[np.float32], dict[int, str]]]:
+    """The features of one missing range after another, with the reasons for images that could not be read."""
+    if not missing:
+        return
+    batch = settings.batch or _BATCH.get(device.type, _BATCH_ELSEWHERE)
+    per_load = max(1, batch // settings.crops)
+    batches = [
+        list(range(start, min(start + per_load, part.stop)))
+        for part in missing
+        for start in range(part.start, part.stop, per_load)
+    ]
+    workers = _workers(device) if settings.workers is None else settings.workers
+    loader = DataLoader(
+        images, batch_sampler=batches, num_workers=workers, collate_fn=_collate, pin_memory=device.type == "cuda"
+    )
+    forward = Forward(backbone, settings.precision, device, images, batch)
+    parts = iter(missing)
+    part = next(parts)
+    rows: dict[int, NDArray[np.float32]] = {}
+    broken: dict[int, str] = {}
+    for numbers, tensors, unreadable in loader:
+        broken |= unreadable
+        if numbers:
+            rows |= dict(zip(numbers, forward(tensors), strict=True))
+        if len(rows) + len(broken) == len(part):
+            empty = np.full(backbone.info.feature_dim, np.nan, dtype=np.float32)
+            yield part, np.stack([rows.get(row, empty) for row in part]), broken
+            part, rows, broken = next(parts, range(0)), {}, {}
+
+
+def _collate(items: list[tuple[int, Tensor | str]]) -> tuple[list[int], Tensor, dict[int, str]]:
+    """Image numbers, their tensors (B, crops, 3, H, W), and the reasons for those that could not be read."""
+    good = [(row, value) for row, value in items if not isinstance(value, str)]
+    broken = {row: value for row, value in items if isinstance(value, str)}
+    tensors = torch.stack([value for _, value in good]) if good else torch.empty(0)
+    return [row for row, _ in good], tensors, broken
+
+
+class Forward:
+    """The forward pass of a backbone: folded, channels-last, in the asked-for precision, in halves if memory runs out."""
+
+    def __init__(
+        self, backbone: Extractor, precision: str, device: torch.device, images: Images, batch: int
+    ) -> None:
+        side = images.transform.crop
+        sample = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(0))
+        network: nn.Module = fold(backbone.cpu().eval(), sample)
+        self.network = network.to(device).to(memory_format=torch.channels_last)
+        self.device, self.dtype, self.batch = device, PRECISIONS[precision], batch
+
+    @torch.inference_mode()
+    def __call__(self, images: Tensor) -> NDArray[np.float32]:
+        """Images (B, crops, 3, H, W) → features (B, D), the mean over the crops."""
+        flat = images.flatten(0, 1)
+        pieces: list[Tensor] = []
+        done = 0
+        while done < len(flat):
+            piece = flat[done : done + self.batch]
+            try:
+                pieces.append(self._features(piece))
+            except RuntimeError as error:
+                if len(piece) == 1 or not _out_of_memory(error):
+                    raise
+                self.batch = len(piece) // 2
+                continue
+            done += len(piece)
+        features = torch.cat(pieces).unflatten(0, images.shape[:2]).mean(dim=1)
+        return features.cpu().numpy()
+
+    def _features(self, images: Tensor) -> Tensor:
+        there = images.to(self.device, non_blocking=True).contiguous(memory_format=torch.channels_last)
+        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
+            features: Tensor = self.network(there)
+        return features.float()
+
+
+def _out_of_memory(error: RuntimeError) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def _workers(device: torch.device) -> int:
+    """On a GPU several processes read images; on the CPU one does, beside the forward pass."""
+    return min(8, os.cpu_count() or 1) if device.type == "cuda" else 1
+
+
+def _assemble(
+    dataset: ImageDataset,
+    backbone: Extractor,
+    images: Images,
+    shards: Shards,
+    settings: Settings,
+    out: Path,
+    mark: str,
+) -> None:
+    """Write the feature file from its shards."""
+    features, broken = shards.assemble()
+    splits, start = {}, 0
+    for split in images.splits:
+        keep = np.array([start + i not in broken for i in range(len(split))])
+        names = [split.image_name(i) for i in np.flatnonzero(keep)]
+        rows = features[start : start + len(split)][keep]
+        splits[split.name] = make_split(rows, split.labels[keep], split.class_names, names)
+        start += len(split)
+    info, chosen = backbone.info, images.random_crops or images.transform
+    provenance = Provenance(
+        dataset=dataset.name,
+        backbone=info.name,
+        family=info.family,
+        weights=info.weights,
+        weights_sha256=info.sha256,
+        split_digest=dataset.split_digest,
+        transform=json.dumps(chosen.describe(), sort_keys=True),
+        image_size=images.transform.crop,
+        crops=settings.crops,
+        precision=settings.precision,
+        libraries=library_versions(),
+        notes=(*dataset.notes, *(f"skipped {why}" for why in broken.values())),
+        fingerprint=mark,
+    )
+    write_features(out, provenance, splits)

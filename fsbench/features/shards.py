@@ -1,0 +1,99 @@
+"""Finished pieces of an extraction, kept until the feature file is whole.
+
+A shard holds the features of a fixed range of images. It appears whole or not at all, so a run that was killed goes
+on with the shards that are missing. Shards belong to one plan; those of another plan are never mixed in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fsbench.errors import FsbenchError
+from fsbench.files import whole_file, write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+IMAGES_PER_SHARD = 1024
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The shards of one plan.
+
+    Attributes:
+        folder: Where they lie.
+        images: Number of images in all.
+        dimension: Number of features.
+    """
+
+    folder: Path
+    images: int
+    dimension: int
+
+    @classmethod
+    def open(cls, out: Path, plan: Mapping[str, Any], images: int, dimension: int) -> Shards:
+        """The shards of a plan beside the file to come; those of another plan are removed."""
+        folder = out.with_name(f".{out.name}.{fingerprint(plan)[:12]}.parts")
+        for other in out.parent.glob(f".{out.name}.*.parts"):
+            if other != folder:
+                shutil.rmtree(other, ignore_errors=True)
+        write_text(folder / "plan.json", json.dumps(plan, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+        return cls(folder, images, dimension)
+
+    def ranges(self) -> list[range]:
+        """The ranges of images, one per shard."""
+        starts = range(0, self.images, IMAGES_PER_SHARD)
+        return [range(start, min(start + IMAGES_PER_SHARD, self.images)) for start in starts]
+
+    def missing(self) -> list[range]:
+        """The ranges that are still to be done."""
+        return [part for part in self.ranges() if self._read(part) is None]
+
+    def write(self, part: range, features: NDArray[np.float32], broken: Mapping[int, str]) -> None:
+        """Keep a finished range; rows of broken images are NaN, with the reason beside."""
+        if broken:
+            write_text(self._path(part).with_suffix(".json"), json.dumps({str(row): why for row, why in broken.items()}))
+        with whole_file(self._path(part)) as temporary, temporary.open("wb") as stream:
+            np.save(stream, features.astype(np.float32))
+
+    def assemble(self) -> tuple[NDArray[np.float32], dict[int, str]]:
+        """All features (M, D), rows of broken images included, and what was broken."""
+        parts, broken = [], {}
+        for part in self.ranges():
+            features = self._read(part)
+            if features is None:
+                raise FsbenchError(f"A piece of the extraction in {self.folder} is missing.", "Run extract again.")
+            parts.append(features)
+            notes = self._path(part).with_suffix(".json")
+            if notes.exists():
+                broken.update({int(row): why for row, why in json.loads(notes.read_text()).items()})
+        return np.concatenate(parts), broken
+
+    def discard(self) -> None:
+        """Remove everything: the feature file is whole."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _path(self, part: range) -> Path:
+        return self.folder / f"{part.start:09d}.npy"
+
+    def _read(self, part: range) -> NDArray[np.float32] | None:
+        try:
+            features: NDArray[np.float32] = np.load(self._path(part), allow_pickle=False)
+        except (OSError, ValueError, EOFError):
+            return None
+        return features if features.shape == (len(part), self.dimension) else None
+
+
+def fingerprint(plan: Mapping[str, Any]) -> str:
+    """SHA-256 of everything that determines the features."""
+    return hashlib.sha256(json.dumps(plan, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
