@@ -23,9 +23,12 @@ def doctor(
     """Say what is here: data sets, weights, features, libraries and devices."""
     import json
 
+    from rich.console import Console
+
     from fsbench.data.doctor import diagnose
 
-    report = diagnose(data, weights, features)
+    with Console(stderr=True).status("Looking at data sets, trying out libraries and devices …"):
+        report = diagnose(data, weights, features)
     if as_json:
         typer.echo(json.dumps(report.to_dict(), indent=2))
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -33,7 +34,7 @@ def show(report: DoctorReport) -> None:
 
 
 def _datasets_table(report: DoctorReport) -> Table:
-    table = Table(title=f"Data sets in {report.data_root}", title_justify="left")
+    table = Table(title=Text(f"Data sets in {report.data_root}"), title_justify="left")
     table.add_column("data set", overflow="fold")
     table.add_column("split")
     table.add_column("classes", justify="right")
@@ -67,14 +68,14 @@ def _say(console: Console, heading: str, sentences: Sequence[str]) -> None:
     if sentences:
         console.print(Text(heading, style="bold"))
         for sentence in sentences:
-            console.print(Text(f"  {sentence}"))
+            console.print(Padding(Text(sentence), (0, 0, 0, 2)))
 
 
 def _files(console: Console, title: str, root: str, files: Sequence[FoundFile]) -> None:
     if not files:
         _say(console, f"{title}:", [f"none in {root}"])
         return
-    table = Table(title=f"{title} in {root}", title_justify="left")
+    table = Table(title=Text(f"{title} in {root}"), title_justify="left")
     table.add_column("file", overflow="fold")
     table.add_column("MB", justify="right")
     for file in files:

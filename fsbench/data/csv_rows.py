@@ -88,7 +88,11 @@ def read_csv(path: Path) -> list[tuple[int, list[str]]]:
 
 def _is_header(cells: list[str]) -> bool:
     """A first row that names no picture is a header."""
-    return not any(is_picture(cell) for cell in cells)
+    return not any(_names_picture(cell) for cell in cells)
+
+
+def _names_picture(cell: str) -> bool:
+    return is_picture(cell.replace("\\", "/").split("/")[-1])
 
 
 def _columns(path: Path, rows: list[tuple[int, list[str]]]) -> tuple[int, int | None]:
@@ -96,7 +100,7 @@ def _columns(path: Path, rows: list[tuple[int, list[str]]]) -> tuple[int, int | 
     first = rows[0][1]
     header = [plain(cell) for cell in first] if _is_header(first) else []
     sample = rows[min(1, len(rows) - 1)][1] if header else first
-    by_content = [column for column, cell in enumerate(sample) if is_picture(cell)]
+    by_content = [column for column, cell in enumerate(sample) if _names_picture(cell)]
     by_header = [header.index(name) for name in _FILE_COLUMNS if name in header]
     file_columns = by_header or by_content
     if not file_columns or (header and len(rows) == 1):

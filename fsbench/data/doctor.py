@@ -117,8 +117,8 @@ def report_dataset(found: FoundDataset) -> DatasetReport:
     """Compare a folder with the catalog and put the result into words."""
     info, listing = found.info, found.listing
     if listing is None:
-        sentences = (found.problem.message, found.problem.hint) if found.problem else ()
-        return DatasetReport(info.name, str(found.path), "", "unreadable", (), sentences)
+        problem = str(found.problem).splitlines()
+        return DatasetReport(info.name, str(found.path), "", "unreadable", (), tuple(problem))
     splits = tuple(
         SplitReport(
             split,
@@ -173,23 +173,21 @@ def _verdict(found: FoundDataset, state: str, splits: tuple[SplitReport, ...]) -
         "incomplete": f"{info.title} is incomplete: {present:,} of {expected:,} pictures are here. "
         "Copy the rest; until then accuracies do not compare with published ones.",
         "differs": f"{info.title} is all here, but the folder holds more than the benchmark.",
-        "wrong split": f"The classes of {info.title} are not divided as in the benchmark; it cannot be used so.",
+        "wrong split": f"The classes of {info.title} are not divided as in the benchmark; it is unusable so.",
     }
     sentences = [verdicts[state]]
     if info is not found.named:
         sentences.append(
-            f"The folder's name stands for {found.named.name}, but this looks like {info.split_title} split, not "
-            f"{found.named.split_title}. It is used as {info.name}; do not mix it with weights trained on "
-            f"{found.named.name}."
+            f"The folder's name stands for {found.named.name}, but this looks like {info.split_title} split, "
+            f"not {found.named.split_title}. It is used as {info.name}; do not mix it with weights trained "
+            f"on {found.named.name}."
         )
     return sentences
 
 
 def _data_sentences(root: Path, datasets: tuple[DatasetReport, ...]) -> tuple[str, ...]:
     if not root.is_dir():
-        return (
-            f"There is no folder {root}. Put data sets there, or name another folder with --data or FSBENCH_DATA.",
-        )
+        return (f"There is no folder {root}. Put data sets there, or name it with --data or FSBENCH_DATA.",)
     others = other_folders(root)
     if not datasets and not any(root.iterdir()):
         return (f"The folder {root} is empty. Copy a data set into it, for example as {root / 'mini'}.",)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _LEFT_OVERS = {"__macosx", "__pycache__"}
 _NOT_CLASSES = {"split", "splits", *(alias for aliases in SPLIT_ALIASES.values() for alias in aliases)}
-_DEPTH = 4  # of folders inside a class folder; it also ends loops of links
 
 
 def visible_folders(folder: Path) -> list[Path]:
@@ -38,9 +37,12 @@ def visible_folders(folder: Path) -> list[Path]:
 
 
 def pictures_below(folder: Path, root: Path) -> list[str]:
-    """The pictures in a class folder and the folders inside it, as sorted paths relative to the root."""
+    """The pictures in a class folder and the folders inside it, as sorted paths relative to the root.
+
+    The class folder may be a link. Links to folders inside it are not followed: they show pictures twice.
+    """
     found: list[str] = []
-    _collect(folder, folder.relative_to(root).as_posix(), _DEPTH, found)
+    _collect(folder, folder.relative_to(root).as_posix(), found)
     return sorted(found)
 
 
@@ -136,14 +138,11 @@ def _count_loose(folder: Path) -> int:
     return sum(is_picture(entry.name) for entry in folder.iterdir())
 
 
-def _collect(folder: Path, prefix: str, depth: int, found: list[str]) -> None:
+def _collect(folder: Path, prefix: str, found: list[str]) -> None:
     with os.scandir(folder) as entries:
         for entry in entries:
             path = f"{prefix}/{entry.name}"
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir():
-                if depth:
-                    _collect(folder / entry.name, path, depth - 1, found)
-            elif is_picture(entry.name):
+            if is_picture(entry.name) and entry.is_file():
                 found.append(path)
+            elif entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+                _collect(folder / entry.name, path, found)

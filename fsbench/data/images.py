@@ -23,7 +23,7 @@ from fsbench.errors import FsbenchError
 PICTURE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".webp", ".tif", ".tiff"},
 )
-_FORMATS = ("JPEG", "MPO", "PNG", "BMP", "GIF", "PPM", "WEBP", "TIFF")
+_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "WEBP", "TIFF")
 
 
 def is_picture(name: str) -> bool:

@@ -1,13 +1,12 @@
 """What the machine can do, tried out in child processes.
 
-A torchvision that does not belong to the installed torch, or a processor without the instructions for a number
-format, can end a process without a word. Children may die; the report lives.
+A torchvision that does not belong to the installed torch, or a processor without the instructions for a
+number format, can end a process without a word. Children may die; the report lives.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -54,6 +53,12 @@ with torch.no_grad():
 worst = max((result - expected).abs().max().item() for result in (mixed, converted))
 sys.exit(0 if worst < 0.05 else "its results are off by %g" % worst)
 """
+
+
+_PAIR_ADVICE = (
+    "Install torch and torchvision together, from the same index, so that they belong to each other: "
+    "python -m pip install --upgrade --force-reinstall torch torchvision"
+)
 
 
 @dataclass(frozen=True)
@@ -105,14 +110,12 @@ class Environment:
 
 def run_child(code: str) -> ChildResult:
     """Run Python code in a process of its own."""
-    quiet = {**os.environ, "PYTHONFAULTHANDLER": "0"}
     try:
         done = subprocess.run(
             [sys.executable, "-c", code],
             capture_output=True,
             text=True,
             timeout=_TIMEOUT,
-            env=quiet,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -126,17 +129,16 @@ def probe_environment(run: Callable[[str], ChildResult] = run_child) -> Environm
     Args:
         run: Runs a piece of Python code and says how it ended.
     """
-    with ThreadPoolExecutor(2) as pool:
-        pair, listed = pool.map(run, (_PAIR, _DEVICES))
-        names = _device_names(listed)
-        codes = [_PRECISION.format(device=name, dtype=dtype) for name in names for dtype in _PRECISIONS]
-        problems = [failure(result) for result in pool.map(run, codes)]
-    devices = []
-    for position, (name, description) in enumerate(names.items()):
-        own = problems[position * len(_PRECISIONS) :][: len(_PRECISIONS)]
-        devices.append(Device(name, description, dict(zip(_PRECISIONS, own, strict=True))))
-    problem = failure(pair)
-    return Environment(_versions(), problem, _pair_advice() if problem else "", tuple(devices))
+    with ThreadPoolExecutor(4) as pool:
+        pair, listed = pool.submit(run, _PAIR), pool.submit(run, _DEVICES)
+        on_cpu = [pool.submit(run, code) for code in _precision_codes("cpu")]
+        devices = []
+        for name, description in _device_names(listed.result()).items():
+            tried = on_cpu if name == "cpu" else [pool.submit(run, code) for code in _precision_codes(name)]
+            problems = [failure(child.result()) for child in tried]
+            devices.append(Device(name, description, dict(zip(_PRECISIONS, problems, strict=True))))
+        problem = failure(pair.result())
+    return Environment(_versions(), problem, _PAIR_ADVICE if problem else "", tuple(devices))
 
 
 def failure(result: ChildResult) -> str:
@@ -151,6 +153,10 @@ def failure(result: ChildResult) -> str:
         return f"the process died with {name}{reason}"
     lines = result.errors.strip().splitlines()
     return lines[-1] if lines else f"exit status {result.status}"
+
+
+def _precision_codes(device: str) -> list[str]:
+    return [_PRECISION.format(device=device, dtype=dtype) for dtype in _PRECISIONS]
 
 
 def _device_names(listed: ChildResult) -> dict[str, str]:
@@ -179,10 +185,3 @@ def _versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             versions[package] = ""
     return versions
-
-
-def _pair_advice() -> str:
-    return (
-        "Install torch and torchvision together, from the same index, so that they belong to each other: "
-        "python -m pip install --upgrade --force-reinstall torch torchvision"
-    )
