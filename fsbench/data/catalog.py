@@ -1,7 +1,8 @@
 """The data sets this field reports on: class lists, picture counts, names.
 
-A data set is one row of the table below and one file ``splits/<name>.json`` with
-``{"base": {class: pictures}, "val": {...}, "novel": {...}}``.
+A data set is one row of the table below and one file ``splits/<name>.json``, either with lists of classes,
+``{"base": [class, ...], "val": [...], "novel": [...]}``, all with as many pictures as the row says, or with
+the pictures of each class, ``{"base": {class: pictures, ...}, ...}``.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class _Row:
     split_title: str
     image_size: int | None
     pictures: str
+    images_per_class: int | None = None
     aliases: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
 
@@ -49,6 +51,7 @@ _TABLE = {
         split_title="Ravi & Larochelle's",
         image_size=None,
         pictures="mini",
+        images_per_class=600,
         aliases=("mini-imagenet", "mini-ravi"),
         folders=("mini-imagenet-images", "mini-imagenet-84", "mini-imagenet-full-size"),
     ),
@@ -57,6 +60,7 @@ _TABLE = {
         split_title="the list known as Vinyals'",
         image_size=None,
         pictures="mini",
+        images_per_class=600,
         aliases=("mini-imagenet-vinyals",),
     ),
     "tiered": _Row(
@@ -93,6 +97,7 @@ _TABLE = {
         split_title="TADAM's",
         image_size=32,
         pictures="cifar100",
+        images_per_class=600,
         aliases=("cifar-fc100", "fewshot-cifar100", "few-shot-cifar-100"),
         folders=("cifar-100-python", "cifar-100"),
     ),
@@ -101,6 +106,7 @@ _TABLE = {
         split_title="Bertinetto et al.'s",
         image_size=32,
         pictures="cifar100",
+        images_per_class=600,
         aliases=("cifar-fs", "cifar-few-shot"),
         folders=("cifar-100-python", "cifar-100"),
     ),
@@ -200,7 +206,10 @@ def dataset_info(name: str) -> DatasetInfo:
         return dataset_info(known)
     row = _TABLE[name]
     text = resources.files("fsbench.data").joinpath(f"splits/{name}.json").read_text(encoding="utf-8")
-    splits = json.loads(text)
+    splits = {}
+    for split, classes in json.loads(text).items():
+        counts = classes if isinstance(classes, dict) else dict.fromkeys(classes, row.images_per_class)
+        splits[split] = dict(sorted(counts.items()))
     return DatasetInfo(name, row.title, row.split_title, splits, row.image_size, row.pictures)
 
 

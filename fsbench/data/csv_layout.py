@@ -130,7 +130,7 @@ class _KnownClasses:
 
     def name(self, row: PictureRow, path: str, split: str, csv_path: Path) -> str:
         """The class of a picture, by its label, its folder or its file name, in that order of trust."""
-        folder = PurePosixPath(path).parent.name
+        folder = path.rpartition("/")[0].rpartition("/")[2]
         by_label = row.label if row.label in self.names else None
         by_folder = folder if folder in self.names else None
         if by_label and by_folder and by_label != by_folder:

@@ -49,10 +49,9 @@ class FileIndex:
         for prefix in _PREFIXES:
             if prefix + wanted in self.paths:
                 return prefix + wanted
-        ending = [
-            path for path in self.by_name.get(PurePosixPath(wanted).name, ()) if path.endswith("/" + wanted)
-        ]
-        in_class_folder = [path for path in ending if PurePosixPath(path).parent.name == label]
+        same_name = self.by_name.get(wanted.rpartition("/")[2], ())
+        ending = [path for path in same_name if path.endswith("/" + wanted)]
+        in_class_folder = [path for path in ending if path.endswith(f"/{label}/{path.rpartition('/')[2]}")]
         fitting = in_class_folder or ending
         if len(fitting) > 1:
             raise FsbenchError(
@@ -63,19 +62,21 @@ class FileIndex:
 
     def _inside(self, name: str) -> str:
         """The normalised name, if it stays in the folder."""
-        path = PurePosixPath(name.replace("\\", "/"))
-        if path.is_absolute() or ".." in path.parts:
+        unified = name.replace("\\", "/")
+        parts = [part for part in unified.split("/") if part not in {"", "."}]
+        if unified.startswith("/") or ".." in parts:
             raise FsbenchError(
                 f"Expected file names inside {self.root}, found {name!r}.",
                 "Write names relative to the data set's folder, without '..'.",
             )
+        path = "/".join(parts)
         for tried in (PurePosixPath(prefix, path) for prefix in _PREFIXES if self.outside):
             if self.outside.intersection(str(part) for part in (tried, *tried.parents)):
                 raise FsbenchError(
                     f"The file {name!r} is a link, or lies behind one, that leads out of {self.root}.",
                     "Put the pictures there, or link the whole folder instead of a part of it.",
                 )
-        return str(path)
+        return path
 
 
 def index_files(root: Path) -> FileIndex:
@@ -101,7 +102,7 @@ def index_files(root: Path) -> FileIndex:
                 paths.append(path)
     by_name: dict[str, list[str]] = {}
     for path in sorted(paths):
-        by_name.setdefault(PurePosixPath(path).name, []).append(path)
+        by_name.setdefault(path.rpartition("/")[2], []).append(path)
     groups = {name: tuple(group) for name, group in by_name.items()}
     return FileIndex(root, frozenset(paths), groups, frozenset(outside))
 

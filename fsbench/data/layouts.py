@@ -60,6 +60,13 @@ def load_dataset(root: Path, name: str) -> ImageDataset:
 def accept(listing: Listing, info: DatasetInfo) -> ImageDataset:
     """Turn what was found of a known data set into one that may be used, or refuse it."""
     differences = compare_with_catalog(listing, info)
+    present = {name for classes in listing.splits.values() for name in classes}
+    if present and not listing.anonymous and present.isdisjoint(info.split_of):
+        raise FsbenchError(
+            f"None of the {len(present)} classes in {listing.root} is one of {info.title}: "
+            f"{first_names(sorted(present))}.",
+            f"{info.title} has classes such as {info.classes('base')[0]}. Load other data as your own.",
+        )
     for difference in differences:
         if difference.kind == "wrong split":
             raise FsbenchError(

@@ -7,7 +7,6 @@ gate behind it: it refuses what would give a wrong number and returns an :class:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -198,7 +197,7 @@ def build_dataset(
 
 def first_names(names: Iterable[str], limit: int = 3) -> str:
     """The first few of many names, in words: ``a, b, c and 7 more``."""
-    listed = list(names)
+    listed = [name.encode(errors="replace").decode() for name in names]
     rest = len(listed) - limit
     return ", ".join(listed[:limit]) + (f" and {rest:,} more" if rest > 0 else "")
 
@@ -210,6 +209,7 @@ def _build_split(listing: Listing, split: str) -> ImageSplit:
     sources: list[Source] = []
     for label, name in enumerate(names):
         ordered = sorted(classes[name], key=lambda source: _order(listing.pictures.name(source)))
+        _refuse_undecodable([name, *map(listing.pictures.name, ordered)], listing.root)
         sources.extend(ordered)
         labels.extend([label] * len(ordered))
     return ImageSplit(split, names, np.asarray(labels, dtype=np.int64), tuple(sources), listing.pictures)
@@ -217,7 +217,16 @@ def _build_split(listing: Listing, split: str) -> ImageSplit:
 
 def _order(name: str) -> tuple[str, str]:
     """Sort by file name before folder, so that all layouts of a data set list it in the same order."""
-    return PurePosixPath(name).name, name
+    return name.rpartition("/")[2], name
+
+
+def _refuse_undecodable(names: Iterable[str], root: Path) -> None:
+    """File names are bytes; those that are no text can neither be stored nor printed."""
+    for name in names:
+        if any("\ud800" <= letter <= "\udfff" for letter in ("" if name.isascii() else name)):
+            raise FsbenchError(
+                f"The name {first_names([name])} in {root} is not valid UTF-8.", "Rename the file or folder."
+            )
 
 
 def _refuse_missing_files(listing: Listing) -> None:

@@ -80,7 +80,9 @@ def split_by_fractions(classes: Iterable[str], fractions: Sequence[float], seed:
         FsbenchError: A split with a share above 0 would stay empty.
     """
     names = sorted(set(classes))
-    drawn = sorted(names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())
+    drawn = sorted(
+        names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode(errors="surrogatepass")).digest()
+    )
     counts = _largest_remainder(len(names), fractions)
     for split, fraction, count in zip(SPLITS, fractions, counts, strict=True):
         if fraction > 0 and count == 0:

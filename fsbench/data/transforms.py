@@ -159,7 +159,7 @@ class CropTransform:
 
     def box(self, size: tuple[int, int], name: str, number: int) -> tuple[int, int, int, int]:
         """Top, left, height and width of a crop of a picture of that width and height."""
-        key = hashlib.sha256(f"{self.seed}:{number}:{name}".encode()).digest()
+        key = hashlib.sha256(f"{self.seed}:{number}:{name}".encode(errors="surrogatepass")).digest()
         random = np.random.Generator(np.random.PCG64(int.from_bytes(key, "big")))
         width, height = size
         low, high = math.log(self.ratio[0]), math.log(self.ratio[1])

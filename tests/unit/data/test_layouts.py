@@ -190,6 +190,29 @@ def test_text_lists_that_disagree_with_the_catalog_are_refused(tmp_path: Path) -
         load_dataset(tmp_path, "cifarfs")
 
 
+def test_classes_of_something_else_are_refused(tmp_path: Path) -> None:
+    put(tmp_path, ["train/cat/1.png", "test/dog/1.png"])
+    with pytest.raises(FsbenchError, match=r"None of the 2 classes .* is one of mini-ImageNet: cat, dog"):
+        load_dataset(tmp_path, "mini")
+
+
+def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    name = MINI.classes("novel")[0]
+    put(tmp_path, [f"test/{name}/\udcff.jpg"])
+    with pytest.raises(FsbenchError, match=rf"test/{name}/\?\.jpg in .* is not valid UTF-8"):
+        load_dataset(tmp_path, "mini")
+
+
+def test_data_set_can_be_sent_to_a_worker(tmp_path: Path) -> None:
+    import pickle
+
+    name = MINI.classes("novel")[0]
+    dataset = load_dataset(put(tmp_path, [f"test/{name}/a.jpg"]), "mini")
+    again = pickle.loads(pickle.dumps(dataset))
+    assert again.split_digest == dataset.split_digest
+    assert again.splits["novel"].open(0).size == (8, 8)
+
+
 def test_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(FsbenchError, match="found an empty folder"):
         load_dataset(tmp_path, "mini")
