@@ -117,6 +117,7 @@ def test_a_pickle_with_code_is_refused_and_does_not_run(tmp_path: Path) -> None:
     [
         b"cbuiltins\neval\n(S'1'\ntR.",
         b"cnumpy\nload\n(S'x'\ntR.",
+        b"cnumpyish\ndtype\n(Vu1\ntR.",
         b"cnumpy.core.multiarray\nscalar\n.",
         b"cnumpy.testing._private.utils\nrunstring\n.",
         b"c_codecs\ndecode\n.",

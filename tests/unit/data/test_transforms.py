@@ -78,6 +78,10 @@ def test_longer_side_is_cut_off_not_rounded() -> None:
     found = EvalTransform("shorter", 92, 84, **PLAIN)(image)
     expected = resized[4:88, 26:110]
     assert (np.round(found.numpy() * 255).astype(np.uint8) == expected.transpose(2, 0, 1)).all()
+    upright = photo(333, 499)
+    expected = np.asarray(upright.resize((92, 137), Image.Resampling.BILINEAR))[26:110, 4:88]
+    found = EvalTransform("shorter", 92, 84, **PLAIN)(upright)
+    assert (np.round(found.numpy() * 255).astype(np.uint8) == expected.transpose(2, 0, 1)).all()
 
 
 def test_exact_ignores_the_aspect_ratio() -> None:
