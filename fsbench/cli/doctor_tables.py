@@ -1,0 +1,102 @@
+"""The doctor's report as tables for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fsbench.data.doctor import DatasetReport, DoctorReport, FoundFile
+    from fsbench.data.probes import Environment
+
+_WIDTH = 100
+_COLOURS = {"complete": "green", "incomplete": "yellow", "differs": "yellow"}
+
+
+def show(report: DoctorReport) -> None:
+    """Print the report, at most 100 columns wide."""
+    console = Console()
+    console.width = min(console.width, _WIDTH)
+    if report.datasets:
+        console.print(_datasets_table(report))
+    for dataset in report.datasets:
+        _say(console, f"{dataset.name}, {dataset.path}:", dataset.sentences)
+    _say(console, "Data:", report.data_sentences)
+    _files(console, "Weights", report.weights_root, report.weights)
+    _files(console, "Features", report.features_root, report.features)
+    _environment(console, report.environment)
+
+
+def _datasets_table(report: DoctorReport) -> Table:
+    table = Table(title=Text(f"Data sets in {report.data_root}"), title_justify="left")
+    table.add_column("data set", overflow="fold")
+    table.add_column("split")
+    table.add_column("classes", justify="right")
+    table.add_column("expected", justify="right")
+    table.add_column("pictures", justify="right")
+    table.add_column("expected", justify="right")
+    table.add_column("state")
+    for dataset in report.datasets:
+        _add_dataset(table, dataset)
+    return table
+
+
+def _add_dataset(table: Table, dataset: DatasetReport) -> None:
+    state = Text(dataset.state, style=_COLOURS.get(dataset.state, "red"))
+    if not dataset.splits:
+        table.add_row(dataset.name, "", "", "", "", "", state, end_section=True)
+    for position, split in enumerate(dataset.splits):
+        table.add_row(
+            dataset.name if position == 0 else "",
+            split.split,
+            str(split.found_classes),
+            str(split.expected_classes),
+            f"{split.found_images:,}",
+            f"{split.expected_images:,}",
+            state if position == 0 else "",
+            end_section=position == len(dataset.splits) - 1,
+        )
+
+
+def _say(console: Console, heading: str, sentences: Sequence[str]) -> None:
+    if sentences:
+        console.print(Text(heading, style="bold"))
+        for sentence in sentences:
+            console.print(Padding(Text(sentence), (0, 0, 0, 2)))
+
+
+def _files(console: Console, title: str, root: str, files: Sequence[FoundFile]) -> None:
+    if not files:
+        _say(console, f"{title}:", [f"none in {root}"])
+        return
+    table = Table(title=Text(f"{title} in {root}"), title_justify="left")
+    table.add_column("file", overflow="fold")
+    table.add_column("MB", justify="right")
+    for file in files:
+        table.add_row(Text(file.path), f"{file.size / 1e6:,.1f}")
+    console.print(table)
+
+
+def _environment(console: Console, environment: Environment) -> None:
+    versions = ", ".join(f"{name} {version or 'missing'}" for name, version in environment.versions.items())
+    _say(console, "Libraries:", [versions])
+    if environment.pair_problem:
+        problem = f"torch and torchvision do not work together: {environment.pair_problem}"
+        _say(console, "Repair:", [problem, environment.advice])
+    if not environment.devices:
+        _say(console, "Devices:", ["none: torch does not start"])
+        return
+    table = Table(title="Devices", title_justify="left")
+    for column in ("device", "description", *environment.devices[0].precisions):
+        table.add_column(column, overflow="fold")
+    for device in environment.devices:
+        table.add_row(
+            device.name, device.description, *(problem or "works" for problem in device.precisions.values())
+        )
+    console.print(table)

@@ -1,0 +1,232 @@
+"""The data sets this field reports on: class lists, picture counts, names.
+
+A data set is one row of the table below and one file ``splits/<name>.json``, either with lists of classes,
+``{"base": [class, ...], "val": [...], "novel": [...]}``, all with as many pictures as the row says, or with
+the pictures of each class, ``{"base": {class: pictures, ...}, ...}``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from fsbench.errors import FsbenchError, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SPLITS = ("base", "val", "novel")
+
+# Folder, file and key names under which the three splits are met in practice.
+SPLIT_ALIASES = {
+    "base": ("base", "train", "meta-train", "meta_train", "metatrain", "training"),
+    "val": ("val", "validation", "valid", "meta-val", "meta_val", "metaval"),
+    "novel": ("novel", "test", "meta-test", "meta_test", "metatest", "testing"),
+}
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What the table says about a data set beside its class lists."""
+
+    title: str
+    split_title: str
+    image_size: int | None
+    pictures: str
+    images_per_class: int | None = None
+    aliases: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+
+
+# `aliases` are what people type, `folders` are further names under which the pictures lie on disk.
+# Both are compared in lower case without punctuation.
+_TABLE = {
+    "mini": _Row(
+        title="mini-ImageNet",
+        split_title="Ravi & Larochelle's",
+        image_size=None,
+        pictures="mini",
+        images_per_class=600,
+        aliases=("mini-imagenet", "mini-ravi"),
+        folders=("mini-imagenet-images", "mini-imagenet-84", "mini-imagenet-full-size"),
+    ),
+    "mini-vinyals": _Row(
+        title="mini-ImageNet, Vinyals' classes",
+        split_title="the list known as Vinyals'",
+        image_size=None,
+        pictures="mini",
+        images_per_class=600,
+        aliases=("mini-imagenet-vinyals",),
+    ),
+    "tiered": _Row(
+        title="tiered-ImageNet",
+        split_title="Ren et al.'s",
+        image_size=84,
+        pictures="tiered",
+        aliases=("tiered-imagenet",),
+        folders=("tiered-imagenet-images", "tiered-imagenet-84"),
+    ),
+    "cub": _Row(
+        title="CUB-200-2011",
+        split_title="CloserLook's",
+        image_size=None,
+        pictures="cub",
+        aliases=("cub-200", "cub-200-2011", "cub-closerlook", "birds"),
+    ),
+    "cub-feat": _Row(
+        title="CUB-200-2011, FEAT's split",
+        split_title="FEAT's",
+        image_size=None,
+        pictures="cub",
+        aliases=("cub-200-2011-feat",),
+    ),
+    "cub-metadataset": _Row(
+        title="CUB-200-2011, Meta-Dataset's split",
+        split_title="Meta-Dataset's",
+        image_size=None,
+        pictures="cub",
+        aliases=("cub-meta-dataset", "cub-easyfsl"),
+    ),
+    "fc100": _Row(
+        title="FC100",
+        split_title="TADAM's",
+        image_size=32,
+        pictures="cifar100",
+        images_per_class=600,
+        aliases=("cifar-fc100", "fewshot-cifar100", "few-shot-cifar-100"),
+        folders=("cifar-100-python", "cifar-100"),
+    ),
+    "cifarfs": _Row(
+        title="CIFAR-FS",
+        split_title="Bertinetto et al.'s",
+        image_size=32,
+        pictures="cifar100",
+        images_per_class=600,
+        aliases=("cifar-fs", "cifar-few-shot"),
+        folders=("cifar-100-python", "cifar-100"),
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class DatasetInfo:
+    """What is known of a data set before any picture is read.
+
+    Attributes:
+        name: The name used on the command line and in file names.
+        title: The name used in tables.
+        split_title: Whose class split it is, for sentences ("CloserLook's").
+        splits: Pictures per class, for every split.
+        image_size: Side of the pictures on disk, None when it varies from copy to copy.
+        pictures: Name shared by data sets that are cut from the same pictures.
+    """
+
+    name: str
+    title: str
+    split_title: str
+    splits: Mapping[str, Mapping[str, int]]
+    image_size: int | None
+    pictures: str
+
+    def classes(self, split: str) -> tuple[str, ...]:
+        """The sorted class names of a split."""
+        return tuple(self.splits[split])
+
+    def images(self, split: str) -> int:
+        """The number of pictures of a split."""
+        return sum(self.splits[split].values())
+
+    @cached_property
+    def split_of(self) -> dict[str, str]:
+        """The split of every class."""
+        return {label: split for split, labels in self.splits.items() for label in labels}
+
+    @property
+    def split_digest(self) -> str:
+        """The sha256 that identifies the class lists."""
+        return split_digest(self.splits)
+
+
+def split_digest(classes: Mapping[str, Iterable[str]]) -> str:
+    """The sha256 that identifies a division of classes into splits.
+
+    It does not depend on the order of the classes, and a split without classes counts as absent.
+
+    Args:
+        classes: Class names of each split.
+    """
+    lists = {split: sorted(classes[split]) for split in SPLITS if classes.get(split)}
+    return hashlib.sha256(json.dumps(lists, separators=(",", ":")).encode()).hexdigest()
+
+
+def dataset_names() -> tuple[str, ...]:
+    """The names of all data sets of the catalog."""
+    return tuple(_TABLE)
+
+
+def resolve_name(name: str) -> str:
+    """The catalog's name for what a user typed.
+
+    Raises:
+        FsbenchError: No data set goes by that name.
+    """
+    wanted = plain(name)
+    for known, row in _TABLE.items():
+        if wanted in {plain(alias) for alias in (known, *row.aliases)}:
+            return known
+    raise unknown_name("data set", name, _TABLE)
+
+
+def names_for_folder(folder: str) -> tuple[str, ...]:
+    """The data sets that may lie in a folder of that name, the most usual first."""
+    wanted = plain(folder)
+    return tuple(
+        name
+        for name, row in _TABLE.items()
+        if wanted in {plain(alias) for alias in (name, *row.aliases, *row.folders)}
+    )
+
+
+def variants(info: DatasetInfo) -> tuple[DatasetInfo, ...]:
+    """All data sets cut from the same pictures, the given one first."""
+    others = (name for name, row in _TABLE.items() if row.pictures == info.pictures and name != info.name)
+    return (info, *(dataset_info(name) for name in others))
+
+
+@cache
+def dataset_info(name: str) -> DatasetInfo:
+    """The catalog entry of a data set, by its name or an alias of it."""
+    known = resolve_name(name)
+    if known != name:
+        return dataset_info(known)
+    row = _TABLE[name]
+    text = resources.files("fsbench.data").joinpath(f"splits/{name}.json").read_text(encoding="utf-8")
+    splits = {}
+    for split, classes in json.loads(text).items():
+        counts = classes if isinstance(classes, dict) else dict.fromkeys(classes, row.images_per_class)
+        splits[split] = dict(sorted(counts.items()))
+    return DatasetInfo(name, row.title, row.split_title, splits, row.image_size, row.pictures)
+
+
+def canonical_split(name: str) -> str:
+    """The split meant by one of the names in circulation, such as ``train`` or ``meta-test``.
+
+    Raises:
+        FsbenchError: It is none of them.
+    """
+    wanted = name.strip().lower()
+    for split, aliases in SPLIT_ALIASES.items():
+        if wanted in aliases:
+            return split
+    known = ", ".join(f"{split} ({', '.join(aliases[1:])})" for split, aliases in SPLIT_ALIASES.items())
+    raise FsbenchError(f"Unknown split {name!r}.", f"Known: {known}.")
+
+
+def plain(name: str) -> str:
+    """A name in lower case with letters and digits only."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -1,0 +1,147 @@
+"""Comparing a folder with the catalog: what is missing, what is too much, what is in the wrong split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fsbench.data.catalog import SPLITS, variants
+from fsbench.data.listing import first_names
+
+if TYPE_CHECKING:
+    from fsbench.data.catalog import DatasetInfo
+    from fsbench.data.listing import Listing
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One way in which a folder departs from the catalog.
+
+    Attributes:
+        kind: ``two splits``, ``wrong split``, ``files``, ``empty``, ``missing split``, ``missing``,
+            ``extra``, ``short``, ``long`` or ``sizes``.
+        names: The classes or files concerned.
+        sentence: What to tell the user.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    sentence: str
+
+
+def compare_with_catalog(listing: Listing, info: DatasetInfo) -> tuple[Difference, ...]:
+    """All departures of a folder from the catalog, the gravest first; none if it is whole."""
+    found = [_two_splits(listing), _wrong_split(listing, info), *_files(listing), _empty(listing)]
+    if listing.anonymous:
+        found.extend(_sizes(listing, info, split) for split in SPLITS)
+    else:
+        found.extend(_classes(listing, info))
+        found.extend(_counts(listing, info))
+    return tuple(difference for difference in found if difference is not None)
+
+
+def nearest_variant(listing: Listing, info: DatasetInfo) -> DatasetInfo:
+    """Of all splits of the same pictures the one that a folder follows best, in doubt the given one."""
+    return max(variants(info), key=lambda variant: _agreement(listing, variant))
+
+
+def _agreement(listing: Listing, info: DatasetInfo) -> int:
+    split_of = info.split_of
+    return sum(split_of.get(name) == split for split in SPLITS for name in listing.counts(split))
+
+
+def _two_splits(listing: Listing) -> Difference | None:
+    names = tuple(listing.shared_classes())
+    sentence = f"{_classes_are(names)} in more than one split: {first_names(names)}."
+    return Difference("two splits", names, sentence) if names else None
+
+
+def _wrong_split(listing: Listing, info: DatasetInfo) -> Difference | None:
+    split_of = info.split_of
+    shared = listing.shared_classes()
+    moved = [
+        (name, split_of[name], split)
+        for split in SPLITS
+        for name in listing.counts(split)
+        if split_of.get(name, split) != split and name not in shared
+    ]
+    if not moved:
+        return None
+    names = tuple(name for name, _, _ in moved)
+    examples = first_names(f"{name} belongs to {right}, found in {wrong}" for name, right, wrong in moved)
+    likely = nearest_variant(listing, info)
+    advice = (
+        f" This looks like {likely.split_title} split: use the name {likely.name}."
+        if likely is not info
+        else " Numbers from such a split compare with nobody's."
+    )
+    sentence = f"{_classes_are(names)} in another split than {info.split_title}: {examples}.{advice}"
+    return Difference("wrong split", names, sentence)
+
+
+def _files(listing: Listing) -> list[Difference]:
+    if not listing.missing:
+        return []
+    count = len(listing.missing)
+    sentence = (
+        f"{count:,} {'file is' if count == 1 else 'files are'} missing: {first_names(listing.missing)}."
+    )
+    return [Difference("files", listing.missing, sentence)]
+
+
+def _empty(listing: Listing) -> Difference | None:
+    names = listing.empty_classes()
+    sentence = f"{_classes_are(names)} without any picture: {first_names(names)}."
+    return Difference("empty", names, sentence) if names else None
+
+
+def _classes(listing: Listing, info: DatasetInfo) -> list[Difference]:
+    present = {name for classes in listing.splits.values() for name in classes}
+    found = []
+    for split in SPLITS:
+        names = tuple(name for name in info.classes(split) if name not in present)
+        if names and not listing.splits.get(split):
+            found.append(Difference("missing split", names, f"The split {split} is missing."))
+        elif names:
+            sentence = f"{split}: {_classes_are(names)} missing: {first_names(names)}."
+            found.append(Difference("missing", names, sentence))
+    extra = tuple(sorted((present - set(info.split_of)) | set(listing.unassigned)))
+    if extra:
+        sentence = f"{len(extra)} folders are no classes of {info.title}: {first_names(extra)}."
+        found.append(Difference("extra", extra, sentence))
+    return found
+
+
+def _counts(listing: Listing, info: DatasetInfo) -> list[Difference]:
+    expected = {name: count for split in SPLITS for name, count in info.splits[split].items()}
+    counts = {
+        name: count for split in SPLITS for name, count in listing.counts(split).items() if name in expected
+    }
+    found = []
+    for kind, words in (("short", "too few"), ("long", "too many")):
+        names = tuple(
+            name
+            for name, count in counts.items()
+            if (count < expected[name] if kind == "short" else count > expected[name])
+        )
+        if names:
+            examples = first_names(f"{name} ({counts[name]} of {expected[name]})" for name in names)
+            sentence = f"{len(names)} classes have {words} pictures: {examples}."
+            found.append(Difference(kind, names, sentence))
+    return found
+
+
+def _sizes(listing: Listing, info: DatasetInfo, split: str) -> Difference | None:
+    """Numbered classes can be compared by their sizes only."""
+    sizes = sorted(listing.counts(split).values())
+    if sizes == sorted(info.splits[split].values()):
+        return None
+    sentence = (
+        f"{split}: expected {len(info.classes(split))} classes with {info.images(split):,} pictures, "
+        f"found {len(sizes)} with {sum(sizes):,}."
+    )
+    return Difference("sizes", (split,), sentence)
+
+
+def _classes_are(names: tuple[str, ...]) -> str:
+    return f"{len(names)} {'class is' if len(names) == 1 else 'classes are'}"

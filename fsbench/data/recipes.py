@@ -1,0 +1,227 @@
+"""Which transform belongs to which backbone on which data set.
+
+A recipe is what one code base does at evaluation, on every data set it was published for. Each backbone
+family has the recipe it was trained with as its default; the others can be chosen by name. All are bilinear.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from fsbench.data.catalog import dataset_info
+from fsbench.data.transforms import CropTransform, EvalTransform
+from fsbench.errors import FsbenchError, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fsbench.data.catalog import DatasetInfo
+    from fsbench.data.transforms import Resize, Triple
+
+_SMALL = 40  # pictures up to this side are treated like CIFAR's
+
+_Norm = tuple[tuple[float, float, float], tuple[float, float, float]]
+
+
+def _of_255(mean: Triple, std: Triple) -> _Norm:
+    return (mean[0] / 255, mean[1] / 255, mean[2] / 255), (std[0] / 255, std[1] / 255, std[2] / 255)
+
+
+_IMAGENET: _Norm = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_EASY = _of_255((125.3, 123.0, 113.9), (63.0, 62.1, 66.7))
+_METAOPTNET = _of_255((120.39586422, 115.59361427, 104.54012653), (70.68188272, 68.27635443, 72.54505529))
+_METAOPTNET_CIFAR = _of_255(
+    (129.37731888, 124.10583864, 112.47758569), (68.20947949, 65.43124043, 70.45866994)
+)
+_RFS_CIFAR: _Norm = ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
+
+
+def _pil(resize: Resize, size: int, crop: int, norm: _Norm = _IMAGENET) -> EvalTransform:
+    return EvalTransform(resize, size, crop, *norm)
+
+
+def _tensor(resize: Resize, size: int, crop: int, norm: _Norm = _IMAGENET) -> EvalTransform:
+    """EASY resizes float tensors, and did so without antialiasing when its features were published."""
+    return EvalTransform(resize, size, crop, *norm, on="tensor", antialias=False)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The evaluation transforms of one code base.
+
+    Attributes:
+        source: The code bases, in words.
+        usual: For pictures of ordinary size, data sets unknown to the code base included.
+        small: For pictures of about 32 pixels.
+        special: For single data sets, by their name or the name of their pictures.
+    """
+
+    source: str
+    usual: EvalTransform
+    small: EvalTransform
+    special: Mapping[str, EvalTransform] = field(default_factory=dict)
+
+
+_EASY_RECIPE = Recipe(
+    "EASY as published: tensors resized without antialiasing",
+    _tensor("shorter", 92, 84, _EASY),
+    _tensor("exact", 36, 32),
+    {"fc100": _tensor("shorter", 92, 84), "cub": _tensor("exact", 96, 84)},
+)
+
+
+def _array_recipe(source: str, cifar: _Norm) -> Recipe:
+    """MetaOptNet and its heirs take arrays of the final size; other pictures are resized as FEAT does."""
+    array = _pil("none", 84, 84, _METAOPTNET)
+    special = {"mini": array, "tiered": array, "cifar100": _pil("none", 32, 32, cifar)}
+    return Recipe(source, _pil("shorter", 92, 84, _METAOPTNET), _pil("exact", 36, 32, cifar), special)
+
+
+def _antialiased(recipe: Recipe, source: str) -> Recipe:
+    special = {name: replace(transform, antialias=True) for name, transform in recipe.special.items()}
+    usual, small = (replace(transform, antialias=True) for transform in (recipe.usual, recipe.small))
+    return Recipe(source, usual, small, special)
+
+
+_RECIPES = {
+    "easy": _EASY_RECIPE,
+    "easy-antialias": _antialiased(
+        _EASY_RECIPE, "EASY as its code runs today: tensors resized with antialiasing"
+    ),
+    "simpleshot": Recipe(
+        "SimpleShot with --enlarge, LaplacianShot, TIM, Veilleux et al.",
+        _pil("shorter", 96, 84),
+        _pil("exact", 36, 32),
+    ),
+    "simpleshot-84": Recipe(
+        "SimpleShot without --enlarge",
+        _pil("shorter", 84, 84),
+        _pil("exact", 36, 32),
+    ),
+    "s2m2": Recipe("S2M2", _pil("exact", 92, 80), _pil("exact", 36, 32)),
+    "ptmap": Recipe("PT-MAP", _pil("exact", 96, 84), _pil("exact", 36, 32)),
+    "closerlook": Recipe("CloserLook", _pil("exact", 257, 224), _pil("exact", 257, 224)),
+    "metaoptnet": _array_recipe("MetaOptNet", _METAOPTNET_CIFAR),
+    "rfs": _array_recipe("RFS", _RFS_CIFAR),
+    "feat": Recipe("FEAT", _pil("shorter", 92, 84, _METAOPTNET), _pil("shorter", 92, 84, _METAOPTNET)),
+    "deepemd": Recipe("DeepEMD", _pil("exact", 92, 84, _EASY), _pil("exact", 92, 84, _EASY)),
+    "libfewshot": Recipe(
+        "LibFewShot at 84 pixels",
+        _pil("exact", 96, 84, _METAOPTNET),
+        _pil("exact", 96, 84, _METAOPTNET),
+    ),
+}
+
+# The WRN of S2M2 and PT-MAP is one network with one set of names, but each crops in its own way: S2M2's is
+# the default, PT-MAP's is chosen by name.
+_FAMILIES = {
+    "rn12-easy": "easy",
+    "rn12-metaoptnet": "metaoptnet",
+    "rn18-simpleshot": "simpleshot",
+    "rn18-closerlook": "closerlook",
+    "rn18-ptmap": "ptmap",
+    "wrn-simpleshot": "simpleshot",
+    "wrn-s2m2": "s2m2",
+}
+
+_CROP_AREAS = {"cub": (0.14, 1.0), "cifar100": (0.14, 1.0)}
+_USUAL_CROP_AREA = (0.08, 1.0)
+
+
+def transform_names() -> dict[str, str]:
+    """The recipes that can be chosen by name, with the code bases they come from."""
+    return {name: recipe.source for name, recipe in _RECIPES.items()}
+
+
+def family_names() -> tuple[str, ...]:
+    """The backbone families that have a recipe of their own."""
+    return tuple(_FAMILIES)
+
+
+def transform_for(
+    family: str, dataset: str | None, override: str | None = None, image_size: int | None = None
+) -> EvalTransform:
+    """The evaluation transform of a backbone family on a data set.
+
+    Args:
+        family: The backbone family, such as ``rn12-easy``.
+        dataset: A name of the catalog; any other name, or None, stands for a user's own data.
+        override: The name of a recipe that replaces the family's own.
+        image_size: The side of the pictures of a user's own data, if they share one.
+
+    Raises:
+        FsbenchError: The family or the recipe is unknown.
+    """
+    if family not in _FAMILIES:
+        raise unknown_name("backbone family", family, _FAMILIES)
+    if override is not None and override not in _RECIPES:
+        raise unknown_name("transform", override, _RECIPES)
+    recipe = _RECIPES[override or _FAMILIES[family]]
+    info = _info_or_none(dataset)
+    for name in (info.name, info.pictures) if info else ():
+        if name in recipe.special:
+            return recipe.special[name]
+    side = info.image_size if info else image_size
+    return recipe.small if side is not None and side <= _SMALL else recipe.usual
+
+
+def crops_for(transform: EvalTransform, dataset: str | None, seed: int = 0) -> CropTransform:
+    """The random crops that replace a transform when features of several crops are averaged.
+
+    Published for EASY's ResNet12 ("AS"); size, normalisation and antialiasing are those of the transform.
+
+    Args:
+        transform: The evaluation transform of the backbone on the data set.
+        dataset: A name of the catalog; any other name, or None, stands for a user's own data.
+        seed: Of the crops.
+    """
+    info = _info_or_none(dataset)
+    area = _CROP_AREAS.get(info.pictures, _USUAL_CROP_AREA) if info else _USUAL_CROP_AREA
+    return CropTransform(
+        transform.crop, area, transform.mean, transform.std, antialias=transform.antialias, seed=seed
+    )
+
+
+def timm_transform(config: Mapping[str, Any]) -> EvalTransform:
+    """The evaluation transform that timm's data config of a model stands for.
+
+    Args:
+        config: With ``input_size`` (3, side, side), ``mean``, ``std``, ``interpolation``, ``crop_pct`` and
+            possibly ``crop_mode``.
+
+    Raises:
+        FsbenchError: The model takes pictures that are not square, not RGB, or padded with a border.
+    """
+    channels, height, width = config["input_size"]
+    mode = config.get("crop_mode") or "center"
+    if channels != 3 or height != width or mode not in {"center", "squash"}:
+        raise FsbenchError(
+            "Expected a model for square RGB pictures, centred or squashed; "
+            f"found {channels}×{height}×{width}, {mode}.",
+            "Choose another timm model.",
+        )
+    # As timm does: the picture is resized to floor(side / share) and the centre is cut out.
+    size = math.floor(height / (config.get("crop_pct") or 0.875))
+    return EvalTransform(
+        "exact" if mode == "squash" else "shorter",
+        size,
+        height,
+        _triple(config["mean"]),
+        _triple(config["std"]),
+        config["interpolation"],
+    )
+
+
+def _info_or_none(dataset: str | None) -> DatasetInfo | None:
+    """The catalog entry of that name or alias, None if there is none."""
+    try:
+        return dataset_info(dataset) if dataset else None
+    except FsbenchError:
+        return None
+
+
+def _triple(values: Sequence[float]) -> Triple:
+    red, green, blue = (float(value) for value in values)
+    return red, green, blue

@@ -1,0 +1,207 @@
+"""Evaluation transforms described as data, from a PIL image to a normalised tensor.
+
+A transform decides a good part of a feature, so it is a value: it can be printed, stored with the features
+and compared. The steps are resize, centre crop, scale to [0, 1], normalise. Which backbone takes which
+transform on which data set is in :mod:`fsbench.data.recipes`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.nn import functional
+
+from fsbench.errors import FsbenchError, unknown_name
+
+Triple = tuple[float, float, float]
+Resize = Literal["shorter", "exact", "none"]
+Interpolation = Literal["nearest", "bilinear", "bicubic", "box", "hamming", "lanczos"]
+
+_FILTERS = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "box": Image.Resampling.BOX,
+    "hamming": Image.Resampling.HAMMING,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+_LARGEST = 100_000_000  # pixels after resizing
+
+
+@dataclass(frozen=True)
+class EvalTransform:
+    """A deterministic transform: resize, centre crop, normalise.
+
+    Attributes:
+        resize: ``shorter`` resizes the shorter side and keeps the aspect ratio, ``exact`` makes a square,
+            ``none`` demands pictures of that size.
+        size: The size of that step.
+        crop: The side of the centre crop, at most the size.
+        mean: Subtracted per channel, for values in [0, 1].
+        std: Divided by per channel.
+        interpolation: The filter. On tensors it is ``bilinear`` or ``bicubic``.
+        on: Whether 8-bit PIL images or float tensors are resized.
+        antialias: Whether shrinking averages over all pixels. PIL always does; tensors only if told to.
+    """
+
+    resize: Resize
+    size: int
+    crop: int
+    mean: Triple
+    std: Triple
+    interpolation: Interpolation = "bilinear"
+    on: Literal["pil", "tensor"] = "pil"
+    antialias: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.crop <= self.size:
+            raise FsbenchError(f"Expected a crop from 1 to the size {self.size}, found {self.crop}.")
+        if self.interpolation not in _FILTERS:
+            raise unknown_name("interpolation", self.interpolation, _FILTERS)
+        if self.on == "tensor" and self.interpolation not in {"bilinear", "bicubic"}:
+            raise FsbenchError(f"Tensors cannot be resized with the filter {self.interpolation!r}.")
+        if self.on == "pil" and not self.antialias:
+            raise FsbenchError("PIL images are always resized with antialiasing.", "Resize tensors instead.")
+
+    def __call__(self, image: Image.Image) -> torch.Tensor:
+        """Transform one RGB image.
+
+        Returns:
+            A float32 tensor (3, crop, crop).
+
+        Raises:
+            FsbenchError: The picture has another size than the transform demands, or is a very long strip.
+        """
+        width, height = self._resized(*image.size)
+        if self.on == "pil":
+            tensor = to_tensor(image.resize((width, height), _FILTERS[self.interpolation]))
+        else:
+            tensor = resize_tensor(to_tensor(image), height, width, self.interpolation, self.antialias)
+        top, left = round((height - self.crop) / 2), round((width - self.crop) / 2)
+        cropped = tensor[:, top : top + self.crop, left : left + self.crop]  # (3, crop, crop)
+        return normalise(cropped, self.mean, self.std)
+
+    def describe(self) -> dict[str, Any]:
+        """The transform as plain data, in a stable order, for records."""
+        return {**asdict(self), "mean": list(self.mean), "std": list(self.std)}
+
+    def _resized(self, width: int, height: int) -> tuple[int, int]:
+        if self.resize == "exact":
+            return self.size, self.size
+        if self.resize == "none":
+            if (width, height) != (self.size, self.size):
+                raise FsbenchError(
+                    f"Expected pictures of {self.size}×{self.size} pixels, found {width}×{height}.",
+                    "This transform takes pictures as they are. Choose one that resizes, for example "
+                    "--transform feat.",
+                )
+            return width, height
+        longer = int(self.size * max(width, height) / min(width, height))
+        if longer * self.size > _LARGEST:
+            raise FsbenchError(
+                f"A picture of {width}×{height} pixels would become {longer} pixels long.",
+                "Such a strip is hardly a photograph. Remove it, or resize it to a square.",
+            )
+        return (self.size, longer) if width < height else (longer, self.size)
+
+
+@dataclass(frozen=True)
+class CropTransform:
+    """Random crops of a picture, resized to a square; features of several crops are averaged.
+
+    A crop covers a random share of the area with a random aspect ratio, both drawn as torchvision's
+    RandomResizedCrop draws them. There is no flip and no change of colour. The draw depends on the seed, the
+    picture's name and the number of the crop alone, so neither workers nor batches nor the order matter.
+
+    Attributes:
+        size: The side of the result.
+        area: The smallest and largest share of the picture.
+        mean: Subtracted per channel, for values in [0, 1].
+        std: Divided by per channel.
+        ratio: The smallest and largest aspect ratio, width by height.
+        antialias: Whether shrinking averages over all pixels.
+        seed: Of the draw.
+    """
+
+    size: int
+    area: tuple[float, float]
+    mean: Triple
+    std: Triple
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    antialias: bool = False
+    seed: int = 0
+
+    def __call__(self, image: Image.Image, name: str, crops: int, start: int = 0) -> torch.Tensor:
+        """Take crops of one RGB image.
+
+        Args:
+            image: The picture.
+            name: Its name relative to the data set.
+            crops: How many crops, N.
+            start: The number of the first.
+
+        Returns:
+            A float32 tensor (N, 3, size, size).
+        """
+        tensor = to_tensor(image)
+        parts = []
+        for number in range(start, start + crops):
+            top, left, height, width = self.box(image.size, name, number)
+            part = tensor[:, top : top + height, left : left + width]
+            parts.append(resize_tensor(part, self.size, self.size, "bilinear", self.antialias))
+        return normalise(torch.stack(parts), self.mean, self.std)
+
+    def box(self, size: tuple[int, int], name: str, number: int) -> tuple[int, int, int, int]:
+        """Top, left, height and width of a crop of a picture of that width and height."""
+        key = hashlib.sha256(f"{self.seed}:{number}:{name}".encode(errors="surrogatepass")).digest()
+        random = np.random.Generator(np.random.PCG64(int.from_bytes(key, "big")))
+        width, height = size
+        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
+        for share, shape, down, right in random.random((10, 4)):
+            pixels = width * height * (self.area[0] + share * (self.area[1] - self.area[0]))
+            aspect = math.exp(low + shape * (high - low))
+            crop_width, crop_height = round(math.sqrt(pixels * aspect)), round(math.sqrt(pixels / aspect))
+            if 0 < crop_width <= width and 0 < crop_height <= height:
+                top = int(down * (height - crop_height + 1))
+                left = int(right * (width - crop_width + 1))
+                return top, left, crop_height, crop_width
+        return self._largest_box(width, height)
+
+    def describe(self) -> dict[str, Any]:
+        """The transform as plain data, in a stable order, for records."""
+        lists = {key: list(getattr(self, key)) for key in ("area", "mean", "std", "ratio")}
+        return {**asdict(self), **lists}
+
+    def _largest_box(self, width: int, height: int) -> tuple[int, int, int, int]:
+        """The largest centred crop of an admitted aspect ratio, for strips into which no draw fits."""
+        crop_width = min(width, max(1, round(height * self.ratio[1])))
+        crop_height = min(height, max(1, round(width / self.ratio[0])))
+        return (height - crop_height) // 2, (width - crop_width) // 2, crop_height, crop_width
+
+
+def to_tensor(image: Image.Image) -> torch.Tensor:
+    """An 8-bit RGB image as a float32 tensor (3, height, width) with values in [0, 1]."""
+    array = np.array(image, dtype=np.uint8)  # (height, width, 3)
+    return torch.from_numpy(array).permute(2, 0, 1).contiguous().float() / 255
+
+
+def resize_tensor(
+    tensor: torch.Tensor, height: int, width: int, interpolation: str, antialias: bool
+) -> torch.Tensor:
+    """Resize a float tensor (3, ., .) to (3, height, width)."""
+    resized = functional.interpolate(
+        tensor[None], (height, width), mode=interpolation, align_corners=False, antialias=antialias
+    )
+    return resized[0]
+
+
+def normalise(tensor: torch.Tensor, mean: Triple, std: Triple) -> torch.Tensor:
+    """Subtract the mean and divide by the standard deviation, per channel of (..., 3, height, width)."""
+    centre, scale = (torch.tensor(values, dtype=tensor.dtype)[:, None, None] for values in (mean, std))
+    return (tensor - centre) / scale

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from fsbench.data.catalog import (
+    SPLITS,
+    canonical_split,
+    dataset_info,
+    dataset_names,
+    names_for_folder,
+    resolve_name,
+    split_digest,
+    variants,
+)
+from fsbench.errors import FsbenchError
+
+# Computed with other code from the published lists: sha256 of {"base":[...],"val":[...],"novel":[...]}.
+DIGESTS = {
+    "mini": "1726d2e96fa8055086fb4812dd5a0e864c06295fee3502c4e53a29368c46e718",
+    "mini-vinyals": "9a9f8a77e6f5c28d1fae01f42572371d82322ba9387130d1aaf28e51b201ffc1",
+    "tiered": "519ec3e7a3544d33c0462ff74f009e0f3e1d0b907d29a003fc8055b4b283b9da",
+    "cub": "d1805523555d354858fcd72f8d2b5192a020cbe87489cd9d4a93c5f27d17f59a",
+    "cub-feat": "301e43012cb770b3511c731744915010db07f1064424e0476fd35f4252a200d0",
+    "cub-metadataset": "f6da51b11c46655c0cc4e92d67f5e2660303478f61e5f5643a174fa82cc812cb",
+    "fc100": "00b9b2f8e95db4444a2d9f9b79947c88ccc35cc793ab89ea060d9118c2bf370b",
+    "cifarfs": "b8e4422a1c408b555610b3ec719d29c3f4fef9a87f2ab686a7a7284afbabf959",
+}
+
+# Classes and pictures of base, val and novel, as the articles state them.
+COUNTS = {
+    "mini": [(64, 38400), (16, 9600), (20, 12000)],
+    "tiered": [(351, 448695), (97, 124261), (160, 206209)],
+    "cub": [(100, 5885), (50, 2950), (50, 2953)],
+    "cub-feat": [(100, 5891), (50, 2932), (50, 2965)],
+    "cub-metadataset": [(140, 8239), (30, 1779), (30, 1770)],
+    "fc100": [(60, 36000), (20, 12000), (20, 12000)],
+    "cifarfs": [(64, 38400), (16, 9600), (20, 12000)],
+}
+
+
+@pytest.mark.parametrize("name", DIGESTS)
+def test_class_lists_are_the_published_ones(name: str) -> None:
+    assert dataset_info(name).split_digest == DIGESTS[name]
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_are_those_of_the_articles(name: str) -> None:
+    info = dataset_info(name)
+    assert [(len(info.classes(split)), info.images(split)) for split in SPLITS] == COUNTS[name]
+
+
+def test_every_list_is_sorted_and_no_class_is_in_two_splits() -> None:
+    for name in dataset_names():
+        info = dataset_info(name)
+        lists = [info.classes(split) for split in SPLITS]
+        assert all(list(classes) == sorted(classes) for classes in lists)
+        assert len(info.split_of) == sum(map(len, lists))
+
+
+def test_cub_follows_the_index_rule() -> None:
+    info = dataset_info("cub")
+    for index, folder in enumerate(sorted(info.split_of)):
+        assert folder.startswith(f"{index + 1:03d}.")
+        expected = "base" if index % 2 == 0 else "val" if index % 4 == 1 else "novel"
+        assert info.split_of[folder] == expected
+
+
+def test_fc100_novel_classes_are_four_whole_superclasses() -> None:
+    aquatic = "beaver dolphin otter seal whale"
+    insects = "bee beetle butterfly caterpillar cockroach"
+    medium = "fox porcupine possum raccoon skunk"
+    people = "baby boy girl man woman"
+    expected = " ".join((aquatic, insects, medium, people)).split()
+    assert set(dataset_info("fc100").classes("novel")) == set(expected)
+
+
+def test_both_cifar_sets_use_the_same_hundred_classes() -> None:
+    assert sorted(dataset_info("fc100").split_of) == sorted(dataset_info("cifarfs").split_of)
+    assert len(dataset_info("fc100").split_of) == 100
+
+
+def test_smallest_classes_of_tiered() -> None:
+    info = dataset_info("tiered")
+    assert [min(info.splits[split].values()) for split in SPLITS] == [732, 969, 954]
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("mini", "mini"),
+        ("miniimagenet", "mini"),
+        ("mini-imagenet", "mini"),
+        ("miniImageNet", "mini"),
+        ("mini_imagenet", "mini"),
+        ("tieredImageNet", "tiered"),
+        ("CUB", "cub"),
+        ("CUB_200_2011", "cub"),
+        ("cub_feat", "cub-feat"),
+        ("CUB-MetaDataset", "cub-metadataset"),
+        ("FC-100", "fc100"),
+        ("cifar-fs", "cifarfs"),
+        ("CIFAR_FS", "cifarfs"),
+    ],
+)
+def test_what_people_type_resolves(typed: str, name: str) -> None:
+    assert resolve_name(typed) == name
+    assert dataset_info(typed) is dataset_info(name)
+
+
+def test_unknown_name_suggests_the_nearest() -> None:
+    with pytest.raises(FsbenchError, match="Did you mean 'tiered'"):
+        resolve_name("tierd")
+
+
+def test_no_alias_stands_for_two_data_sets() -> None:
+    assert names_for_folder("mini") == ("mini",)
+    assert names_for_folder("CUB_200_2011") == ("cub",)
+    assert names_for_folder("miniimagenetimages") == ("mini",)
+    assert names_for_folder("cifar-100-python") == ("fc100", "cifarfs")
+    assert names_for_folder("holiday") == ()
+
+
+def test_variants_share_pictures_and_start_with_the_given_one() -> None:
+    assert [info.name for info in variants(dataset_info("cub-feat"))] == [
+        "cub-feat",
+        "cub",
+        "cub-metadataset",
+    ]
+
+
+def test_digest_ignores_order_and_absent_splits_but_not_membership() -> None:
+    digest = split_digest({"base": ["a", "b"], "novel": ["c"]})
+    assert digest == split_digest({"novel": ["c"], "val": [], "base": ["b", "a"]})
+    assert digest != split_digest({"base": ["a"], "novel": ["b", "c"]})
+    assert digest != split_digest({"base": ["a", "b"], "val": ["c"]})
+
+
+def test_digest_is_the_sha256_of_the_documented_json() -> None:
+    import hashlib
+
+    text = json.dumps({"base": ["a"], "val": ["b"]}, separators=(",", ":"))
+    assert split_digest({"base": ["a"], "val": ["b"]}) == hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("typed", "split"),
+    [
+        ("train", "base"),
+        ("Validation", "val"),
+        (" test ", "novel"),
+        ("meta-val", "val"),
+        ("meta-test", "novel"),
+    ],
+)
+def test_split_aliases(typed: str, split: str) -> None:
+    assert canonical_split(typed) == split
+
+
+def test_unknown_split_is_an_error() -> None:
+    with pytest.raises(FsbenchError, match="Unknown split 'holdout'"):
+        canonical_split("holdout")
+
+
+def test_entries_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        dataset_info("mini").name = "other"  # type: ignore[misc]

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fsbench.data.catalog import split_digest
+from fsbench.data.layouts import load_own
+from fsbench.data.splitting import parse_fractions, read_split_file, split_by_fractions
+from fsbench.errors import FsbenchError
+from tests.unit.data.trees import put
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fsbench.data.listing import ImageDataset
+
+ANIMALS = ["cat", "cow", "dog", "hen", "pig"]
+
+
+@pytest.fixture
+def animals(tmp_path: Path) -> Path:
+    return put(tmp_path / "animals", (f"{name}/{i}.png" for name in ANIMALS for i in range(2)))
+
+
+def classes(dataset: ImageDataset) -> dict[str, tuple[str, ...]]:
+    return {name: split.class_names for name, split in dataset.splits.items()}
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_split_folders(tmp_path: Path) -> None:
+    put(tmp_path / "zoo", ["train/cat/1.png", "val/dog/1.png", "test/hen/1.png"])
+    dataset = load_own(tmp_path / "zoo")
+    assert classes(dataset) == {"base": ("cat",), "val": ("dog",), "novel": ("hen",)}
+    assert dataset.name == "zoo"
+    assert dataset.info is None
+    assert dataset.split_digest == split_digest({"base": ["cat"], "val": ["dog"], "novel": ["hen"]})
+
+
+def test_a_single_split_is_enough(tmp_path: Path) -> None:
+    put(tmp_path, ["novel/cat/1.png", "novel/dog/1.png"])
+    assert classes(load_own(tmp_path, name="pets")) == {"novel": ("cat", "dog")}
+    assert load_own(tmp_path, name="pets").name == "pets"
+
+
+def test_json_with_other_split_names(animals: Path, tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "s.json", json.dumps({"train": ["cat", "dog"], "valid": ["cow"], "test": ["pig"]})
+    )
+    dataset = load_own(animals, split_file=file)
+    assert classes(dataset) == {"base": ("cat", "dog"), "val": ("cow",), "novel": ("pig",)}
+    assert any("1 class folders are in no split and left out: hen" in note for note in dataset.notes)
+
+
+@pytest.mark.parametrize("header", ["", "class,split\n"])
+def test_csv_with_and_without_header(animals: Path, tmp_path: Path, header: str) -> None:
+    file = write(tmp_path / "s.csv", header + "cat,train\ncow,novel\n")
+    assert classes(load_own(animals, split_file=file)) == {"base": ("cat",), "novel": ("cow",)}
+
+
+def test_text_lists_in_splits(animals: Path) -> None:
+    (animals / "splits").mkdir()
+    write(animals / "splits/train.txt", "cat\ncow\n\n")
+    write(animals / "splits/test.txt", "dog\nhen\npig\n")
+    assert classes(load_own(animals)) == {"base": ("cat", "cow"), "novel": ("dog", "hen", "pig")}
+
+
+def test_fractions_are_reproducible_and_depend_on_the_seed(animals: Path) -> None:
+    fractions = parse_fractions("0.4, 0.2, 0.4")
+    found = [classes(load_own(animals, fractions=fractions, seed=seed)) for seed in (0, 0, 1, 2)]
+    assert found[0] == found[1]
+    assert len({json.dumps(division) for division in found}) > 1
+    assert {split: len(names) for split, names in found[0].items()} == {"base": 2, "val": 1, "novel": 2}
+
+
+def test_fractions_never_change() -> None:
+    """Pinned by hand, with `printf 0:dog | sha256sum` and so on: dog 1e, pig 91, cow 98, hen a3, cat ec."""
+    assert split_by_fractions(ANIMALS, (0.4, 0.2, 0.4), 0) == {
+        "dog": "base",
+        "pig": "base",
+        "cow": "val",
+        "hen": "novel",
+        "cat": "novel",
+    }
+
+
+def test_mini_like_fractions_are_exact() -> None:
+    division = split_by_fractions((f"c{i}" for i in range(100)), (0.64, 0.16, 0.20), 3)
+    counts = [list(division.values()).count(split) for split in ("base", "val", "novel")]
+    assert counts == [64, 16, 20]
+
+
+@given(
+    st.integers(3, 400),
+    st.lists(st.integers(1, 10), min_size=3, max_size=3),
+    st.integers(0, 5),
+)
+def test_fractions_round_to_the_nearest_class(total: int, weights: list[int], seed: int) -> None:
+    fractions = [weight / sum(weights) for weight in weights]
+    names = [f"class{i}" for i in range(total)]
+    try:
+        division = split_by_fractions(reversed(names), fractions, seed)
+    except FsbenchError:
+        assert min(fractions) * total < 1
+        return
+    assert sorted(division) == sorted(names)
+    assert division == split_by_fractions(names, fractions, seed)
+    for split, fraction in zip(("base", "val", "novel"), fractions, strict=True):
+        assert abs(list(division.values()).count(split) - fraction * total) < 1
+
+
+def test_share_of_zero_leaves_the_split_out(animals: Path) -> None:
+    assert list(classes(load_own(animals, fractions=(0.6, 0, 0.4)))) == ["base", "novel"]
+
+
+def test_share_too_small_for_one_class_is_refused(animals: Path) -> None:
+    with pytest.raises(FsbenchError, match=r"share 0\.02 of 5 classes leaves none for the split val"):
+        load_own(animals, fractions=(0.5, 0.02, 0.48))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0.5,0.5", "0.5,0.2,0.2", "a,b,c", "1.5,-0.5,0", "nan,0.5,0.5", "1,0,0,0"]
+)
+def test_wrong_fractions_are_refused(text: str) -> None:
+    with pytest.raises(FsbenchError, match="Expected three shares"):
+        parse_fractions(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("s.json", "{", "as json"),
+        ("s.json", "[]", "lists of class names"),
+        ("s.json", "{}", "lists of class names"),
+        ("s.json", '{"base": "cat"}', "lists of class names"),
+        ("s.json", '{"base": [1]}', "lists of class names"),
+        ("s.json", '{"base": []}', "found none"),
+        ("s.json", '{"holdout": ["cat"]}', "Unknown split 'holdout'"),
+        ("s.json", '{"base": ["cat"], "test": ["cat"]}', "'cat' is both base and novel"),
+        ("s.csv", "", "empty file"),
+        ("s.csv", "class,split\n", "found none"),
+        ("s.csv", "cat,base\ndog\n", "found 1 in line 2"),
+        ("s.csv", "cat,base\ndog,nowhere\n", "Unknown split 'nowhere'"),
+        ("s.csv", "cat,base\ncat,val\n", "'cat' is both base and val"),
+    ],
+)
+def test_wrong_split_files_are_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
+    with pytest.raises(FsbenchError, match=message):
+        read_split_file(write(tmp_path / name, text))
+
+
+def test_missing_split_file(tmp_path: Path) -> None:
+    with pytest.raises(FsbenchError, match="Could not read"):
+        read_split_file(tmp_path / "gone.json")
+
+
+def test_split_file_with_unknown_class(animals: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "s.json", '{"base": ["cat", "unicorn"]}')
+    with pytest.raises(FsbenchError, match=r"names 1 classes that have no folder .*: unicorn"):
+        load_own(animals, split_file=file)
+
+
+def test_class_folders_without_division_are_refused(animals: Path) -> None:
+    with pytest.raises(FsbenchError, match=r"5 class folders .* but not which"):
+        load_own(animals)
+
+
+def test_fractions_for_split_folders_are_refused(tmp_path: Path) -> None:
+    put(tmp_path, ["train/cat/1.png", "test/dog/1.png"])
+    with pytest.raises(FsbenchError, match=r"found split folders \(train, test\)"):
+        load_own(tmp_path, fractions=(0.5, 0.25, 0.25))
+
+
+def test_file_and_fractions_together_are_refused(animals: Path, tmp_path: Path) -> None:
+    with pytest.raises(FsbenchError, match="both a split file and fractions"):
+        load_own(animals, split_file=tmp_path / "s.json", fractions=(0.5, 0.25, 0.25))
+
+
+def test_class_called_train_among_classes(tmp_path: Path) -> None:
+    put(tmp_path, ["train/1.png", "bus/1.png", "car/1.png"])
+    dataset = load_own(tmp_path, fractions=(0.34, 0.33, 0.33))
+    assert sorted(name for names in classes(dataset).values() for name in names) == ["bus", "car", "train"]
+
+
+def test_empty_class_folder_is_named(animals: Path) -> None:
+    (animals / "yak").mkdir()
+    with pytest.raises(FsbenchError, match=r"hold no picture: .*yak"):
+        load_own(animals, fractions=(0.5, 0.25, 0.25))
