@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from fsbench.cli.options import AsJson, DataRoot, FeaturesRoot, WeightsRoot
+
 
 def doctor(
-    data: Annotated[Path, typer.Option(envvar="FSBENCH_DATA", help="Folder with the data sets.")] = Path(
-        "data"
-    ),
-    weights: Annotated[Path, typer.Option(envvar="FSBENCH_WEIGHTS", help="Folder with weights.")] = Path(
-        "weights"
-    ),
-    features: Annotated[
-        Path, typer.Option(envvar="FSBENCH_FEATURES", help="Folder with feature files.")
-    ] = Path("features"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    data_dir: DataRoot = Path("data"),
+    weights_dir: WeightsRoot = Path("weights"),
+    features_dir: FeaturesRoot = Path("features"),
+    as_json: AsJson = False,
 ) -> None:
-    """Say what is here: data sets, weights, features, libraries and devices."""
+    """Say what is here: data sets, weights, features, libraries and devices.
+
+    Example: [bold]fsbench doctor --data-dir /mnt/data[/bold]
+    """
     import json
 
     from rich.console import Console
@@ -28,7 +26,7 @@ def doctor(
     from fsbench.data.doctor import diagnose
 
     with Console(stderr=True).status("Looking at data sets, trying out libraries and devices …"):
-        report = diagnose(data, weights, features)
+        report = diagnose(data_dir, weights_dir, features_dir)
     if as_json:
         typer.echo(json.dumps(report.to_dict(), indent=2))
         return

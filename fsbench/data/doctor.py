@@ -187,7 +187,7 @@ def _verdict(found: FoundDataset, state: str, splits: tuple[SplitReport, ...]) -
 
 def _data_sentences(root: Path, datasets: tuple[DatasetReport, ...]) -> tuple[str, ...]:
     if not root.is_dir():
-        return (f"There is no folder {root}. Put data sets there, or name it with --data or FSBENCH_DATA.",)
+        return (f"There is no folder {root}. Put data sets there, or name it with --data-dir or FSBENCH_DATA.",)
     others = other_folders(root)
     if not datasets and not any(root.iterdir()):
         return (f"The folder {root} is empty. Copy a data set into it, for example as {root / 'mini'}.",)

@@ -138,7 +138,12 @@ def probe_environment(run: Callable[[str], ChildResult] = run_child) -> Environm
             problems = [failure(child.result()) for child in tried]
             devices.append(Device(name, description, dict(zip(_PRECISIONS, problems, strict=True))))
         problem = failure(pair.result())
-    return Environment(_versions(), problem, _PAIR_ADVICE if problem else "", tuple(devices))
+    return Environment(library_versions(), problem, _PAIR_ADVICE if problem else "", tuple(devices))
+
+
+def precision_problem(device: str, dtype: str) -> str:
+    """Why a device cannot compute in a reduced precision such as `bfloat16`, in words; empty if it can."""
+    return failure(run_child(_PRECISION.format(device=device, dtype=dtype)))
 
 
 def failure(result: ChildResult) -> str:
@@ -177,7 +182,8 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _versions() -> dict[str, str]:
+def library_versions() -> dict[str, str]:
+    """Of Python and the packages that matter; empty text for one that is not installed."""
     versions = {"python": sys.version.split()[0]}
     for package in _PACKAGES:
         try:

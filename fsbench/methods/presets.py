@@ -36,7 +36,7 @@ T_KM = {"balanced": 10.0, "unbalanced": 50.0}
 
 def preset_of(context: Context) -> Preset | None:
     """The article's preset for the context's data set and setting, if it has one."""
-    presets = PRESETS.get(context.dataset)
+    presets = PRESETS.get(context.dataset.partition("-")[0])  # `cub-feat` is another split of `cub`
     return presets[_setting(context)] if presets else None
 
 

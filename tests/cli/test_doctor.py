@@ -72,7 +72,7 @@ def test_nothing_here(here: Path) -> None:
 
 def test_json_is_all_that_is_printed(here: Path) -> None:
     put(here, ["elsewhere/mini/train.pkl"])
-    content = json.loads(run("--json", "--data", "elsewhere"))
+    content = json.loads(run("--json", "--data-dir", "elsewhere"))
     assert content["data_root"] == "elsewhere"
     assert content["datasets"][0]["state"] == "unreadable"
     assert content["environment"]["devices"][0]["name"] == "cpu"
