@@ -45,7 +45,7 @@ class ResidualBlock(nn.Module):
 class ResNet12(Backbone):
     """The network of EASY, MetaOptNet, RFS, FEAT and Meta-Baseline.
 
-    Theirs differ in key names and widths alone. Features can be slightly negative, for there is no plain ReLU.
+    Theirs differ in key names and widths alone. Features can be slightly negative: there is no plain ReLU.
 
     Args:
         widths: Output channels of the four blocks.

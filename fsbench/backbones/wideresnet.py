@@ -47,9 +47,10 @@ class PreactivationBlock(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         """Maps (B, C_in, h, w) to (B, C_out, h / stride, w / stride), rounded up."""
         activated = functional.relu(self.bn1(maps))
-        out = self.conv2(functional.relu(self.bn2(self.conv1(activated))))
+        out: Tensor = self.conv2(functional.relu(self.bn2(self.conv1(activated))))
         raw = self.shortcut_reads_raw or len(self.shortcut) == 0  # an identity always passes on the raw input
-        return out + self.shortcut(maps if raw else activated)
+        shortcut: Tensor = self.shortcut(maps if raw else activated)
+        return out + shortcut
 
 
 class WideResNet(Backbone):
