@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,8 +129,8 @@ def _from_seed(name: str, seed: int | None, width: float | None) -> Extractor:
 
 
 def _widths_of(name: str, width: float) -> tuple[int, ...]:
-    whole = float(width).is_integer()
-    if width <= 0 or (name == "wrn" and round(16 * width) < 1) or (name != "wrn" and not whole):
+    smallest, whole = (1 / 16, True) if name == "wrn" else (1, float(width).is_integer())
+    if not smallest <= width < math.inf or not whole:
         kind = "positive number" if name == "wrn" else "positive whole number"
         raise FsbenchError(f"The width of {name} must be a {kind}, found {width}.")
     if name == "wrn":
