@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,8 +77,8 @@ def _from_file(name: str, path: Path) -> Extractor:
     with torch.device("meta"):  # no memory until the tensors are known to fit
         network: Any = timm.create_model(found.model, **found.options)
     fill(network, found.tensors, path, f"{found.title} ({found.family})")
-    size = 224 if found.model == "fsbench_rn18_7x7" else None
-    declared = facts.get("image_size", "")
+    declared = re.fullmatch(r"[1-9][0-9]{0,4}", str(facts.get("image_size", "")))
+    usual = 224 if found.model == "fsbench_rn18_7x7" else None
     info = BackboneInfo(
         name,
         found.family,
@@ -85,7 +86,7 @@ def _from_file(name: str, path: Path) -> Extractor:
         path.name,
         sha256_of(path),
         found.options,
-        int(declared) if str(declared).isdecimal() else size,
+        int(declared[0]) if declared else usual,
         metadata=checkpoint.metadata,
     )
     return Extractor(network, info)
@@ -95,7 +96,7 @@ def _own_facts(checkpoint: Checkpoint) -> dict[str, Any]:
     """What fsbench itself wrote into the header of a safetensors file; nothing for other files."""
     try:
         facts = json.loads(checkpoint.metadata.get("fsbench", "{}"))
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         facts = None
     if not isinstance(facts, dict):
         raise FsbenchError(f"{checkpoint.path}: the header entry 'fsbench' is not a JSON object.")

@@ -29,7 +29,7 @@ def fresh(model: str, seed: int | None, options: Mapping[str, Any]) -> Any:
     if seed is not None and not 0 <= seed < 2**63:
         raise FsbenchError(f"A random seed is a whole number from 0 to 2^63 - 1, found {seed}.")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed or 0)
+        torch.default_generator.manual_seed(seed or 0)
         return timm.create_model(model, **options)
 
 
@@ -57,7 +57,7 @@ def timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Ex
     info = BackboneInfo(
         name,
         name,
-        getattr(network, "head_hidden_size", None) or getattr(network, "num_features", network.feature_dim),
+        _feature_dim(network),
         f"none, seed {seed}" if weights is None else Path(weights).name,
         digest,
         image_size=config["input_size"][-1],
@@ -65,6 +65,12 @@ def timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Ex
         metadata=metadata,
     )
     return Extractor(network, info)
+
+
+def _feature_dim(network: Any) -> int:
+    """The output length without a classifier; what timm calls num_features can be that of a layer before."""
+    names = ("feature_dim", "head_hidden_size", "num_features")
+    return next(int(size) for name in names if (size := getattr(network, name, None)))
 
 
 def _without_classifier(network: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

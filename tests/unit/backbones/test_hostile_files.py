@@ -197,7 +197,7 @@ def whole_file(tmp_path: Path, form: str) -> bytes:
 def test_every_truncation_ends_in_a_clear_error(tmp_path: Path, form: str) -> None:
     content = whole_file(tmp_path, form)
     path = tmp_path / "cut.pth"
-    for length in range(1, len(content), 7):
+    for length in range(1, len(content), 11):
         path.write_bytes(content[:length])
         with pytest.raises(FsbenchError, match=re.escape(str(path))):
             read_checkpoint(path)
@@ -208,10 +208,10 @@ def test_flipped_bytes_never_end_in_a_traceback(tmp_path: Path, form: str) -> No
     content = whole_file(tmp_path, form)
     path = tmp_path / "flipped.pth"
     refused = 0
-    for position in range(0, len(content), 3):
+    for position in range(0, len(content), 8):
         path.write_bytes(content[:position] + bytes([content[position] ^ 0x5A]) + content[position + 1 :])
         try:
             read_checkpoint(path)
         except FsbenchError:
             refused += 1
-    assert refused > 20
+    assert refused > 10

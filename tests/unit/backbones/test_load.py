@@ -93,9 +93,7 @@ def test_a_mistyped_timm_name_is_answered_with_the_nearest() -> None:
     assert len(caught.value.hint) < 200
 
 
-@pytest.mark.parametrize(
-    "model", ["resnet10t", "mobilenetv3_small_050", "vit_tiny_patch16_224", "fsbench_rn12"]
-)
+@pytest.mark.parametrize("model", ["resnet10t", "mobilenetv3_small_050", "vit_tiny_patch16_224"])
 def test_timm_models_have_the_dimension_they_say(model: str) -> None:
     backbone = load_backbone(f"timm/{model}", random_seed=0)
     info = backbone.info
@@ -188,6 +186,7 @@ def test_published_weights_survive_conversion(
     [
         ("{", "not a JSON object"),
         ("[]", "not a JSON object"),
+        ("[" * 100_000, "not a JSON object"),
         ('{"family": "wrn-s2m2"}', "the header says 'wrn-s2m2', but the tensors are of EASY's ResNet-12"),
         ('{"family": "rn99"}', "the header says 'rn99'"),
         ('{"family": ["rn12-easy"]}', "the header says"),

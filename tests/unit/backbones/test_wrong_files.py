@@ -90,7 +90,7 @@ def test_a_zip_archive_that_contains_the_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (torch.zeros(100, 600, 640), r"one tensor of shape \(100, 600, 640\)"),
+        (torch.zeros(10, 60, 64), r"one tensor of shape \(10, 60, 64\)"),
         ([torch.zeros(3)], "holds a list"),
         ({"epoch": 3, "best": 0.5}, "holds no weights.*'epoch', 'best'"),
         ({"state_dict": {}}, "holds no weights"),
