@@ -1,0 +1,64 @@
+"""What every backbone of this package has in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from fsbench.errors import FsbenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+
+class Backbone(nn.Module):
+    """A network that maps normalised images to features, cut into an ordered list of stages.
+
+    The forward pass is the stem, then the stages one after the other, then the pool. Training methods that
+    act between two stages, such as manifold mixup, call the three parts themselves.
+
+    Attributes:
+        feature_dim: D, the length of a feature vector.
+        minimum_side: The smallest image height and width that leaves something to pool.
+    """
+
+    feature_dim: int
+    minimum_side: int = 1
+
+    def stem(self, images: Tensor) -> Tensor:
+        """What comes before the first stage; nothing unless a network says otherwise."""
+        return images
+
+    def stages(self) -> tuple[nn.Module, ...]:
+        """The stages, in the order in which they are applied."""
+        raise NotImplementedError
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """Averages the last maps over their positions: (B, D, h, w) to (B, D)."""
+        return maps.mean(dim=(2, 3))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Maps normalised images (B, 3, H, W) to features (B, D)."""
+        if images.ndim != 4 or images.shape[1] != 3 or min(images.shape[2:]) < self.minimum_side:
+            raise FsbenchError(
+                f"Expected images of shape (B, 3, H, W) with H and W at least {self.minimum_side}, "
+                f"found {tuple(images.shape)}.",
+                "Use a larger image size.",
+            )
+        maps = self.stem(images)
+        for stage in self.stages():
+            maps = stage(maps)
+        return self.pool(maps)
+
+
+def refuse_options(name: str, asked: Mapping[str, object]) -> None:
+    """Refuses what timm's `create_model` was asked for beyond features from fresh weights."""
+    wanted = sorted(key for key, value in asked.items() if value)
+    if wanted:
+        raise FsbenchError(
+            f"{name} yields features from fresh weights and does not take {', '.join(wanted)}.",
+            "Weights are loaded by fsbench.backbones.load.load_backbone.",
+        )

@@ -1,0 +1,199 @@
+"""Reads checkpoint files of any container that the field uses, without executing anything in them."""
+
+from __future__ import annotations
+
+import argparse
+import tarfile
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+from torch.serialization import safe_globals
+
+from fsbench.backbones.inspection import LEGACY_MAGIC, check_legacy, check_zip, damaged, plain_pickle
+from fsbench.errors import FsbenchError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONTAINERS = ("state_dict", "state", "model", "embedding", "params", "model_sd")
+WRAPPERS = ("feature.", "emb_func.", "encoder.")
+FOREIGN_STARTS = {
+    b"version https://git-lfs": ("a Git LFS pointer, not the file itself", "Fetch it with `git lfs pull`."),
+    b"\x1f\x8b": ("a gzip archive", "Unpack it first."),
+    b"BZh": ("a bzip2 archive", "Unpack it first."),
+    b"\xfd7zXZ": ("an xz archive", "Unpack it first."),
+    b"7z\xbc\xaf": ("a 7z archive", "Unpack it first."),
+    b"Rar!": ("a RAR archive", "Unpack it first."),
+    b"\x89HDF": ("an HDF5 file: features perhaps, not weights", "Give the weights of the backbone."),
+    b"\x93NUMPY": ("a NumPy array: features perhaps, not weights", "Give the weights of the backbone."),
+}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The tensors of a checkpoint under their own names.
+
+    Attributes:
+        path: Where they came from.
+        tensors: By name, without `module.` and without the wrapper; heads included.
+        wrapper: What stood before the names of the backbone: "feature.", "emb_func.", "encoder." or "".
+        metadata: The free text of a safetensors header.
+    """
+
+    path: Path
+    tensors: Mapping[str, Tensor]
+    wrapper: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Reads the tensors of a safetensors file or of a torch file, new or old, in any known container."""
+    if path.is_dir():
+        raise FsbenchError(f"{path} is a folder; expected a checkpoint file.", "Name the file inside it.")
+    try:
+        with path.open("rb") as file:
+            start = file.read(512)
+        return _read(path, start)
+    except FileNotFoundError:
+        raise FsbenchError(f"There is no file {path}.", "Check the path of the weights.") from None
+    except OSError as error:
+        raise FsbenchError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def _read(path: Path, start: bytes) -> Checkpoint:
+    metadata: Mapping[str, str] = {}
+    if not start:
+        raise FsbenchError(f"{path} is empty.", "Download or copy it again.")
+    if start.startswith(b"PK\x03\x04"):
+        check_zip(path)
+        tensors = _unwrap(path, _read_torch(path))
+    elif start[:1] == b"\x80" and start[2:14] == LEGACY_MAGIC:
+        check_legacy(path)
+        tensors = _unwrap(path, _read_torch(path))
+    elif start[:1] == b"\x80":
+        raise plain_pickle(path)
+    elif start[8:9] == b"{":  # after eight bytes for the length of the header
+        tensors, metadata = _read_safetensors(path)
+    else:
+        raise _foreign(path, start)
+    _check_tensors(path, tensors)
+    stripped, wrapper = strip_wrappers(tensors)
+    return Checkpoint(path, stripped, wrapper, metadata)
+
+
+def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except SafetensorError as error:
+        raise damaged(path, f"not a valid safetensors file ({error})") from error
+
+
+def _read_torch(path: Path) -> object:
+    try:
+        with safe_globals(_harmless_types()), warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # on unusual pickle protocols, which are fine as long as they load
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # the inspection found nothing foreign, so what is left is damage
+        first_line = str(error).strip().partition("\n")[0]
+        raise damaged(path, f"torch cannot read it ({first_line or type(error).__name__})") from error
+
+
+def _harmless_types() -> list[Any]:
+    """Types beyond torch's own in real checkpoints: the options of RFS, accuracies kept as numpy numbers."""
+    scalar = np.float64(0).__reduce__()[0]
+    kinds = [type(np.dtype(code)) for code in ("f2", "f4", "f8", "i4", "i8", "?")]
+    places = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
+    return [argparse.Namespace, np.dtype, *kinds, *((scalar, place) for place in places)]
+
+
+def _unwrap(path: Path, content: object) -> dict[str, Tensor]:
+    """Finds the state dict: at the top, or under one of the names that containers give it."""
+    if isinstance(content, Tensor):
+        raise FsbenchError(
+            f"{path} holds one tensor of shape {tuple(content.shape)}, not the weights of a network.",
+            "It may be a file of features.",
+        )
+    if not isinstance(content, Mapping):
+        raise FsbenchError(f"{path} holds a {type(content).__name__}, expected a dictionary of tensors.")
+    inner = (content.get(name) for name in CONTAINERS)
+    for candidate in (*inner, content):
+        tensors = _tensors_of(candidate)
+        if tensors:
+            return tensors
+    listed = ", ".join(repr(key) for key in list(content)[:8])
+    raise FsbenchError(
+        f"{path} holds no weights: no tensors at the top nor under {', '.join(CONTAINERS)}; found {listed}.",
+        "Save the network's state_dict alone.",
+    )
+
+
+def _tensors_of(candidate: object) -> dict[str, Tensor]:
+    if not isinstance(candidate, Mapping):
+        return {}
+    return {str(key): value for key, value in candidate.items() if isinstance(value, Tensor)}
+
+
+def _check_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Refuses tensors that are not plain numbers, or that claim more than the file holds by overlapping."""
+    for name, tensor in tensors.items():
+        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_complex() or tensor.is_meta:
+            raise FsbenchError(f"{path}: {name} is not a plain tensor of real numbers.", "Save it dense.")
+    claimed = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    if claimed > path.stat().st_size:
+        raise damaged(path, f"its tensors would take {claimed} bytes, the file has {path.stat().st_size}")
+
+
+def strip_wrappers(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
+    """Removes `module.` and, where a method wraps its backbone, keeps the backbone alone.
+
+    Returns:
+        The tensors under the backbone's own names, and the prefix of the wrapper ("" without one).
+    """
+    names = {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
+    for wrapper in WRAPPERS:
+        inner = {name.removeprefix(wrapper): names[name] for name in names if name.startswith(wrapper)}
+        if inner:
+            return {name.removeprefix("module."): tensor for name, tensor in inner.items()}, wrapper
+    return names, ""
+
+
+def _foreign(path: Path, start: bytes) -> FsbenchError:
+    """Names a file that is no checkpoint for what it is."""
+    if start.lstrip().lower().startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
+        return FsbenchError(
+            f"{path} is a web page, saved in place of the file by a download that failed.",
+            "Open the address in a browser and download it there.",
+        )
+    for magic, (what, hint) in FOREIGN_STARTS.items():
+        if start.startswith(magic):
+            return FsbenchError(f"{path} is {what}.", hint)
+    if tarfile.is_tarfile(path):
+        return _tar_archive(path)
+    return FsbenchError(
+        f"{path} is not a checkpoint: expected a torch or safetensors file, found one that starts with "
+        f"{start[:12]!r}.",
+        "If the download came in parts, join them with `cat` first.",
+    )
+
+
+def _tar_archive(path: Path) -> FsbenchError:
+    try:
+        with tarfile.open(path) as archive:
+            members = [member.name for member in archive if member.isfile()]
+    except (tarfile.TarError, EOFError):
+        return damaged(path, "it is a tar archive whose contents cannot be listed")
+    listed = ", ".join(members[:5]) or "nothing"
+    more = f" and {len(members) - 5} more" if len(members) > 5 else ""
+    return FsbenchError(
+        f"{path} is a tar archive that contains {listed}{more}; expected one checkpoint.",
+        f"Unpack it with `tar -xf {path.name}` and give the checkpoint inside.",
+    )

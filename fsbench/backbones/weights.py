@@ -1,0 +1,168 @@
+"""Where weights are found, and where to get those that are missing."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from fsbench.errors import FsbenchError
+
+SUFFIXES = re.compile(r"\.(safetensors|pt\d*|pth|ckpt|bin|tar|pt\.tar|pth\.tar)")
+EMBEDDED_DATASET = "glyphs"
+
+
+@dataclass(frozen=True)
+class PublishedCheckpoint:
+    """One public checkpoint, as an entry of the manifest describes it.
+
+    Attributes:
+        dataset: Whose base classes it was trained on.
+        backbone: The name on the command line.
+        variant: The family that the file will be recognised as.
+        repository: Who publishes it.
+        source: The address that the repository gives.
+        file: The name of the file in the download.
+        target: The name to give it under `weights/`.
+        rows: The rows of the article that were computed with it, as "table data-set backbone"; empty for an
+            alternative.
+        licence: What the repository states.
+        sha256: Of the file; empty until known.
+        note: What else there is to know.
+    """
+
+    dataset: str
+    backbone: str
+    variant: str
+    repository: str
+    source: str
+    file: str
+    target: str
+    rows: tuple[str, ...]
+    licence: str
+    sha256: str
+    note: str
+
+
+def sha256_of(path: Path) -> str:
+    """The digest that identifies a weights file."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise FsbenchError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def shipped_weights() -> Path:
+    """The weights that come with fsbench: inside the installed package, or beside it in a checkout."""
+    package = Path(__file__).parents[1]
+    installed = package / "_weights"
+    return installed if installed.is_dir() else package.parent / "weights"
+
+
+def read_manifest(path: Path | None = None) -> tuple[PublishedCheckpoint, ...]:
+    """Reads and checks the list of public checkpoints; without a path, the one that comes with fsbench."""
+    path = path or shipped_weights() / "manifest.toml"
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FsbenchError(f"The manifest {path} cannot be read: {error}.", "Reinstall fsbench.") from error
+    entries = content.get("checkpoint", [])
+    if set(content) - {"checkpoint"} or not isinstance(entries, list):
+        raise FsbenchError(f"The manifest {path} must consist of [[checkpoint]] entries.")
+    return tuple(_entry(path, number, entry) for number, entry in enumerate(entries, start=1))
+
+
+def _entry(path: Path, number: int, entry: Any) -> PublishedCheckpoint:
+    where = f"{path}, checkpoint {number}"
+    names = {item.name for item in fields(PublishedCheckpoint)}
+    if not isinstance(entry, dict) or set(entry) != names:
+        wrong = ", ".join(sorted(names ^ set(entry if isinstance(entry, dict) else ())))
+        raise FsbenchError(f"{where}: missing or unknown entries: {wrong}.")
+    rows = entry["rows"]
+    texts = [value for name, value in entry.items() if name != "rows"]
+    if not isinstance(rows, list) or not all(isinstance(value, str) for value in [*texts, *rows]):
+        raise FsbenchError(f"{where}: every entry is a text, and rows is a list of texts.")
+    if not re.fullmatch(r"([0-9a-f]{64})?", entry["sha256"]):
+        raise FsbenchError(f"{where}: sha256 is 64 hexadecimal digits, or empty.")
+    target = Path(entry["target"])
+    if target.is_absolute() or ".." in target.parts or target.parent != Path(entry["dataset"]):
+        raise FsbenchError(f"{where}: target must be {entry['dataset']}/<file>, found {entry['target']!r}.")
+    return PublishedCheckpoint(**{**entry, "rows": tuple(rows)})
+
+
+def find_weights(root: Path, dataset: str, backbone: str, manifest: Path | None = None) -> Path:
+    """Finds `<root>/<dataset>/<backbone>.*`, or for the embedded data set the weights that come with fsbench.
+
+    Args:
+        root: The user's folder of weights.
+        dataset: Name of the data set.
+        backbone: Name on the command line.
+        manifest: The list of public checkpoints, if not the one that comes with fsbench.
+
+    Raises:
+        FsbenchError: There is none (the hint says what to put where, and from where), there are several, or
+            the file is not the one that its name promises.
+    """
+    candidates = _candidates(root, dataset, backbone)
+    if not candidates and dataset == EMBEDDED_DATASET:
+        candidates = _candidates(shipped_weights(), dataset, backbone)
+    published = read_manifest(manifest)
+    if not candidates:
+        raise _missing(root, dataset, backbone, published)
+    if len(candidates) > 1:
+        raise FsbenchError(
+            f"Several weights for {backbone} on {dataset}: {', '.join(map(str, candidates))}.",
+            "Choose one with --weights FILE, or keep only one of them there.",
+        )
+    found = candidates[0]
+    for entry in published:
+        if entry.sha256 and found.parts[-2:] == Path(entry.target).parts[-2:]:
+            _check_digest(found, entry)
+    return found
+
+
+def _candidates(root: Path, dataset: str, backbone: str) -> list[Path]:
+    folder, name = (root / dataset / backbone).parent, Path(backbone).name
+    if not folder.is_dir():
+        return []
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.name.startswith(name) and SUFFIXES.fullmatch(path.name.removeprefix(name)) and path.is_file()
+    )
+
+
+def _check_digest(path: Path, entry: PublishedCheckpoint) -> None:
+    digest = sha256_of(path)
+    if digest != entry.sha256:
+        raise FsbenchError(
+            f"{path} is not the file of {entry.repository}: expected sha256 {entry.sha256}, found {digest}.",
+            "Download it again, or use your own file with --weights FILE.",
+        )
+
+
+def _missing(
+    root: Path, dataset: str, backbone: str, published: tuple[PublishedCheckpoint, ...]
+) -> FsbenchError:
+    wanted = [entry for entry in published if (entry.dataset, entry.backbone) == (dataset, backbone)]
+    steps = [_instruction(root, entry) for entry in wanted]
+    own = f"Put a checkpoint of your own at {root / dataset / backbone}.pth, or give it with --weights FILE."
+    return FsbenchError(
+        f"No weights for {backbone} on {dataset}: expected {root / dataset / backbone}.* and found none.",
+        "\n".join([*steps, own]),
+    )
+
+
+def _instruction(root: Path, entry: PublishedCheckpoint) -> str:
+    own_name = entry.target.startswith(f"{entry.dataset}/{entry.backbone}.")
+    end = "." if own_name else ", and give it with --weights."
+    tables = ", ".join(dict.fromkeys(row.partition(" ")[0] for row in entry.rows))
+    purpose = f"For {tables} of the article" if tables else "As an alternative"
+    return (
+        f"{purpose}: download {entry.file} from {entry.source} ({entry.repository}, licence: "
+        f"{entry.licence}) and save it as {root / entry.target}{end}"
+    )

@@ -1,0 +1,315 @@
+"""Published checkpoints, key by key and in their own containers, against a second computation."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import torchvision
+
+from fsbench.backbones.load import load_backbone
+from tests.oracle import backbone_reference as reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from fsbench.backbones.info import Extractor
+
+IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(5))
+
+
+def write(path: Path, content: Any, legacy: bool = False) -> Path:
+    torch.save(content, path, _use_new_zipfile_serialization=not legacy)
+    return path
+
+
+def bare(state: reference.State, prefix: str) -> reference.State:
+    """The entries below a prefix, without it."""
+    return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+
+
+def assert_same(backbone: Extractor, expected: Tensor, images: Tensor = IMAGES) -> None:
+    with torch.no_grad():
+        features = backbone(images)
+    assert features.shape == (len(images), backbone.info.feature_dim)
+    assert expected.std() > 0.01  # a comparison of constants would prove nothing
+    torch.testing.assert_close(features, expected, atol=1e-4, rtol=1e-4)
+
+
+def simpleshot_file(path: Path, state: reference.State, arch: str) -> Path:
+    optimizer = {"state": {}, "param_groups": [{"lr": 0.1, "params": [0]}]}
+    content = {"epoch": 89, "arch": arch, "state_dict": state, "best_prec1": 0.61, "optimizer": optimizer}
+    return write(path, content, legacy=True)
+
+
+def names_kept(backbone: Extractor, state: reference.State, heads: tuple[str, ...]) -> bool:
+    """Whether the network holds exactly the tensors of the state, its heads aside."""
+    own = {key: value for key, value in state.items() if not key.startswith(heads)}
+    loaded = list(backbone.network.state_dict().values())
+    return len(loaded) == len(own) and sum(map(torch.Tensor.numel, loaded)) == sum(
+        map(torch.Tensor.numel, own.values())
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "entries"),
+    [
+        ("rn12-easy", 100),
+        ("rn18-simpleshot", 122),
+        ("wrn-simpleshot", 183),
+        ("wrn-s2m2", 155),
+        ("rn18-closerlook", 122),
+        ("rn12-rfs", 98),
+    ],
+)
+def test_key_lists_have_the_published_number_of_entries(name: str, entries: int) -> None:
+    assert len(reference.key_shapes(name)) == entries
+
+
+def test_easy_resnet12(tmp_path: Path) -> None:
+    state = reference.random_state(reference.key_shapes("rn12-easy"))
+    backbone = load_backbone("rn12", write(tmp_path / "mini1.pt11", state))
+    assert backbone.info.family == "rn12-easy"
+    assert backbone.info.feature_dim == 640
+    assert names_kept(backbone, state, ("linear",))
+    assert_same(backbone, reference.resnet12(state, IMAGES, "layers.{0}.", "shortcut"))
+
+
+@pytest.mark.parametrize(
+    ("base", "widths"), [(45, [45, 112, 225, 450]), (32, [32, 80, 160, 320]), (7, [7, 17, 35, 70])]
+)
+def test_narrow_easy_resnet12(tmp_path: Path, base: int, widths: list[int]) -> None:
+    wide = dict(zip((64, 160, 320, 640), widths, strict=True))
+    shapes = {
+        key: tuple(wide.get(size, size) for size in shape)
+        for key, shape in reference.key_shapes("rn12-easy").items()
+        if not key.startswith("linear")
+    }
+    state = reference.random_state(shapes)
+    backbone = load_backbone("rn12", write(tmp_path / "smallmini1.pt11", state))
+    assert tuple(backbone.info.architecture["widths"]) == tuple(widths)
+    assert backbone.info.feature_dim == 10 * base
+    assert_same(backbone, reference.resnet12(state, IMAGES, "layers.{0}.", "shortcut"))
+
+
+def test_rfs_resnet12_with_its_options(tmp_path: Path) -> None:
+    state = reference.random_state(reference.key_shapes("rn12-rfs"))
+    options = argparse.Namespace(model="resnet12", learning_rate=0.05, lr_decay_epochs=[60, 80], trial="1")
+    path = write(tmp_path / "resnet12_last.pth", {"opt": options, "model": state}, legacy=True)
+    backbone = load_backbone("rn12", path)
+    assert backbone.info.family == "rn12-metaoptnet"
+    assert names_kept(backbone, state, ("classifier",))
+    assert_same(backbone, reference.resnet12(state, IMAGES, "layer{1}.0.", "downsample"))
+
+
+def narrow_rfs(prefix: str = "") -> tuple[reference.State, reference.State]:
+    shapes = reference.narrowed(reference.key_shapes("rn12-rfs"), 16)
+    state = reference.random_state({key: shape for key, shape in shapes.items() if "classifier" not in key})
+    return state, {prefix + key: value for key, value in state.items()}
+
+
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_metaoptnet_container(tmp_path: Path, prefix: str) -> None:
+    state, stored = narrow_rfs(prefix)
+    path = write(
+        tmp_path / "best_model.pth", {"embedding": stored, "head": {"scale": torch.ones(1)}}, legacy=True
+    )
+    backbone = load_backbone("rn12", path)
+    assert_same(backbone, reference.resnet12(state, IMAGES, "layer{1}.0.", "downsample"))
+
+
+@pytest.mark.parametrize(
+    ("container", "prefix", "rest"),
+    [
+        (None, "emb_func.", {"classifier.weight": torch.ones(5, 40), "cls.layer.bias": torch.ones(5)}),
+        ("params", "encoder.", {"slf_attn.w_qs.weight": torch.ones(4, 4)}),
+        ("params", "module.encoder.", {"module.fc.weight": torch.ones(64, 40)}),
+        ("model", "emb_func.", {"classifier.weight": torch.ones(5, 40)}),
+        ("state", "feature.module.", {"classifier.L.weight_g": torch.ones(5, 1)}),
+    ],
+)
+def test_resnet12_inside_a_method(
+    tmp_path: Path, container: str | None, prefix: str, rest: reference.State
+) -> None:
+    state, stored = narrow_rfs(prefix)
+    content = {**stored, **rest}
+    backbone = load_backbone(
+        "rn12", write(tmp_path / "a.pth", {container: content} if container else content)
+    )
+    assert_same(backbone, reference.resnet12(state, IMAGES, "layer{1}.0.", "downsample"))
+
+
+def test_meta_baseline_resnet12_with_its_own_widths(tmp_path: Path) -> None:
+    wide = {160: 128, 320: 256, 640: 512}
+    state = {
+        key.replace(".0.", ".", 1): value
+        for key, value in reference.random_state(
+            {
+                key: tuple(wide.get(size, size) for size in shape)
+                for key, shape in reference.key_shapes("rn12-rfs").items()
+                if "classifier" not in key
+            }
+        ).items()
+    }
+    assert "layer1.conv1.weight" in state
+    stored = {f"encoder.{key}": value for key, value in state.items()}
+    content = {"model": "meta-baseline", "model_args": {}, "model_sd": {**stored, "temp": torch.tensor(10.0)}}
+    backbone = load_backbone("rn12", write(tmp_path / "max-va.pth", content))
+    assert backbone.info.architecture["widths"] == (64, 128, 256, 512)
+    assert_same(backbone, reference.resnet12(state, IMAGES, "layer{1}.", "downsample"))
+
+
+@pytest.mark.parametrize("container", ["simpleshot", "pt-map"])
+def test_resnet18(tmp_path: Path, container: str) -> None:
+    stored = reference.random_state(reference.key_shapes("rn18-simpleshot"))
+    state = bare(stored, "module.")
+    if container == "simpleshot":
+        path = simpleshot_file(tmp_path / "model_best.pth.tar", stored, "resnet18")
+    else:
+        heads = {"fc.L.weight_g": torch.ones(200, 1), "fc.L.weight_v": torch.ones(200, 512)}
+        body = {key: value for key, value in state.items() if not key.startswith("fc.")}
+        rotate = {"0.weight": torch.ones(4, 512), "0.bias": torch.ones(4)}
+        path = write(
+            tmp_path / "100.tar", {"epoch": 100, "state": body | heads, "rotate": rotate}, legacy=True
+        )
+    backbone = load_backbone("rn18", path)
+    assert backbone.info.family == "rn18-simpleshot"
+    assert backbone.info.image_size is None
+    assert names_kept(backbone, state, ("fc",))
+    assert_same(backbone, reference.resnet18(state, IMAGES))
+
+
+def test_easy_resnet18_names(tmp_path: Path) -> None:
+    shapes = reference.narrowed(reference.key_shapes("rn18-simpleshot"), 16)
+    state = bare(reference.random_state(shapes), "module.")
+    stored = {}
+    for key, value in state.items():
+        for stage in (1, 2, 3, 4):
+            key = key.replace(f"layer{stage}.0.", f"layers.{stage - 1}.0.")
+            key = key.replace(f"layer{stage}.1.", f"layers.{stage - 1}.2.")
+        stored[key.replace("downsample", "shortcut").replace("fc.", "linear.")] = value
+    stored["linear_rot.weight"] = torch.ones(4, 32)
+    backbone = load_backbone("rn18", write(tmp_path / "a.pt1", stored))
+    assert backbone.info.family == "rn18-easy"
+    assert_same(backbone, reference.resnet18(state, IMAGES))
+
+
+def test_closerlook_resnet18(tmp_path: Path) -> None:
+    stored = reference.random_state(reference.key_shapes("rn18-closerlook"))
+    state = bare(stored, "feature.")
+    path = write(tmp_path / "399.tar", {"epoch": 399, "state": stored}, legacy=True)
+    backbone = load_backbone("rn18", path)
+    assert backbone.info.family == "rn18-closerlook"
+    assert backbone.info.image_size == 224
+    assert names_kept(backbone, stored, ("classifier",))
+    images = torch.randn(1, 3, 224, 224, generator=torch.Generator().manual_seed(3))
+    assert_same(backbone, reference.closerlook_resnet18(state, images), images)
+
+
+def test_torchvision_resnet18_is_the_same_as_torchvision(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network = torchvision.models.resnet18(weights=None)
+    network.load_state_dict(
+        reference.random_state({k: tuple(v.shape) for k, v in network.state_dict().items()})
+    )
+    backbone = load_backbone("rn18", write(tmp_path / "resnet18.pth", network.state_dict()))
+    assert backbone.info.family == "rn18-torchvision"
+    network.fc = torch.nn.Identity()
+    with torch.no_grad():
+        assert_same(backbone, network.eval()(IMAGES))
+
+
+def test_simpleshot_wideresnet_at_full_width(tmp_path: Path) -> None:
+    stored = reference.random_state(reference.key_shapes("wrn-simpleshot"))
+    state = bare(stored, "module.")
+    backbone = load_backbone("wrn", simpleshot_file(tmp_path / "model_best.pth.tar", stored, "wideres"))
+    assert backbone.info.family == "wrn-simpleshot"
+    assert backbone.info.feature_dim == 640
+    assert names_kept(backbone, state, ("linear",))
+    images = IMAGES[:, :, :16, :16]
+    assert_same(backbone, reference.simpleshot_wideresnet(state, images), images)
+
+
+def test_s2m2_wideresnet_at_full_width(tmp_path: Path) -> None:
+    stored = reference.random_state(reference.key_shapes("wrn-s2m2"))
+    state = bare(stored, "module.")
+    rotate = {"0.weight": torch.ones(4, 640), "0.bias": torch.ones(4)}
+    path = write(tmp_path / "best.tar", {"epoch": 3, "state": stored, "rotate": rotate}, legacy=True)
+    backbone = load_backbone("wrn", path)
+    assert backbone.info.family == "wrn-s2m2"
+    assert names_kept(backbone, state, ("linear",))
+    images = IMAGES[:, :, :16, :16]
+    assert_same(backbone, reference.s2m2_wideresnet(state, images), images)
+
+
+def widened(shapes: reference.Shapes, factor: int, blocks: int) -> reference.Shapes:
+    """A wide ResNet of another widening factor and depth; a shortcut between equal widths does not exist."""
+    wide = {160: 16 * factor, 320: 32 * factor, 640: 64 * factor}
+    dropped = [f".{number}." for number in range(blocks, 4)]
+    stages = {key: key.partition(".0." if ".0." in key else ".bn")[0] for key in shapes}
+    return {
+        key: tuple(wide.get(size, size) for size in shape)
+        for key, shape in shapes.items()
+        if not any(part in key and ("layer" in key) for part in dropped)
+        and not (factor == 1 and "hortcut" in key and stages[key].endswith(("layer1", "block1.layer")))
+    }
+
+
+@pytest.mark.parametrize(("factor", "blocks"), [(1, 4), (2, 4), (2, 2)])
+def test_simpleshot_wideresnet_of_other_width_and_depth(tmp_path: Path, factor: int, blocks: int) -> None:
+    shapes = widened(reference.key_shapes("wrn-simpleshot"), factor, blocks)
+    assert any("layer1.0.shortcut" in key for key in shapes) == (factor > 1)
+    stored = reference.random_state(shapes)
+    backbone = load_backbone("wrn", simpleshot_file(tmp_path / "a.pth.tar", stored, "wideres"))
+    assert backbone.info.feature_dim == 64 * factor
+    assert backbone.info.architecture["blocks"] == blocks
+    assert_same(backbone, reference.simpleshot_wideresnet(bare(stored, "module."), IMAGES, blocks))
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+@pytest.mark.parametrize("container", ["s2m2", "pt-map", "cifar", "rotation", "easy", "s2m2r", "libfewshot"])
+def test_s2m2_arithmetic_under_all_its_names(tmp_path: Path, container: str, factor: int) -> None:
+    shapes = widened(reference.key_shapes("wrn-s2m2"), factor, 4)
+    state = bare(reference.random_state(shapes), "module.")
+    body = {key: value for key, value in state.items() if not key.startswith("linear")}
+    cosine = {key: value for key, value in state.items() if key.startswith("linear")}
+    plain = {"linear.weight": torch.ones(64, 64 * factor), "linear.bias": torch.ones(64)}
+    easy = {
+        key.replace("block1", "blocks.0").replace("block2", "blocks.1").replace("block3", "blocks.2"): value
+        for key, value in body.items()
+    }
+    easy = {("bn." + key[4:] if key.startswith("bn1.") else key): value for key, value in easy.items()}
+    rotation = {"rotationLinear.weight": torch.ones(4, 64 * factor), "rotationLinear.bias": torch.ones(4)}
+    content, family = {
+        "s2m2": ({"epoch": 1, "state": {f"module.{key}": value for key, value in state.items()}}, "wrn-s2m2"),
+        "pt-map": ({"epoch": 1, "state": state}, "wrn-s2m2"),
+        "cifar": ({"epoch": 1, "state": body | plain}, "wrn-s2m2"),
+        "rotation": ({"state": {f"module.feature.{key}": value for key, value in body.items()}}, "wrn-s2m2"),
+        "easy": (easy | plain | {"linear_rot.weight": torch.ones(4, 64 * factor)}, "wrn-easy"),
+        "s2m2r": (easy | cosine | rotation, "wrn-easy"),
+        "libfewshot": ({f"emb_func.{key}": value for key, value in body.items()}, "wrn-libfewshot"),
+    }[container]
+    backbone = load_backbone("wrn", write(tmp_path / "a.tar", content))
+    assert backbone.info.family == family
+    maximum = family == "wrn-libfewshot"
+    assert_same(backbone, reference.s2m2_wideresnet(body, IMAGES, maximum=maximum))
+    assert_stage_by_stage(backbone, reference.s2m2_wideresnet, body, maximum)
+
+
+def assert_stage_by_stage(
+    backbone: Extractor, compute: Callable[..., Tensor], state: reference.State, maximum: bool
+) -> None:
+    """The stem, the stages and the pool, called one by one, give the features too."""
+    network: Any = backbone.network
+    with torch.no_grad():
+        maps = network.stem(IMAGES)
+        for stage in network.stages():
+            maps = stage(maps)
+        torch.testing.assert_close(
+            network.pool(maps), compute(state, IMAGES, maximum=maximum), atol=1e-4, rtol=1e-4
+        )

@@ -1,0 +1,215 @@
+"""The door: names, seeds, widths, timm models, and what is written and read back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import timm
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from fsbench.backbones.load import load_backbone
+from fsbench.backbones.save import save_backbone
+from fsbench.errors import FsbenchError
+from tests.oracle import backbone_reference as reference
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "family", "dim"),
+    [
+        ("rn12", 6, "rn12-easy", 60),
+        ("rn12", 7.0, "rn12-easy", 70),
+        ("rn18", 5, "rn18-simpleshot", 40),
+        ("wrn", 1, "wrn-simpleshot", 64),
+        ("wrn", 0.5, "wrn-simpleshot", 32),
+    ],
+)
+def test_fresh_weights(name: str, width: float, family: str, dim: int) -> None:
+    backbone = load_backbone(name, random_seed=3, width=width)
+    assert (backbone.info.name, backbone.info.family, backbone.info.feature_dim) == (name, family, dim)
+    assert (backbone.info.weights, backbone.info.sha256) == ("none, seed 3", "")
+    assert not backbone.training
+    assert backbone(IMAGES).shape == (2, dim)
+
+
+def test_the_seed_decides_and_the_global_random_numbers_are_left_alone() -> None:
+    torch.manual_seed(11)
+    expected = torch.rand(3)
+    torch.manual_seed(11)
+    first, again, other = (load_backbone("rn12", random_seed=seed, width=2)(IMAGES) for seed in (0, 0, 1))
+    assert torch.equal(torch.rand(3), expected)
+    assert torch.equal(first, again)
+    assert not torch.allclose(first, other)
+
+
+def test_depth_of_a_fresh_wide_resnet_is_28() -> None:
+    network: Any = load_backbone("wrn", random_seed=0, width=1).network
+    convolutions = [name for name, part in network.named_modules() if isinstance(part, torch.nn.Conv2d)]
+    assert (
+        len([name for name in convolutions if "shortcut" not in name]) == 25
+    )  # 28 counts shortcuts and head
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"name": "rn12"}, "needs either a weights file or a random seed, found neither"),
+        ({"name": "rn12", "weights": "a.pt", "random_seed": 1}, "found both"),
+        ({"name": "rn13", "random_seed": 1}, "Unknown backbone 'rn13'.*\n?.*rn12"),
+        ({"name": "resnet", "random_seed": 1}, "Unknown backbone"),
+        ({"name": "rn12", "weights": "a.pt", "width": 5}, "A width belongs to fresh weights"),
+        ({"name": "timm/resnet18", "random_seed": 0, "width": 5}, "A width belongs to fresh weights"),
+        ({"name": "rn12", "random_seed": 0, "width": 0}, "positive whole number, found 0"),
+        ({"name": "rn18", "random_seed": 0, "width": 1.5}, "positive whole number, found 1.5"),
+        ({"name": "wrn", "random_seed": 0, "width": 0.01}, "positive number, found 0.01"),
+        ({"name": "wrn", "random_seed": 0, "width": float("nan")}, "positive number, found nan"),
+        ({"name": "rn12", "random_seed": 0, "width": float("inf")}, "positive whole number, found inf"),
+        ({"name": "rn12", "random_seed": -1}, "seed is a whole number"),
+        ({"name": "rn12", "random_seed": 2**64}, "seed is a whole number"),
+        ({"name": "timm/resnet18z", "random_seed": 0}, "timm has no model 'resnet18z'"),
+        ({"name": "timm/hf-hub:timm/resnet18", "random_seed": 0}, "timm has no model"),
+        ({"name": "timm/", "random_seed": 0}, "timm has no model ''"),
+        ({"name": "timm/resnet18.no_such_tag", "random_seed": 0}, "timm cannot build"),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(FsbenchError, match=words):
+        load_backbone(**arguments)
+
+
+def test_a_mistyped_timm_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(FsbenchError) as caught:
+        load_backbone("timm/resnet18z", random_seed=0)
+    assert "resnet18" in caught.value.hint
+    assert len(caught.value.hint) < 200
+
+
+@pytest.mark.parametrize("model", ["resnet10t", "mobilenetv3_small_050", "vit_tiny_patch16_224"])
+def test_timm_models_have_the_dimension_they_say(model: str) -> None:
+    backbone = load_backbone(f"timm/{model}", random_seed=0)
+    info = backbone.info
+    assert info.family == info.name == f"timm/{model}"
+    assert info.data_config is not None
+    assert info.image_size == info.data_config.input_size[-1]
+    with torch.no_grad():
+        assert backbone(torch.zeros(1, *info.data_config.input_size)).shape == (1, info.feature_dim)
+
+
+def test_timm_data_config_is_that_of_timm() -> None:
+    config = load_backbone("timm/vit_tiny_patch16_224", random_seed=0).info.data_config
+    assert config is not None
+    assert config.input_size == (3, 224, 224)
+    assert config.interpolation == "bicubic"
+    assert (config.mean, config.std, config.crop_pct) == ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), 0.9)
+
+
+@pytest.mark.parametrize("container", ["bare", "dict", "safetensors"])
+def test_timm_weights_from_a_file_with_their_classifier(tmp_path: Path, container: str) -> None:
+    torch.manual_seed(0)
+    donor: Any = timm.create_model("resnet10t", num_classes=7)
+    path = tmp_path / "resnet10t.bin"
+    if container == "safetensors":
+        save_file(donor.state_dict(), path)
+    else:
+        torch.save(donor.state_dict() if container == "bare" else {"state_dict": donor.state_dict()}, path)
+    backbone = load_backbone("timm/resnet10t", path)
+    assert backbone.info.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert backbone.info.weights == "resnet10t.bin"
+    images = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        expected = donor.eval().forward_head(donor.forward_features(images), pre_logits=True)
+        torch.testing.assert_close(backbone(images), expected)
+
+
+def test_timm_weights_of_another_model_are_refused(tmp_path: Path) -> None:
+    torch.save(timm.create_model("resnet10t").state_dict(), tmp_path / "a.pt")
+    with pytest.raises(FsbenchError, match=r"looks like timm's resnet14t but does not fit it(.|\n)*missing"):
+        load_backbone("timm/resnet14t", tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize(("name", "width"), [("rn12", 4), ("rn18", 3), ("wrn", 1), ("timm/resnet10t", None)])
+def test_what_is_saved_is_read_back(tmp_path: Path, name: str, width: int | None) -> None:
+    backbone = load_backbone(name, random_seed=5, width=width)
+    path = tmp_path / "glyphs" / "new.safetensors"
+    save_backbone(backbone, path, {"dataset": "glyphs", "image_size": "32"})
+    again = load_backbone(name, path)
+    assert torch.equal(again(IMAGES), backbone(IMAGES))
+    assert again.info.family == backbone.info.family
+    assert again.info.weights == "new.safetensors"
+    assert again.info.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    facts = json.loads(again.info.metadata["fsbench"])
+    assert facts["dataset"] == "glyphs"
+    assert facts["family"] == backbone.info.family
+    assert list(path.parent.iterdir()) == [path]
+    if width is not None:
+        assert again.info.image_size == 32
+        assert tuple(facts["widths"]) == tuple(backbone.info.architecture["widths"])
+
+
+@pytest.mark.parametrize(
+    ("keys", "prefix", "name", "family"),
+    [
+        ("wrn-s2m2", "module.", "wrn", "wrn-s2m2"),
+        ("wrn-s2m2", "emb_func.", "wrn", "wrn-libfewshot"),
+        ("rn18-closerlook", "feature.", "rn18", "rn18-closerlook"),
+        ("rn12-rfs", "", "rn12", "rn12-metaoptnet"),
+    ],
+)
+def test_published_weights_survive_conversion(
+    tmp_path: Path, keys: str, prefix: str, name: str, family: str
+) -> None:
+    shapes = reference.narrowed(reference.key_shapes(keys), 16)
+    state = {
+        prefix + key.removeprefix("module.").removeprefix("feature."): value
+        for key, value in reference.random_state(shapes).items()
+    }
+    torch.save(state, tmp_path / "a.pth")
+    backbone = load_backbone(name, tmp_path / "a.pth")
+    assert backbone.info.family == family
+    save_backbone(backbone, tmp_path / "b.safetensors", {})
+    again = load_backbone(name, tmp_path / "b.safetensors")
+    assert again.info.family == family
+    assert torch.equal(again(IMAGES), backbone(IMAGES))
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("{", "not a JSON object"),
+        ("[]", "not a JSON object"),
+        ("[" * 100_000, "not a JSON object"),
+        ('{"family": "wrn-s2m2"}', "the header says 'wrn-s2m2', but the tensors are of EASY's ResNet-12"),
+        ('{"family": "rn99"}', "the header says 'rn99'"),
+        ('{"family": ["rn12-easy"]}', "the header says"),
+    ],
+)
+def test_a_header_that_does_not_belong_to_its_tensors(tmp_path: Path, header: str, words: str) -> None:
+    state = load_backbone("rn12", random_seed=0, width=2).network.state_dict()
+    save_file(state, tmp_path / "a.safetensors", metadata={"fsbench": header})
+    with pytest.raises(FsbenchError, match=words):
+        load_backbone("rn12", tmp_path / "a.safetensors")
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backbone = load_backbone("rn12", random_seed=0, width=2)
+    path = tmp_path / "a.safetensors"
+    save_backbone(backbone, path, {"run": "first"})
+
+    def full_disk(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full_disk)
+    with pytest.raises(FsbenchError, match=r"Cannot write .*No space left"):
+        save_backbone(backbone, path, {"run": "second"})
+    assert list(tmp_path.iterdir()) == [path]
+    with safe_open(path, framework="pt") as file:
+        assert json.loads(file.metadata()["fsbench"])["run"] == "first"
