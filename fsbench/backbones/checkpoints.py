@@ -98,9 +98,7 @@ def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 def _read_torch(path: Path) -> object:
     try:
         with safe_globals(_harmless_types()), warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # on unusual pickle protocols, which are fine as long as they load
+            warnings.simplefilter("ignore")  # on unusual pickle protocols, which are fine as long as they load
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # the inspection found nothing foreign, so what is left is damage
         first_line = str(error).strip().partition("\n")[0]
@@ -179,8 +177,7 @@ def _foreign(path: Path, start: bytes) -> FsbenchError:
     if tarfile.is_tarfile(path):
         return _tar_archive(path)
     return FsbenchError(
-        f"{path} is not a checkpoint: expected a torch or safetensors file, found one that starts with "
-        f"{start[:12]!r}.",
+        f"{path} is not a checkpoint: expected a torch or safetensors file, found one that starts with {start[:12]!r}.",
         "If the download came in parts, join them with `cat` first.",
     )
 

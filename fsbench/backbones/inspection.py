@@ -104,9 +104,7 @@ def check_zip(path: Path) -> None:
     except FsbenchError:
         raise
     except Exception as error:  # zipfile has many words for damage
-        raise damaged(
-            path, "its start is a torch checkpoint's, its list of contents is not readable"
-        ) from error
+        raise damaged(path, "its start is a torch checkpoint's, its list of contents is not readable") from error
     _check_names(path, contents)
     sizes = {member.filename: member.file_size for member in members}
     folder = index.removesuffix("data.pkl")
@@ -162,9 +160,7 @@ def plain_pickle(path: Path) -> FsbenchError:
 
 def damaged(path: Path, what: str) -> FsbenchError:
     """The error for a file that is not whole."""
-    return FsbenchError(
-        f"{path} is truncated or damaged: {what}.", "Download or copy it again and compare the sizes."
-    )
+    return FsbenchError(f"{path} is truncated or damaged: {what}.", "Download or copy it again and compare the sizes.")
 
 
 def _walk(path: Path, file: IO[bytes], contents: Contents | None = None) -> Contents:

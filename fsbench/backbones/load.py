@@ -18,8 +18,8 @@ from fsbench.backbones.fill import fill
 from fsbench.backbones.info import BackboneInfo, Extractor
 from fsbench.backbones.layouts import SAME_TENSORS, Recognised, recognise
 from fsbench.backbones.timm_models import PREFIX, fresh, timm_backbone
-from fsbench.backbones.weights import sha256_of
 from fsbench.errors import FsbenchError, unknown_name
+from fsbench.files import sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -30,9 +30,7 @@ class ResidualBlock(nn.Module):
         self.bn2 = nn.BatchNorm2d(channels_out)
         self.conv3 = nn.Conv2d(channels_out, channels_out, 3, padding=1, bias=False)
         self.bn3 = nn.BatchNorm2d(channels_out)
-        self.shortcut = nn.Sequential(
-            nn.Conv2d(channels_in, channels_out, 1, bias=False), nn.BatchNorm2d(channels_out)
-        )
+        self.shortcut = nn.Sequential(nn.Conv2d(channels_in, channels_out, 1, bias=False), nn.BatchNorm2d(channels_out))
 
     def forward(self, maps: Tensor) -> Tensor:
         """Halves the resolution: (B, C_in, h, w) to (B, C_out, h // 2, w // 2)."""

@@ -71,9 +71,7 @@ class ResNet18(Backbone):
 
 
 def _stage(channels_in: int, channels_out: int, stride: int) -> nn.Sequential:
-    return nn.Sequential(
-        BasicBlock(channels_in, channels_out, stride), BasicBlock(channels_out, channels_out, 1)
-    )
+    return nn.Sequential(BasicBlock(channels_in, channels_out, stride), BasicBlock(channels_out, channels_out, 1))
 
 
 def widths_of(width: int) -> tuple[int, int, int, int]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING
 
 from safetensors.torch import save
 
-from fsbench.errors import FsbenchError
+from fsbench.files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,20 +35,7 @@ def save_backbone(backbone: Extractor, path: Path, metadata: Mapping[str, str]) 
         "feature_dim": info.feature_dim,
         **info.architecture,
     }
-    state = {
-        name: tensor.detach().cpu().contiguous() for name, tensor in backbone.network.state_dict().items()
-    }
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in backbone.network.state_dict().items()}
     content = save(state, metadata={"fsbench": json.dumps(facts, sort_keys=True)})
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise FsbenchError(
-            f"Cannot write {path}: {error.strerror or error}.", "Nothing was replaced."
-        ) from error
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content)

@@ -13,8 +13,8 @@ from timm.data.config import resolve_model_data_config
 from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.backbones.fill import fill
 from fsbench.backbones.info import BackboneInfo, DataConfig, Extractor
-from fsbench.backbones.weights import sha256_of
 from fsbench.errors import FsbenchError
+from fsbench.files import sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +53,7 @@ def timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Ex
         checkpoint = read_checkpoint(Path(weights))
         fill(network, _without_classifier(network, checkpoint.tensors), checkpoint.path, f"timm's {model}")
         digest, metadata = sha256_of(checkpoint.path), dict(checkpoint.metadata)
-    config = resolve_model_data_config(network)  # type: ignore[no-untyped-call]
+    config = resolve_model_data_config(network)
     info = BackboneInfo(
         name,
         name,

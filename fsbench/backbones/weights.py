@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import tomllib
 from dataclasses import dataclass, fields
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsbench.errors import FsbenchError
+from fsbench.files import sha256_of
 
 SUFFIXES = re.compile(r"\.(safetensors|pt\d*|pth|ckpt|bin|tar|pt\.tar|pth\.tar)")
 EMBEDDED_DATASET = "glyphs"
@@ -45,15 +45,6 @@ class PublishedCheckpoint:
     licence: str
     sha256: str
     note: str
-
-
-def sha256_of(path: Path) -> str:
-    """The digest that identifies a weights file."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise FsbenchError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 def shipped_weights() -> Path:
@@ -145,9 +136,7 @@ def _check_digest(path: Path, entry: PublishedCheckpoint) -> None:
         )
 
 
-def _missing(
-    root: Path, dataset: str, backbone: str, published: tuple[PublishedCheckpoint, ...]
-) -> FsbenchError:
+def _missing(root: Path, dataset: str, backbone: str, published: tuple[PublishedCheckpoint, ...]) -> FsbenchError:
     wanted = [entry for entry in published if (entry.dataset, entry.backbone) == (dataset, backbone)]
     steps = [_instruction(root, entry) for entry in wanted]
     own = f"Put a checkpoint of your own at {root / dataset / backbone}.pth, or give it with --weights FILE."

@@ -107,9 +107,7 @@ def widths_of(factor: float) -> tuple[int, int, int, int]:
 
 
 @register_model
-def fsbench_wrn(
-    widths: Sequence[int] = STANDARD_WIDTHS, blocks: int = STANDARD_BLOCKS, **asked: object
-) -> WideResNet:
+def fsbench_wrn(widths: Sequence[int] = STANDARD_WIDTHS, blocks: int = STANDARD_BLOCKS, **asked: object) -> WideResNet:
     """Wide ResNet as in SimpleShot and TIM; `widths` gives the channels of the stem and the three stages."""
     refuse_options("fsbench_wrn", asked)
     return WideResNet(widths, blocks)

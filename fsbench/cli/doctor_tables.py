@@ -96,7 +96,5 @@ def _environment(console: Console, environment: Environment) -> None:
     for column in ("device", "description", *environment.devices[0].precisions):
         table.add_column(column, overflow="fold")
     for device in environment.devices:
-        table.add_row(
-            device.name, device.description, *(problem or "works" for problem in device.precisions.values())
-        )
+        table.add_row(device.name, device.description, *(problem or "works" for problem in device.precisions.values()))
     console.print(table)

@@ -19,14 +19,18 @@ def extract(
         str | None, typer.Option(help="With --data: shares of base, val and novel classes, such as 0.64,0.16,0.2.")
     ] = None,
     weights: Annotated[Path | None, typer.Option(help="Checkpoint.  [default: weights/DATASET/BACKBONE.*]")] = None,
-    random_weights: Annotated[int | None, typer.Option(min=0, help="No checkpoint: fresh weights of this seed.")] = None,
+    random_weights: Annotated[
+        int | None, typer.Option(min=0, help="No checkpoint: fresh weights of this seed.")
+    ] = None,
     transform: Annotated[str | None, typer.Option(help="Replace the backbone's own transform, e.g. ptmap.")] = None,
     crops: Annotated[int, typer.Option(min=1, help="Average the features of that many random crops (RN12*: 30).")] = 1,
     precision: Annotated[str, typer.Option(help="fp32, bf16 or fp16.")] = "fp32",
     device: Device = "auto",
     batch: Annotated[int | None, typer.Option(min=1, help="Images per forward pass.  [default: chosen]")] = None,
     workers: Annotated[int | None, typer.Option(min=0, help="Processes that read images.  [default: chosen]")] = None,
-    skip_broken: Annotated[bool, typer.Option("--skip-broken", help="Leave out unreadable images, and record it.")] = False,
+    skip_broken: Annotated[
+        bool, typer.Option("--skip-broken", help="Leave out unreadable images, and record it.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="The feature file.  [default: features/DATASET-BACKBONE.h5]")] = None,
     force: Annotated[bool, typer.Option("--force", help="Extract again what is there.")] = False,
     data_dir: DataRoot = Path("data"),

@@ -186,9 +186,7 @@ def names_for_folder(folder: str) -> tuple[str, ...]:
     """The data sets that may lie in a folder of that name, the most usual first."""
     wanted = plain(folder)
     return tuple(
-        name
-        for name, row in _TABLE.items()
-        if wanted in {plain(alias) for alias in (name, *row.aliases, *row.folders)}
+        name for name, row in _TABLE.items() if wanted in {plain(alias) for alias in (name, *row.aliases, *row.folders)}
     )
 
 

@@ -83,9 +83,7 @@ def _files(listing: Listing) -> list[Difference]:
     if not listing.missing:
         return []
     count = len(listing.missing)
-    sentence = (
-        f"{count:,} {'file is' if count == 1 else 'files are'} missing: {first_names(listing.missing)}."
-    )
+    sentence = f"{count:,} {'file is' if count == 1 else 'files are'} missing: {first_names(listing.missing)}."
     return [Difference("files", listing.missing, sentence)]
 
 
@@ -114,9 +112,7 @@ def _classes(listing: Listing, info: DatasetInfo) -> list[Difference]:
 
 def _counts(listing: Listing, info: DatasetInfo) -> list[Difference]:
     expected = {name: count for split in SPLITS for name, count in info.splits[split].items()}
-    counts = {
-        name: count for split in SPLITS for name, count in listing.counts(split).items() if name in expected
-    }
+    counts = {name: count for split in SPLITS for name, count in listing.counts(split).items() if name in expected}
     found = []
     for kind, words in (("short", "too few"), ("long", "too many")):
         names = tuple(

@@ -51,7 +51,8 @@ class OwnData:
             return tuple(float(part) for part in self.fractions.split(","))
         except ValueError:
             raise FsbenchError(
-                f"Shares of classes are numbers separated by commas, got {self.fractions!r}.", "For example 0.64,0.16,0.2."
+                f"Shares of classes are numbers separated by commas, got {self.fractions!r}.",
+                "For example 0.64,0.16,0.2.",
             ) from None
 
 
@@ -99,7 +100,7 @@ def _named(name: str, root: Path, reporter: Reporter) -> ImageDataset:
             return load_dataset(found.path, name)
     raise FsbenchError(
         f"{info.title} is not under {root}/.",
-        f"Put its folder there, for example as {root / name}, or name it with --data. `fsbench doctor` shows what is found.",
+        f"Put its folder there, for example as {root / name}, or name it with --data. See `fsbench doctor`.",
     )
 
 

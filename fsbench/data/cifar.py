@@ -65,9 +65,7 @@ def list_cifar(root: Path, info: DatasetInfo) -> Listing:
     class_names = _class_names(root / "meta")
     present = [part for part in _PARTS if (root / part).is_file()]
     parts = [_read_part(root / part, len(class_names)) for part in present]
-    names = tuple(
-        f"{part}/{name}" for part, (_, _, files) in zip(present, parts, strict=True) for name in files
-    )
+    names = tuple(f"{part}/{name}" for part, (_, _, files) in zip(present, parts, strict=True) for name in files)
     data = np.concatenate([rows for rows, _, _ in parts])  # (M, 3072)
     split_of = info.split_of
     splits: dict[str, dict[str, list[int]]] = {}
@@ -102,9 +100,7 @@ def _read_part(path: Path, classes: int) -> tuple[NDArray[np.uint8], list[int], 
     if not isinstance(files, list) or not all(isinstance(name, bytes | str) for name in files):
         raise _damaged(path, "a list of names under filenames")
     if not len(data) == len(labels) == len(files):
-        raise _damaged(
-            path, f"as many labels ({len(labels)}) and names ({len(files)}) as pictures ({len(data)})"
-        )
+        raise _damaged(path, f"as many labels ({len(labels)}) and names ({len(files)}) as pictures ({len(data)})")
     return data, labels, [_text(name) for name in files]
 
 

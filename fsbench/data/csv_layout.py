@@ -105,9 +105,7 @@ def _listing(
     if repeated:
         notes.append(f"{repeated:,} rows of the csv files repeat a picture; it is taken once.")
     layout = "pictures listed by " + ", ".join(path.name for path in files.values())
-    return Listing(
-        root, layout, FolderPictures(root), splits, missing=missing, notes=tuple(notes), anonymous=anonymous
-    )
+    return Listing(root, layout, FolderPictures(root), splits, missing=missing, notes=tuple(notes), anonymous=anonymous)
 
 
 @dataclass(frozen=True)
@@ -172,7 +170,5 @@ def _split_places(root: Path, info: DatasetInfo | None) -> Iterator[Path]:
         for name in ("split", "splits"):
             if (above / name).is_dir():
                 yield from (
-                    folder
-                    for folder in visible_folders(above / name)
-                    if info.name in names_for_folder(folder.name)
+                    folder for folder in visible_folders(above / name) if info.name in names_for_folder(folder.name)
                 )

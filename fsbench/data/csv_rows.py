@@ -105,8 +105,7 @@ def _columns(path: Path, rows: list[tuple[int, list[str]]]) -> tuple[int, int | 
     file_columns = by_header or by_content
     if not file_columns or (header and len(rows) == 1):
         raise FsbenchError(
-            f"Expected a column with names of pictures, found none in {path}; "
-            f"its first row is {', '.join(first)}.",
+            f"Expected a column with names of pictures, found none in {path}; its first row is {', '.join(first)}.",
             "Write rows such as `picture.jpg,class`, with or without a header `filename,label`.",
         )
     file_column = file_columns[0]

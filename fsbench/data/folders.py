@@ -27,11 +27,7 @@ def visible_folders(folder: Path) -> list[Path]:
     except OSError as error:
         raise FsbenchError(f"Could not look into the folder {folder}: {error.strerror}.") from error
     return sorted(
-        (
-            entry
-            for entry in entries
-            if not entry.name.startswith(".") and entry.name.lower() not in _LEFT_OVERS
-        ),
+        (entry for entry in entries if not entry.name.startswith(".") and entry.name.lower() not in _LEFT_OVERS),
         key=lambda entry: entry.name,
     )
 
@@ -74,8 +70,7 @@ def find_split_folders(root: Path) -> dict[str, Path]:
         present = [folders[alias] for alias in aliases if alias in folders]
         if len(present) > 1:
             raise FsbenchError(
-                f"Expected one folder for the split {split}, found {present[0].name} and {present[1].name} "
-                f"in {root}.",
+                f"Expected one folder for the split {split}, found {present[0].name} and {present[1].name} in {root}.",
                 "Remove or rename one of them.",
             )
         if present:
@@ -104,9 +99,7 @@ def find_class_folders(root: Path, info: DatasetInfo | None) -> dict[str, Path]:
     return {}
 
 
-def list_class_folders(
-    root: Path, folders: Mapping[str, Path], split_of: Mapping[str, str], by: str
-) -> Listing:
+def list_class_folders(root: Path, folders: Mapping[str, Path], split_of: Mapping[str, str], by: str) -> Listing:
     """Class folders that a list of class names divides into splits.
 
     Args:

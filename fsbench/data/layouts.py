@@ -150,9 +150,7 @@ def _scan_here(root: Path, info: DatasetInfo | None) -> Listing | None:
             f"Found {len(folders)} class folders in {root}, but not which of them are base, val and novel.",
             "Move them under base/, val/ and novel/ (one is enough), or give a split file or fractions.",
         )
-    return list_class_folders(
-        root, folders, read_split_lists(texts), "the lists in " + texts[min(texts)].parent.name
-    )
+    return list_class_folders(root, folders, read_split_lists(texts), "the lists in " + texts[min(texts)].parent.name)
 
 
 def _compare_lists(texts: dict[str, Path], info: DatasetInfo) -> tuple[str, ...]:
@@ -170,15 +168,12 @@ def _compare_lists(texts: dict[str, Path], info: DatasetInfo) -> tuple[str, ...]
     wrong = [name for name in split_of if info.split_of.get(name) != split_of[name]]
     lost = [name for name, split in info.split_of.items() if split in texts and name not in split_of]
     raise FsbenchError(
-        f"The class lists in {where} are not those of {info.name}; "
-        f"first differences: {first_names(wrong + lost)}.",
+        f"The class lists in {where} are not those of {info.name}; first differences: {first_names(wrong + lost)}.",
         "Remove the lists to use the catalog's, or load the folder as your own data.",
     )
 
 
-def _list_own_classes(
-    root: Path, split_file: Path | None, fractions: Sequence[float] | None, seed: int
-) -> Listing:
+def _list_own_classes(root: Path, split_file: Path | None, fractions: Sequence[float] | None, seed: int) -> Listing:
     if split_file is not None and fractions is not None:
         raise FsbenchError("Found both a split file and fractions.", "Give one of the two.")
     folders = find_class_folders(root, None)
@@ -219,9 +214,7 @@ def _readable() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FsbenchError(
-            f"Could not read {error.filename}: {error.strerror}.", "Check its rights."
-        ) from error
+        raise FsbenchError(f"Could not read {error.filename}: {error.strerror}.", "Check its rights.") from error
 
 
 def _require_folder(root: Path) -> None:

@@ -32,9 +32,7 @@ def _of_255(mean: Triple, std: Triple) -> _Norm:
 _IMAGENET: _Norm = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _EASY = _of_255((125.3, 123.0, 113.9), (63.0, 62.1, 66.7))
 _METAOPTNET = _of_255((120.39586422, 115.59361427, 104.54012653), (70.68188272, 68.27635443, 72.54505529))
-_METAOPTNET_CIFAR = _of_255(
-    (129.37731888, 124.10583864, 112.47758569), (68.20947949, 65.43124043, 70.45866994)
-)
+_METAOPTNET_CIFAR = _of_255((129.37731888, 124.10583864, 112.47758569), (68.20947949, 65.43124043, 70.45866994))
 _RFS_CIFAR: _Norm = ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
 
 
@@ -87,9 +85,7 @@ def _antialiased(recipe: Recipe, source: str) -> Recipe:
 
 _RECIPES = {
     "easy": _EASY_RECIPE,
-    "easy-antialias": _antialiased(
-        _EASY_RECIPE, "EASY as its code runs today: tensors resized with antialiasing"
-    ),
+    "easy-antialias": _antialiased(_EASY_RECIPE, "EASY as its code runs today: tensors resized with antialiasing"),
     "simpleshot": Recipe(
         "SimpleShot with --enlarge, LaplacianShot, TIM, Veilleux et al.",
         _pil("shorter", 96, 84),
@@ -179,9 +175,7 @@ def crops_for(transform: EvalTransform, dataset: str | None, seed: int = 0) -> C
     """
     info = _info_or_none(dataset)
     area = _CROP_AREAS.get(info.pictures, _USUAL_CROP_AREA) if info else _USUAL_CROP_AREA
-    return CropTransform(
-        transform.crop, area, transform.mean, transform.std, antialias=transform.antialias, seed=seed
-    )
+    return CropTransform(transform.crop, area, transform.mean, transform.std, antialias=transform.antialias, seed=seed)
 
 
 def timm_transform(config: Mapping[str, Any]) -> EvalTransform:

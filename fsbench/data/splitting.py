@@ -53,11 +53,7 @@ def parse_fractions(text: str) -> tuple[float, float, float]:
         shares = tuple(float(part) for part in text.split(","))
     except ValueError:
         shares = ()
-    if (
-        len(shares) != 3
-        or not all(share >= 0 for share in shares)
-        or not math.isclose(sum(shares), 1, abs_tol=1e-6)
-    ):
+    if len(shares) != 3 or not all(share >= 0 for share in shares) or not math.isclose(sum(shares), 1, abs_tol=1e-6):
         raise FsbenchError(
             f"Expected three shares of base, val and novel classes that add up to 1, found {text!r}.",
             "Write for example 0.64,0.16,0.20; a share may be 0.",
@@ -80,9 +76,7 @@ def split_by_fractions(classes: Iterable[str], fractions: Sequence[float], seed:
         FsbenchError: A split with a share above 0 would stay empty.
     """
     names = sorted(set(classes))
-    drawn = sorted(
-        names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode(errors="surrogatepass")).digest()
-    )
+    drawn = sorted(names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode(errors="surrogatepass")).digest())
     counts = _largest_remainder(len(names), fractions)
     for split, fraction, count in zip(SPLITS, fractions, counts, strict=True):
         if fraction > 0 and count == 0:
@@ -110,9 +104,7 @@ def _pairs_of_json(path: Path) -> list[tuple[str, str]]:
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise FsbenchError(f"Could not read {path} as json: {error}", f"Write {_JSON_EXAMPLE}.") from error
     lists = content if isinstance(content, dict) else {}
-    plain = all(
-        isinstance(names, list) and all(isinstance(x, str) for x in names) for names in lists.values()
-    )
+    plain = all(isinstance(names, list) and all(isinstance(x, str) for x in names) for names in lists.values())
     if not lists or not plain:
         raise FsbenchError(f"Expected lists of class names per split in {path}.", f"Write {_JSON_EXAMPLE}.")
     return [(name, canonical_split(split)) for split, names in lists.items() for name in names]

@@ -98,8 +98,7 @@ class EvalTransform:
             if (width, height) != (self.size, self.size):
                 raise FsbenchError(
                     f"Expected pictures of {self.size}×{self.size} pixels, found {width}×{height}.",
-                    "This transform takes pictures as they are. Choose one that resizes, for example "
-                    "--transform feat.",
+                    "This transform takes pictures as they are. Choose one that resizes, for example --transform feat.",
                 )
             return width, height
         longer = int(self.size * max(width, height) / min(width, height))
@@ -191,9 +190,7 @@ def to_tensor(image: Image.Image) -> torch.Tensor:
     return torch.from_numpy(array).permute(2, 0, 1).contiguous().float() / 255
 
 
-def resize_tensor(
-    tensor: torch.Tensor, height: int, width: int, interpolation: str, antialias: bool
-) -> torch.Tensor:
+def resize_tensor(tensor: torch.Tensor, height: int, width: int, interpolation: str, antialias: bool) -> torch.Tensor:
     """Resize a float tensor (3, ., .) to (3, height, width)."""
     resized = functional.interpolate(
         tensor[None], (height, width), mode=interpolation, align_corners=False, antialias=antialias

@@ -220,11 +220,9 @@ def _collate(items: list[tuple[int, Tensor | str]]) -> tuple[list[int], Tensor, 
 
 
 class Forward:
-    """The forward pass of a backbone: folded, channels-last, in the asked-for precision, in halves if memory runs out."""
+    """The forward pass: folded, channels-last, in the asked-for precision, in halves if memory runs out."""
 
-    def __init__(
-        self, backbone: Extractor, precision: str, device: torch.device, images: Images, batch: int
-    ) -> None:
+    def __init__(self, backbone: Extractor, precision: str, device: torch.device, images: Images, batch: int) -> None:
         side = images.transform.crop
         sample = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(0))
         network: nn.Module = fold(backbone.cpu().eval(), sample)
@@ -248,7 +246,8 @@ class Forward:
                 continue
             done += len(piece)
         features = torch.cat(pieces).unflatten(0, images.shape[:2]).mean(dim=1)
-        return features.cpu().numpy()
+        array: NDArray[np.float32] = features.cpu().numpy()
+        return array
 
     def _features(self, images: Tensor) -> Tensor:
         there = images.to(self.device, non_blocking=True).contiguous(memory_format=torch.channels_last)
@@ -280,7 +279,7 @@ def _assemble(
     splits, start = {}, 0
     for split in images.splits:
         keep = np.array([start + i not in broken for i in range(len(split))])
-        names = [split.image_name(i) for i in np.flatnonzero(keep)]
+        names = [split.image_name(i) for i in np.flatnonzero(keep).tolist()]
         rows = features[start : start + len(split)][keep]
         splits[split.name] = make_split(rows, split.labels[keep], split.class_names, names)
         start += len(split)

@@ -62,7 +62,9 @@ class Shards:
     def write(self, part: range, features: NDArray[np.float32], broken: Mapping[int, str]) -> None:
         """Keep a finished range; rows of broken images are NaN, with the reason beside."""
         if broken:
-            write_text(self._path(part).with_suffix(".json"), json.dumps({str(row): why for row, why in broken.items()}))
+            write_text(
+                self._path(part).with_suffix(".json"), json.dumps({str(row): why for row, why in broken.items()})
+            )
         with whole_file(self._path(part)) as temporary, temporary.open("wb") as stream:
             np.save(stream, features.astype(np.float32))
 

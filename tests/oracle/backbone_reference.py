@@ -77,12 +77,8 @@ def resnet12(state: State, images: Tensor, block: str, shortcut: str) -> Tensor:
     maps = images
     for number in range(4):
         here = block.format(number, number + 1)
-        out = leaky_relu(
-            normalise(state, here + "bn1", conv2d(maps, state[here + "conv1.weight"], padding=1)), 0.1
-        )
-        out = leaky_relu(
-            normalise(state, here + "bn2", conv2d(out, state[here + "conv2.weight"], padding=1)), 0.1
-        )
+        out = leaky_relu(normalise(state, here + "bn1", conv2d(maps, state[here + "conv1.weight"], padding=1)), 0.1)
+        out = leaky_relu(normalise(state, here + "bn2", conv2d(out, state[here + "conv2.weight"], padding=1)), 0.1)
         out = normalise(state, here + "bn3", conv2d(out, state[here + "conv3.weight"], padding=1))
         side = conv2d(maps, state[f"{here}{shortcut}.0.weight"])
         maps = max_pool2d(leaky_relu(out + normalise(state, f"{here}{shortcut}.1", side), 0.1), 2)
@@ -96,9 +92,7 @@ def resnet18(state: State, images: Tensor) -> Tensor:
         for block in (0, 1):
             here = f"layer{stage}.{block}."
             stride = 2 if stage > 1 and block == 0 else 1
-            out = relu(
-                normalise(state, here + "bn1", conv2d(maps, state[here + "conv1.weight"], None, stride, 1))
-            )
+            out = relu(normalise(state, here + "bn1", conv2d(maps, state[here + "conv1.weight"], None, stride, 1)))
             out = normalise(state, here + "bn2", conv2d(out, state[here + "conv2.weight"], padding=1))
             if stride == 2:
                 maps = conv2d(maps, state[here + "downsample.0.weight"], None, stride)

@@ -116,9 +116,7 @@ def narrow_rfs(prefix: str = "") -> tuple[reference.State, reference.State]:
 @pytest.mark.parametrize("prefix", ["", "module."])
 def test_metaoptnet_container(tmp_path: Path, prefix: str) -> None:
     state, stored = narrow_rfs(prefix)
-    path = write(
-        tmp_path / "best_model.pth", {"embedding": stored, "head": {"scale": torch.ones(1)}}, legacy=True
-    )
+    path = write(tmp_path / "best_model.pth", {"embedding": stored, "head": {"scale": torch.ones(1)}}, legacy=True)
     backbone = load_backbone("rn12", path)
     assert_same(backbone, reference.resnet12(state, IMAGES, "layer{1}.0.", "downsample"))
 
@@ -133,14 +131,10 @@ def test_metaoptnet_container(tmp_path: Path, prefix: str) -> None:
         ("state", "feature.module.", {"classifier.L.weight_g": torch.ones(5, 1)}),
     ],
 )
-def test_resnet12_inside_a_method(
-    tmp_path: Path, container: str | None, prefix: str, rest: reference.State
-) -> None:
+def test_resnet12_inside_a_method(tmp_path: Path, container: str | None, prefix: str, rest: reference.State) -> None:
     state, stored = narrow_rfs(prefix)
     content = {**stored, **rest}
-    backbone = load_backbone(
-        "rn12", write(tmp_path / "a.pth", {container: content} if container else content)
-    )
+    backbone = load_backbone("rn12", write(tmp_path / "a.pth", {container: content} if container else content))
     assert_same(backbone, reference.resnet12(state, IMAGES, "layer{1}.0.", "downsample"))
 
 
@@ -174,9 +168,7 @@ def test_resnet18(tmp_path: Path, container: str) -> None:
         heads = {"fc.L.weight_g": torch.ones(200, 1), "fc.L.weight_v": torch.ones(200, 512)}
         body = {key: value for key, value in state.items() if not key.startswith("fc.")}
         rotate = {"0.weight": torch.ones(4, 512), "0.bias": torch.ones(4)}
-        path = write(
-            tmp_path / "100.tar", {"epoch": 100, "state": body | heads, "rotate": rotate}, legacy=True
-        )
+        path = write(tmp_path / "100.tar", {"epoch": 100, "state": body | heads, "rotate": rotate}, legacy=True)
     backbone = load_backbone("rn18", path)
     assert backbone.info.family == "rn18-simpleshot"
     assert backbone.info.image_size is None
@@ -214,9 +206,7 @@ def test_closerlook_resnet18(tmp_path: Path) -> None:
 def test_torchvision_resnet18_is_the_same_as_torchvision(tmp_path: Path) -> None:
     torch.manual_seed(0)
     network = torchvision.models.resnet18(weights=None)
-    network.load_state_dict(
-        reference.random_state({k: tuple(v.shape) for k, v in network.state_dict().items()})
-    )
+    network.load_state_dict(reference.random_state({k: tuple(v.shape) for k, v in network.state_dict().items()}))
     backbone = load_backbone("rn18", write(tmp_path / "resnet18.pth", network.state_dict()))
     assert backbone.info.family == "rn18-torchvision"
     network.fc = torch.nn.Identity()
@@ -310,6 +300,4 @@ def assert_stage_by_stage(
         maps = network.stem(IMAGES)
         for stage in network.stages():
             maps = stage(maps)
-        torch.testing.assert_close(
-            network.pool(maps), compute(state, IMAGES, maximum=maximum), atol=1e-4, rtol=1e-4
-        )
+        torch.testing.assert_close(network.pool(maps), compute(state, IMAGES, maximum=maximum), atol=1e-4, rtol=1e-4)

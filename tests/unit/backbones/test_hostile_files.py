@@ -117,9 +117,7 @@ def long(number: int) -> bytes:
 
 
 @pytest.mark.parametrize("legacy", [True, False])
-def test_a_tensor_that_claims_gigabytes_is_refused_without_reserving_them(
-    tmp_path: Path, legacy: bool
-) -> None:
+def test_a_tensor_that_claims_gigabytes_is_refused_without_reserving_them(tmp_path: Path, legacy: bool) -> None:
     content = torch_file(tmp_path, torch.ones(1000), legacy)
     path = tmp_path / "weights.pth"
     if legacy:
@@ -162,9 +160,7 @@ def test_a_huge_memo_index_costs_no_memory(tmp_path: Path) -> None:
 
 
 def test_a_zip_bomb_is_refused(tmp_path: Path) -> None:
-    index = zipfile.ZipFile(io.BytesIO(torch_file(tmp_path, torch.ones(1000), legacy=False))).read(
-        "weights/data.pkl"
-    )
+    index = zipfile.ZipFile(io.BytesIO(torch_file(tmp_path, torch.ones(1000), legacy=False))).read("weights/data.pkl")
     path = tmp_path / "weights.pth"
     path.write_bytes(zipped(index, zipfile.ZIP_DEFLATED, _0=bytes(4000)))
     with pytest.raises(FsbenchError, match="packed again by another program"):

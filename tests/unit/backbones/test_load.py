@@ -54,9 +54,7 @@ def test_the_seed_decides_and_the_global_random_numbers_are_left_alone() -> None
 def test_depth_of_a_fresh_wide_resnet_is_28() -> None:
     network: Any = load_backbone("wrn", random_seed=0, width=1).network
     convolutions = [name for name, part in network.named_modules() if isinstance(part, torch.nn.Conv2d)]
-    assert (
-        len([name for name in convolutions if "shortcut" not in name]) == 25
-    )  # 28 counts shortcuts and head
+    assert len([name for name in convolutions if "shortcut" not in name]) == 25  # 28 counts shortcuts and head
 
 
 @pytest.mark.parametrize(
@@ -164,9 +162,7 @@ def test_what_is_saved_is_read_back(tmp_path: Path, name: str, width: int | None
         ("rn12-rfs", "", "rn12", "rn12-metaoptnet"),
     ],
 )
-def test_published_weights_survive_conversion(
-    tmp_path: Path, keys: str, prefix: str, name: str, family: str
-) -> None:
+def test_published_weights_survive_conversion(tmp_path: Path, keys: str, prefix: str, name: str, family: str) -> None:
     shapes = reference.narrowed(reference.key_shapes(keys), 16)
     state = {
         prefix + key.removeprefix("module.").removeprefix("feature."): value
@@ -208,7 +204,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full_disk)
-    with pytest.raises(FsbenchError, match=r"Cannot write .*No space left"):
+    with pytest.raises(FsbenchError, match=r"Could not write .*No space left"):
         save_backbone(backbone, path, {"run": "second"})
     assert list(tmp_path.iterdir()) == [path]
     with safe_open(path, framework="pt") as file:

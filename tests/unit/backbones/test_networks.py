@@ -32,9 +32,7 @@ def parameters(network: nn.Module) -> int:
         ("fsbench_wrn_s2m2", {}, 36_472_784, 640),
     ],
 )
-def test_parameter_counts_and_feature_dimensions(
-    model: str, options: dict[str, Any], count: int, dim: int
-) -> None:
+def test_parameter_counts_and_feature_dimensions(model: str, options: dict[str, Any], count: int, dim: int) -> None:
     with torch.device("meta"):
         network = timm.create_model(model, num_classes=0, **options)
     assert parameters(network) == count

@@ -46,9 +46,7 @@ def put(root: Path, name: str, content: bytes = b"weights") -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "ending", ["safetensors", "pt", "pth", "tar", "pth.tar", "pt1", "pt11", "pt55", "ckpt", "bin"]
-)
+@pytest.mark.parametrize("ending", ["safetensors", "pt", "pth", "tar", "pth.tar", "pt1", "pt11", "pt55", "ckpt", "bin"])
 def test_any_known_ending_is_found(tmp_path: Path, ending: str) -> None:
     path = put(tmp_path, f"mini/rn12.{ending}")
     put(tmp_path, "mini/rn18.pth")
@@ -172,9 +170,7 @@ def test_the_manifest_is_consistent() -> None:
         # what the article used is found without an option
         assert not item.rows or item.target.startswith(f"{item.dataset}/{item.backbone}.")
     found_alone = [
-        (item.dataset, item.backbone)
-        for item in entries
-        if item.target.startswith(f"{item.dataset}/{item.backbone}.")
+        (item.dataset, item.backbone) for item in entries if item.target.startswith(f"{item.dataset}/{item.backbone}.")
     ]
     assert len(set(found_alone)) == len(found_alone)
 

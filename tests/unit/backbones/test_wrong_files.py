@@ -72,9 +72,7 @@ def test_an_archive_that_contains_the_checkpoints(tmp_path: Path) -> None:
     archive = tmp_path / "miniImagenet.tar"
     with tarfile.open(archive, "w") as file:
         file.add(tmp_path / "470.tar", "WideResNet28_10_S2M2_R/470.tar")
-    with pytest.raises(
-        FsbenchError, match=r"tar archive that contains WideResNet28_10_S2M2_R/470\.tar"
-    ) as caught:
+    with pytest.raises(FsbenchError, match=r"tar archive that contains WideResNet28_10_S2M2_R/470\.tar") as caught:
         load_backbone("wrn", archive)
     assert "tar -xf miniImagenet.tar" in caught.value.hint
 
@@ -102,25 +100,19 @@ def test_torch_files_without_weights(tmp_path: Path, content: Any, words: str) -
 
 
 def test_a_whole_module_is_refused_by_the_name_of_its_class(tmp_path: Path) -> None:
-    with pytest.raises(
-        FsbenchError, match=r"asks for 'torch\.nn\.modules.*Nothing in it was executed"
-    ) as caught:
+    with pytest.raises(FsbenchError, match=r"asks for 'torch\.nn\.modules.*Nothing in it was executed") as caught:
         load_backbone("rn12", write(tmp_path / "a.pt", torch.nn.Conv2d(3, 4, 3)))
     assert "state_dict" in caught.value.hint
 
 
 def test_another_backbone_than_asked_for(tmp_path: Path) -> None:
     path = write(tmp_path / "a.pth", small_rn18())
-    with pytest.raises(
-        FsbenchError, match=r"Expected weights for wrn, found a ResNet-18.*rn18-simpleshot"
-    ) as caught:
+    with pytest.raises(FsbenchError, match=r"Expected weights for wrn, found a ResNet-18.*rn18-simpleshot") as caught:
         load_backbone("wrn", path)
     assert "--backbone rn18" in caught.value.hint
 
 
-@pytest.mark.parametrize(
-    "keys", [["features.0.weight"], ["encoder.0.0.weight", "encoder.0.1.bias"], ["fc.weight"]]
-)
+@pytest.mark.parametrize("keys", [["features.0.weight"], ["encoder.0.0.weight", "encoder.0.1.bias"], ["fc.weight"]])
 def test_an_unknown_network(tmp_path: Path, keys: list[str]) -> None:
     path = write(tmp_path / "a.pth", {key: torch.ones(3) for key in keys})
     with pytest.raises(FsbenchError, match="not the checkpoint of a known rn12, rn18 or wrn") as caught:
@@ -146,10 +138,7 @@ def test_the_report_counts_what_is_missing_unexpected_and_of_another_shape(tmp_p
     assert "8 missing: layers.0.bn2.weight, " in caught.value.message
     assert ", …" in caught.value.message
     assert "1 unexpected: attention.weight" in caught.value.message
-    assert (
-        "1 of another shape: layers.1.conv2.weight (10, 9, 3, 3), expected (10, 10, 3, 3)"
-        in caught.value.message
-    )
+    assert "1 of another shape: layers.1.conv2.weight (10, 9, 3, 3), expected (10, 10, 3, 3)" in caught.value.message
 
 
 def test_a_deeper_resnet_does_not_pass_for_a_resnet18(tmp_path: Path) -> None:

@@ -96,9 +96,7 @@ def test_easy_calls_its_file_validation(tmp_path: Path) -> None:
 
 def test_class_folders_with_plain_imagenet_names(tmp_path: Path) -> None:
     put(tmp_path, [f"images/{WNID}/{WNID}_10026.JPEG", f"images/{WNID2}/{WNID2}_7.JPEG"])
-    write(
-        tmp_path / "test.csv", "class_name,image_name", f"{WNID},{WNID}_10026.JPEG", f"{WNID2},{WNID2}_7.JPEG"
-    )
+    write(tmp_path / "test.csv", "class_name,image_name", f"{WNID},{WNID}_10026.JPEG", f"{WNID2},{WNID2}_7.JPEG")
     split = load_dataset(tmp_path, "mini").splits["novel"]
     assert split.sources == (f"images/{WNID}/{WNID}_10026.JPEG", f"images/{WNID2}/{WNID2}_7.JPEG")
 
@@ -120,9 +118,7 @@ def test_cub_csv_with_bare_names_in_nested_folders(tmp_path: Path) -> None:
 
 def test_cub_csv_with_bare_names_and_flat_pictures(tmp_path: Path) -> None:
     put(tmp_path / "images", ["Groove_Billed_Ani_0065_1502.jpg", "Rhinoceros_Auklet_0001_9.jpg"])
-    write(
-        tmp_path / "test.csv", "filename", "Groove_Billed_Ani_0065_1502.jpg", "Rhinoceros_Auklet_0001_9.jpg"
-    )
+    write(tmp_path / "test.csv", "filename", "Groove_Billed_Ani_0065_1502.jpg", "Rhinoceros_Auklet_0001_9.jpg")
     assert load_dataset(tmp_path, "cub").splits["novel"].class_names == (BIRD, OTHER)
 
 
@@ -152,16 +148,12 @@ def test_missing_files_are_counted_and_the_first_named(tmp_path: Path) -> None:
     put(tmp_path, [f"images/{WNID}00000001.jpg"])
     names = [f"{WNID}{i:08d}.jpg" for i in range(1, 8)]
     write(tmp_path / "test.csv", "filename,label", *(f"{name},{WNID}" for name in names))
-    with pytest.raises(
-        FsbenchError, match=f"6 files .* missing: {names[1]}, {names[2]}, {names[3]} and 3 more"
-    ):
+    with pytest.raises(FsbenchError, match=f"6 files .* missing: {names[1]}, {names[2]}, {names[3]} and 3 more"):
         load_dataset(tmp_path, "mini")
     assert scan_folder(tmp_path, dataset_info("mini")).counts("novel") == {WNID: 1}
 
 
-@pytest.mark.parametrize(
-    "name", ["../secret.png", "/etc/secret.png", "images/../../secret.png", "..\\secret.png"]
-)
+@pytest.mark.parametrize("name", ["../secret.png", "/etc/secret.png", "images/../../secret.png", "..\\secret.png"])
 def test_names_that_lead_outside_are_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "secret.png").write_bytes(PNG)
     put(tmp_path / "mini", ["images/a.png"])

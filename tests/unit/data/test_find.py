@@ -29,9 +29,7 @@ def whole(name: str) -> dict[str, dict[str, list[str]]]:
     }
 
 
-def compare(
-    root: Path, splits: Mapping[str, Mapping[str, Sequence[str]]], name: str
-) -> tuple[Difference, ...]:
+def compare(root: Path, splits: Mapping[str, Mapping[str, Sequence[str]]], name: str) -> tuple[Difference, ...]:
     listing = Listing(root, "test", FolderPictures(root), splits)
     return compare_with_catalog(listing, dataset_info(name))
 
@@ -78,10 +76,7 @@ def test_split_of_nobody(tmp_path: Path) -> None:
     name = dataset_info("mini").classes("novel")[0]
     splits["base"][name] = splits["novel"].pop(name)
     (difference,) = compare(tmp_path, splits, "mini")
-    assert (
-        f"1 class is in another split than Ravi & Larochelle's: {name} belongs to novel"
-        in difference.sentence
-    )
+    assert f"1 class is in another split than Ravi & Larochelle's: {name} belongs to novel" in difference.sentence
     assert "compare with nobody's" in difference.sentence
 
 
@@ -97,9 +92,7 @@ def test_class_in_two_splits_is_not_also_a_wrong_split(tmp_path: Path) -> None:
 def test_numbered_classes_are_compared_by_their_sizes(tmp_path: Path) -> None:
     info = dataset_info("tiered")
     splits = {
-        split: {
-            f"{split}-{i:04d}": range(count) for i, count in enumerate(sorted(info.splits[split].values()))
-        }
+        split: {f"{split}-{i:04d}": range(count) for i, count in enumerate(sorted(info.splits[split].values()))}
         for split in SPLITS
     }
     listing = Listing(tmp_path, "test", FolderPictures(tmp_path), splits, anonymous=True)
@@ -175,8 +168,6 @@ def test_scan_of_half_a_csv_data_set_counts_what_is_there(tmp_path: Path) -> Non
     info = dataset_info("mini")
     wnid = info.classes("novel")[0]
     put(tmp_path, [f"images/{wnid}00000001.jpg"])
-    (tmp_path / "test.csv").write_text(
-        f"filename,label\n{wnid}00000001.jpg,{wnid}\n{wnid}00000002.jpg,{wnid}\n"
-    )
+    (tmp_path / "test.csv").write_text(f"filename,label\n{wnid}00000001.jpg,{wnid}\n{wnid}00000002.jpg,{wnid}\n")
     differences = compare_with_catalog(scan_folder(tmp_path, info), info)
     assert differences[0].sentence == f"1 file is missing: {wnid}00000002.jpg."

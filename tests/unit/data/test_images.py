@@ -108,9 +108,7 @@ def test_truncated_file_is_named(tmp_path: Path, suffix: str) -> None:
         open_image(path)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"no picture", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"]
-)
+@pytest.mark.parametrize("content", [b"", b"no picture", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"])
 def test_what_is_no_picture_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.jpg").write_bytes(content)
     with pytest.raises(FsbenchError, match=r"x\.jpg"):
@@ -152,8 +150,6 @@ def test_picture_names(name: str) -> None:
     assert is_picture(name)
 
 
-@pytest.mark.parametrize(
-    "name", [".DS_Store", "._a.jpg", "Thumbs.db", "a.txt", "a", "a.jpg.part", "desktop.ini"]
-)
+@pytest.mark.parametrize("name", [".DS_Store", "._a.jpg", "Thumbs.db", "a.txt", "a", "a.jpg.part", "desktop.ini"])
 def test_other_names(name: str) -> None:
     assert not is_picture(name)

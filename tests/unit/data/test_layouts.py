@@ -225,9 +225,7 @@ def test_missing_folder(tmp_path: Path) -> None:
 
 def test_unknown_layout_says_what_is_there(tmp_path: Path) -> None:
     put(tmp_path, ["mini-imagenet-cache-train.pkl", "mini-imagenet-cache-test.pkl"])
-    with pytest.raises(
-        FsbenchError, match=r"holds mini-imagenet-cache-test\.pkl, mini-imagenet-cache-train\.pkl"
-    ):
+    with pytest.raises(FsbenchError, match=r"holds mini-imagenet-cache-test\.pkl, mini-imagenet-cache-train\.pkl"):
         load_dataset(tmp_path, "mini")
 
 

@@ -51,9 +51,7 @@ def test_a_single_split_is_enough(tmp_path: Path) -> None:
 
 
 def test_json_with_other_split_names(animals: Path, tmp_path: Path) -> None:
-    file = write(
-        tmp_path / "s.json", json.dumps({"train": ["cat", "dog"], "valid": ["cow"], "test": ["pig"]})
-    )
+    file = write(tmp_path / "s.json", json.dumps({"train": ["cat", "dog"], "valid": ["cow"], "test": ["pig"]}))
     dataset = load_own(animals, split_file=file)
     assert classes(dataset) == {"base": ("cat", "dog"), "val": ("cow",), "novel": ("pig",)}
     assert any("1 class folders are in no split and left out: hen" in note for note in dataset.notes)
@@ -125,9 +123,7 @@ def test_share_too_small_for_one_class_is_refused(animals: Path) -> None:
         load_own(animals, fractions=(0.5, 0.02, 0.48))
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0.5,0.5", "0.5,0.2,0.2", "a,b,c", "1.5,-0.5,0", "nan,0.5,0.5", "1,0,0,0"]
-)
+@pytest.mark.parametrize("text", ["", "0.5,0.5", "0.5,0.2,0.2", "a,b,c", "1.5,-0.5,0", "nan,0.5,0.5", "1,0,0,0"])
 def test_wrong_fractions_are_refused(text: str) -> None:
     with pytest.raises(FsbenchError, match="Expected three shares"):
         parse_fractions(text)

@@ -57,9 +57,7 @@ PUBLISHED: list[tuple[str, str, str | None, tuple[Any, ...]]] = [
 
 
 @pytest.mark.parametrize(("family", "dataset", "override", "expected"), PUBLISHED)
-def test_published_transforms(
-    family: str, dataset: str, override: str | None, expected: tuple[Any, ...]
-) -> None:
+def test_published_transforms(family: str, dataset: str, override: str | None, expected: tuple[Any, ...]) -> None:
     found = transform_for(family, dataset, override)
     norm = (found.mean, found.std)
     assert (found.resize, found.size, found.crop, found.on, found.antialias, norm) == expected
@@ -127,9 +125,7 @@ def test_crop_areas(dataset: str, area: tuple[float, float], size: int) -> None:
         {"input_size": (3, 64, 64), "interpolation": "bicubic", "crop_pct": 1.0, "crop_mode": "squash"},
     ],
 )
-def test_timm_config_gives_the_transform_that_timm_builds(
-    config: dict[str, Any], size: tuple[int, int]
-) -> None:
+def test_timm_config_gives_the_transform_that_timm_builds(config: dict[str, Any], size: tuple[int, int]) -> None:
     config = {**config, "mean": (0.5, 0.4, 0.3), "std": (0.5, 0.6, 0.7)}
     image = photo(*size)
     expected = create_transform(**config)(image)

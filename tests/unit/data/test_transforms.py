@@ -28,9 +28,7 @@ def photo(width: int, height: int, seed: int = 0) -> Image.Image:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(
-    ("resize", "target", "crop"), [("shorter", 96, 84), ("exact", 92, 80), ("exact", 36, 32)]
-)
+@pytest.mark.parametrize(("resize", "target", "crop"), [("shorter", 96, 84), ("exact", 92, 80), ("exact", 36, 32)])
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 def test_pil_transform_equals_torchvision(
     size: tuple[int, int], resize: Any, target: int, crop: int, interpolation: Any
@@ -47,9 +45,7 @@ def test_pil_transform_equals_torchvision(
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(
-    ("resize", "target", "crop"), [("shorter", 92, 84), ("exact", 96, 84), ("exact", 36, 32)]
-)
+@pytest.mark.parametrize(("resize", "target", "crop"), [("shorter", 92, 84), ("exact", 96, 84), ("exact", 36, 32)])
 @pytest.mark.parametrize("antialias", [False, True])
 def test_tensor_transform_equals_torchvision(
     size: tuple[int, int], resize: Any, target: int, crop: int, antialias: bool
@@ -160,9 +156,7 @@ def test_crop_is_the_resized_box() -> None:
     assert found.shape == (4, 3, 84, 84)
     for number in range(4):
         top, left, height, width = CROPS.box((200, 150), "a/b.jpg", number)
-        tensor = reference.resized_crop(
-            reference.to_tensor(image), top, left, height, width, [84, 84], antialias=False
-        )
+        tensor = reference.resized_crop(reference.to_tensor(image), top, left, height, width, [84, 84], antialias=False)
         expected = reference.normalize(tensor, list(MEAN), list(STD))
         torch.testing.assert_close(found[number], expected, rtol=0, atol=1e-6)
 

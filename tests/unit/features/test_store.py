@@ -25,7 +25,7 @@ def path(features: Features, tmp_path: Path) -> Path:
 
 def test_what_is_written_is_read(features: Features, tmp_path: Path) -> None:
     provenance = Provenance(
-        "mini", "wrn", "wrn.pt", "abc", "def", '{"crop": 84}', 84, 30, "bf16", {"torch": "2"}, ("a",)
+        "mini", "wrn", "wrn-s2m2", "wrn.pt", "abc", "def", '{"crop": 84}', 84, 30, "bf16", {"torch": "2"}, ("a",), "f"
     )
     novel = make_split(np.eye(3, 4), np.array([7, 2, 7]), images=["b/1.jpg", "ä/2.jpg", "b/3.jpg"])
     write_features(tmp_path / "f.h5", provenance, {"novel": novel})
