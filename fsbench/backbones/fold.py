@@ -22,30 +22,34 @@ def fold(network: nn.Module, images: Tensor) -> nn.Module:
         network: In eval mode.
         images: (B, 3, H, W) on which the features are compared, relative to their size, to 10⁻⁵.
     """
-    folded = copy.deepcopy(network)
-    for parent in list(folded.modules()):
-        for name, child in list(parent.named_children()):
-            if _is_block(child):
-                setattr(parent, name, _fold_block(child))
+    folded = _fold_below(copy.deepcopy(network))
     with torch.inference_mode():
         expected, found = network(images), folded(images)
     same = (found - expected).abs().max() <= TOLERANCE * expected.abs().max().clamp_min(1e-30)
     return folded if bool(same) else network
 
 
-def _is_block(module: nn.Module) -> bool:
-    """Whether a module is a smallest one that has both convolutions and batch normalisation below it."""
-    kinds = {type(part) for part in module.modules()}
-    inside = any(_is_block(child) for child in module.children())
-    return {nn.Conv2d, nn.BatchNorm2d} <= kinds and not inside
+def _fold_below(module: nn.Module) -> nn.Module:
+    """Fold a module as a whole if its forward can be traced, else what is below it. Containers stay containers."""
+    traced = None if isinstance(module, (nn.Sequential, nn.ModuleList)) else _traced(module)
+    if traced is not None:
+        return _fold(traced)
+    for name, child in list(module.named_children()):
+        if any(isinstance(part, nn.BatchNorm2d) for part in child.modules()):
+            setattr(module, name, _fold_below(child))
+    return module
 
 
-def _fold_block(block: nn.Module) -> nn.Module:
-    """Fold within one block; a block that cannot be traced is left as it is."""
+def _traced(module: nn.Module) -> fx.GraphModule | None:
+    if not any(True for _ in module.children()):
+        return None
     try:
-        traced = fx.symbolic_trace(block)
-    except Exception:  # whatever a foreign forward does, the block then stays as it is
-        return block
+        return fx.symbolic_trace(module)
+    except Exception:  # a forward with decisions of its own cannot be traced, whatever it raises
+        return None
+
+
+def _fold(traced: fx.GraphModule) -> fx.GraphModule:
     modules = dict(traced.named_modules())
     for node in list(traced.graph.nodes):
         before = node.args[0] if node.args else None

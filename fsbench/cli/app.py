@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import fsbench
-from fsbench.cli import scatter, solve
+from fsbench.cli import doctor, extract, scatter, solve
 from fsbench.errors import FsbenchError
 
 app = typer.Typer(
@@ -35,8 +35,10 @@ def fsbench_command(
     """Benchmark transductive few-shot classification: images → features → tasks → methods → honest tables."""
 
 
+app.command()(extract.extract)
 app.command()(scatter.scatter)
 app.command()(solve.solve)
+app.command()(doctor.doctor)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ gate behind it: it refuses what would give a wrong number and returns an :class:
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -156,17 +157,18 @@ class ImageDataset:
         return split_digest({name: split.class_names for name, split in self.splits.items()})
 
     def common_size(self) -> tuple[int, int] | None:
-        """Width and height if the first pictures of all classes agree on them, else None.
+        """Width and height if the first pictures of all classes agree on them, else None; broken ones have no say.
 
         Copies of a data set that were shrunk on disk give other features than the original pictures.
         """
         sizes = set()
         for split in self.splits.values():
             for row in np.unique(split.labels, return_index=True)[1]:
-                sizes.add(split.open(int(row)).size)
+                with contextlib.suppress(FsbenchError):
+                    sizes.add(split.open(int(row)).size)
                 if len(sizes) > 1:
                     return None
-        return sizes.pop()
+        return sizes.pop() if sizes else None
 
 
 def build_dataset(

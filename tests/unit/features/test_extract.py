@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from fsbench.backbones.fold import fold
+from fsbench.backbones.load import load_backbone
+from fsbench.data.layouts import load_own
+from fsbench.errors import FsbenchError
+from fsbench.features import extract as module
+from fsbench.features.extract import Forward, Settings, extract, refuse_unusable
+from fsbench.features.shards import Shards
+from fsbench.features.store import FeatureFile
+from fsbench.report.progress import Reporter
+from tests.images import SPLITS, write_images
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CPU = torch.device("cpu")
+QUIET = Reporter(quiet=True)
+PLAIN = Settings(workers=0, batch=5)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_images(tmp_path / "own", SPLITS)
+
+
+@pytest.fixture(autouse=True)
+def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsbench.features.shards.IMAGES_PER_SHARD", 7)
+
+
+def run(root: Path, out: Path, settings: Settings = PLAIN, force: bool = False) -> FeatureFile:
+    backbone = load_backbone("rn12", random_seed=0, width=4)
+    return extract(load_own(root), backbone, out, settings, CPU, QUIET, force=force)
+
+
+def everything(file: FeatureFile) -> np.ndarray:
+    return np.concatenate([file.read(name).features for name in file.splits])
+
+
+def test_features_are_those_of_the_backbone_on_the_transformed_images(root: Path, tmp_path: Path) -> None:
+    file = run(root, tmp_path / "f.h5")
+    backbone, dataset = load_backbone("rn12", random_seed=0, width=4), load_own(root)
+    images = module._images(dataset, backbone, PLAIN)
+    with torch.inference_mode():
+        for name, split in dataset.splits.items():
+            stored = file.read(name)
+            assert stored.class_names == split.class_names
+            for i in range(len(split)):
+                assert stored.images[i] == split.image_name(i)
+                expected = backbone(images.transform(split.open(i))[None])[0]
+                np.testing.assert_allclose(stored.features[i], expected, atol=2e-5, rtol=1e-4)
+
+
+def test_provenance(root: Path, tmp_path: Path) -> None:
+    provenance = run(root, tmp_path / "f.h5").provenance
+    assert (provenance.dataset, provenance.backbone, provenance.family) == ("own", "rn12", "rn12-easy")
+    assert provenance.weights == "none, seed 0"
+    assert json.loads(provenance.transform)["crop"] == provenance.image_size == 32
+    assert provenance.libraries["torch"] == torch.__version__.partition("+")[0] or provenance.libraries["torch"]
+
+
+def test_batch_and_workers_change_nothing_that_matters(root: Path, tmp_path: Path) -> None:
+    expected = everything(run(root, tmp_path / "a.h5"))
+    for number, settings in enumerate([Settings(batch=1, workers=0), Settings(batch=64, workers=2)]):
+        found = everything(run(root, tmp_path / f"{number}.h5", settings))
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_crops_are_averaged_and_do_not_depend_on_batch_or_workers(root: Path, tmp_path: Path) -> None:
+    settings = Settings(crops=3, workers=0, batch=5)
+    file = run(root, tmp_path / "a.h5", settings)
+    other = run(root, tmp_path / "b.h5", Settings(crops=3, workers=2, batch=64))
+    np.testing.assert_allclose(everything(file), everything(other), atol=1e-5)
+    backbone, dataset = load_backbone("rn12", random_seed=0, width=4), load_own(root)
+    images = module._images(dataset, backbone, settings)
+    assert images.random_crops is not None
+    split = dataset.splits["val"]
+    crops = images.random_crops(split.open(1), split.image_name(1), 3)
+    with torch.inference_mode():
+        np.testing.assert_allclose(file.read("val").features[1], backbone(crops).mean(dim=0), atol=2e-5, rtol=1e-4)
+    assert file.provenance.crops == 3
+    assert not np.allclose(everything(file), everything(run(root, tmp_path / "c.h5")), atol=1e-3)
+
+
+def test_an_interrupted_run_goes_on_and_ends_the_same(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run(root, tmp_path / "whole.h5")
+    out = tmp_path / "broken.h5"
+    written: list[range] = []
+    original = Shards.write
+
+    def fail_after_two(self: Shards, part: range, *rest: object) -> None:
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(part)
+        original(self, part, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Shards, "write", fail_after_two)
+    with pytest.raises(KeyboardInterrupt):
+        run(root, out)
+    assert not out.exists()
+    monkeypatch.setattr(Shards, "write", lambda self, part, *rest: (written.append(part), original(self, part, *rest)))
+    file = run(root, out)
+    assert len(written) == len(set(written)) == 5  # 32 images in shards of 7: nothing was done twice
+    np.testing.assert_array_equal(everything(file), everything(whole))
+    assert {path.name for path in tmp_path.iterdir()} == {"own", "whole.h5", "broken.h5"}
+
+
+def test_a_damaged_shard_is_made_again(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = everything(run(root, tmp_path / "whole.h5"))
+    monkeypatch.setattr(module, "_assemble", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        run(root, tmp_path / "f.h5")
+    monkeypatch.undo()
+    monkeypatch.setattr("fsbench.features.shards.IMAGES_PER_SHARD", 7)
+    (folder,) = tmp_path.glob(".f.h5.*.parts")
+    shard = sorted(folder.glob("*.npy"))[1]
+    shard.write_bytes(shard.read_bytes()[:-9])
+    np.testing.assert_array_equal(everything(run(root, tmp_path / "f.h5")), whole)
+
+
+def test_a_file_made_the_same_way_is_kept_and_any_other_is_made_again(root: Path, tmp_path: Path) -> None:
+    out = tmp_path / "f.h5"
+    run(root, out)
+    stamp = out.stat().st_mtime_ns
+    run(root, out)
+    assert out.stat().st_mtime_ns == stamp
+    run(root, out, force=True)
+    assert out.stat().st_mtime_ns != stamp
+    before = FeatureFile.open(out).provenance.fingerprint
+    Image.new("RGB", (20, 20)).save(root / "novel" / "n0" / "new.png")
+    assert run(root, out).provenance.fingerprint != before
+
+
+def test_a_broken_image_is_named_or_skipped_and_recorded(root: Path, tmp_path: Path) -> None:
+    (root / "val" / "v1" / "002.png").write_bytes(b"\x89PNG\r\n\x1a\n rubbish")
+    with pytest.raises(FsbenchError, match=r"val/v1/002\.png") as caught:
+        run(root, tmp_path / "f.h5")
+    assert "--skip-broken" in caught.value.hint
+    file = run(root, tmp_path / "f.h5", Settings(workers=0, batch=5, skip_broken=True))
+    assert file.summary("val").rows == 7
+    assert "val/v1/002.png" not in file.read("val").images
+    assert any("val/v1/002.png" in note for note in file.provenance.notes)
+
+
+def test_a_class_without_a_readable_image_is_an_error(root: Path, tmp_path: Path) -> None:
+    for path in (root / "val" / "v1").iterdir():
+        path.write_bytes(b"no")
+    with pytest.raises(FsbenchError, match="has no images"):
+        run(root, tmp_path / "f.h5", Settings(workers=0, skip_broken=True))
+
+
+def test_unusable_precisions_are_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_unusable("fp32", CPU)
+    monkeypatch.setattr(module, "precision_problem", lambda device, dtype: f"{dtype} died on {device}")
+    with pytest.raises(FsbenchError, match="bf16 cannot be used on cpu: bfloat16 died on cpu"):
+        refuse_unusable("bf16", CPU)
+    with pytest.raises(FsbenchError, match="Unknown precision"):
+        refuse_unusable("int8", CPU)
+
+
+def test_out_of_memory_halves_the_forward_pass(root: Path) -> None:
+    backbone = load_backbone("rn12", random_seed=0, width=4)
+    images = module._images(load_own(root), backbone, PLAIN)
+    forward = Forward(backbone, "fp32", CPU, images, batch=16)
+    data = torch.randn(9, 1, 3, 32, 32)
+    expected = forward(data)
+    network = forward.network
+
+    class Hungry(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if len(x) > 3:
+                raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+            result: torch.Tensor = network(x)
+            return result
+
+    forward.network = Hungry()
+    np.testing.assert_allclose(forward(data), expected, atol=1e-6)
+    assert forward.batch <= 3
+
+
+@pytest.mark.parametrize(("name", "width"), [("rn12", 4), ("rn18", 4), ("wrn", 1)])
+def test_folding_keeps_the_features_and_removes_batch_norm(name: str, width: int) -> None:
+    backbone = load_backbone(name, random_seed=0, width=width)
+    generator = torch.Generator().manual_seed(1)
+    for part in backbone.modules():
+        if isinstance(part, torch.nn.BatchNorm2d):
+            assert part.running_mean is not None
+            assert part.running_var is not None
+            part.running_mean.normal_(0, 0.1, generator=generator)
+            part.running_var.uniform_(0.5, 2.0, generator=generator)
+    sample = torch.randn(2, 3, 32, 32, generator=generator)
+    folded = fold(backbone, sample)
+    count = [sum(isinstance(part, torch.nn.BatchNorm2d) for part in net.modules()) for net in (backbone, folded)]
+    assert count[1] == (0 if name in {"rn12"} else count[1])
+    assert count[1] < count[0] / 1.5
+    images = torch.randn(3, 3, 40, 40, generator=generator)
+    with torch.inference_mode():
+        torch.testing.assert_close(folded(images), backbone(images), atol=1e-5, rtol=1e-4)
+
+
+def test_folding_that_would_change_features_is_not_done() -> None:
+    class Odd(torch.nn.Module):
+        """Uses the running mean of its batch normalisation once more, which folding would lose."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.block = Block()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.block(x).mean(dim=(2, 3))
+            return result * (1 + sum(isinstance(part, torch.nn.BatchNorm2d) for part in self.modules()))
+
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm = torch.nn.Conv2d(3, 4, 1), torch.nn.BatchNorm2d(4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.norm(self.conv(x))
+            return result
+
+    class Undecided(Odd):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) if x.sum() > -1e9 else x
+
+    network = Undecided().eval()
+    assert fold(network, torch.randn(2, 3, 8, 8)) is network
