@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import fsbench
-from fsbench.cli import doctor, extract, scatter, solve
+from fsbench.cli import compare, doctor, extract, scatter, solve
 from fsbench.errors import FsbenchError
 
 app = typer.Typer(
@@ -38,6 +38,7 @@ def fsbench_command(
 app.command()(extract.extract)
 app.command()(scatter.scatter)
 app.command()(solve.solve)
+app.command()(compare.compare)
 app.command()(doctor.doctor)
 
 

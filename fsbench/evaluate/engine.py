@@ -103,7 +103,7 @@ def solve_tasks(
 
     def solve_chunk(chunk: range) -> range:
         rows = sample_tasks(protocol, split.offsets, seed, np.asarray(tasks)[chunk.start : chunk.stop])
-        right, asked = _solve_rows(method, table, rows, block)
+        right, asked = solve_rows(method, table, rows, block)
         correct[chunk.start : chunk.stop], queries[chunk.start : chunk.stop] = right, asked
         return chunk
 
@@ -132,7 +132,7 @@ def embed_split(method: Method, split: Split, base: BaseStatistics | None, devic
     return table
 
 
-def _solve_rows(
+def solve_rows(
     method: Method, table: Tensor, drawn: TaskRows, block: BlockSize
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Right answers and number of queries of every task; shorter tasks are solved apart, so that shapes agree."""

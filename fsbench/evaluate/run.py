@@ -50,13 +50,23 @@ class Source:
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked for: a configured method over a list of tasks."""
+    """What is asked for: a configured method over a list of tasks.
+
+    Attributes:
+        method: With its parameters.
+        protocol: How tasks are drawn.
+        seed: Of the task list.
+        tasks: How many.
+        params_from: Where the parameters come from.
+        name: Under which results are recorded, if not the method's own name.
+    """
 
     method: Method
     protocol: TaskProtocol
     seed: int
     tasks: int
     params_from: str = "given"
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,7 +112,7 @@ def run(
         protocol=job.protocol.as_dict(),
         seed=job.seed,
         tasks=job.tasks,
-        method=job.method.info.name,
+        method=job.name or job.method.info.name,
         params=job.method.params(),
     )
     path = record_path(results, key, source.dataset, source.backbone) if results else None

@@ -10,6 +10,7 @@ from fsbench.evaluate.run import Job, Machine, Source, configure, run
 from fsbench.evaluate.statistics import Interval, paired_difference
 from fsbench.evaluate.tuning import tune, tuning_path
 from fsbench.features.scatter import base_statistics
+from fsbench.methods import method_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,8 +120,9 @@ def _solve_one(
         options = {**options, **tuned[0]}
     method, origin = configure(request.method, source, protocol, options)
     label = f"{source.dataset} {protocol.shots}-shot"
-    record = _run(request, Job(method, protocol, request.seed, request.tasks, tuned[1] if tuned else origin),
-                  source, machine, reporter, f"{label} {method.info.title}")  # fmt: skip
+    origin = tuned[1] if tuned else origin
+    job = Job(method, protocol, request.seed, request.tasks, origin, method_key(request.method))
+    record = _run(request, job, source, machine, reporter, f"{label} {method.info.title}")
     if request.method == BASELINE:
         return Solved(record, None)
     shared = {name: value for name, value in request.options.items() if name == "t_km"}

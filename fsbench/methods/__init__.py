@@ -1,11 +1,19 @@
-"""Methods: one file each, and the table of their names."""
+"""Methods: one file each, and the table of their names.
+
+A method comes from one of three places: the table below, an installed package that has an entry point in the group
+`fsbench.methods`, or a file of the user's, named as `path/to/file.py:CLASS`.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import importlib
-from typing import TYPE_CHECKING
+import importlib.util
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from fsbench.errors import unknown_name
+from fsbench.errors import FsbenchError, unknown_name
 
 if TYPE_CHECKING:
     from fsbench.methods.base import Method
@@ -15,12 +23,60 @@ METHODS = {
     "soft-kmeans": "fsbench.methods.soft_kmeans:SoftKMeans",
     "bavardage": "fsbench.methods.bavardage:Bavardage",
 }
+ENTRY_POINTS = "fsbench.methods"
 
 
 def method_class(name: str) -> type[Method]:
-    """The class of a method, by its name."""
-    if name not in METHODS:
-        raise unknown_name("method", name, METHODS)
-    module, _, attribute = METHODS[name].partition(":")
-    found: type[Method] = getattr(importlib.import_module(module), attribute)
-    return found
+    """The class of a method, by its name, or from `path/to/file.py:CLASS`."""
+    if ".py:" in name:
+        return _from_file(name)
+    if name in METHODS:
+        module, _, attribute = METHODS[name].partition(":")
+        found: type[Method] = getattr(importlib.import_module(module), attribute)
+        return found
+    plugins = {entry.name: entry for entry in metadata.entry_points(group=ENTRY_POINTS)}
+    if name not in plugins:
+        raise unknown_name("method", name, [*METHODS, *plugins])
+    return _checked(plugins[name].load(), name)
+
+
+def method_names() -> list[str]:
+    """All names: the table's, then those of installed packages."""
+    return [*METHODS, *(entry.name for entry in metadata.entry_points(group=ENTRY_POINTS) if entry.name not in METHODS)]
+
+
+def method_key(name: str) -> str:
+    """The name under which results are recorded; for a file of the user's it changes with the file's content."""
+    if ".py:" not in name:
+        return name
+    path, _, attribute = name.rpartition(":")
+    return f"{Path(path).name}:{attribute}@{hashlib.sha256(Path(path).read_bytes()).hexdigest()[:8]}"
+
+
+def _from_file(name: str) -> type[Method]:
+    path, _, attribute = name.rpartition(":")
+    if not Path(path).is_file():
+        raise FsbenchError(f"No such file: {path}.", "A method of your own is named as path/to/file.py:CLASS.")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise FsbenchError(f"{path} cannot be imported: {type(error).__name__}: {error}.") from error
+    if not hasattr(module, attribute):
+        raise unknown_name(f"class of {path}", attribute, [key for key in vars(module) if not key.startswith("_")])
+    return _checked(getattr(module, attribute), name)
+
+
+def _checked(found: Any, name: str) -> type[Method]:
+    """A class that has what a method needs, or an error that says what is missing."""
+    missing = [part for part in ("info", "configure", "embed", "classify", "params") if not hasattr(found, part)]
+    if missing:
+        raise FsbenchError(
+            f"{name} is not a method: it lacks {', '.join(missing)}.",
+            "Subclass fsbench.methods.base.Parameters, and give it info, embed and classify.",
+        )
+    checked: type[Method] = found
+    return checked

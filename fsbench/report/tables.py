@@ -32,7 +32,7 @@ def solved_table(rows: list[Solved]) -> Table:
     variant = f" ({first['variant']})" if first["variant"] else ""
     alpha = f", α = {first['alpha']:g}" if first["alpha"] is not None else ""
     title = f"{first['method']}{variant}: accuracy in % over {first['tasks']:,} tasks{alpha} ± 95 % interval"
-    table = _table(title)
+    table = plain_table(title)
     for name in ("data set", "backbone"):
         table.add_column(name, overflow="fold", min_width=6)
     table.add_column("setting", no_wrap=True)
@@ -53,13 +53,14 @@ def solved_table(rows: list[Solved]) -> Table:
     return table
 
 
-def _table(title: str) -> Table:
+def plain_table(title: str) -> Table:
+    """The look of all tables."""
     return Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
 
 
 def scatter_table(rows: list[tuple[Path, BaseStatistics, float]]) -> Table:
     """What `fsbench scatter` shows: one row per feature file, with the σ that a later `solve` would use."""
-    table = _table("Within-class scatter of the base classes")
+    table = plain_table("Within-class scatter of the base classes")
     table.add_column("features", overflow="fold")
     for name in ("N_base", "classes", "D", "effective rank", "clamped"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -1,0 +1,126 @@
+"""What `fsbench compare` does: every method on the very same tasks of every setting and feature file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fsbench.errors import FsbenchError
+from fsbench.evaluate.over_data import interval_over_data
+from fsbench.evaluate.run import Job, Machine, configure, run
+from fsbench.evaluate.solve import base_of, load_source
+from fsbench.methods import method_class, method_key, method_names
+from fsbench.report.comparison import Column, Comparison, Entry, compare_records
+from fsbench.tasks.protocol import TaskProtocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from fsbench.evaluate.statistics import Interval
+    from fsbench.features.store import FeatureFile
+    from fsbench.report.comparison import Runs
+    from fsbench.report.progress import Reporter
+
+DEFAULT_METHODS = "soft-kmeans,bavardage,bavardage:released"
+# The word after the colon in `bavardage:released` is a value of this parameter.
+VARIANT_PARAMETER = {"bavardage": "variant", "simpleshot": "norm"}
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A method of the comparison, with the options that tell its variants apart."""
+
+    label: str
+    method: str
+    options: dict[str, Any]
+
+    def entry(self) -> Entry:
+        """Its row in the table."""
+        info = method_class(self.method).info
+        assumes = {"none": "no prior", "uniform": "uniform prior", "free": "free prior"}[info.prior]
+        return Entry(self.label, info.name, assumes if info.transductive else "inductive")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What to compare.
+
+    Attributes:
+        contestants: Methods.
+        columns: Settings.
+        baseline: Label of the method that others are compared to.
+        protocol: Rules of the tasks; ways and queries. Shots and α come from the columns.
+        split: Where tasks are drawn from.
+        tasks: How many per setting.
+        seed: Of the task lists.
+        results: Folder of records.
+        force: Run again what has a record.
+        published: Whether to show published numbers.
+        over_data: Whether to add intervals over the data.
+    """
+
+    contestants: Sequence[Contestant]
+    columns: Sequence[Column]
+    baseline: str
+    protocol: TaskProtocol
+    split: str = "novel"
+    tasks: int = 10_000
+    seed: int = 0
+    results: Path | None = None
+    force: bool = False
+    published: bool = True
+    over_data: bool = False
+
+
+def parse_methods(text: str) -> list[Contestant]:
+    """Parse `soft-kmeans,bavardage:released`; `all` is every method, with both variants of BAVARDAGE."""
+    if text == "all":
+        names = [name for name in method_names() if name != "alpha-am"]  # minutes per setting: named when wanted
+        text = ",".join("bavardage,bavardage:released" if name == "bavardage" else name for name in names)
+    found = []
+    for label in dict.fromkeys(part.strip() for part in text.split(",")):
+        if ".py:" in label:
+            found.append(Contestant(label.rpartition(":")[2], label, {}))
+            continue
+        name, colon, word = label.partition(":")
+        method_class(name)
+        if colon and name not in VARIANT_PARAMETER:
+            raise FsbenchError(f"{name} has no variants, got {label!r}.", f"Variants: {', '.join(VARIANT_PARAMETER)}.")
+        found.append(Contestant(label, name, {VARIANT_PARAMETER[name]: word} if colon else {}))
+    return found
+
+
+def compare(question: Question, files: Sequence[FeatureFile], machine: Machine, reporter: Reporter) -> Comparison:
+    """Run what is missing, read the rest from records, and put the table together."""
+    contestants = list(question.contestants)
+    if question.baseline not in {contestant.label for contestant in contestants}:
+        contestants = [*parse_methods(question.baseline), *contestants]
+    runs: Runs = {}
+    over_data: dict[tuple[int, str, Column], Interval] = {}
+    for number, file in enumerate(files):
+        source = load_source(file, question.split, base_of(file, reporter))
+        for column in question.columns:
+            protocol = TaskProtocol(
+                question.protocol.name, question.protocol.ways, column.shots, question.protocol.queries, column.alpha
+            )
+            for contestant in contestants:
+                method, origin = configure(contestant.method, source, protocol, contestant.options)
+                job = Job(method, protocol, question.seed, question.tasks, origin, method_key(contestant.method))
+                with reporter.bar(f"{source.dataset} {column.title} {contestant.label}", job.tasks) as advance:
+                    runs[number, contestant.label, column] = run(
+                        job, source, machine, question.results, force=question.force, progress=advance
+                    )
+                if question.over_data:
+                    found = interval_over_data(method, source, protocol, question.seed, machine.device)
+                    if found:
+                        over_data[number, contestant.label, column] = found
+    return compare_records(
+        runs,
+        [contestant.entry() for contestant in contestants],
+        question.columns,
+        [(file.provenance.dataset, file.provenance.backbone, file.provenance.crops) for file in files],
+        question.baseline,
+        with_published=question.published,
+        over_data=over_data,
+    )

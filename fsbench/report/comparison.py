@@ -1,0 +1,195 @@
+"""The comparison table as a value; every output format is a rendering of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fsbench.evaluate.statistics import LEVEL, Interval, holm, paired_difference, paired_p_value
+from fsbench.report.published import ONLY_PUBLISHED, Published, published
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fsbench.report.record import RunRecord
+
+
+@dataclass(frozen=True)
+class Column:
+    """One setting."""
+
+    balanced: bool
+    alpha: float | None
+    shots: int
+
+    @property
+    def title(self) -> str:
+        """As printed."""
+        setting = "balanced" if self.balanced else f"unbalanced α={self.alpha:g}"
+        return f"{setting} {self.shots}-shot"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method as it appears in the table.
+
+    Attributes:
+        label: Name, with its variant.
+        method: Name alone.
+        assumes: Inductive, or the class prior that a transductive method assumes.
+    """
+
+    label: str
+    method: str
+    assumes: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method in one setting.
+
+    Attributes:
+        record: The run; None where there is only a published number.
+        best: Whether it has the highest mean of its column.
+        tied: Whether it is not significantly worse than the best.
+        difference: To the baseline, over the same tasks; None for the baseline itself.
+        p_value: Of that difference, Holm-corrected over the table.
+        published: The published number that belongs here, if any.
+        over_data: Interval over the data, if asked for.
+    """
+
+    record: RunRecord | None
+    best: bool = False
+    tied: bool = False
+    difference: Interval | None = None
+    p_value: float | None = None
+    published: Published | None = None
+    over_data: Interval | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """The rows of one feature file."""
+
+    dataset: str
+    backbone: str
+    cells: Mapping[tuple[str, Column], Cell] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods by settings, for one or more feature files."""
+
+    entries: Sequence[Entry]
+    columns: Sequence[Column]
+    groups: Sequence[Group]
+    baseline: str
+    tasks: int
+
+    def notes(self) -> list[str]:
+        """What a reader must know of the published numbers, each once."""
+        cells = [cell for group in self.groups for cell in group.cells.values()]
+        return list(dict.fromkeys(cell.published.note for cell in cells if cell.published and cell.published.note))
+
+    def signatures(self) -> list[str]:
+        """The signature lines of all runs."""
+        cells = [cell for group in self.groups for cell in group.cells.values()]
+        return [cell.record.signature for cell in cells if cell.record]
+
+
+Runs = dict[tuple[int, str, Column], "RunRecord"]
+
+
+def compare_records(
+    runs: Runs,
+    entries: Sequence[Entry],
+    columns: Sequence[Column],
+    sources: Sequence[tuple[str, str, int]],
+    baseline: str,
+    *,
+    with_published: bool = True,
+    over_data: Mapping[tuple[int, str, Column], Interval] | None = None,
+) -> Comparison:
+    """Test, mark and put together.
+
+    Args:
+        runs: Records by (number of the source, label of the method, column).
+        entries: Methods in the order of the table.
+        columns: Settings.
+        sources: Data set, backbone and crops of every feature file.
+        baseline: Label of the method that others are compared to.
+        with_published: Whether to look up published numbers.
+        over_data: Intervals over the data, where they were asked for.
+    """
+    p_values = _against_baseline(runs, baseline)
+    ties = _ties_with_best(runs)
+    groups = []
+    for number, (dataset, backbone, crops) in enumerate(sources):
+        cells = {}
+        for key, record in runs.items():
+            source, label, column = key
+            if source != number:
+                continue
+            reference = runs[source, baseline, column]
+            cells[label, column] = Cell(
+                record,
+                best=key not in ties,
+                tied=ties.get(key, False),
+                difference=None if label == baseline else paired_difference(record.per_task, reference.per_task),
+                p_value=p_values.get(key),
+                published=_published_for(record, column, crops) if with_published else None,
+                over_data=(over_data or {}).get(key),
+            )
+        if with_published:
+            cells |= _published_only(dataset, backbone, crops, columns)
+        groups.append(Group(dataset, backbone, cells))
+    extra = [
+        name for name in ONLY_PUBLISHED if any((name, column) in group.cells for group in groups for column in columns)
+    ]
+    rows = [*entries, *(Entry(name, name, "trains the network") for name in extra)]
+    return Comparison(rows, columns, groups, baseline, next(iter(runs.values())).key.tasks)
+
+
+def _against_baseline(runs: Runs, baseline: str) -> dict[tuple[int, str, Column], float]:
+    """Corrected p-values of all differences to the baseline."""
+    keys = [key for key in runs if key[1] != baseline]
+    raw = [paired_p_value(runs[key].per_task, runs[key[0], baseline, key[2]].per_task) for key in keys]
+    return dict(zip(keys, holm(raw), strict=True))
+
+
+def _ties_with_best(runs: Runs) -> dict[tuple[int, str, Column], bool]:
+    """For every run that is not the best of its column: whether it is not significantly worse."""
+    best: dict[tuple[int, Column], RunRecord] = {}
+    for (source, _, column), record in runs.items():
+        leader = best.get((source, column))
+        if leader is None or record.accuracy > leader.accuracy:
+            best[source, column] = record
+    others = [key for key, record in runs.items() if record is not best[key[0], key[2]]]
+    raw = [paired_p_value(runs[key].per_task, best[key[0], key[2]].per_task) for key in others]
+    return {key: p >= LEVEL for key, p in zip(others, holm(raw), strict=True)}
+
+
+def _published_for(record: RunRecord, column: Column, crops: int) -> Published | None:
+    protocol: dict[str, Any] = record.key.protocol
+    if record.key.split != "novel" or protocol["ways"] != 5:
+        return None
+    return published(
+        record.key.method, record.dataset, record.backbone,
+        balanced=column.balanced, alpha=column.alpha, shots=column.shots, queries=protocol["queries"], crops=crops,
+    )  # fmt: skip
+
+
+def _published_only(
+    dataset: str, backbone: str, crops: int, columns: Sequence[Column]
+) -> dict[tuple[str, Column], Cell]:
+    """Cells of methods that exist as published numbers only."""
+    cells = {}
+    for name in ONLY_PUBLISHED:
+        for column in columns:
+            found = published(
+                name, dataset, backbone,
+                balanced=column.balanced, alpha=column.alpha, shots=column.shots, queries=75, crops=crops,
+            )  # fmt: skip
+            if found:
+                cells[name, column] = Cell(None, published=found)
+    return cells

@@ -1,0 +1,252 @@
+"""The comparison table in the formats people need: terminal, Markdown, LaTeX, CSV, JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.console import Group as Together
+from rich.text import Text
+
+from fsbench.evaluate.statistics import LEVEL
+from fsbench.files import write_text
+from fsbench.report.tables import plain_table, plus_minus, stdout_console
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from fsbench.report.comparison import Cell, Column, Comparison, Group
+
+FORMATS = ("rich", "markdown", "latex", "csv", "json")
+LEGEND = "bold: best of its column; *: not significantly worse than the best (paired, Holm-corrected, 5 %)"
+
+
+def show(comparison: Comparison, form: str, out: Path | None, timing: bool = False) -> None:
+    """Print the table in a format, or write it to a file."""
+    if form == "rich" and out is None:
+        stdout_console().print(render_rich(comparison, timing))
+        return
+    text = {
+        "rich": lambda: _as_text(render_rich(comparison, timing)),
+        "markdown": lambda: render_markdown(comparison, timing),
+        "latex": lambda: render_latex(comparison, timing),
+        "csv": lambda: render_csv(comparison),
+        "json": lambda: render_json(comparison),
+    }[form]()
+    if out is None:
+        print(text, end="")
+    else:
+        write_text(out, text)
+
+
+def _as_text(table: RenderableType) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=100, highlight=False).print(table)
+    return stream.getvalue()
+
+
+def accuracy_text(cell: Cell | None) -> str:
+    """Mean and interval, with a star where the cell ties with the best."""
+    if cell is None or cell.record is None:
+        return "–"
+    return plus_minus(cell.record.accuracy, cell.record.ci95) + (" *" if cell.tied else "")
+
+
+def difference_text(cell: Cell | None) -> str:
+    """Difference to the baseline, with its interval; in brackets where it is not significant."""
+    if cell is None or cell.difference is None:
+        return "–"
+    text = f"{cell.difference.mean:+.2f} ± {cell.difference.half_width:.2f}"
+    return text if cell.p_value is not None and cell.p_value < LEVEL else f"({text})"
+
+
+def published_text(cell: Cell | None) -> str:
+    """The published number, and how far ours is from it."""
+    if cell is None or cell.published is None:
+        return "–"
+    text = plus_minus(cell.published.accuracy, cell.published.ci95)
+    return f"{text} ({cell.record.accuracy - cell.published.accuracy:+.1f})" if cell.record else text
+
+
+def over_data_text(cell: Cell | None) -> str:
+    """Mean and interval over the data."""
+    return "–" if cell is None or cell.over_data is None else plus_minus(cell.over_data.mean, cell.over_data.half_width)
+
+
+def timing_text(cell: Cell | None) -> str:
+    """Tasks per second and peak memory."""
+    if cell is None or cell.record is None:
+        return "–"
+    return f"{cell.record.tasks_per_second:,.0f}/s {cell.record.peak_memory / 2**30:.1f} GB"
+
+
+def views(comparison: Comparison, timing: bool) -> list[tuple[str, Any]]:
+    """The parts of the table that have something to show: a title and a function from cell to text."""
+    cells = [cell for group in comparison.groups for cell in group.cells.values()]
+    found: list[tuple[str, Any]] = [(f"accuracy in %, {comparison.tasks:,} tasks ± 95 % interval", accuracy_text)]
+    if any(cell.difference for cell in cells):
+        found.append((f"difference to {comparison.baseline} on the same tasks; (…): not significant", difference_text))
+    if any(cell.published for cell in cells):
+        found.append(("published (ours minus published)", published_text))
+    if any(cell.over_data for cell in cells):
+        found.append(("accuracy over the data: tasks that share no image ± 95 % interval", over_data_text))
+    if timing:
+        found.append(("tasks per second, peak memory", timing_text))
+    return found
+
+
+def render_rich(comparison: Comparison, timing: bool = False) -> RenderableType:
+    """For the terminal, within 100 columns for four settings."""
+    parts: list[RenderableType] = []
+    for group in comparison.groups:
+        for title, text in views(comparison, timing):
+            parts.append(_rich_table(comparison, group, title, text))
+    parts.append(Text(LEGEND, style="dim"))
+    parts += [Text(f"published: {note}", style="dim") for note in comparison.notes()]
+    return Together(*parts)
+
+
+def _rich_table(comparison: Comparison, group: Group, title: str, text: Any) -> Table:
+    table = plain_table(f"{group.dataset} {group.backbone}: {title}")
+    table.add_column("method", overflow="fold", min_width=10)
+    table.add_column("assumes", overflow="fold")
+    for column in comparison.columns:
+        table.add_column(column.title.replace(" ", "\n", 1), justify="right", no_wrap=True)
+    for label, assumes, row in _rows(comparison, group, text):
+        styled = [Text(value, style="bold" if cell and cell.best else "") for cell, value in row]
+        table.add_row(label, assumes, *styled)
+    return table
+
+
+def render_markdown(comparison: Comparison, timing: bool = False) -> str:
+    """GitHub's Markdown."""
+    lines: list[str] = []
+    for group in comparison.groups:
+        for title, text in views(comparison, timing):
+            lines += [f"**{group.dataset} {group.backbone}: {title}**", ""]
+            lines.append("| method | assumes | " + " | ".join(column.title for column in comparison.columns) + " |")
+            lines.append("|---|---|" + "--:|" * len(comparison.columns))
+            for label, assumes, row in _rows(comparison, group, text):
+                cells = [f"**{value}**" if cell and cell.best else value for cell, value in row]
+                lines.append("| " + " | ".join([_markdown(label), assumes, *map(_markdown_cell, cells)]) + " |")
+            lines.append("")
+    lines += [LEGEND.replace("*", r"\*"), "", *(f"Published: {note}." for note in comparison.notes())]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def render_latex(comparison: Comparison, timing: bool = False) -> str:
+    """A `tabular` per feature file and view, for `booktabs`."""
+    lines = ["% needs \\usepackage{booktabs}"]
+    for group in comparison.groups:
+        for title, text in views(comparison, timing):
+            lines.append(f"% {_latex(group.dataset)} {_latex(group.backbone)}: {_latex(title)}")
+            lines.append("\\begin{tabular}{ll" + "r" * len(comparison.columns) + "}")
+            lines.append("\\toprule")
+            heads = ["method", "assumes", *(column.title for column in comparison.columns)]
+            lines.append(" & ".join(map(_latex, heads)) + " \\\\")
+            lines.append("\\midrule")
+            for label, assumes, row in _rows(comparison, group, text):
+                cells = [f"\\textbf{{{_latex(value)}}}" if cell and cell.best else _latex(value) for cell, value in row]
+                lines.append(" & ".join([_latex(label), _latex(assumes), *cells]) + " \\\\")
+            lines += ["\\bottomrule", "\\end{tabular}", ""]
+    lines += [f"% {_latex(LEGEND)}", *(f"% published: {_latex(note)}" for note in comparison.notes())]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def render_csv(comparison: Comparison) -> str:
+    """One line per method and setting."""
+    stream = io.StringIO()
+    rows = _records(comparison)
+    writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def render_json(comparison: Comparison) -> str:
+    """A list of rows, one per method and setting."""
+    return json.dumps(_records(comparison), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _rows(comparison: Comparison, group: Group, text: Any) -> list[tuple[str, str, list[tuple[Cell | None, str]]]]:
+    """Label, assumption and (cell, text) pairs of the rows that have something to show."""
+    found = []
+    for entry in comparison.entries:
+        cells = [group.cells.get((entry.label, column)) for column in comparison.columns]
+        row = [(cell, text(cell)) for cell in cells]
+        if any(value != "–" for _, value in row):
+            found.append((entry.label, entry.assumes, row))
+    return found
+
+
+def _records(comparison: Comparison) -> list[dict[str, Any]]:
+    found = []
+    for group in comparison.groups:
+        for entry in comparison.entries:
+            for column in comparison.columns:
+                cell = group.cells.get((entry.label, column))
+                if cell is not None:
+                    found.append(_record(comparison, group, entry.label, entry.assumes, column, cell))
+    return found
+
+
+def _record(
+    comparison: Comparison, group: Group, label: str, assumes: str, column: Column, cell: Cell
+) -> dict[str, Any]:
+    record, number, difference = cell.record, cell.published, cell.difference
+    return {
+        "dataset": group.dataset,
+        "backbone": group.backbone,
+        "method": label,
+        "assumes": assumes,
+        "setting": "balanced" if column.balanced else "unbalanced",
+        "alpha": column.alpha,
+        "shots": column.shots,
+        "tasks": comparison.tasks if record else None,
+        "accuracy": record.accuracy if record else None,
+        "ci95": record.ci95 if record else None,
+        "best": cell.best,
+        "tied_with_best": cell.tied,
+        "baseline": comparison.baseline,
+        "difference": difference.mean if difference else None,
+        "difference_ci95": _finite(difference.half_width) if difference else None,
+        "p_value_holm": cell.p_value,
+        "published": number.accuracy if number else None,
+        "published_ci95": number.ci95 if number else None,
+        "published_source": number.source if number else None,
+        "over_data": cell.over_data.mean if cell.over_data else None,
+        "over_data_ci95": _finite(cell.over_data.half_width) if cell.over_data else None,
+        "tasks_per_second": record.tasks_per_second if record else None,
+        "peak_memory": record.peak_memory if record else None,
+        "signature": record.signature if record else None,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if value == value else None  # NaN is not equal to itself
+
+
+def _markdown(text: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>|])", r"\\\1", text)
+
+
+def _markdown_cell(text: str) -> str:
+    return text.replace(" *", r" \*")
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "α": r"$\alpha$", "–": "--", "…": r"\ldots{}",
+    "*": r"$^{*}$", "<": r"$<$", ">": r"$>$",
+}  # fmt: skip
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)
