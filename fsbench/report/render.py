@@ -87,9 +87,9 @@ def timing_text(cell: Cell | None) -> str:
     return f"{cell.record.tasks_per_second:,.0f}/s {cell.record.peak_memory / 2**30:.1f} GB"
 
 
-def views(comparison: Comparison, timing: bool) -> list[tuple[str, Any]]:
-    """The parts of the table that have something to show: a title and a function from cell to text."""
-    cells = [cell for group in comparison.groups for cell in group.cells.values()]
+def views(comparison: Comparison, group: Group, timing: bool) -> list[tuple[str, Any]]:
+    """The parts of a group's table that have something to show: a title and a function from cell to text."""
+    cells = group.cells.values()
     found: list[tuple[str, Any]] = [(f"accuracy in %, {comparison.tasks:,} tasks ± 95 % interval", accuracy_text)]
     if any(cell.difference for cell in cells):
         found.append((f"difference to {comparison.baseline} on the same tasks; (…): not significant", difference_text))
@@ -106,7 +106,7 @@ def render_rich(comparison: Comparison, timing: bool = False) -> RenderableType:
     """For the terminal, within 100 columns for four settings."""
     parts: list[RenderableType] = []
     for group in comparison.groups:
-        for title, text in views(comparison, timing):
+        for title, text in views(comparison, group, timing):
             parts.append(_rich_table(comparison, group, title, text))
     parts.append(Text(LEGEND, style="dim"))
     parts += [Text(f"published: {note}", style="dim") for note in comparison.notes()]
@@ -129,7 +129,7 @@ def render_markdown(comparison: Comparison, timing: bool = False) -> str:
     """GitHub's Markdown."""
     lines: list[str] = []
     for group in comparison.groups:
-        for title, text in views(comparison, timing):
+        for title, text in views(comparison, group, timing):
             lines += [f"**{group.dataset} {group.backbone}: {title}**", ""]
             lines.append("| method | assumes | " + " | ".join(column.title for column in comparison.columns) + " |")
             lines.append("|---|---|" + "--:|" * len(comparison.columns))
@@ -145,7 +145,7 @@ def render_latex(comparison: Comparison, timing: bool = False) -> str:
     """A `tabular` per feature file and view, for `booktabs`."""
     lines = ["% needs \\usepackage{booktabs}"]
     for group in comparison.groups:
-        for title, text in views(comparison, timing):
+        for title, text in views(comparison, group, timing):
             lines.append(f"% {_latex(group.dataset)} {_latex(group.backbone)}: {_latex(title)}")
             lines.append("\\begin{tabular}{ll" + "r" * len(comparison.columns) + "}")
             lines.append("\\toprule")

@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from fsbench.errors import FsbenchError
+from fsbench.evaluate.compare import Question, compare, parse_methods
+from fsbench.evaluate.over_data import interval_over_data, tasks_without_shared_images
+from fsbench.evaluate.run import Machine, Source
+from fsbench.features.store import FeatureFile
+from fsbench.methods.ncm import NearestClassMean
+from fsbench.report.comparison import Column, Comparison
+from fsbench.report.progress import Reporter
+from fsbench.report.published import published
+from fsbench.report.render import render_csv, render_json, render_latex, render_markdown, render_rich, show
+from fsbench.tasks.protocol import TaskProtocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.synthetic import Features
+
+MACHINE = Machine(torch.device("cpu"))
+QUIET = Reporter(quiet=True)
+COLUMNS = [Column(False, 2.0, 1), Column(False, 2.0, 5), Column(True, None, 1), Column(True, None, 5)]
+METHODS = "ncm,soft-kmeans,bavardage,bavardage:released"
+
+
+def ask(files: list[FeatureFile], results: Path | None = None, methods: str = METHODS, tasks: int = 60) -> Comparison:
+    question = Question(parse_methods(methods), COLUMNS, "soft-kmeans", TaskProtocol(), tasks=tasks, results=results)
+    return compare(question, files, MACHINE, QUIET)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("compare")
+
+
+@pytest.fixture(scope="module")
+def table(features: Features, folder: Path) -> Comparison:
+    """Two feature files; the second passes for mini-ImageNet's, so that published numbers match."""
+    own = features.write(folder / "own.h5", "own_data & more", "rn18")
+    mini = features.write(folder / "mini.h5", "mini", "wrn")
+    return ask([FeatureFile.open(own), FeatureFile.open(mini)], folder / "results")
+
+
+def test_differences_are_paired_and_tested(table: Comparison) -> None:
+    group = table.groups[0]
+    for column in COLUMNS:
+        baseline = group.cells["soft-kmeans", column]
+        assert baseline.difference is None
+        assert baseline.p_value is None
+        assert baseline.record is not None
+        other = group.cells["ncm", column]
+        assert other.record is not None
+        assert other.difference is not None
+        assert other.difference.mean == pytest.approx(other.record.accuracy - baseline.record.accuracy)
+        spread = np.std(other.record.per_task - baseline.record.per_task, ddof=1)
+        assert other.difference.half_width == pytest.approx(1.96 * spread / 60**0.5)
+
+
+def test_one_best_per_column_and_ties_are_never_the_best(table: Comparison) -> None:
+    for group in table.groups:
+        for column in COLUMNS:
+            cells = [
+                group.cells[entry.label, column] for entry in table.entries if (entry.label, column) in group.cells
+            ]
+            ran = [cell for cell in cells if cell.record]
+            assert sum(cell.best for cell in ran) == 1
+            assert not any(cell.best and cell.tied for cell in ran)
+            best = max(ran, key=lambda cell: cell.record.accuracy if cell.record else 0)
+            assert best.best
+
+
+def test_records_are_reused(table: Comparison, folder: Path) -> None:
+    records = sorted((folder / "results").glob("*.json"))
+    assert len(records) == 2 * 4 * 4
+    stamps = [path.stat().st_mtime_ns for path in records]
+    again = ask([FeatureFile.open(folder / "own.h5"), FeatureFile.open(folder / "mini.h5")], folder / "results")
+    assert [path.stat().st_mtime_ns for path in records] == stamps
+    assert render_json(again) == render_json(table)
+
+
+def test_published_numbers_stand_beside_with_their_gap(table: Comparison) -> None:
+    cell = table.groups[1].cells["bavardage", COLUMNS[0]]
+    assert cell.published is not None
+    assert cell.published.accuracy == 74.10
+    assert cell.published.ci95 == 0.30
+    assert table.groups[0].cells["bavardage", COLUMNS[0]].published is None
+    text = render_markdown(table)
+    assert "ours minus published" in text
+    assert "82.91 in its Fig. 4" in text
+
+
+def test_rich_table_fits_100_columns(table: Comparison) -> None:
+    stream = io.StringIO()
+    Console(file=stream, width=100).print(render_rich(table, timing=True))
+    lines = stream.getvalue().splitlines()
+    assert max(map(len, lines)) <= 100
+    assert sum("soft-kmeans" in line and "±" in line for line in lines) >= 2
+
+
+def test_markdown_has_even_rows_and_escapes_names(table: Comparison) -> None:
+    text = render_markdown(table)
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in rows} == {7}
+    assert "**" in text
+
+
+LATEX = shutil.which("pdflatex") or shutil.which("tectonic")
+
+
+def test_latex_is_sound(table: Comparison, tmp_path: Path) -> None:
+    text = render_latex(table)
+    tables = re.findall(r"\\begin\{tabular\}\{ll(r+)\}\n\\toprule\n(.*?)\\bottomrule\n\\end\{tabular\}", text, re.S)
+    assert len(tables) == 5  # accuracy and difference twice, published numbers for mini alone
+    for columns, body in tables:
+        rows = [line for line in body.splitlines() if line.endswith("\\\\")]
+        assert len(rows) >= 3
+        assert all(len(re.findall(r"(?<!\\)&", row)) == 1 + len(columns) for row in rows)
+    visible = [line for line in text.splitlines() if not line.startswith("%")]
+    assert all("±" not in line and "α" not in line and "_" not in line.replace("\\_", "") for line in visible)
+    assert text.count("{") - text.count("\\{") == text.count("}") - text.count("\\}")
+    if LATEX:
+        document = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n" + text + "\\end{document}"
+        (tmp_path / "t.tex").write_text(document)
+        subprocess.run([LATEX, "t.tex"], cwd=tmp_path, check=True, capture_output=True)
+
+
+def test_csv_and_json_hold_every_cell(table: Comparison) -> None:
+    rows = json.loads(render_json(table))
+    assert next(iter(csv.DictReader(io.StringIO(render_csv(table)))))["method"] == rows[0]["method"]
+    ours = [row for row in rows if row["accuracy"] is not None]
+    assert len(ours) == 2 * 4 * 4
+    assert {row["baseline"] for row in rows} == {"soft-kmeans"}
+
+
+def test_writing_to_a_file(table: Comparison, tmp_path: Path) -> None:
+    for form in ("rich", "markdown", "latex", "csv", "json"):
+        show(table, form, tmp_path / form)
+        assert "bavardage" in (tmp_path / form).read_text()
+
+
+def test_parsing_methods() -> None:
+    assert [item.label for item in parse_methods("ncm, ncm,bavardage:released")] == ["ncm", "bavardage:released"]
+    assert parse_methods("bavardage:released")[0].options == {"variant": "released"}
+    labels = [item.label for item in parse_methods("all")]
+    assert {"ncm", "soft-kmeans", "bavardage", "bavardage:released"} <= set(labels)
+    with pytest.raises(FsbenchError, match="ncm has no variants"):
+        parse_methods("ncm:x")
+    with pytest.raises(FsbenchError, match="Did you mean 'soft-kmeans'"):
+        parse_methods("soft-kmean")
+
+
+def test_the_baseline_is_added_if_it_was_not_named(folder: Path, table: Comparison) -> None:
+    assert table.baseline == "soft-kmeans"
+    found = ask([FeatureFile.open(folder / "own.h5")], folder / "results", "ncm")
+    assert [entry.label for entry in found.entries] == ["soft-kmeans", "ncm"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("bavardage", "mini", "wrn", False, 1, 1), (74.10, 0.30)),
+        (("soft-kmeans", "mini", "wrn", False, 5, 1), (82.41, 0.16)),
+        (("pt-map", "mini", "rn18", False, 1, 1), (60.1, None)),
+        (("pt-map", "mini", "rn18", True, 1, 1), (76.9, None)),
+        (("simpleshot", "mini", "rn18", False, 1, 1), (63.0, None)),
+        (("MAML", "mini", "rn18", False, 1, 1), (47.6, None)),
+        (("ncm", "mini", "rn18", False, 1, 1), None),
+        (("bavardage", "glyphs", "rn18", False, 1, 1), None),
+        (("bavardage", "mini", "timm/resnet50", False, 1, 1), None),
+    ],
+)
+def test_looking_up_published_numbers(arguments: tuple[str, str, str, bool, int, int], expected: object) -> None:
+    method, dataset, backbone, balanced, shots, crops = arguments
+    alpha = None if balanced else 2.0
+    found = published(method, dataset, backbone, balanced=balanced, alpha=alpha, shots=shots, queries=75, crops=crops)
+    assert (found and (found.accuracy, found.ci95)) == expected
+
+
+def test_crops_make_the_starred_backbone() -> None:
+    numbers = {
+        crops: published("bavardage", "mini", "rn12", balanced=False, alpha=2.0, shots=1, queries=75, crops=crops)
+        for crops in (1, 30)
+    }
+    assert numbers[1] is not None
+    assert numbers[30] is not None
+    assert numbers[1].accuracy != numbers[30].accuracy
+
+
+def test_copied_rows_carry_the_warning_about_their_sampler() -> None:
+    found = published("pt-map", "cub", "rn18", balanced=False, alpha=2.0, shots=5, queries=75, crops=1)
+    assert found is not None
+    assert "overlap" in found.note
+
+
+def test_tasks_without_shared_images(features: Features) -> None:
+    for alpha in (None, 2.0):
+        protocol = TaskProtocol(ways=4, shots=2, queries=20, alpha=alpha)
+        rows = tasks_without_shared_images(protocol, features.novel.offsets, 0)
+        assert rows is not None
+        used = np.concatenate([rows.support.ravel(), rows.query.ravel()])
+        assert len(set(used.tolist())) == len(used)
+        assert len(rows.classes) > len(features.novel.features) // 28 // 2
+        labels = features.novel.labels
+        first = np.take_along_axis(rows.classes, rows.query_labels, axis=1)
+        np.testing.assert_array_equal(labels[rows.query], first)
+        np.testing.assert_array_equal(
+            labels[rows.support], np.take_along_axis(rows.classes, rows.support_labels, axis=1)
+        )
+
+
+def test_the_interval_over_the_data_is_wider_than_the_one_over_tasks(features: Features, table: Comparison) -> None:
+    source = Source("x", "y", "novel", features.novel, features.statistics)
+    found = interval_over_data(NearestClassMean(), source, TaskProtocol(), 0, torch.device("cpu"))
+    assert found is not None
+    assert found.half_width > 2
+    huge = TaskProtocol(queries=400)
+    assert interval_over_data(NearestClassMean(), source, huge, 0, torch.device("cpu")) is None
+
+
+PLUGIN = """
+from dataclasses import dataclass
+from fsbench.methods.base import MethodInfo
+from fsbench.methods.ncm import NearestClassMean
+
+@dataclass(frozen=True)
+class Mine(NearestClassMean):
+    info = MethodInfo("mine", "Mine", "me", transductive=False, prior="none")
+
+class NotOne:
+    pass
+"""
+
+
+def test_a_method_from_a_file_of_the_users(folder: Path, table: Comparison, tmp_path: Path) -> None:
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(PLUGIN)
+    file = [FeatureFile.open(folder / "own.h5")]
+    found = ask(file, folder / "plugins", f"ncm,{plugin}:Mine")
+    mine, ncm = found.groups[0].cells["Mine", COLUMNS[0]].record, found.groups[0].cells["ncm", COLUMNS[0]].record
+    assert mine is not None
+    assert ncm is not None
+    assert mine.correct == ncm.correct
+    assert mine.key.method.startswith("mine.py:Mine@")
+    for name, words in (
+        (f"{plugin}:NotOne", "lacks info"),
+        (f"{plugin}:Min", "Did you mean 'Mine'"),
+        ("no.py:X", "No such"),
+    ):
+        with pytest.raises(FsbenchError, match=words):
+            ask(file, None, name)
+    plugin.write_text("import nothing_of_the_kind")
+    with pytest.raises(FsbenchError, match="cannot be imported"):
+        ask(file, None, f"{plugin}:Mine")
