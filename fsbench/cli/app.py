@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import fsbench
-from fsbench.cli import compare, doctor, extract, scatter, solve
+from fsbench.cli import compare, demo, doctor, extract, scatter, solve
 from fsbench.errors import FsbenchError
 
 app = typer.Typer(
@@ -40,6 +40,7 @@ app.command()(scatter.scatter)
 app.command()(solve.solve)
 app.command()(compare.compare)
 app.command()(doctor.doctor)
+app.command()(demo.demo)
 
 
 def main() -> None:

@@ -49,7 +49,6 @@ def compare(
     from fsbench.evaluate.compare import compare as compare_files
     from fsbench.evaluate.engine import choose_device
     from fsbench.evaluate.run import Machine
-    from fsbench.features.store import FeatureFile
     from fsbench.report.progress import Reporter
     from fsbench.report.render import FORMATS, show
     from fsbench.tasks.protocol import TaskProtocol
@@ -61,8 +60,9 @@ def compare(
         parse_methods(methods), columns(settings, alpha, numbers(shots, "--shots")), baseline, rules, split, tasks,
         seed, results_dir, force, published, over_data,
     )  # fmt: skip
-    files = [FeatureFile.open(path) for path in find_features(features, features_dir)]
-    table = compare_files(question, files, Machine(choose_device(device), batch), Reporter(quiet))
+    reporter = Reporter(quiet)
+    files = find_features(features, features_dir, reporter)
+    table = compare_files(question, files, Machine(choose_device(device), batch), reporter)
     show(table, output, out, timing)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsbench.errors import FsbenchError
+if TYPE_CHECKING:
+    from fsbench.features.store import FeatureFile
+    from fsbench.report.progress import Reporter
 
 FeaturesArgument = Annotated[
     list[Path] | None,
@@ -26,17 +29,19 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
 
 
-def find_features(given: list[Path] | None, root: Path) -> list[Path]:
-    """The feature files to work on: those given, else all under the root."""
-    if given:
-        return given
-    found = sorted(path for path in root.glob("*.h5") if not path.name.endswith(".scatter.h5"))
-    if not found:
-        raise FsbenchError(
-            f"No feature file given, and none found in {root}/.",
-            "Make one with `fsbench extract`, or name one: fsbench COMMAND FEATURES.h5.",
-        )
-    return found
+def find_features(given: list[Path] | None, root: Path, reporter: Reporter) -> list[FeatureFile]:
+    """The feature files to work on: those given, else all under the root, else those of the embedded data set."""
+    from fsbench.features.store import FeatureFile
+
+    paths = given or sorted(path for path in root.glob("*.h5") if not path.name.endswith(".scatter.h5"))
+    if paths:
+        return [FeatureFile.open(path) for path in paths]
+
+    from fsbench.features.embedded import embedded_features
+
+    reporter.say(f"No feature file given, and none in {root}/: making that of the embedded data set.")
+    data, weights = (Path(os.environ.get(f"FSBENCH_{name.upper()}", name)) for name in ("data", "weights"))
+    return [embedded_features(data, weights, root, reporter)]
 
 
 def numbers(text: str, option: str) -> list[int]:

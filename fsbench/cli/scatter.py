@@ -20,7 +20,6 @@ def scatter(
     import json
 
     from fsbench.features.scatter import BaseStatistics, scatter_path
-    from fsbench.features.store import FeatureFile
     from fsbench.methods.base import Context
     from fsbench.methods.bavardage import Bavardage
     from fsbench.report.progress import Reporter
@@ -28,8 +27,8 @@ def scatter(
 
     reporter = Reporter(quiet)
     rows = []
-    for path in find_features(features, features_dir):
-        file = FeatureFile.open(path)
+    for file in find_features(features, features_dir, reporter):
+        path = file.path
         with reporter.bar(f"scatter of {path.name}", 2 * file.summary("base").rows) as advance:
             base = BaseStatistics.fit_file(file, advance)
         base.save(scatter_path(path))

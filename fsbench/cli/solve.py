@@ -69,7 +69,6 @@ def solve(
     from fsbench.evaluate.run import Machine
     from fsbench.evaluate.solve import Request
     from fsbench.evaluate.solve import solve as solve_file
-    from fsbench.features.store import FeatureFile
     from fsbench.report.progress import Reporter
     from fsbench.tasks.protocol import TaskProtocol
 
@@ -81,8 +80,8 @@ def solve(
     request = Request(method, options, split, tasks, seed, tune, results_dir, force)
     reporter, machine = Reporter(quiet), Machine(choose_device(device), batch)
     rows = []
-    for path in find_features(features, features_dir):
-        rows += solve_file(request, FeatureFile.open(path), protocols, machine, reporter)
+    for file in find_features(features, features_dir, reporter):
+        rows += solve_file(request, file, protocols, machine, reporter)
     show(rows, out, as_json, reporter)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -106,11 +107,27 @@ def test_without_clamp_the_sphering_gives_mahalanobis_distances(features: Featur
 
 
 @pytest.mark.parametrize("variant", ["article", "released"])
-def test_scale_of_the_scatter_is_a_matter_of_units(features: Features, variant: str) -> None:
-    """(S_w, ridge, s_max, T_vb) → (S_w / c, ridge / c, s_max √c, T_vb / c) changes nothing."""
+def test_scale_of_the_scatter_is_a_matter_of_units(
+    features: Features, monkeypatch: pytest.MonkeyPatch, variant: str
+) -> None:
+    """(S_w, ridge, σ, τ) → (S_w / c, ridge / c, σ √c, τ / c) changes nothing."""
     support, labels, query, _ = tasks_of(features, 10)
-    base = features.statistics
-    n = base.images_per_class
+    base, c = features.statistics, 37.0
+    one = fsbench.predict("bavardage", support, labels, query, base=base, variant=variant, tau=0.3, sigma=10.0)
+    smaller = dataclasses.replace(
+        base, scatter=base.scatter / c, class_weighted=base.class_weighted / c, eigenvalues=base.eigenvalues / c
+    )
+    monkeypatch.setattr("fsbench.methods.bavardage.RIDGE", 1e-6 / c)
+    other = fsbench.predict(
+        "bavardage", support, labels, query, base=smaller, variant=variant, tau=0.3 / c, sigma=10.0 * c**0.5
+    )
+    np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+@pytest.mark.parametrize("variant", ["article", "released"])
+def test_both_systems_of_units_say_the_same(features: Features, variant: str) -> None:
+    support, labels, query, _ = tasks_of(features, 5)
+    base, n = features.statistics, features.statistics.images_per_class
     one = fsbench.predict("bavardage", support, labels, query, base=base, variant=variant, t_vb=15.0, s_max=1.4)
     other = fsbench.predict(
         "bavardage", support, labels, query, base=base, variant=variant, tau=15.0 / n, sigma=1.4 * n**0.5
