@@ -36,7 +36,7 @@ def fresh(model: str, seed: int | None, options: Mapping[str, Any]) -> Any:
 def timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Extractor:
     """Builds `timm/<name>` without its classifier; weights must fit it exactly, their classifier aside."""
     model = name.removeprefix(PREFIX)
-    if ":" in model or not timm.is_model(model):
+    if not timm.is_model(model):  # names that lead to the network, such as hf-hub:…, are not models
         near = difflib.get_close_matches(model, timm.list_models(), n=5, cutoff=0.5)
         raise FsbenchError(
             f"timm has no model {model!r}.",
