@@ -126,9 +126,7 @@ def test_a_tensor_that_claims_gigabytes_is_refused_without_reserving_them(tmp_pa
         index = zipfile.ZipFile(io.BytesIO(content)).read("weights/data.pkl")
         assert short(1000) in index
         path.write_bytes(zipped(index.replace(short(1000), long(2 * 10**9)), _0=bytes(4000)))
-    with pytest.raises(
-        FsbenchError, match=r"truncated or damaged.* should take 80000000\d\d bytes, found \d+"
-    ):
+    with pytest.raises(FsbenchError, match=r"truncated or damaged.* should take 80000000\d\d bytes, found \d+"):
         read_checkpoint(path)
 
 

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fsbench.cli.app import app
+from fsbench.features.store import FeatureFile
+from tests.images import SPLITS, write_images
+
+
+def fsbench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fsbench", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "200"})
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_images(tmp_path / "photos", SPLITS)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+def test_own_images_in_two_commands() -> None:
+    result = CliRunner().invoke(
+        app, ["extract", "--data", "photos", "--backbone", "rn18", "--random-weights", "3", "--workers", "0", "--quiet"]
+    )
+    assert result.exit_code == 0, result.output
+    file = FeatureFile.open("features/photos-rn18.h5")
+    assert file.provenance.weights == "none, seed 3"
+    assert "novel: 12 images of 3 classes" in result.stdout
+    result = CliRunner().invoke(
+        app, ["solve", "--ways", "2", "--queries", "4", "--shots", "1", "--tasks", "20", "--quiet"]
+    )
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--dataset", "mini"), "mini-ImageNet is not under data/"),
+        (("--dataset", "mni"), "Did you mean 'mini'"),
+        (("--data", "photos", "--backbone", "resnet"), "Unknown backbone"),
+        (("--data", "photos"), "No weights for rn12 on photos"),
+        (("--data", "nothing", "--random-weights", "0"), "nothing"),
+        (("--data", "photos", "--weights", "none.pth"), "none.pth"),
+        (("--data", "photos", "--random-weights", "0", "--split-fractions", "a,b"), "numbers separated by commas"),
+        (("--data", "photos", "--random-weights", "0", "--transform", "ptmp"), "Did you mean 'ptmap'"),
+    ],
+)
+def test_errors_are_sentences(arguments: tuple[str, ...], words: str) -> None:
+    done = fsbench("extract", *arguments)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_killed_ten_times_at_random_moments_the_features_are_those_of_an_unbroken_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    classes = {split: [f"{split[0]}{i}" for i in range(10)] for split in SPLITS}
+    write_images(tmp_path / "photos", classes, images=160)  # 4,800 images: five shards
+    arguments = ["extract", "--data", "photos", "--backbone", "rn12", "--random-weights", "0", "--batch", "32"]
+    assert fsbench(*arguments, "--out", "whole.h5").returncode == 0
+    rng = random.Random(0)
+    command = [sys.executable, "-m", "fsbench", *arguments, "--out", "killed.h5"]
+    kills = 0
+    while kills < 10 and not Path("killed.h5").exists():
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        time.sleep(rng.uniform(1, 25))
+        if process.poll() is None:
+            kills += 1
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert fsbench(*arguments, "--out", "killed.h5").returncode == 0
+    whole, killed = FeatureFile.open("whole.h5"), FeatureFile.open("killed.h5")
+    for split in SPLITS:
+        np.testing.assert_array_equal(whole.read(split).features, killed.read(split).features)
+    assert not list(tmp_path.glob(".*"))
+    print(f"\nkilled {kills} times")
