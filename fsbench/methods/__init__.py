@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 METHODS = {
     "ncm": "fsbench.methods.ncm:NearestClassMean",
+    "simpleshot": "fsbench.methods.simpleshot:SimpleShot",
+    "bd-cspn": "fsbench.methods.bd_cspn:BdCspn",
+    "laplacianshot": "fsbench.methods.laplacianshot:LaplacianShot",
+    "pt-map": "fsbench.methods.pt_map:PtMap",
+    "bms": "fsbench.methods.bms:Bms",
+    "paddle": "fsbench.methods.paddle:Paddle",
     "soft-kmeans": "fsbench.methods.soft_kmeans:SoftKMeans",
     "bavardage": "fsbench.methods.bavardage:Bavardage",
 }

@@ -9,7 +9,13 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fsbench.methods.bavardage import Bavardage
+from fsbench.methods.bd_cspn import BdCspn
+from fsbench.methods.bms import Bms
+from fsbench.methods.laplacianshot import LaplacianShot
 from fsbench.methods.ncm import NearestClassMean
+from fsbench.methods.paddle import Paddle
+from fsbench.methods.pt_map import PtMap
+from fsbench.methods.simpleshot import SimpleShot
 from fsbench.methods.soft_kmeans import SoftKMeans
 from fsbench.tasks.batch import TaskBatch
 
@@ -20,6 +26,12 @@ METHODS = [
     (Bavardage(mixing="uniform"), 40),  # more samples than features
     (SoftKMeans(), 48),
     (NearestClassMean(), 48),
+    (SimpleShot(), 48),
+    (BdCspn(), 48),
+    (LaplacianShot(rectify=True, steps=4), 48),
+    (PtMap(epochs=1), 48),
+    (Bms(steps=2, passes=3), 48),
+    (Paddle(steps=3), 20),  # more samples than features
 ]
 
 
@@ -37,6 +49,7 @@ def test_runs_on_fake_tensors(method: Any, width: int) -> None:
 
 @pytest.mark.parametrize(("method", "width"), METHODS)
 def test_traces_into_one_graph(method: Any, width: int) -> None:
+    torch.compiler.reset()  # or it counts the methods before as recompilations of one function
     rows, labels = inputs(width)
 
     def classify(rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

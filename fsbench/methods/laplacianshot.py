@@ -1,0 +1,117 @@
+"""LaplacianShot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from fsbench.errors import FsbenchError
+from fsbench.features.preprocess import apply_rows
+from fsbench.methods._checks import require_count, require_weight
+from fsbench.methods._prototypes import class_means, squared_distances, support_and_query
+from fsbench.methods.base import Context, MethodInfo, Parameters, require_base
+from fsbench.methods.bd_cspn import TEMPERATURE, rectified_prototypes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fsbench.features.scatter import BaseStatistics
+    from fsbench.tasks.batch import TaskBatch
+
+# λ for one shot and for more, from the realistic evaluation of Veilleux et al. On unbalanced tasks it has two values
+# where backbones differ, for ResNet-18 and WideResNet: 0.7 and 1.0 on mini-ImageNet with one shot, 0.7 and 0.8 on
+# tiered-ImageNet with more. Of the two, this takes the one that most other entries have, as it does elsewhere.
+_BALANCED = {"tiered": (0.7, 0.1)}
+_UNBALANCED = {"cub": (1.0, 0.8)}
+_BALANCED_ELSEWHERE = (0.7, 0.3)
+_UNBALANCED_ELSEWHERE = (1.0, 0.7)
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class LaplacianShot(Parameters):
+    """Nearest prototype, smoothed over a graph of neighbouring queries.
+
+    Ziko, Dolz, Granger, Ben Ayed: "Laplacian Regularized Few-Shot Learning", ICML 2020. On CL2N features, queries are
+    assigned by their distance to the prototypes and by the assignments of their nearest neighbours among the queries;
+    a concave-convex bound of the energy is lowered by fixed-point updates. Transductive; the classes' proportions
+    play no role.
+
+    Attributes:
+        weight: λ, weight of the neighbours.
+        rectify: Whether prototypes are rectified as in BD-CSPN, else class means.
+        neighbours: Neighbours of a query in the graph. The programs' `knn` of 3 counts the query itself.
+        steps: Most updates; a task whose energy has settled stops earlier.
+    """
+
+    weight: float = 1.0
+    rectify: bool = False
+    neighbours: int = 2
+    steps: int = 20
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        name="laplacianshot",
+        title="LaplacianShot",
+        source='Ziko et al., "Laplacian Regularized Few-Shot Learning", ICML 2020',
+        transductive=True,
+        prior="none",
+    )
+
+    def __post_init__(self) -> None:
+        require_weight(weight=self.weight)
+        require_count(neighbours=self.neighbours, steps=self.steps)
+        if not isinstance(self.rectify, bool):
+            raise FsbenchError(f"rectify must be True or False, got {self.rectify!r}.")
+
+    @classmethod
+    def defaults(cls, context: Context) -> dict[str, Any]:
+        """λ depends on setting, shots and data set; rectification is for balanced tasks."""
+        if context.balanced:
+            weights = _BALANCED.get(context.dataset, _BALANCED_ELSEWHERE)
+        else:
+            weights = _UNBALANCED.get(context.dataset, _UNBALANCED_ELSEWHERE)
+        return {"weight": weights[0 if context.shots == 1 else 1], "rectify": context.balanced}
+
+    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
+        """CL2N rows."""
+        mean = require_base(base, self.info.title).mean
+        return apply_rows("CL2N", features, mean.to(features))
+
+    def classify(self, tasks: TaskBatch) -> Tensor:
+        """Assignments of the queries when the energy has settled, (B, Q, K)."""
+        query = support_and_query(tasks)[1]
+        prototypes = rectified_prototypes(tasks, TEMPERATURE) if self.rectify else class_means(tasks)
+        # Departs from the original program: with rectification, it measures distances from shifted queries.
+        unary = squared_distances(prototypes, query)  # (B, K, Q) a
+        graph = neighbour_graph(query, self.neighbours)  # (B, Q, Q) W
+        assigned = torch.softmax(-unary, dim=1)
+        smoothed = assigned @ graph.mT  # (B, K, Q) W Y
+        energy = torch.full_like(unary[:, :1, :1], torch.inf)  # (B, 1, 1)
+        settled = torch.zeros_like(energy, dtype=torch.bool)
+        for step in range(self.steps):
+            update = torch.softmax(self.weight * smoothed - unary, dim=1)
+            assigned = torch.where(settled, assigned, update)
+            smoothed = assigned @ graph.mT
+            previous, energy = energy, self._energy(assigned, unary, smoothed)
+            if step > 1:
+                settled = settled | ((energy - previous).abs() <= _TOLERANCE * previous.abs())
+        return assigned.mT
+
+    def _energy(self, assigned: Tensor, unary: Tensor, smoothed: Tensor) -> Tensor:
+        """Σ Y log Y + Σ a Y − λ Σ Y (W Y), of each task, (B, 1, 1)."""
+        terms = assigned.clamp_min(1e-20).log() + unary - self.weight * smoothed
+        return (assigned * terms).sum(dim=(1, 2), keepdim=True)
+
+
+def neighbour_graph(query: Tensor, neighbours: int) -> Tensor:
+    """1 where column j is among the nearest other queries of row i, else 0: (B, Q, Q).
+
+    Departs from the article: not symmetric, as in the programs. Departs from the programs: a query is never its own
+    neighbour, also when others coincide with it.
+    """
+    closeness = -squared_distances(query, query)
+    itself = torch.eye(query.shape[1], dtype=torch.bool, device=query.device)
+    nearest = closeness.masked_fill(itself, -torch.inf).topk(min(neighbours, query.shape[1] - 1), dim=2).indices
+    return torch.zeros_like(closeness).scatter(2, nearest, 1.0)

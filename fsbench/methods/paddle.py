@@ -1,0 +1,84 @@
+"""PADDLE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+
+from fsbench.methods._checks import require_count, require_weight
+from fsbench.methods._gram import inner_products
+from fsbench.methods._prototypes import mean_weights, support_and_query
+from fsbench.methods.base import MethodInfo, Parameters
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fsbench.features.scatter import BaseStatistics
+    from fsbench.tasks.batch import TaskBatch
+
+_PROPORTION_OFFSET = 1e-6
+_FARTHEST = 1e9  # ranges of support coordinates, whose squares must not overflow
+
+
+@dataclass(frozen=True)
+class Paddle(Parameters):
+    """K-means with a penalty on the number of classes that are present.
+
+    Martin, Boudiaf, Chouzenoux, Pesquet, Ben Ayed: "Towards Practical Few-Shot Query Sets: Transductive Minimum
+    Description Length Inference", NeurIPS 2022. Features are scaled to the range that the task's queries have in each
+    coordinate. Soft assignments of the queries, class proportions and prototypes are then updated in turns, those of
+    the support staying fixed: with weight 1 this is EM for a mixture of Gaussians of unit covariance. Transductive;
+    the proportions are estimated and may vanish. It was made for many classes of which few are present.
+
+    Attributes:
+        weight: λ/|Q|, weight of the penalty. The article's λ is the number of queries, so 1.
+        steps: Rounds of updates.
+    """
+
+    weight: float = 1.0
+    steps: int = 100
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        name="paddle",
+        title="PADDLE",
+        source='Martin et al., "Towards Practical Few-Shot Query Sets…", NeurIPS 2022',
+        transductive=True,
+        prior="free",
+    )
+
+    def __post_init__(self) -> None:
+        require_weight(weight=self.weight)
+        require_count(steps=self.steps)
+
+    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
+        """Raw rows; the base classes are not needed."""
+        return features
+
+    def classify(self, tasks: TaskBatch) -> Tensor:
+        """Assignments of the queries after the last round, (B, Q, K)."""
+        products = inner_products(scale_to_queries(tasks))
+        support = tasks.one_hot()  # (B, K, S)
+        centroids = mean_weights(tasks)  # (B, K, N) weights over the samples
+        penalty = torch.zeros_like(centroids[:, :, :1])  # (B, K, 1) v
+        for _ in range(self.steps):
+            similarity = products(centroids)  # (B, K, N)
+            squared = (similarity * centroids).sum(dim=2, keepdim=True)  # (B, K, 1)
+            logits = similarity - squared / 2 + self.weight * penalty  # −d²/2, up to what all classes share
+            assigned = torch.softmax(logits[:, :, support.shape[2] :], dim=1)  # (B, K, Q)
+            penalty = (assigned.mean(dim=2, keepdim=True) + _PROPORTION_OFFSET).log()
+            everything = torch.cat([support, assigned], dim=2)  # (B, K, N)
+            centroids = everything / everything.sum(dim=2, keepdim=True)
+        return assigned.mT
+
+
+def scale_to_queries(tasks: TaskBatch) -> Tensor:
+    """Rows (B, N, D), each coordinate divided by its range over the task's queries, if that is not 0.
+
+    They are moved so that the queries have mean 0: no distance depends on it, and inner products keep their digits.
+    """
+    query = support_and_query(tasks)[1]
+    extent = query.amax(dim=1, keepdim=True) - query.amin(dim=1, keepdim=True)  # (B, 1, D)
+    scaled = (tasks.rows - query.mean(dim=1, keepdim=True)) / torch.where(extent > 0, extent, 1.0)
+    return scaled.clamp(-_FARTHEST, _FARTHEST)

@@ -1,0 +1,168 @@
+"""Slow versions of the centroid methods, one task at a time, in float64.
+
+Rows are raw features with the support first; the result is (Q, K).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tests.oracle.reference import Floats, Ints, cl2n, softmax
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def unit(x: Floats) -> Floats:
+    return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+
+
+def class_means(x: Floats, labels: Ints, ways: int) -> Floats:
+    return np.stack([x[: len(labels)][labels == k].mean(axis=0) for k in range(ways)])
+
+
+def distances(x: Floats, points: Floats) -> Floats:
+    """d² (Q, K), from differences."""
+    return ((x[:, None] - points[None]) ** 2).sum(axis=2)
+
+
+def simpleshot(rows: NDArray[Any], labels: Ints, ways: int, mean: Floats | None, norm: str) -> Floats:
+    x = rows.astype(np.float64)
+    if norm == "CL2N":
+        assert mean is not None
+        x = cl2n(x, mean)
+    elif norm == "L2N":
+        x = unit(x)
+    return softmax(-distances(x[len(labels) :], class_means(x, labels, ways)))
+
+
+def pt(rows: NDArray[Any], support: int, reduce: bool = False) -> Floats:
+    """The chain PT, optionally with the QR reduction of the released program."""
+    x = np.sqrt(rows.astype(np.float64) + 1e-6)
+    if reduce:
+        x = np.linalg.qr(x.T)[1].T
+    x = unit(x)
+    s, q = x[:support], x[support:]
+    return np.concatenate([unit(s - s.mean(axis=0)), unit(q - q.mean(axis=0))])
+
+
+def sinkhorn(cost: Floats, scale: float, tolerance: float, rounds: int) -> Floats:
+    """Scale rows to 1 and columns to Q/K in turns."""
+    queries, ways = cost.shape
+    p = np.exp(-scale * cost)
+    p /= p.sum()
+    u = np.zeros(queries)
+    done = 0
+    while np.abs(u - p.sum(axis=1)).max() > tolerance and done < rounds:
+        u = p.sum(axis=1)
+        p = p / u[:, None]
+        p = p * (queries / ways / p.sum(axis=0))
+        done += 1
+    return p
+
+
+def pt_map(
+    rows: NDArray[Any],
+    labels: Ints,
+    ways: int,
+    *,
+    tolerance: float = 1e-6,
+    rounds: int = 1000,
+    reduce: bool = False,
+    scale: float = 10.0,
+    rate: float = 0.2,
+    epochs: int = 20,
+) -> Floats:
+    """With the stop test of the released program unless told otherwise."""
+    support = len(labels)
+    x = pt(rows, support, reduce)
+    mu = class_means(x, labels, ways)
+    known = np.eye(ways)[labels]
+    for _ in range(epochs):
+        o = np.concatenate([known, sinkhorn(distances(x[support:], mu), scale, tolerance, rounds)])
+        mu = mu + rate * ((o.T @ x) / o.sum(axis=0)[:, None] - mu)
+    return sinkhorn(distances(x[support:], mu), scale, tolerance, rounds)
+
+
+def rectified(x: Floats, labels: Ints, ways: int, temperature: float = 10.0) -> Floats:
+    support = len(labels)
+    shift = x[:support].mean(axis=0) - x[support:].mean(axis=0)
+    z = np.concatenate([x[:support], x[support:] + shift])
+    means = class_means(x, labels, ways)
+    cosine = unit(z) @ unit(means).T
+    w = softmax(temperature * cosine)
+    result = means.copy()
+    for k in range(ways):
+        members = [n for n in range(len(z)) if cosine[n].argmax() == k]
+        if members:
+            result[k] = sum(w[n, k] * z[n] for n in members) / len(members)
+    return result
+
+
+def bd_cspn(rows: NDArray[Any], labels: Ints, ways: int, mean: Floats) -> Floats:
+    x = cl2n(rows, mean)
+    return softmax(-distances(x[len(labels) :], rectified(x, labels, ways)))
+
+
+def laplacianshot(
+    rows: NDArray[Any], labels: Ints, ways: int, mean: Floats, *, weight: float, rectify: bool, knn: int = 3
+) -> tuple[Floats, int]:
+    """Assignments, and the number of updates made."""
+    x = cl2n(rows, mean)
+    q = x[len(labels) :]
+    prototypes = rectified(x, labels, ways) if rectify else class_means(x, labels, ways)
+    a = distances(q, prototypes)
+    graph = np.zeros((len(q), len(q)))
+    for i in range(len(q)):
+        order = np.argsort([np.linalg.norm(q[i] - other) for other in q], kind="stable")
+        graph[i, [j for j in order if j != i][: knn - 1]] = 1.0
+    y = softmax(-a)
+    previous = np.inf
+    for i in range(20):
+        y = softmax(-a + weight * graph @ y)
+        energy = (y * np.log(np.maximum(y, 1e-20)) + a * y - weight * y * (graph @ y)).sum()
+        if i > 1 and abs(energy - previous) <= 1e-6 * abs(previous):
+            break
+        previous = energy
+    return y, i + 1
+
+
+def paddle(rows: NDArray[Any], labels: Ints, ways: int, *, lam: float | None = None, steps: int = 100) -> Floats:
+    """Lambda is the number of queries unless told otherwise."""
+    support = len(labels)
+    x = rows.astype(np.float64)
+    extent = x[support:].max(axis=0) - x[support:].min(axis=0)
+    z = x / np.where(extent == 0, 1.0, extent)
+    queries = len(z) - support
+    coefficient = (queries if lam is None else lam) / queries
+    known = np.eye(ways)[labels]
+    w = class_means(z, labels, ways)
+    v = np.zeros(ways)
+    for _ in range(steps):
+        u = softmax(-0.5 * distances(z[support:], w) + coefficient * v)
+        v = np.log(u.mean(axis=0) + 1e-6) + 1
+        w = (u.T @ z[support:] + known.T @ z[:support]) / (u.sum(axis=0) + known.sum(axis=0))[:, None]
+    return u
+
+
+def bms(rows: NDArray[Any], labels: Ints, ways: int, *, scale: float = 8.5, steps: int = 20) -> Floats:
+    """The plan as the released program leaves it: the shares of a query need not add up to 1."""
+    support = len(labels)
+    x = unit(np.sqrt(rows.astype(np.float64) + 1e-6))
+    x = unit(x - x.mean(axis=0))
+    known = np.eye(ways)[labels]
+    mu = unit(class_means(x, labels, ways))
+    least = int(np.bincount(labels, minlength=ways).min())
+    for _ in range(steps):
+        p = softmax(-scale * (1 - x[support:] @ mu.T))
+        for _ in range(50):
+            p = p / p.sum(axis=1, keepdims=True)
+            for k in range(ways):
+                if p[:, k].sum() < least:
+                    p[:, k] *= least / p[:, k].sum()
+        o = np.concatenate([known, p])
+        least = int(np.bincount(o.argmax(axis=1), minlength=ways).min())
+        mu = unit((o.T @ x) / o.sum(axis=0)[:, None])
+    return p

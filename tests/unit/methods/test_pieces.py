@@ -1,0 +1,162 @@
+"""Pieces that several methods share, and what their parameters refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fsbench
+from fsbench.errors import FsbenchError
+from fsbench.features.preprocess import apply_task
+from fsbench.methods import method_class
+from fsbench.methods._power import centre_parts, centre_task, power_rows
+from fsbench.methods._prototypes import class_means, mean_weights, squared_distances
+from fsbench.methods._sinkhorn import equal_sizes
+from fsbench.methods.base import Context
+from fsbench.methods.bms import smallest_cluster
+from fsbench.methods.laplacianshot import neighbour_graph
+from fsbench.methods.paddle import scale_to_queries
+from fsbench.tasks.batch import TaskBatch
+
+
+def random_tasks(samples: int = 20) -> TaskBatch:
+    labels = torch.tensor([[0, 1, 1, 2], [2, 0, 0, 1]])
+    return TaskBatch(torch.randn(2, samples, 6, generator=torch.Generator().manual_seed(1)).double(), labels, 3)
+
+
+def test_the_two_halves_make_the_chains() -> None:
+    raw = random_tasks()
+    rows = power_rows(raw.rows)
+    halves = TaskBatch(rows, raw.support_labels, 3)
+    torch.testing.assert_close(centre_parts(halves), apply_task("PT", raw.rows, 4))
+    torch.testing.assert_close(centre_task(halves), apply_task("PLC", raw.rows, 4))
+
+
+def test_class_means_and_their_weights_are_the_same_points() -> None:
+    tasks = random_tasks()
+    means = class_means(tasks)
+    torch.testing.assert_close(means[0, 1], tasks.rows[0, 1:3].mean(dim=0))
+    torch.testing.assert_close(means[1, 2], tasks.rows[1, 0])
+    torch.testing.assert_close(mean_weights(tasks) @ tasks.rows, means)
+
+
+def test_squared_distances() -> None:
+    tasks = random_tasks()
+    points = tasks.rows[:, :3]
+    torch.testing.assert_close(squared_distances(points, tasks.rows), torch.cdist(points, tasks.rows).square())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("sharpness", [0.0, 1.0, 10.0])
+@pytest.mark.parametrize(("ways", "queries"), [(2, 1), (5, 75), (5, 3), (50, 20), (50, 400)])
+def test_classes_get_equal_sizes(dtype: torch.dtype, sharpness: float, ways: int, queries: int) -> None:
+    generator = torch.Generator().manual_seed(3)
+    logits = sharpness * torch.randn(4, ways, queries, generator=generator, dtype=torch.float64)
+    logits[0, 1:] -= 2 * sharpness  # everything wants to be in class 0
+    plan, potentials = equal_sizes(logits.to(dtype), torch.zeros(4, ways, 1, dtype=dtype), 60)
+    tolerance = {torch.float32: 2e-3, torch.float64: 1e-9}[dtype]
+    sizes = torch.full((4, ways), queries / ways, dtype=dtype)
+    torch.testing.assert_close(plan.sum(dim=2), sizes, atol=tolerance * queries / ways, rtol=0)
+    torch.testing.assert_close(plan.sum(dim=1), torch.ones(4, queries, dtype=dtype))
+    torch.testing.assert_close(plan, torch.softmax(logits.to(dtype) + potentials, dim=1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("ways", [5, 50])
+def test_hard_assignments_give_numbers(dtype: torch.dtype, ways: int) -> None:
+    logits = 1e4 * torch.randn(4, ways, 75, generator=torch.Generator().manual_seed(6), dtype=dtype)
+    logits[0, 1:] -= 1e6
+    plan, potentials = equal_sizes(logits, torch.zeros(4, ways, 1, dtype=dtype), 20)
+    assert torch.isfinite(plan).all()
+    assert torch.isfinite(potentials).all()
+
+
+def test_few_steps_suffice_and_never_overshoot() -> None:
+    """The dual function of the transport falls with every step, from a start far away."""
+    logits = 20 * torch.randn(30, 5, 75, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    start = 50 * torch.randn(30, 5, 1, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    values = []
+    for steps in range(25):
+        _, v = equal_sizes(logits, start, steps)
+        values.append(torch.logsumexp(logits + v, dim=1).sum(dim=1) - 15 * v.sum(dim=(1, 2)))
+    fall = torch.stack(values).diff(dim=0)
+    assert (fall < 1e-8).all()
+    assert (fall[0] < -1).all()
+
+
+def test_the_graph_has_the_nearest_others() -> None:
+    query = torch.tensor([[0.0], [1.0], [3.0], [3.0], [10.0]])[None]
+    graph = neighbour_graph(query, 2)[0]
+    expected = [[1, 2], [0, 2], [3, 1], [2, 1], [2, 3]]
+    for i, neighbours in enumerate(expected):
+        assert graph[i, i] == 0
+        assert graph[i].sum() == 2
+        near = query[0, graph[i].bool(), 0].tolist()
+        assert sorted(near) == sorted(query[0, neighbours, 0].tolist())
+    assert neighbour_graph(query[:, :1], 2).tolist() == [[[0.0]]]
+    assert neighbour_graph(query[:, :2], 2).tolist() == [[[0.0, 1.0], [1.0, 0.0]]]
+
+
+def test_the_smallest_cluster_counts_by_largest_share() -> None:
+    shares = torch.tensor([[[0.9, 0.4, 0.4, 0.1], [0.1, 0.6, 0.6, 0.9]], [[1, 1, 1, 1], [0, 0, 0, 0]]])
+    assert smallest_cluster(shares).tolist() == [[[1.0]], [[0.0]]]
+
+
+def test_scaling_survives_ranges_that_are_next_to_nothing() -> None:
+    rows = torch.rand(1, 12, 4)
+    rows[0, 2:, 1] = 1e-30 * torch.rand(10)
+    rows[0, 2:, 2] = 0.5
+    scaled = scale_to_queries(TaskBatch(rows, torch.tensor([[0, 1]]), 2))
+    assert torch.isfinite(scaled.square().sum())
+    assert scaled[0, 2:, [0, 1]].amax() - scaled[0, 2:, [0, 1]].amin() <= 2
+    torch.testing.assert_close(scaled[0, :2, 2], rows[0, :2, 2] - 0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("simpleshot", {"norm": "CLN"}, "Did you mean 'CL2N'"),
+        ("pt-map", {"scale": float("inf")}, "scale must be a positive number"),
+        ("pt-map", {"rate": 1.5}, "rate must be at most 1"),
+        ("pt-map", {"epochs": 2.5}, "epochs must be a whole number"),
+        ("laplacianshot", {"weight": -1.0}, "weight must be a number of at least 0"),
+        ("laplacianshot", {"neighbours": 0}, "neighbours must be a whole number"),
+        ("laplacianshot", {"rectify": "no"}, "rectify must be True or False"),
+        ("bd-cspn", {"temperature": 0.0}, "temperature must be a positive number"),
+        ("paddle", {"weight": float("nan")}, "weight must be a number"),
+        ("paddle", {"steps": True}, "steps must be a whole number"),
+        ("bms", {"scale": "high"}, "scale must be a positive number"),
+        ("bms", {"passes": 0}, "passes must be a whole number"),
+        ("bms", {"pases": 1}, "Did you mean 'passes'"),
+    ],
+)
+def test_wrong_parameters_are_refused(name: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(FsbenchError) as caught:
+        method_class(name).configure(Context(balanced=False), **options)
+    assert words in str(caught.value)
+
+
+def test_who_needs_base_classes() -> None:
+    rng = np.random.default_rng(0)
+    support, labels, query = rng.random((1, 2, 8)), np.array([[0, 1]]), rng.random((1, 4, 8))
+    for norm in ("UN", "L2N"):
+        assert fsbench.predict("simpleshot", support, labels, query, norm=norm).shape == (1, 4, 2)
+    for name in ("pt-map", "paddle", "bms"):
+        assert fsbench.predict(name, support, labels, query).shape == (1, 4, 2)
+    for name in ("simpleshot", "bd-cspn", "laplacianshot"):
+        with pytest.raises(FsbenchError, match="needs statistics of the base classes"):
+            fsbench.predict(name, support, labels, query)
+
+
+def test_simpleshot_keeps_its_digits_far_from_the_origin() -> None:
+    """In float32, where |x|² would swallow the distances."""
+    rng = np.random.default_rng(1)
+    rows = torch.from_numpy(rng.random((3, 20, 48)))
+    labels = torch.arange(5).expand(3, 5)
+    method = method_class("simpleshot").configure(Context(balanced=False), norm="UN")
+    exact = method.classify(TaskBatch(rows, labels, 5))
+    moved = method.classify(TaskBatch((rows + 300).float(), labels, 5))
+    torch.testing.assert_close(moved.double(), exact, atol=1e-3, rtol=0)
