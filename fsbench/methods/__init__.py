@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 METHODS = {
     "ncm": "fsbench.methods.ncm:NearestClassMean",
     "simpleshot": "fsbench.methods.simpleshot:SimpleShot",
-    "bd-cspn": "fsbench.methods.bd_cspn:BdCspn",
-    "laplacianshot": "fsbench.methods.laplacianshot:LaplacianShot",
-    "pt-map": "fsbench.methods.pt_map:PtMap",
-    "bms": "fsbench.methods.bms:Bms",
-    "paddle": "fsbench.methods.paddle:Paddle",
-    "soft-kmeans": "fsbench.methods.soft_kmeans:SoftKMeans",
-    "bavardage": "fsbench.methods.bavardage:Bavardage",
     "baseline": "fsbench.methods.baseline:Baseline",
     "baseline++": "fsbench.methods.baseline:BaselinePlusPlus",
     "entropy-min": "fsbench.methods.entropy_min:EntropyMin",
+    "laplacianshot": "fsbench.methods.laplacianshot:LaplacianShot",
+    "bd-cspn": "fsbench.methods.bd_cspn:BdCspn",
+    "pt-map": "fsbench.methods.pt_map:PtMap",
+    "bms": "fsbench.methods.bms:Bms",
     "tim-gd": "fsbench.methods.tim:TimGradient",
     "tim-adm": "fsbench.methods.tim:TimAlternating",
     "alpha-tim": "fsbench.methods.alpha_tim:AlphaTim",
+    "paddle": "fsbench.methods.paddle:Paddle",
     "alpha-am": "fsbench.methods.alpha_am:AlphaAm",
+    "soft-kmeans": "fsbench.methods.soft_kmeans:SoftKMeans",
+    "bavardage": "fsbench.methods.bavardage:Bavardage",
 }
 ENTRY_POINTS = "fsbench.methods"
 
