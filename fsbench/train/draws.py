@@ -50,7 +50,8 @@ def shifts(seed: int, epoch: int, rows: Ints, choices: int) -> Ints:
 
 def flips(seed: int, epoch: int, rows: Ints) -> NDArray[np.bool_]:
     """(B,) whether each image is mirrored."""
-    return words(seed, rows, _stream(epoch, _FLIP), 1)[:, 0] % 2 == 1
+    mirrored: NDArray[np.bool_] = words(seed, rows, _stream(epoch, _FLIP), 1)[:, 0] % 2 == 1
+    return mirrored
 
 
 def turns(seed: int, epoch: int, rows: Ints) -> Ints:

@@ -103,7 +103,8 @@ class Trainer:
                 group["lr"] = rate
             total += self._step(batch, number, step)
             advance(len(batch.images) * self.ranks.count)
-        self._require_finite(all(bool(value.isfinite().all()) for value in self.objective.state_dict().values()), number)
+        state = self.objective.state_dict().values()
+        self._require_finite(all(bool(value.isfinite().all()) for value in state), number)
         return total / steps
 
     def _step(self, batch: Batch, epoch: int, step: int) -> float:

@@ -63,10 +63,11 @@ class TrainSettings:
                 f"A batch of {self.batch} images cannot be divided among {self.ranks} processes.",
                 f"Use a --batch that is a multiple of {self.ranks}.",
             )
-        if self.batch < LEAST_SHARE * self.ranks:
+        least = LEAST_SHARE * self.ranks
+        if self.batch < least:
             raise FsbenchError(
                 f"A batch of {self.batch} images is too small for {self.ranks} process(es).",
-                f"Batch normalisation needs {LEAST_SHARE} images in each: use --batch {LEAST_SHARE * self.ranks} or more.",
+                f"Batch normalisation needs {LEAST_SHARE} images in each: use --batch {least} or more.",
             )
 
     def command(self, dataset: ImageDataset) -> str:

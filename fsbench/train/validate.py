@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from fsbench.data.listing import ImageSplit
     from fsbench.data.transforms import EvalTransform
     from fsbench.features.scatter import BaseStatistics
-    from fsbench.features.store import Split
 
 SHOTS = (1, 5)
 TASKS = 500
@@ -88,23 +87,28 @@ class Validation:
     def __call__(self, network: nn.Module, device: torch.device, epoch: int) -> Evaluation:
         """5-way accuracy of the nearest class mean, balanced, for 1 and 5 shots."""
         features = self._features(network, device)
+        if not bool(features.isfinite().all()):
+            raise FsbenchError(
+                f"The training diverged in epoch {epoch}: features of the val classes are no finite numbers.",
+                "Lower --lr.",
+            )
+        split = make_split(features.numpy(), self.split.labels, self.split.class_names)
         found = {}
         for shots in SHOTS:
-            outcome = solve_tasks(UnitClassMean(), features, None, _protocol(shots), _SEED, range(TASKS), device=device)
+            outcome = solve_tasks(UnitClassMean(), split, None, _protocol(shots), _SEED, range(TASKS), device=device)
             found[shots] = interval(accuracies(outcome.correct, outcome.queries))
         return Evaluation(epoch, found)
 
     @torch.inference_mode()
-    def _features(self, network: nn.Module, device: torch.device) -> Split:
+    def _features(self, network: nn.Module, device: torch.device) -> Tensor:
         images = Images((self.split,), self.transform, None, 1)
         loader = DataLoader(images, batch_size=_AT_ONCE, num_workers=self.workers, collate_fn=list)
         trained = network.training
         network.eval()
         try:
-            features = torch.cat([network(_stack(items, device)) for items in loader])
+            return torch.cat([network(_stack(items, device)) for items in loader]).cpu()
         finally:
             network.train(trained)
-        return make_split(features.cpu().numpy(), self.split.labels, self.split.class_names)
 
 
 def best_of(history: Sequence[Evaluation]) -> Evaluation:

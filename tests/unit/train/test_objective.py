@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,9 @@ from fsbench.backbones.base import Backbone
 from fsbench.backbones.load import load_backbone
 from fsbench.train.draws import Mixing
 from fsbench.train.objective import Objective, mixed_features, rotate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PARTNERS = torch.tensor([2, 0, 1])
 LABELS = torch.tensor([1, 0, 3])
@@ -37,13 +42,14 @@ def test_images_are_rotated_as_numpy_rotates_them(images: torch.Tensor) -> None:
 def test_mixing_acts_after_the_given_number_of_stages(name: str, images: torch.Tensor) -> None:
     network = backbone(name)
     with torch.no_grad():
+        parts: list[Callable[[torch.Tensor], torch.Tensor]] = [network.stem, *network.stages()]
         maps = [images]
-        for part in (network.stem, *network.stages()):
+        for part in parts:
             maps.append(part(maps[-1]))
         for position in range(len(network.stages()) + 1):
             mixed = maps[position + 1 if position else 0]  # maps[1] is the output of the stem
             mixed = 0.3 * mixed + 0.7 * mixed[PARTNERS]
-            for part in (network.stem, *network.stages())[position + 1 if position else 0 :]:
+            for part in parts[position + 1 if position else 0 :]:
                 mixed = part(mixed)
             found = mixed_features(network, images, position, 0.3, PARTNERS)
             torch.testing.assert_close(found, network.pool(mixed), rtol=1e-5, atol=1e-6)

@@ -199,10 +199,14 @@ def test_finished_weights_are_not_trained_again_and_others_not_replaced(
 
 
 def test_a_training_that_diverges_stops_and_leaves_no_weights(dataset: ImageDataset, tmp_path: Path) -> None:
-    with pytest.raises(FsbenchError, match="diverged in epoch") as caught:
-        train(dataset, tmp_path / "rn12.safetensors", replace(SETTINGS, lr=1e30))
+    out = tmp_path / "rn12.safetensors"
+    with pytest.raises(FsbenchError, match="diverged in epoch 1: the loss") as caught:
+        train(dataset, out, replace(SETTINGS, lr=1e30))
     assert "Lower --lr, which is 1e+30" in caught.value.hint
-    assert not (tmp_path / "rn12.safetensors").exists()
+    single_step = replace(SETTINGS, lr=1e30, batch=72, epochs=1)  # no loss is computed after it
+    with pytest.raises(FsbenchError, match="diverged in epoch 1: features"):
+        train(dataset, out, single_step)
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_enough_val_classes_it_trains_all_the_same(tmp_path: Path) -> None:

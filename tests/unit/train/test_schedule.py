@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -11,7 +12,7 @@ def test_it_rises_to_the_peak_and_falls_towards_zero() -> None:
     rates = [learning_rate(step, 200, 0.4, 0.05) for step in range(200)]
     assert rates[:10] == pytest.approx([0.04 * step for step in range(1, 11)])
     assert max(rates) == rates[9] == 0.4
-    assert all(before > after for before, after in zip(rates[9:], rates[10:], strict=False))
+    assert all(before > after for before, after in pairwise(rates[9:]))
     assert 0 < rates[-1] < 1e-3 * 0.4
 
 
