@@ -1,23 +1,27 @@
 """Outlines of characters, read from the font files that matplotlib carries.
 
-Only the integer coordinates of the font files are used, never a font rasteriser, so that the shapes do not depend on
-a FreeType build. Matplotlib itself is not imported: the folder of its fonts is found from the package's location.
+Only the coordinates in the font files are used, never a font rasteriser, so that the shapes do not depend on
+a FreeType build. Matplotlib itself is not imported: its location tells where the fonts are.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import io
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from fontTools.pens.basePen import BasePen
-from fontTools.ttLib import TTFont, TTLibError
+from fontTools.pens.basePen import BasePen  # type: ignore[import-untyped]
+from fontTools.ttLib import TTFont, TTLibError  # type: ignore[import-untyped]
 
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
 FACES = (
@@ -81,49 +85,40 @@ class _Flattener(BasePen):  # type: ignore[misc]
         self._lineTo(self.contours[-1][0])  # fonts leave the last side of a contour unsaid
 
 
-class Typefaces:
-    """The typefaces of the data set, opened when first needed."""
+def read_outlines(code_points: Iterable[int]) -> dict[int, list[Outline]]:
+    """Read characters from all typefaces.
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._fonts: dict[str, TTFont] = {}
-        self._outlines: dict[tuple[int, str], Outline | None] = {}
+    Args:
+        code_points: The characters.
 
-    def outlines(self, code_point: int) -> list[Outline]:
-        """The outlines of a character in every typeface that has it, in the order of ``FACES``."""
-        found = [self._outline(code_point, face) for face in FACES]
-        return [outline for outline in found if outline is not None]
-
-    def _outline(self, code_point: int, face: str) -> Outline | None:
-        key = (code_point, face)
-        if key not in self._outlines:
-            font = self._font(face)
-            name = font.getBestCmap().get(code_point)
-            self._outlines[key] = None if name is None else _flatten(font.getGlyphSet(), name)
-        return self._outlines[key]
-
-    def _font(self, face: str) -> TTFont:
-        if face not in self._fonts:
-            path = self._directory / f"{face}.ttf"
-            try:
-                self._fonts[face] = TTFont(path, lazy=True)
-            except (OSError, TTLibError) as error:
-                raise FsbenchError(
-                    f"The glyphs data set is drawn from matplotlib's fonts; {path} could not be read: {error}.",
-                    "Reinstall matplotlib from PyPI: pip install --force-reinstall matplotlib",
-                ) from error
-        return self._fonts[face]
+    Returns:
+        For each character its outlines in the typefaces that have it, in the order of ``FACES``.
+    """
+    directory = _font_directory()
+    outlines: dict[int, list[Outline]] = {code_point: [] for code_point in code_points}
+    for face in FACES:
+        path = directory / f"{face}.ttf"
+        try:
+            font = TTFont(io.BytesIO(path.read_bytes()), lazy=True)
+            names, glyphs = font.getBestCmap(), font.getGlyphSet()
+            for code_point in outlines.keys() & names.keys():
+                outlines[code_point].append(_flatten(glyphs, names[code_point]))
+        except (OSError, TTLibError, LookupError, ValueError, struct.error) as error:
+            raise FsbenchError(
+                f"The glyphs data set needs the fonts of matplotlib; {path} could not be read: {error}.",
+                "Reinstall matplotlib from PyPI: pip install --force-reinstall matplotlib",
+            ) from error
+    return outlines
 
 
-def find_typefaces() -> Typefaces:
-    """The typefaces in the installed matplotlib, found without importing it."""
+def _font_directory() -> Path:
     spec = importlib.util.find_spec("matplotlib")
     if spec is None or spec.origin is None:
         raise FsbenchError(
-            "The glyphs data set is drawn from the fonts of matplotlib, which is not installed.",
+            "The glyphs data set needs the fonts of matplotlib, which is not installed.",
             "pip install matplotlib",
         )
-    return Typefaces(Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf")
+    return Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf"
 
 
 def _flatten(glyphs: Any, name: str) -> Outline:

@@ -1,8 +1,9 @@
 """Draw one image of the glyphs data set: a pure function of (seed, character, index) and the font files.
 
-The pixels are meant to be the same on every machine. Random numbers are raw Philox uniforms, whose stream numpy keeps
-fixed, and the arithmetic is additions, products, quotients and comparisons of float64 arrays element by element, which
-IEEE 754 defines to the last bit. There is no sine, exponential or matrix product, whose last bits vary with the library.
+The pixels are meant to be the same on every machine. Random numbers are raw Philox uniforms, whose stream
+numpy keeps fixed. The arithmetic is sums, products, quotients, square roots and comparisons of float64
+arrays, element by element, which IEEE 754 defines to the last bit. There is no sine, exponential or matrix
+product, whose last bits vary with the library.
 
 Points and pixels share one frame: x to the right, y downwards, the image spanning 0 to ``SIZE`` on both axes.
 """
@@ -71,27 +72,27 @@ def draw_glyph(
     draws = Draws(seed, code_point, index)
     ground, ink, contrast = _two_colours(draws)
     canvas = _background(ground, draws)
-    for _ in range(draws.below(4)):
+    for _ in range(1 + draws.below(3)):
         canvas = _add_clutter(canvas, clutter[draws.below(len(clutter))], draws)
     glyph = faces[draws.below(len(faces))]
     shape = _coverage(_restroke(_fill(_place(glyph, draws), glyph.following), draws))
     canvas = _blend(canvas, shape, ink + _texture(draws, draws.uniform(0.0, 0.3)))
     if draws.chance(0.5):
         canvas = _occlude(canvas, draws)
-    canvas = _blur(canvas, draws) + _noise(draws, draws.uniform(0.0, 0.4) * contrast)
+    canvas = _blur(canvas, draws) + _noise(draws, draws.uniform(0.0, 0.5) * contrast)
     return np.floor(np.clip(canvas, 0.0, 1.0) * 255.0 + 0.5).astype(np.uint8)
 
 
 def _place(outline: Outline, draws: Draws) -> Floats:
     """Slant, stretch, turn, tilt, bend and shift an outline into the frame of the image (P, 2)."""
     x, y = outline.points[:, 0], outline.points[:, 1]
-    x = x * draws.uniform(0.75, 1.3) + y * draws.uniform(-0.3, 0.3)
-    tilt = 1.0 + x * draws.uniform(-0.3, 0.3) + y * draws.uniform(-0.3, 0.3)
-    cosine, sine = _direction(draws.uniform(-0.2, 0.2))  # up to 23 degrees either way
-    size = draws.uniform(17.0, 26.0)
+    x = x * draws.uniform(0.7, 1.35) + y * draws.uniform(-0.35, 0.35)
+    tilt = 1.0 + x * draws.uniform(-0.35, 0.35) + y * draws.uniform(-0.35, 0.35)
+    cosine, sine = _direction(draws.uniform(-0.25, 0.25))  # up to 28 degrees either way
+    size = draws.uniform(15.0, 26.0)
     turned = np.stack(((cosine * x - sine * y) / tilt, (sine * x + cosine * y) / tilt), axis=1) * size
     centre = SIZE / 2 + (draws.array(2) - 0.5) * 6.0
-    bend = (draws.array(GRID, GRID, 2) - 0.5) * draws.uniform(2.0, 9.0)
+    bend = (draws.array(GRID, GRID, 2) - 0.5) * draws.uniform(4.0, 14.0)
     return turned + centre + _spline(bend, turned + SIZE / 2)
 
 
@@ -122,9 +123,14 @@ def _spline(control: Floats, points: Floats) -> Floats:
 
 def _spline_everywhere(control: Floats) -> Floats:
     """Read the field of ``_spline`` at the centres of all pixels (SIZE, SIZE, channels)."""
-    first, weights = _spline_weights(np.arange(SIZE) + 0.5, len(control))
-    rows = sum(weights[i][:, None, None] * control[first + i] for i in range(4))  # (SIZE, C, channels)
-    return np.asarray(sum(weights[j][:, None] * rows[:, first + j] for j in range(4)))
+    first, weights = _spline_weights(np.arange(SIZE, dtype=np.float64) + 0.5, len(control))
+    rows = np.zeros((SIZE, *control.shape[1:]))  # (SIZE, C, channels)
+    for i in range(4):
+        rows += weights[i][:, None, None] * control[first + i]
+    value = np.zeros((SIZE, SIZE, control.shape[2]))
+    for j in range(4):
+        value += weights[j][:, None] * rows[:, first + j]
+    return value
 
 
 def _spline_weights(position: Floats, count: int) -> tuple[NDArray[np.intp], tuple[Floats, ...]]:
@@ -139,19 +145,31 @@ def _spline_weights(position: Floats, count: int) -> tuple[NDArray[np.intp], tup
 
 
 def _fill(points: Floats, following: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Fill closed contours by the non-zero winding rule, FINE x FINE samples per pixel (FINE·SIZE, FINE·SIZE)."""
+    """Fill closed contours by the non-zero winding rule.
+
+    Args:
+        points: Corners (P, 2).
+        following: The index of the corner after each (P,).
+
+    Returns:
+        Whether each sample is inside, FINE by FINE samples per pixel (FINE·SIZE, FINE·SIZE).
+    """
     side = FINE * SIZE
     x0, y0 = points[:, 0] * FINE, points[:, 1] * FINE
     x1, y1 = x0[following], y0[following]
-    lines = (np.arange(side) + 0.5)[:, None]
-    below0, below1 = y0 <= lines, y1 <= lines  # (side, P)
-    line, edge = np.nonzero(below0 != below1)
+    first, beyond = _sample_after(np.minimum(y0, y1)), _sample_after(np.maximum(y0, y1))  # lines an edge meets
+    edge = np.repeat(np.arange(len(points)), beyond - first)
+    line = np.arange(len(edge)) - np.repeat(np.cumsum(beyond - first) - beyond, beyond - first)
     slope = (x1[edge] - x0[edge]) / (y1[edge] - y0[edge])
-    crossing = x0[edge] + (line + 0.5 - y0[edge]) * slope
-    column = np.clip(np.ceil(crossing - 0.5), 0, side).astype(np.intp)  # the first sample to the right of it
-    turn = np.where(below0[line, edge], 1.0, -1.0)
+    column = _sample_after(x0[edge] + (line + 0.5 - y0[edge]) * slope)
+    turn = np.where(y0[edge] < y1[edge], 1.0, -1.0)
     turns = np.bincount(line * (side + 1) + column, turn, side * (side + 1)).reshape(side, side + 1)
-    return np.cumsum(turns, axis=1)[:, :side] != 0.0
+    return np.not_equal(np.cumsum(turns, axis=1)[:, :side], 0.0)
+
+
+def _sample_after(position: Floats) -> NDArray[np.intp]:
+    """The first sample whose centre lies at or after a position on one axis, at most FINE·SIZE."""
+    return np.clip(np.ceil(position - 0.5), 0, FINE * SIZE).astype(np.intp)
 
 
 def _restroke(filled: NDArray[np.bool_], draws: Draws) -> NDArray[np.bool_]:
@@ -180,8 +198,11 @@ def _window_count(filled: NDArray[np.bool_], reach: int) -> NDArray[np.int32]:
 
 def _coverage(filled: NDArray[np.bool_]) -> Floats:
     """The filled share of each pixel (SIZE, SIZE)."""
-    rows = filled.reshape(SIZE, FINE, FINE * SIZE).sum(axis=1, dtype=np.int32)
-    return rows.reshape(SIZE, SIZE, FINE).sum(axis=2, dtype=np.int32) / (FINE * FINE)
+    counts = np.zeros((SIZE, SIZE), dtype=np.uint8)
+    for row in range(FINE):
+        for column in range(FINE):
+            counts += filled[row::FINE, column::FINE]
+    return counts / np.float64(FINE * FINE)
 
 
 def _blend(canvas: Floats, share: Floats, colour: Floats) -> Floats:
@@ -190,18 +211,23 @@ def _blend(canvas: Floats, share: Floats, colour: Floats) -> Floats:
 
 
 def _two_colours(draws: Draws) -> tuple[Floats, Floats, float]:
-    """Colours (3,) of ground and ink, the ink mostly the darker one, and how much they differ in brightness."""
-    first, others = draws.array(3), draws.array(16, 3)
-    difference = _brightness(others) - _brightness(first)
-    enough = np.flatnonzero(np.abs(difference) >= draws.uniform(0.25, 0.45))
+    """Colours (3,) of ground and ink, the ink mostly darker, and how much they differ in brightness."""
+    first, *others = _colours(draws, 17)
+    difference = np.array([_brightness(other) - _brightness(first) for other in others])
+    enough = np.flatnonzero(np.abs(difference) >= draws.uniform(0.2, 0.4))
     chosen = enough[0] if len(enough) else int(np.abs(difference).argmax())
     light, dark = (others[chosen], first) if difference[chosen] > 0.0 else (first, others[chosen])
-    ground, ink = (light, dark) if draws.chance(0.8) else (dark, light)
+    ground, ink = (light, dark) if draws.chance(0.9) else (dark, light)
     return ground, ink, abs(float(difference[chosen]))
 
 
-def _brightness(colour: Floats) -> Floats:
-    return np.asarray(0.3 * colour[..., 0] + 0.6 * colour[..., 1] + 0.1 * colour[..., 2])
+def _colours(draws: Draws, count: int) -> Floats:
+    """Colours between grey and vivid (count, 3)."""
+    return 0.5 * draws.array(count, 1) + 0.5 * draws.array(count, 3)
+
+
+def _brightness(colour: Floats) -> float:
+    return float(0.3 * colour[0] + 0.6 * colour[1] + 0.1 * colour[2])
 
 
 def _background(ground: Floats, draws: Draws) -> Floats:
@@ -213,7 +239,7 @@ def _background(ground: Floats, draws: Draws) -> Floats:
         steps = ((np.arange(SIZE) + 0.5) / SIZE - 0.5)[:, None]
         canvas = canvas + (steps * slope[0])[:, None] + (steps * slope[1])[None, :]
     if kind == 2:
-        canvas = canvas + _texture(draws, draws.uniform(0.1, 0.6))
+        canvas = canvas + _texture(draws, draws.uniform(0.25, 0.75))
     return canvas
 
 
@@ -234,12 +260,12 @@ def _add_clutter(canvas: Floats, outline: Outline, draws: Draws) -> Floats:
     cosine, sine = _direction(draws.uniform(-1.0, 1.0))
     away_cosine, away_sine = _direction(draws.uniform(-1.0, 1.0))
     side = -1.0 if draws.chance(0.5) else 1.0
-    distance = draws.uniform(11.0, 20.0) * side
+    distance = draws.uniform(10.0, 19.0) * side
     x, y = outline.points[:, 0], outline.points[:, 1]
     turned = np.stack((cosine * x - sine * y, sine * x + cosine * y), axis=1) * draws.uniform(12.0, 30.0)
     points = turned + SIZE / 2 + np.array([away_cosine * distance, away_sine * distance])
-    share = _coverage(_fill(points, outline.following)) * draws.uniform(0.2, 0.8)
-    return _blend(canvas, share, draws.array(3))
+    share = _coverage(_fill(points, outline.following)) * draws.uniform(0.3, 0.8)
+    return _blend(canvas, share, _colours(draws, 1)[0])
 
 
 def _occlude(canvas: Floats, draws: Draws) -> Floats:
@@ -252,7 +278,7 @@ def _occlude(canvas: Floats, draws: Draws) -> Floats:
     else:
         inside = draws.uniform(3.0, 6.0) - np.sqrt(x * x + y * y)
     share = np.clip(inside + 0.5, 0.0, 1.0).reshape(SIZE, SIZE)
-    return _blend(canvas, share, draws.array(3))
+    return _blend(canvas, share, _colours(draws, 1)[0])
 
 
 def _blur(canvas: Floats, draws: Draws) -> Floats:
@@ -265,5 +291,6 @@ def _blur(canvas: Floats, draws: Draws) -> Floats:
 
 def _noise(draws: Draws, strength: float) -> Floats:
     """Bell-shaped noise around 0, the sum of four uniforms (SIZE, SIZE, 3)."""
-    first, second, third, fourth = draws.array(4, SIZE, SIZE, 3)
-    return (first + second + third + fourth - 2.0) * strength
+    parts = draws.array(4, SIZE, SIZE, 3)
+    noise: Floats = (parts[0] + parts[1] + parts[2] + parts[3] - 2.0) * strength
+    return noise

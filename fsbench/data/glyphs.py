@@ -1,12 +1,13 @@
 """The embedded data set: 100 characters drawn on first use, so that everything works offline.
 
-The images are written as an ordinary image folder, ``<root>/glyphs/{base,val,novel}/<class>/<index>.png``, beside a
-manifest. Classes are named by code point and Unicode name. The pixels depend on the version and seed below and on the
-font files of matplotlib alone; see ``_glyph_render`` for what makes them the same on every machine.
+The images form an ordinary image folder, ``<root>/glyphs/{base,val,novel}/<class>/<index>.png``, with a
+manifest beside them. Classes are named by code point and Unicode name. The pixels depend on version, seed and
+the font files of matplotlib alone; ``_glyph_render`` says what keeps them the same everywhere.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from fsbench.data._glyph_outlines import find_typefaces
+from fsbench.data._glyph_outlines import read_outlines
 from fsbench.data._glyph_render import SIZE, draw_glyph
 from fsbench.errors import FsbenchError
 
@@ -37,7 +38,7 @@ SEED = 0
 IMAGES_PER_CLASS = 80
 MANIFEST = "glyphs.json"
 SCRATCH_PREFIX = ".glyphs-"
-SCRATCH_LIFETIME = 3600.0  # seconds after which a scratch folder must belong to a run that was killed
+SCRATCH_LIFETIME = 86400.0  # seconds after which a scratch folder must belong to a run that was killed
 OWN_FILE = re.compile(r"(base|val|novel)/[0-9a-f]{4,6}_[0-9a-z_]+/[0-9]{3}\.png|glyphs\.json")
 
 
@@ -51,8 +52,8 @@ def glyph_classes() -> dict[str, list[str]]:
 def ensure_glyphs(root: Path, *, progress: Callable[[int, int], None] | None = None) -> Path:
     """Make sure that the data set is under the data root, whole and unaltered, and draw it if it is not.
 
-    The folder appears under its name only when it is complete. A damaged one is replaced; one that holds files
-    which fsbench did not write is left alone and reported.
+    The folder appears under its name only when it is complete. A damaged one is replaced; one that holds
+    files which fsbench did not write is left alone and reported.
 
     Args:
         root: The data root.
@@ -64,11 +65,11 @@ def ensure_glyphs(root: Path, *, progress: Callable[[int, int], None] | None = N
     folder = root / NAME
     if _is_intact(folder):
         return folder
-    _refuse_foreign_files(folder)
     try:
+        _refuse_foreign_files(folder)
         root.mkdir(parents=True, exist_ok=True)
         _sweep(root)
-        with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX, dir=root, ignore_cleanup_errors=True) as scratch:
+        with tempfile.TemporaryDirectory("", SCRATCH_PREFIX, root, ignore_cleanup_errors=True) as scratch:
             fresh = Path(scratch) / NAME
             _write(fresh, progress)
             _swap_in(fresh, folder, Path(scratch))
@@ -78,11 +79,6 @@ def ensure_glyphs(root: Path, *, progress: Callable[[int, int], None] | None = N
             "Free some space (about 35 MB) or choose another data root.",
         ) from error
     return folder
-
-
-def draw_class(name: str, count: int = IMAGES_PER_CLASS) -> NDArray[np.uint8]:
-    """Draw the first images of one class (count, SIZE, SIZE, 3)."""
-    return next(_draw([name], count))
 
 
 def contact_sheet(root: Path, path: Path, *, images: int = 10, scale: int = 2) -> None:
@@ -95,7 +91,7 @@ def contact_sheet(root: Path, path: Path, *, images: int = 10, scale: int = 2) -
     half = len(rows) // 2
     gap = np.full((half * SIZE, SIZE // 4, 3), 255, dtype=np.uint8)
     sheet = np.concatenate([np.concatenate(rows[:half]), gap, np.concatenate(rows[half:])], axis=1)
-    picture = Image.fromarray(sheet).quantize(64, dither=Image.Dither.NONE)  # a small file matters more than shades
+    picture = Image.fromarray(sheet).quantize(48, dither=Image.Dither.NONE)  # keeps the file small
     picture = picture.resize((scale * picture.width, scale * picture.height), Image.Resampling.NEAREST)
     path.parent.mkdir(parents=True, exist_ok=True)
     picture.save(path, optimize=True)
@@ -103,11 +99,11 @@ def contact_sheet(root: Path, path: Path, *, images: int = 10, scale: int = 2) -
 
 def _draw(names: list[str], count: int) -> Iterator[NDArray[np.uint8]]:
     """Draw classes one after the other (count, SIZE, SIZE, 3); clutter comes from the base classes only."""
-    typefaces = find_typefaces()
-    clutter = [outline for name in glyph_classes()["base"] for outline in typefaces.outlines(_code_point(name))]
-    for name in names:
-        code_point = _code_point(name)
-        faces = typefaces.outlines(code_point)
+    base = [_code_point(name) for name in glyph_classes()["base"]]
+    outlines = read_outlines([*base, *map(_code_point, names)])
+    clutter = [outline for code_point in base for outline in outlines[code_point]]
+    for code_point in map(_code_point, names):
+        faces = outlines[code_point]
         yield np.stack(
             [draw_glyph(faces, clutter, seed=SEED, code_point=code_point, index=i) for i in range(count)]
         )
@@ -135,7 +131,7 @@ def _write(folder: Path, progress: Callable[[int, int], None] | None) -> None:
 
 
 def _identity() -> dict[str, Any]:
-    return {"name": NAME, "version": VERSION, "seed": SEED, "images_per_class": IMAGES_PER_CLASS, "size": SIZE}
+    return {"name": NAME, "version": VERSION, "seed": SEED, "images": IMAGES_PER_CLASS, "size": SIZE}
 
 
 def _expected_images() -> list[str]:
@@ -186,7 +182,7 @@ def _is_intact(folder: Path) -> bool:
 def _refuse_foreign_files(folder: Path) -> None:
     """Stop before anything is replaced that fsbench did not write."""
     if folder.exists() and not folder.is_dir():
-        raise FsbenchError(f"Expected a folder for the glyphs data set, found a file: {folder}.", "Move it away.")
+        raise FsbenchError(f"Expected a folder for the glyphs data set, found the file {folder}.", "Move it.")
     foreign = [name for name in _found_files(folder) if not OWN_FILE.fullmatch(name)]
     if foreign:
         raise FsbenchError(
@@ -199,12 +195,13 @@ def _refuse_foreign_files(folder: Path) -> None:
 def _sweep(root: Path) -> None:
     """Remove the scratch folders that killed runs have left."""
     for scratch in root.glob(f"{SCRATCH_PREFIX}*"):
-        if time.time() - scratch.stat().st_mtime > SCRATCH_LIFETIME:
-            shutil.rmtree(scratch, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # a process that has just ended removes its own
+            if time.time() - scratch.stat().st_mtime > SCRATCH_LIFETIME:
+                shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _swap_in(fresh: Path, folder: Path, scratch: Path) -> None:
-    """Give the fresh folder its name, unless another process was faster; a damaged one goes to the scratch folder."""
+    """Give the fresh folder its name, unless another process was faster; move a damaged one aside."""
     for attempt in range(10):
         try:
             fresh.rename(folder)
