@@ -43,8 +43,7 @@ def load_backbone(
         random_seed: Instead of weights: fresh ones, the same for the same seed.
         width: For fresh weights alone: the base width of rn12 and rn18 (64), the widening factor of wrn (10).
     """
-    if name not in BACKBONES and not name.startswith(PREFIX):
-        raise unknown_name("backbone", name, [*BACKBONES, "timm/<name>"])
+    refuse_unknown(name)
     if (weights is None) == (random_seed is None):
         raise FsbenchError(
             f"Backbone {name!r} needs either a weights file or a random seed, found "
@@ -63,6 +62,12 @@ def load_backbone(
     else:
         extractor = _from_seed(name, random_seed, width)
     return extractor.eval()
+
+
+def refuse_unknown(name: str) -> None:
+    """Refuse a name that is no backbone, with the nearest one."""
+    if name not in BACKBONES and not name.startswith(PREFIX):
+        raise unknown_name("backbone", name, [*BACKBONES, "timm/<name>"])
 
 
 def _from_file(name: str, path: Path) -> Extractor:

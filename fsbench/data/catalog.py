@@ -110,6 +110,13 @@ _TABLE = {
         aliases=("cifar-fs", "cifar-few-shot"),
         folders=("cifar-100-python", "cifar-100"),
     ),
+    "glyphs": _Row(
+        title="glyphs",
+        split_title="fsbench's",
+        image_size=32,
+        pictures="glyphs",
+        images_per_class=80,
+    ),
 }
 
 

@@ -32,6 +32,6 @@ def mean_weights(tasks: TaskBatch) -> Tensor:
 
 def squared_distances(points: Tensor, rows: Tensor) -> Tensor:
     """Squared Euclidean distances (B, K, N) between points (B, K, D) and rows (B, N, D)."""
-    squared_points = points.square().sum(dim=2)[:, :, None]  # (B, K, 1)
-    squared_rows = rows.square().sum(dim=2)[:, None, :]  # (B, 1, N)
-    return (squared_points + squared_rows - 2 * points @ rows.mT).clamp_min(0)
+    squared_points, squared_rows = (torch.linalg.vector_norm(x, dim=2).square() for x in (points, rows))
+    lengths = squared_points[:, :, None] + squared_rows[:, None, :]  # (B, K, N)
+    return torch.baddbmm(lengths, points, rows.mT, alpha=-2).clamp_min(0)

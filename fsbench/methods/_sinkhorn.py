@@ -26,7 +26,7 @@ def equal_sizes(logits: Tensor, potentials: Tensor, steps: int) -> tuple[Tensor,
     Args:
         logits: l, (B, K, Q).
         potentials: v to start from, (B, K, 1); zeros, or those of a similar problem.
-        steps: Newton steps. About 10 converge from zeros, 5 from the potentials of a similar problem.
+        steps: Newton steps. About 10 converge from zeros, 4 from the potentials of a similar problem.
 
     Returns:
         The plan P, (B, K, Q), and its potentials (B, K, 1). The shares of a sample add up to 1 exactly, the sizes are

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fsbench.tasks.batch import TaskBatch
 
 TEMPERATURE = 10.0
+_TIE = 1e-6  # of cosines, above their rounding errors
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,11 @@ def rectified_prototypes(tasks: TaskBatch, temperature: float) -> Tensor:
     shift = support.mean(dim=1, keepdim=True) - query.mean(dim=1, keepdim=True)  # cross-class bias
     samples = torch.cat([support, query + shift], dim=1)  # (B, N, D)
     means = class_means(tasks)  # (B, K, D)
-    cosine = unit_norm(means) @ unit_norm(samples).mT  # (B, K, N)
-    classes = torch.arange(tasks.ways, device=cosine.device)[None, :, None]
+    length = torch.linalg.vector_norm(samples, dim=2).clamp_min(1e-12)  # (B, N)
+    cosine = unit_norm(means) @ samples.mT / length[:, None, :]  # (B, K, N)
     # Departs from the article: the support is pseudo-labelled too, and no query is left out for low confidence.
-    chosen = cosine.argmax(dim=1, keepdim=True) == classes  # (B, K, N)
+    # A tie counts for both classes: the only query of a task with two shots lies halfway between them, once shifted.
+    chosen = cosine >= cosine.amax(dim=1, keepdim=True) - _TIE  # (B, K, N)
     confidence = torch.softmax(temperature * cosine, dim=1) * chosen
     count = chosen.sum(dim=2, keepdim=True)  # (B, K, 1)
     # Departs from the article: divided by the number of samples, not by the sum of weights, as in the public programs.

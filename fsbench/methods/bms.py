@@ -30,7 +30,8 @@ class Bms(Parameters):
     the least size is that of the smallest cluster before. Transductive; classes need not be equally frequent.
 
     This follows the authors' released program with its standard options: centroids are means, with no logistic
-    regression on top of them.
+    regression on top of them. The least size counts the support but is asked of the queries alone, so that with
+    several shots it rises from step to step and draws classes towards equal sizes.
 
     Attributes:
         scale: Factor of the cosine similarity in the softmax.
@@ -88,6 +89,5 @@ class Bms(Parameters):
 
 def smallest_cluster(assigned: Tensor) -> Tensor:
     """Number of samples, support included, in the class that fewest belong to: (B, 1, 1), of shares (B, K, N)."""
-    classes = torch.arange(assigned.shape[1], device=assigned.device)[None, :, None]
-    members = assigned.argmax(dim=1, keepdim=True) == classes  # (B, K, N)
+    members = assigned == assigned.amax(dim=1, keepdim=True)  # (B, K, N)
     return members.sum(dim=2, keepdim=True).amin(dim=1, keepdim=True).to(assigned.dtype)

@@ -81,4 +81,4 @@ def scale_to_queries(tasks: TaskBatch) -> Tensor:
     query = support_and_query(tasks)[1]
     extent = query.amax(dim=1, keepdim=True) - query.amin(dim=1, keepdim=True)  # (B, 1, D)
     scaled = (tasks.rows - query.mean(dim=1, keepdim=True)) / torch.where(extent > 0, extent, 1.0)
-    return scaled.clamp(-_FARTHEST, _FARTHEST)
+    return scaled.clamp_(-_FARTHEST, _FARTHEST)

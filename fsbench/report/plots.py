@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, ordered so that neighbours differ in lightness too; hatches tell them apart in grey.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "---", "+++")
-STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "fsbench"}
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.hashsalt": "fsbench",
+}
 
 
 def accuracy_bars(comparison: Comparison, path: Path) -> None:

@@ -127,6 +127,17 @@ def test_tasks_of_a_batch_settle_at_different_times(features: Features) -> None:
     np.testing.assert_array_equal(found, further)
 
 
+def test_no_task_settles_before_the_third_update(features: Features) -> None:
+    support, labels, query, _ = tasks_of(features, 3, queries=40)
+    base = features.statistics
+    found = fsbench.predict("laplacianshot", support, labels, query, base=base, weight=0.003)
+    for b in range(3):
+        rows = np.concatenate([support[b], query[b]])
+        y, made = loops.laplacianshot(rows, labels[b], 5, base.mean.numpy(), weight=0.003, rectify=False)
+        assert made == 3
+        np.testing.assert_allclose(found[b], y, atol=1e-13, rtol=0)
+
+
 def test_laplacianshot_without_neighbours_is_simpleshot(features: Features) -> None:
     support, labels, query, _ = tasks_of(features, 6)
     base = features.statistics

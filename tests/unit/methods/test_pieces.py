@@ -16,7 +16,7 @@ from fsbench.methods._power import centre_parts, centre_task, power_rows
 from fsbench.methods._prototypes import class_means, mean_weights, squared_distances
 from fsbench.methods._sinkhorn import equal_sizes
 from fsbench.methods.base import Context
-from fsbench.methods.bms import smallest_cluster
+from fsbench.methods.bms import Bms, smallest_cluster
 from fsbench.methods.laplacianshot import neighbour_graph
 from fsbench.methods.paddle import scale_to_queries
 from fsbench.tasks.batch import TaskBatch
@@ -103,6 +103,17 @@ def test_the_graph_has_the_nearest_others() -> None:
 def test_the_smallest_cluster_counts_by_largest_share() -> None:
     shares = torch.tensor([[[0.9, 0.4, 0.4, 0.1], [0.1, 0.6, 0.6, 0.9]], [[1, 1, 1, 1], [0, 0, 0, 0]]])
     assert smallest_cluster(shares).tolist() == [[[1.0]], [[0.0]]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_bms_survives_empty_classes_and_centroids_at_the_origin(dtype: torch.dtype) -> None:
+    plan = torch.tensor([[[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]], dtype=dtype)
+    raised = Bms()._raise_small(plan, torch.full((1, 1, 1), 5.0, dtype=dtype))
+    torch.testing.assert_close(raised, plan * 5 / 3)
+    row = torch.eye(6, dtype=dtype)
+    rows = torch.stack([row[0], -row[0], row[1], -row[1], row[2], row[3], -row[2], -row[3]])[None]
+    p = Bms().classify(TaskBatch(rows, torch.tensor([[0, 0, 1, 1]]), 2))  # both means are 0
+    torch.testing.assert_close(p, torch.full_like(p, 0.5))
 
 
 def test_scaling_survives_ranges_that_are_next_to_nothing() -> None:

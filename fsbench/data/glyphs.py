@@ -1,0 +1,218 @@
+"""The embedded data set: 100 characters drawn on first use, so that everything works offline.
+
+The images form an ordinary image folder, ``<root>/glyphs/{base,val,novel}/<class>/<index>.png``, with a
+manifest beside them. Classes are named by code point and Unicode name. The pixels depend on version, seed and
+the font files of matplotlib alone; ``_glyph_render`` says what keeps them the same everywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+
+from fsbench.data._glyph_outlines import read_outlines
+from fsbench.data._glyph_render import SIZE, draw_glyph
+from fsbench.errors import FsbenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+NAME = "glyphs"
+VERSION = 1  # rises whenever a pixel changes
+SEED = 0
+IMAGES_PER_CLASS = 80
+MANIFEST = "glyphs.json"
+SCRATCH_PREFIX = ".glyphs-"
+SCRATCH_LIFETIME = 86400.0  # seconds after which a scratch folder must belong to a run that was killed
+OWN_FILE = re.compile(r"(base|val|novel)/[0-9a-f]{4,6}_[0-9a-z_]+/[0-9]{3}\.png|glyphs\.json")
+
+
+def glyph_classes() -> dict[str, list[str]]:
+    """The class folders of each split, in order."""
+    text = resources.files("fsbench.data").joinpath("splits", "glyphs.json").read_text(encoding="utf-8")
+    classes: dict[str, list[str]] = json.loads(text)
+    return classes
+
+
+def ensure_glyphs(root: Path, *, progress: Callable[[int, int], None] | None = None) -> Path:
+    """Make sure that the data set is under the data root, whole and unaltered, and draw it if it is not.
+
+    The folder appears under its name only when it is complete. A damaged one is replaced; one that holds
+    files which fsbench did not write is left alone and reported.
+
+    Args:
+        root: The data root.
+        progress: Called with the number of images drawn so far and in total.
+
+    Returns:
+        The folder of the data set.
+    """
+    folder = root / NAME
+    if _is_intact(folder):
+        return folder
+    try:
+        _refuse_foreign_files(folder)
+        root.mkdir(parents=True, exist_ok=True)
+        _sweep(root)
+        with tempfile.TemporaryDirectory("", SCRATCH_PREFIX, root, ignore_cleanup_errors=True) as scratch:
+            fresh = Path(scratch) / NAME
+            _write(fresh, progress)
+            _swap_in(fresh, folder, Path(scratch))
+    except OSError as error:
+        raise FsbenchError(
+            f"The glyphs data set could not be written to {folder}: {error}.",
+            "Free some space (about 35 MB) or choose another data root.",
+        ) from error
+    return folder
+
+
+def contact_sheet(root: Path, path: Path, *, images: int = 10, scale: int = 2) -> None:
+    """Write one picture of the novel classes, a row of images for each, in two columns of classes."""
+    folder = ensure_glyphs(root)
+    rows = []
+    for name in glyph_classes()["novel"]:
+        row = [Image.open(folder / "novel" / name / f"{index:03d}.png") for index in range(images)]
+        rows.append(np.concatenate([np.asarray(image) for image in row], axis=1))  # (SIZE, images·SIZE, 3)
+    half = len(rows) // 2
+    gap = np.full((half * SIZE, SIZE // 4, 3), 255, dtype=np.uint8)
+    sheet = np.concatenate([np.concatenate(rows[:half]), gap, np.concatenate(rows[half:])], axis=1)
+    picture = Image.fromarray(sheet).quantize(48, dither=Image.Dither.NONE)  # keeps the file small
+    picture = picture.resize((scale * picture.width, scale * picture.height), Image.Resampling.NEAREST)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture.save(path, optimize=True)
+
+
+def _draw(names: list[str], count: int) -> Iterator[NDArray[np.uint8]]:
+    """Draw classes one after the other (count, SIZE, SIZE, 3); clutter comes from the base classes only."""
+    base = [_code_point(name) for name in glyph_classes()["base"]]
+    outlines = read_outlines([*base, *map(_code_point, names)])
+    clutter = [outline for code_point in base for outline in outlines[code_point]]
+    for code_point in map(_code_point, names):
+        faces = outlines[code_point]
+        yield np.stack(
+            [draw_glyph(faces, clutter, seed=SEED, code_point=code_point, index=i) for i in range(count)]
+        )
+
+
+def _code_point(name: str) -> int:
+    return int(name.partition("_")[0], 16)
+
+
+def _write(folder: Path, progress: Callable[[int, int], None] | None) -> None:
+    """Draw everything into a new folder; the manifest comes last."""
+    places = [f"{split}/{name}" for split, names in glyph_classes().items() for name in names]
+    total = len(places) * IMAGES_PER_CLASS
+    pixels = hashlib.sha256()
+    drawn = _draw([place.partition("/")[2] for place in places], IMAGES_PER_CLASS)
+    for done, (place, images) in enumerate(zip(places, drawn, strict=True), start=1):
+        (folder / place).mkdir(parents=True)
+        pixels.update(images.tobytes())
+        for index, image in enumerate(images):
+            Image.fromarray(image).save(folder / place / f"{index:03d}.png", compress_level=1)
+        if progress is not None:
+            progress(done * IMAGES_PER_CLASS, total)
+    manifest = {**_identity(), "pixels": pixels.hexdigest(), "files": _digest(folder, _expected_images())}
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+def _identity() -> dict[str, Any]:
+    return {"name": NAME, "version": VERSION, "seed": SEED, "images": IMAGES_PER_CLASS, "size": SIZE}
+
+
+def _expected_images() -> list[str]:
+    return [
+        f"{split}/{name}/{index:03d}.png"
+        for split, names in glyph_classes().items()
+        for name in names
+        for index in range(IMAGES_PER_CLASS)
+    ]
+
+
+def _found_files(folder: Path) -> list[str]:
+    """The files in a folder, relative to it, without hidden ones."""
+    found = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        inside = Path(place).relative_to(folder).as_posix()
+        prefix = "" if inside == "." else f"{inside}/"
+        found += [prefix + name for name in names if not name.startswith(".")]
+    return found
+
+
+def _digest(folder: Path, names: list[str]) -> str:
+    """The sha256 of the names and bytes of files."""
+    digest = hashlib.sha256()
+    for name in names:
+        content = (folder / name).read_bytes()
+        digest.update(f"{name} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _is_intact(folder: Path) -> bool:
+    """Whether the folder holds exactly what its manifest says and what this version would draw."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        images = _expected_images()
+        return (
+            isinstance(manifest, dict)
+            and {key: manifest.get(key) for key in _identity()} == _identity()
+            and set(_found_files(folder)) == {*images, MANIFEST}
+            and _digest(folder, images) == manifest.get("files")
+        )
+    except (OSError, ValueError):
+        return False
+
+
+def _refuse_foreign_files(folder: Path) -> None:
+    """Stop before anything is replaced that fsbench did not write."""
+    if folder.exists() and not folder.is_dir():
+        raise FsbenchError(f"Expected a folder for the glyphs data set, found the file {folder}.", "Move it.")
+    foreign = [name for name in _found_files(folder) if not OWN_FILE.fullmatch(name)]
+    if foreign:
+        raise FsbenchError(
+            f"{folder} is not the glyphs data set as fsbench draws it, and it holds {len(foreign)} file(s) "
+            f"that fsbench did not write, such as {min(foreign)}.",
+            "Move these files away, or choose another data root; the data set is then drawn anew.",
+        )
+
+
+def _sweep(root: Path) -> None:
+    """Remove the scratch folders that killed runs have left."""
+    for scratch in root.glob(f"{SCRATCH_PREFIX}*"):
+        with contextlib.suppress(FileNotFoundError):  # a process that has just ended removes its own
+            if time.time() - scratch.stat().st_mtime > SCRATCH_LIFETIME:
+                shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _swap_in(fresh: Path, folder: Path, scratch: Path) -> None:
+    """Give the fresh folder its name, unless another process was faster; move a damaged one aside."""
+    for attempt in range(10):
+        try:
+            fresh.rename(folder)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+                raise
+        if _is_intact(folder):
+            return
+        try:
+            folder.rename(scratch / f"damaged-{attempt}")
+        except FileNotFoundError:
+            continue  # another process has just moved it
+    raise OSError(errno.EBUSY, "other processes keep writing to it", str(folder))
