@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -51,16 +52,33 @@ def expected_parameters(dataset: ImageDataset) -> dict[str, Tensor]:
     return dict(plan.backbone.network.named_parameters())
 
 
+def start(rank: int, port: int, arguments: list[str]) -> subprocess.Popen[str]:
+    """One of two processes, in the environment that torchrun gives it."""
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **{name: str(value) for name, value in place.items()}}
+    command = [sys.executable, "-m", "fsbench", "train", *arguments]
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
 def test_two_processes_share_every_batch_and_drop_what_is_left_over(tmp_path: Path) -> None:
     folder = write_stripes(tmp_path / "stripes", 16, {"base": (3, 7), "val": (5, 20)})  # 21 = 2 · 10 + 1
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "fsbench"]
-    command += ["train", "--data", str(folder), "--dataset", "stripes", "--width", "1", "--epochs", "2", "--lr", "0.02"]
-    command += ["--batch", "10", "--seed", "3", "--device", "cpu", "--weights-dir", str(tmp_path)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("rn12.safetensors") == 1  # one process speaks
-    assert done.stderr.count("epoch 2 of 2") == 1
+    arguments = ["--data", str(folder), "--dataset", "stripes", "--width", "1", "--epochs", "2", "--lr", "0.02"]
+    arguments += ["--batch", "10", "--seed", "3", "--device", "cpu", "--weights-dir", str(tmp_path)]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    processes = [start(rank, port, arguments) for rank in (0, 1)]
+    try:
+        outputs = [process.communicate(timeout=300) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    assert "rn12.safetensors" in outputs[0][0]
+    assert "epoch 2 of 2" in outputs[0][1]
+    assert not any("rn12.safetensors" in text or "epoch" in text for text in outputs[1])  # one process speaks
     found = load_file(tmp_path / "stripes" / "rn12.safetensors")
     for name, parameter in expected_parameters(load_own(folder, name="stripes")).items():
         torch.testing.assert_close(found[name], parameter.detach(), rtol=1e-3, atol=1e-4, msg=name)
