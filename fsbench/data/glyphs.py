@@ -104,9 +104,7 @@ def _draw(names: list[str], count: int) -> Iterator[NDArray[np.uint8]]:
     clutter = [outline for code_point in base for outline in outlines[code_point]]
     for code_point in map(_code_point, names):
         faces = outlines[code_point]
-        yield np.stack(
-            [draw_glyph(faces, clutter, seed=SEED, code_point=code_point, index=i) for i in range(count)]
-        )
+        yield np.stack([draw_glyph(faces, clutter, seed=SEED, code_point=code_point, index=i) for i in range(count)])
 
 
 def _code_point(name: str) -> int:
