@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import fsbench
-from fsbench.cli import compare, demo, doctor, extract, scatter, solve
+from fsbench.cli import compare, demo, doctor, extract, scatter, solve, train
 from fsbench.errors import FsbenchError
 
 app = typer.Typer(
@@ -41,6 +41,7 @@ app.command()(solve.solve)
 app.command()(compare.compare)
 app.command()(doctor.doctor)
 app.command()(demo.demo)
+app.command()(train.train)
 
 
 def main() -> None:

@@ -1,0 +1,106 @@
+"""The state of a training after an epoch, from which the rest follows exactly as if nothing had happened."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fsbench.errors import FsbenchError
+from fsbench.evaluate.statistics import Interval
+from fsbench.files import whole_file
+from fsbench.train.validate import Evaluation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FORMAT = "fsbench-training-1"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a training has come.
+
+    Attributes:
+        epochs: Finished.
+        seconds: Spent on them.
+        history: What was found on the val classes.
+    """
+
+    epochs: int = 0
+    seconds: float = 0.0
+    history: tuple[Evaluation, ...] = ()
+
+
+@dataclass(frozen=True)
+class CheckpointFile:
+    """The checkpoint of one training, beside the file to come; every choice of settings has its own.
+
+    Attributes:
+        path: Of the checkpoint.
+        fingerprint: Of everything that determines the weights.
+    """
+
+    path: Path
+    fingerprint: str
+
+    @classmethod
+    def beside(cls, out: Path, fingerprint: str) -> CheckpointFile:
+        """The checkpoint that belongs to an output file."""
+        return cls(out.with_name(f".{out.name}.{fingerprint[:12]}.training"), fingerprint)
+
+    def write(self, objective: torch.nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> None:
+        """Replace the checkpoint by that of a later epoch."""
+        history = [
+            [found.epoch, {shots: [value.mean, value.half_width] for shots, value in found.accuracy.items()}]
+            for found in progress.history
+        ]
+        content = {
+            "format": FORMAT,
+            "fingerprint": self.fingerprint,
+            "epochs": progress.epochs,
+            "seconds": progress.seconds,
+            "history": history,
+            "objective": objective.state_dict(),
+            "optimiser": optimiser.state_dict(),
+        }
+        with whole_file(self.path) as temporary:
+            torch.save(content, temporary)
+
+    def restore(self, objective: torch.nn.Module, optimiser: torch.optim.Optimizer) -> Progress:
+        """Put a training back to where it was; without a checkpoint it stays at its beginning."""
+        if not self.path.exists():
+            return Progress()
+        content = self._read()
+        try:
+            objective.load_state_dict(content["objective"])
+            optimiser.load_state_dict(content["optimiser"])
+            history = tuple(
+                Evaluation(epoch, {shots: Interval(*value) for shots, value in found.items()})
+                for epoch, found in content["history"]
+            )
+            return Progress(content["epochs"], content["seconds"], history)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise self._damaged() from error
+
+    def discard(self) -> None:
+        """Remove it: the training is finished."""
+        self.path.unlink(missing_ok=True)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            content = torch.load(self.path, map_location="cpu", weights_only=True)
+        except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+            raise self._damaged() from error
+        marks = (FORMAT, self.fingerprint)
+        if not isinstance(content, dict) or (content.get("format"), content.get("fingerprint")) != marks:
+            raise self._damaged()
+        return content
+
+    def _damaged(self) -> FsbenchError:
+        return FsbenchError(
+            f"The checkpoint {self.path} is damaged or of another training.",
+            "Remove it to start this training from its beginning.",
+        )

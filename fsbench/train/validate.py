@@ -1,0 +1,128 @@
+"""Few-shot accuracy on the val classes while a network is trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from fsbench.errors import FsbenchError
+from fsbench.evaluate.engine import solve_tasks
+from fsbench.evaluate.statistics import Interval, accuracies, interval
+from fsbench.features.extract import Images
+from fsbench.features.preprocess import apply_rows
+from fsbench.features.store import make_split
+from fsbench.methods.ncm import NearestClassMean
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.sampling import check_feasible, pool_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor, nn
+
+    from fsbench.data.listing import ImageSplit
+    from fsbench.data.transforms import EvalTransform
+    from fsbench.features.scatter import BaseStatistics
+
+SHOTS = (1, 5)
+TASKS = 500
+_SEED = 0  # the tasks are the same in every training, whatever its own seed
+_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was found on the val classes after an epoch.
+
+    Attributes:
+        epoch: Number of finished epochs.
+        accuracy: For every number of shots, in percent.
+    """
+
+    epoch: int
+    accuracy: dict[int, Interval]
+
+    def __str__(self) -> str:
+        shots = (f"{shots}-shot {found.mean:.2f} ± {found.half_width:.2f} %" for shots, found in self.accuracy.items())
+        return ", ".join(shots)
+
+
+@dataclass(frozen=True)
+class UnitClassMean(NearestClassMean):
+    """Nearest class mean on unit-norm features, which needs no statistics of the base classes."""
+
+    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
+        """L2N rows."""
+        return apply_rows("L2N", features)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The val classes, and the shots for which tasks can be drawn from them.
+
+    Attributes:
+        split: The val images.
+        transform: The evaluation transform.
+        workers: Processes that read images.
+    """
+
+    split: ImageSplit
+    transform: EvalTransform
+    workers: int
+
+    def refusal(self) -> FsbenchError | None:
+        """Why no tasks can be drawn from these classes, if so."""
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(self.split.labels))])
+        try:
+            for shots in SHOTS:
+                check_feasible(_protocol(shots), pool_sizes(_protocol(shots), offsets))
+        except FsbenchError as error:
+            return error
+        return None
+
+    def __call__(self, network: nn.Module, device: torch.device, epoch: int) -> Evaluation:
+        """5-way accuracy of the nearest class mean, balanced, for 1 and 5 shots."""
+        features = self._features(network, device)
+        if not bool(features.isfinite().all()):
+            raise FsbenchError(
+                f"The training diverged in epoch {epoch}: features of the val classes are no finite numbers.",
+                "Lower --lr.",
+            )
+        split = make_split(features.numpy(), self.split.labels, self.split.class_names)
+        found = {}
+        for shots in SHOTS:
+            outcome = solve_tasks(UnitClassMean(), split, None, _protocol(shots), _SEED, range(TASKS), device=device)
+            found[shots] = interval(accuracies(outcome.correct, outcome.queries))
+        return Evaluation(epoch, found)
+
+    @torch.inference_mode()
+    def _features(self, network: nn.Module, device: torch.device) -> Tensor:
+        images = Images((self.split,), self.transform, None, 1)
+        loader = DataLoader(images, batch_size=_AT_ONCE, num_workers=self.workers, collate_fn=list)
+        trained = network.training
+        network.eval()
+        try:
+            return torch.cat([network(_stack(items, device)) for items in loader]).cpu()
+        finally:
+            network.train(trained)
+
+
+def best_of(history: Sequence[Evaluation]) -> Evaluation:
+    """The evaluation with the highest 1-shot accuracy; of equals the latest."""
+    return max(history, key=lambda found: (found.accuracy[SHOTS[0]].mean, found.epoch))
+
+
+def _protocol(shots: int) -> TaskProtocol:
+    return TaskProtocol(shots=shots, alpha=None)
+
+
+def _stack(items: list[tuple[int, Tensor | str]], device: torch.device) -> Tensor:
+    tensors = [value for _, value in items if not isinstance(value, str)]
+    for _, value in items:
+        if isinstance(value, str):
+            raise FsbenchError(f"An image of the val classes cannot be used: {value}", "Repair or remove it.")
+    return torch.cat(tensors).to(device).contiguous(memory_format=torch.channels_last)

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from fsbench.data.layouts import load_own
+from fsbench.errors import FsbenchError
+from fsbench.report.progress import Reporter
+from fsbench.train import draws
+from fsbench.train.loop import Keys
+from fsbench.train.objective import Objective
+from fsbench.train.ranks import join_ranks
+from fsbench.train.run import Plan
+from fsbench.train.schedule import learning_rate
+from fsbench.train.settings import TrainSettings
+from fsbench.train.views import Batch, make_views
+from tests.unit.train.pictures import write_stripes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fsbench.data.listing import ImageDataset
+
+ROOT = Path(__file__).parents[3]
+SETTINGS = TrainSettings("rn12", 1, epochs=2, batch=10, lr=0.02, seed=3, ranks=2)
+
+
+def expected_parameters(dataset: ImageDataset) -> dict[str, Tensor]:
+    """The same training in one process: half a batch after the other, gradients averaged."""
+    plan = Plan.make(dataset, SETTINGS)
+    views, _ = make_views(plan.base, plan.transform, dataset.name, SETTINGS, Reporter(quiet=True))
+    objective = Objective(plan.backbone.network, 3, rotation=True, seed=3).train()  # type: ignore[arg-type]
+    optimiser = torch.optim.SGD(objective.parameters(), 1.0, 0.9, weight_decay=5e-4, nesterov=True)
+    shares = zip(Keys(SETTINGS, len(plan.base), 0), Keys(SETTINGS, len(plan.base), 1), strict=True)
+    for number, keys in enumerate(shares):
+        epoch, step = divmod(number, 2)
+        optimiser.param_groups[0]["lr"] = learning_rate(number, 4, 0.02, 0.05)
+        optimiser.zero_grad()
+        for key in keys:
+            batch = views[key]
+            assert isinstance(batch, Batch)
+            (objective(*batch, draws.mixing(3, epoch, step, 4, 5)) / 2).backward()
+        optimiser.step()
+    return dict(plan.backbone.network.named_parameters())
+
+
+def test_two_processes_share_every_batch_and_drop_what_is_left_over(tmp_path: Path) -> None:
+    folder = write_stripes(tmp_path / "stripes", 16, {"base": (3, 7), "val": (5, 20)})  # 21 = 2 · 10 + 1
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "fsbench"]
+    command += ["train", "--data", str(folder), "--dataset", "stripes", "--width", "1", "--epochs", "2", "--lr", "0.02"]
+    command += ["--batch", "10", "--seed", "3", "--device", "cpu", "--weights-dir", str(tmp_path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("rn12.safetensors") == 1  # one process speaks
+    assert done.stderr.count("epoch 2 of 2") == 1
+    found = load_file(tmp_path / "stripes" / "rn12.safetensors")
+    for name, parameter in expected_parameters(load_own(folder, name="stripes")).items():
+        torch.testing.assert_close(found[name], parameter.detach(), rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_without_torchrun_there_is_one_process() -> None:
+    with join_ranks(torch.device("cpu")) as ranks:
+        assert (ranks.number, ranks.count) == (0, 1)
+        assert ranks.mean(torch.tensor(2.5)) == 2.5
+        assert ranks.first_alone(lambda: "done") == "done"
+        module = torch.nn.Linear(2, 2)
+        assert ranks.share(module) is module
+
+
+def test_devices_on_which_processes_cannot_meet_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(FsbenchError, match="on mps"), join_ranks(torch.device("mps")):
+        pass
