@@ -38,8 +38,14 @@ SAMPLE = [
     "0409_cyrillic_capital_letter_lje",
     "2207_nabla",
 ]
-SAMPLE_DIGESTS: list[str] = []
-ALL_DIGEST = ""
+SAMPLE_DIGESTS = [
+    "f254a1d43d7ab057",
+    "7592fc40818cd0c4",
+    "a6f3c9a35c384a7b",
+    "a0a78423f7b2c960",
+    "c93c0bf591830def",
+]
+ALL_DIGEST = "52f715696231b2e758586b22f883655c26796fe0f193c2d5bdbd08eac0b73011"
 
 
 @pytest.fixture(scope="module")
