@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from fsbench.features.preprocess import apply_rows
 from fsbench.methods._blocks import in_blocks
 from fsbench.methods._checks import require_amount, require_count
-from fsbench.methods._head import class_means, descend, probabilities
+from fsbench.methods._head import descend, probabilities
+from fsbench.methods._prototypes import class_means
 from fsbench.methods.base import Parameters
 
 if TYPE_CHECKING:

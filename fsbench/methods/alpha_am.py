@@ -13,7 +13,6 @@ from fsbench.features.preprocess import apply_rows, apply_task
 from fsbench.methods._adam import Adam
 from fsbench.methods._blocks import in_blocks
 from fsbench.methods._checks import require_amount, require_count
-from fsbench.methods._head import class_means
 from fsbench.methods._manifold import (
     centroid_distances,
     centroid_gradient,
@@ -24,6 +23,7 @@ from fsbench.methods._manifold import (
     spread,
 )
 from fsbench.methods._objective import Objective
+from fsbench.methods._prototypes import class_means
 from fsbench.methods.base import Context, MethodInfo, Parameters
 from fsbench.tasks.batch import TaskBatch
 
