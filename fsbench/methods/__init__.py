@@ -14,6 +14,13 @@ METHODS = {
     "ncm": "fsbench.methods.ncm:NearestClassMean",
     "soft-kmeans": "fsbench.methods.soft_kmeans:SoftKMeans",
     "bavardage": "fsbench.methods.bavardage:Bavardage",
+    "baseline": "fsbench.methods.baseline:Baseline",
+    "baseline++": "fsbench.methods.baseline:BaselinePlusPlus",
+    "entropy-min": "fsbench.methods.entropy_min:EntropyMin",
+    "tim-gd": "fsbench.methods.tim:TimGradient",
+    "tim-adm": "fsbench.methods.tim:TimAlternating",
+    "alpha-tim": "fsbench.methods.alpha_tim:AlphaTim",
+    "alpha-am": "fsbench.methods.alpha_am:AlphaAm",
 }
 
 
