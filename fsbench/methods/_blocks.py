@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-_CACHE = 2 << 20  # bytes per block
+_CACHE = 4 << 20  # bytes per block
 
 
 def in_blocks(classify: Callable[[TaskBatch], Tensor], tasks: TaskBatch, numbers_per_task: int) -> Tensor:

@@ -20,13 +20,25 @@ from tests.synthetic import make_features
 
 DATA = make_features(seed=11)
 BASE = DATA.statistics
+SHORTER: dict[str, dict[str, Any]] = {  # schedules of many small steps: fewer, and larger ones
+    "entropy-min": {"steps": 25, "rate": 1e-3},
+    "tim-gd": {"steps": 25, "rate": 1e-3},
+    "tim-adm": {"steps": 15},  # with fewer queries than classes it does not settle, and magnifies rounding errors
+    "alpha-tim": {"steps": 25, "rate": 1e-3},
+    "alpha-am": {"steps": 12, "rate": 1e-3},
+}
+# Adam gives every coordinate its own step size, so that its path depends on the axes of the feature space.
+DEPENDS_ON_AXES = {"baseline", "baseline++", "entropy-min", "tim-gd", "alpha-tim", "alpha-am"}
 CONFIGURATIONS: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in METHODS),
+    *((name, SHORTER.get(name, {})) for name in METHODS),
     ("bavardage", {"variant": "released"}),
     ("bavardage", {"stage": "vb"}),
     ("bavardage", {"tau": "learned"}),
 ]
 METHOD = pytest.mark.parametrize(("name", "params"), CONFIGURATIONS, ids=lambda value: str(value))
+ROTATED = pytest.mark.parametrize(
+    ("name", "params"), [(name, params) for name, params in CONFIGURATIONS if name not in DEPENDS_ON_AXES], ids=str
+)
 
 
 @st.composite
@@ -90,7 +102,7 @@ def test_tasks_of_a_batch_do_not_see_each_other(name: str, params: dict[str, Any
         np.testing.assert_allclose(alone[0], together[b], atol=1e-9)
 
 
-@METHOD
+@ROTATED
 @given(task=tasks(), seed=st.integers(0, 1000))
 @settings(max_examples=8, deadline=None)
 def test_rotating_all_features_changes_nothing(name: str, params: dict[str, Any], task: Any, seed: int) -> None:

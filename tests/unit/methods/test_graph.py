@@ -8,9 +8,14 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from fsbench.methods.alpha_am import AlphaAm
+from fsbench.methods.alpha_tim import AlphaTim
+from fsbench.methods.baseline import Baseline, BaselinePlusPlus
 from fsbench.methods.bavardage import Bavardage
+from fsbench.methods.entropy_min import EntropyMin
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.soft_kmeans import SoftKMeans
+from fsbench.methods.tim import TimAlternating, TimGradient
 from fsbench.tasks.batch import TaskBatch
 
 METHODS = [
@@ -20,6 +25,14 @@ METHODS = [
     (Bavardage(mixing="uniform"), 40),  # more samples than features
     (SoftKMeans(), 48),
     (NearestClassMean(), 48),
+    (Baseline(steps=3), 48),
+    (BaselinePlusPlus(steps=3), 48),
+    (EntropyMin(steps=3), 48),
+    (TimGradient(steps=3), 48),
+    (AlphaTim(steps=3), 48),
+    (TimAlternating(steps=3), 48),
+    (TimAlternating(steps=3), 20),  # more samples than features
+    (AlphaAm(steps=3), 48),
 ]
 
 
@@ -43,5 +56,6 @@ def test_traces_into_one_graph(method: Any, width: int) -> None:
         found: torch.Tensor = method.classify(TaskBatch(rows, labels, 5))
         return found
 
+    torch.compiler.reset()  # one function is compiled for all methods, which would count as compiling it again
     compiled = torch.compile(classify, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(rows, labels), classify(rows, labels), atol=1e-4, rtol=1e-4)
