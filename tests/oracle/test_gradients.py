@@ -214,7 +214,7 @@ def test_a_lost_support_sample_no_longer_pulls() -> None:
     """p_y far below ε: with −log(p_y + ε) the sample has no weight, and the head stays at the class means."""
     support = np.array([[[0.0, 0.0], [40.0, 0.0], [40.0, 0.0], [30.0, 0.0]]])
     labels = np.array([[0, 0, 1, 1]])  # the second sample lies beyond the mean of the other class
-    query = np.array([[[0.0, 1.0], [34.0, 0.0]]])
+    query = np.array([[[27.5, 1.0], [27.51, 0.0]]])  # halfway between the means, where any move of them shows
     found = fsbench.predict("baseline", support, labels, query)
     w = rivals.head(support[0], labels[0], 2, terms=(1, 0, 0), rate=1e-3, steps=100)
     np.testing.assert_allclose(w, rivals.means(support[0], labels[0], 2), atol=1e-9)
