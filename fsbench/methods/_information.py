@@ -41,7 +41,7 @@ class InformationHead(Parameters):
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax of the logits under the weights after the last step, (B, Q, K)."""
-        return in_blocks(self._classify, tasks, tasks.rows[0].numel())
+        return in_blocks(self._classify, tasks, tasks.rows.shape[1] * tasks.rows.shape[2])
 
     def _classify(self, tasks: TaskBatch) -> Tensor:
         objective, labels = self.objective(), tasks.one_hot()  # (B, K, S)
