@@ -21,7 +21,7 @@ from fsbench.cli.options import (
 
 def solve(
     features: FeaturesArgument = None,
-    method: Annotated[str, typer.Option(help="bavardage, soft-kmeans, ncm.")] = "bavardage",
+    method: Annotated[str, typer.Option(help="bavardage, soft-kmeans, pt-map, … or file.py:CLASS.")] = "bavardage",
     variant: Annotated[str | None, typer.Option(help="Of BAVARDAGE: article or released.")] = None,
     unbalanced: Annotated[
         bool, typer.Option("--unbalanced/--balanced", help="Class proportions of the queries.")
@@ -46,7 +46,10 @@ def solve(
     prior_alpha: Annotated[float | None, typer.Option(help="α_o.  [default: that of --alpha]")] = None,
     mixing: Annotated[str | None, typer.Option(help="learned or uniform.  [default: by setting]")] = None,
     stage: Annotated[str | None, typer.Option(help="plda, or vb for the ablation.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Iterations of variational Bayes.  [default: 5]")] = None,
+    steps: Annotated[int | None, typer.Option(help="Iterations of the method.  [default: its own]")] = None,
+    others: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other parameter of the method.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the rows to this JSON file.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Run again what has a record.")] = False,
     features_dir: FeaturesRoot = Path("features"),
@@ -62,7 +65,7 @@ def solve(
         raise typer.BadParameter("α has no meaning for balanced tasks", param_hint="--alpha")
     options = given(
         variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, beta=beta,
-        prior_alpha=prior_alpha, mixing=mixing, stage=stage, steps=steps,
+        prior_alpha=prior_alpha, mixing=mixing, stage=stage, steps=steps, **parsed(others or []),
     )  # fmt: skip
 
     from fsbench.evaluate.engine import choose_device
@@ -88,6 +91,28 @@ def solve(
 def given(**options: Any) -> dict[str, Any]:
     """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def parsed(others: list[str]) -> dict[str, Any]:
+    """`rate=0.1` as a parameter; values are numbers, true, false or words."""
+    found: dict[str, Any] = {}
+    for text in others:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise typer.BadParameter(f"expected NAME=VALUE, got {text!r}", param_hint="--set")
+        found[name.replace("-", "_")] = _value(value)
+    return found
+
+
+def _value(text: str) -> Any:
+    if text in {"true", "false"}:
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def precision(text: str | None) -> float | str | None:

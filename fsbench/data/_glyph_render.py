@@ -157,10 +157,8 @@ def _fill(points: Floats, following: NDArray[np.intp]) -> NDArray[np.bool_]:
     side = FINE * SIZE
     x0, y0 = points[:, 0] * FINE, points[:, 1] * FINE
     x1, y1 = x0[following], y0[following]
-    first, beyond = (
-        _sample_after(np.minimum(y0, y1)),
-        _sample_after(np.maximum(y0, y1)),
-    )  # lines an edge meets
+    first = _sample_after(np.minimum(y0, y1))  # the first line that an edge meets
+    beyond = _sample_after(np.maximum(y0, y1))  # the first line that it no longer meets
     edge = np.repeat(np.arange(len(points)), beyond - first)
     line = np.arange(len(edge)) - np.repeat(np.cumsum(beyond - first) - beyond, beyond - first)
     slope = (x1[edge] - x0[edge]) / (y1[edge] - y0[edge])

@@ -81,7 +81,7 @@ def ensure_glyphs(root: Path, *, progress: Callable[[int, int], None] | None = N
     return folder
 
 
-def contact_sheet(root: Path, path: Path, *, images: int = 10, scale: int = 2) -> None:
+def contact_sheet(root: Path, path: Path, *, images: int = 8, scale: int = 2) -> None:
     """Write one picture of the novel classes, a row of images for each, in two columns of classes."""
     folder = ensure_glyphs(root)
     rows = []
@@ -91,7 +91,7 @@ def contact_sheet(root: Path, path: Path, *, images: int = 10, scale: int = 2) -
     half = len(rows) // 2
     gap = np.full((half * SIZE, SIZE // 4, 3), 255, dtype=np.uint8)
     sheet = np.concatenate([np.concatenate(rows[:half]), gap, np.concatenate(rows[half:])], axis=1)
-    picture = Image.fromarray(sheet).quantize(48, dither=Image.Dither.NONE)  # keeps the file small
+    picture = Image.fromarray(sheet).quantize(96, dither=Image.Dither.NONE)  # keeps the file small
     picture = picture.resize((scale * picture.width, scale * picture.height), Image.Resampling.NEAREST)
     path.parent.mkdir(parents=True, exist_ok=True)
     picture.save(path, optimize=True)
@@ -104,9 +104,7 @@ def _draw(names: list[str], count: int) -> Iterator[NDArray[np.uint8]]:
     clutter = [outline for code_point in base for outline in outlines[code_point]]
     for code_point in map(_code_point, names):
         faces = outlines[code_point]
-        yield np.stack(
-            [draw_glyph(faces, clutter, seed=SEED, code_point=code_point, index=i) for i in range(count)]
-        )
+        yield np.stack([draw_glyph(faces, clutter, seed=SEED, code_point=code_point, index=i) for i in range(count)])
 
 
 def _code_point(name: str) -> int:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fsbench.tasks.protocol import TaskProtocol
 
 _SAMPLED_AT_ONCE = 512
-_BLOCK = {"cpu": 64}  # tasks whose features and Gram matrices stay in the cache
+_BLOCK = {"cpu": 32}  # tasks whose features and Gram matrices stay in the cache
 _BLOCK_ELSEWHERE = 1000
 _EMBEDDED_AT_ONCE = 8192
 
@@ -176,7 +176,8 @@ def _count_right(
             with torch.inference_mode():
                 index = rows_there[part]
                 features = table.index_select(0, index.reshape(-1)).view(*index.shape, -1)  # (B, N, E)
-                predicted = method.classify(TaskBatch(features, support_there[part], ways)).argmax(dim=2)  # (B, Q)
+                probabilities = method.classify(TaskBatch(features, support_there[part], ways))  # (B, Q, K)
+                predicted = probabilities.mT.argmax(dim=1)  # (B, Q); fast, as most methods compute (B, K, Q)
                 counts[part] = (predicted == labels_there[part]).sum(dim=1)
         except RuntimeError as error:
             if not _out_of_memory(error):

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-_CACHE = 2 << 20  # bytes per block
+_CACHE = 4 << 20  # bytes per block
 
 
 def in_blocks(classify: Callable[[TaskBatch], Tensor], tasks: TaskBatch, numbers_per_task: int) -> Tensor:
     """The results of a function of tasks, block by block on a CPU and all at once elsewhere.
 
     Each step of a method of a thousand steps reads all its numbers again. On a CPU reading them from the cache
-    takes a quarter of the time; which tasks share a block does not change their results.
+    is about twice as fast; which tasks share a block does not change their results.
 
     Args:
         classify: Maps tasks to (B, …).
@@ -30,6 +30,7 @@ def in_blocks(classify: Callable[[TaskBatch], Tensor], tasks: TaskBatch, numbers
     rows, labels = tasks.rows, tasks.support_labels
     if rows.device.type != "cpu":
         return classify(tasks)
-    size = max(1, _CACHE // (numbers_per_task * rows.element_size()))
-    pairs = zip(rows.split(size), labels.split(size), strict=True)
+    largest = max(1, _CACHE // (numbers_per_task * rows.element_size()))
+    blocks = max(1, -(-len(rows) // largest))
+    pairs = zip(rows.chunk(blocks), labels.chunk(blocks), strict=True)
     return torch.cat([classify(TaskBatch(part, known, tasks.ways)) for part, known in pairs])

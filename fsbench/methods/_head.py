@@ -16,14 +16,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from fsbench.tasks.batch import TaskBatch
-
-
-def class_means(tasks: TaskBatch) -> Tensor:
-    """Means of the support samples of each class, (B, K, D)."""
-    labels = tasks.one_hot()  # (B, K, S)
-    return (labels @ tasks.rows[:, : tasks.support_size]) / labels.sum(dim=2, keepdim=True)
-
 
 def probabilities(rows: Tensor, weights: Tensor, temperature: float) -> Tensor:
     """Softmax of the logits, (B, K, N), of samples (B, N, D) under weights (B, K, D)."""

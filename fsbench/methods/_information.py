@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from fsbench.features.preprocess import apply_rows
 from fsbench.methods._blocks import in_blocks
 from fsbench.methods._checks import require_amount, require_count
-from fsbench.methods._head import class_means, descend, probabilities
+from fsbench.methods._head import descend, probabilities
+from fsbench.methods._prototypes import class_means
 from fsbench.methods.base import Parameters
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class InformationHead(Parameters):
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax of the logits under the weights after the last step, (B, Q, K)."""
-        return in_blocks(self._classify, tasks, tasks.rows[0].numel())
+        return in_blocks(self._classify, tasks, tasks.rows.shape[1] * tasks.rows.shape[2])
 
     def _classify(self, tasks: TaskBatch) -> Tensor:
         objective, labels = self.objective(), tasks.one_hot()  # (B, K, S)

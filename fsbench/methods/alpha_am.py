@@ -11,9 +11,7 @@ from torch.nn import functional
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import apply_rows, apply_task
 from fsbench.methods._adam import Adam
-from fsbench.methods._blocks import in_blocks
 from fsbench.methods._checks import require_amount, require_count
-from fsbench.methods._head import class_means
 from fsbench.methods._manifold import (
     centroid_distances,
     centroid_gradient,
@@ -24,6 +22,7 @@ from fsbench.methods._manifold import (
     spread,
 )
 from fsbench.methods._objective import Objective
+from fsbench.methods._prototypes import class_means
 from fsbench.methods.base import Context, MethodInfo, Parameters
 from fsbench.tasks.batch import TaskBatch
 
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fsbench.features.scatter import BaseStatistics
-
-_MATRICES = 14  # n × n matrices that a step reads
 
 
 @dataclass(frozen=True)
@@ -106,10 +103,6 @@ class AlphaAm(Parameters):
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax of T times what the labels of the centroids reach in the last pass, (B, Q, K)."""
-        nodes = tasks.ways + tasks.rows.shape[1]
-        return in_blocks(self._classify, tasks, _MATRICES * nodes**2 + tasks.rows[0].numel())
-
-    def _classify(self, tasks: TaskBatch) -> Tensor:
         rows = tasks.rows if self.chain == "L2N" else apply_task("PLC", tasks.rows, tasks.support_size)  # (B, N, D)
         labels, ways, objective = tasks.one_hot(), tasks.ways, self._objective()
         start = class_means(TaskBatch(rows, tasks.support_labels, ways))  # (B, K, D)

@@ -10,8 +10,9 @@ from torch.nn import functional
 
 from fsbench.features.preprocess import apply_rows
 from fsbench.methods._checks import require_amount, require_count
-from fsbench.methods._head import class_means, descend, probabilities
+from fsbench.methods._head import descend, probabilities
 from fsbench.methods._objective import support_slope
+from fsbench.methods._prototypes import class_means
 from fsbench.methods.base import MethodInfo, Parameters
 
 if TYPE_CHECKING:

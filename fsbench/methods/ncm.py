@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from fsbench.features.preprocess import apply_rows
+from fsbench.methods._prototypes import class_means, support_and_query
 from fsbench.methods.base import MethodInfo, Parameters, require_base
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ class NearestClassMean(Parameters):
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax over the classes of minus the squared distance to the class means, (B, Q, K)."""
-        labels = tasks.one_hot()  # (B, K, S)
-        support, query = tasks.rows.split([tasks.support_size, tasks.rows.shape[1] - tasks.support_size], dim=1)
-        means = (labels @ support) / labels.sum(dim=2, keepdim=True)  # (B, K, D)
+        query = support_and_query(tasks)[1]
+        means = class_means(tasks)  # (B, K, D)
         logits = 2 * query @ means.mT - means.square().sum(dim=2)[:, None, :]  # ‖x‖² is the same for every class
         return torch.softmax(logits, dim=2)

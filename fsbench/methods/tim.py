@@ -69,7 +69,8 @@ class TimAlternating(Parameters):
     Boudiaf, Ziko, Rony, Dolz, Piantanida, Ben Ayed: "Transductive Information Maximization for Few-Shot Learning",
     NeurIPS 2020. Auxiliary assignments of the queries, which are sharper and more even over the classes than the
     predictions, and the weights are updated in turn, both in closed form. It draws the predicted proportions of the
-    classes towards uniform ones, in every setting alike.
+    classes towards uniform ones, in every setting alike. With fewer queries than classes the iteration may not
+    settle: it magnifies rounding errors.
 
     Attributes:
         cross_entropy: Weight λ of the cross-entropy of the support.

@@ -98,6 +98,15 @@ def test_every_parameter_reaches_the_method() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_other_parameters_are_set_by_name() -> None:
+    arguments = ("solve", "--method", "pt-map", "--shots", "1", "--tasks", "5", "--json", "--set", "rate=0.1")
+    (row,) = json.loads(fsbench(*arguments, "--set", "epochs=3").stdout)
+    assert (row["params"]["rate"], row["params"]["epochs"]) == (0.1, 3)
+    assert "Unknown parameter of pt-map 'raet'" in run(*arguments[:-1], "raet=1").stderr
+    assert fsbench(*arguments[:-1], "rate").exit_code == 2
+
+
+@pytest.mark.usefixtures("folder")
 def test_tau_can_be_learned_and_out_is_written() -> None:
     result = fsbench("solve", "--tau", "learned", "--shots", "1", "--tasks", "10", "--out", "rows.json", "--json")
     assert json.loads(Path("rows.json").read_text()) == json.loads(result.stdout)

@@ -110,13 +110,14 @@ def bavardage(
     beta: float = 10.0,
     steps: int = 5,
     basis: str = "qr",
+    sphered: Floats | None = None,
 ) -> Floats:
     """Algorithm 1 in the article's units, with S_w as the average sum per class: (Q, K) probabilities."""
     x = cl2n(rows, base.mean)
     support = len(labels)
-    if variant == "released":
+    if sphered is None and variant == "released":
         sphered = sphere_released(x, base, s_max)
-    else:
+    elif sphered is None:
         sphered = sphere_article(x, base, s_max, base.per_class)
     o = soft_kmeans(x, labels, ways, t_km)
     d = ways - 1

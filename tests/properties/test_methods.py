@@ -20,8 +20,21 @@ from tests.synthetic import make_features
 
 DATA = make_features(seed=11)
 BASE = DATA.statistics
+SHORTER: dict[str, dict[str, Any]] = {  # schedules of many small steps: fewer, and larger ones
+    "entropy-min": {"steps": 25, "rate": 1e-3},
+    "tim-gd": {"steps": 25, "rate": 1e-3},
+    "tim-adm": {"steps": 15},  # with fewer queries than classes it does not settle, and magnifies rounding errors
+    "alpha-tim": {"steps": 25, "rate": 1e-3},
+    "alpha-am": {"steps": 12, "rate": 1e-3},
+}
+DEPENDS_ON_AXES = {
+    # Adam gives every coordinate its own step size.
+    *("baseline", "baseline++", "entropy-min", "tim-gd", "alpha-tim", "alpha-am"),
+    # Pre-processing acts on each coordinate: powers (PT-MAP, BMS) and ranges (PADDLE).
+    *("pt-map", "bms", "paddle"),
+}
 CONFIGURATIONS: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in METHODS),
+    *((name, SHORTER.get(name, {})) for name in METHODS),
     ("bavardage", {"variant": "released"}),
     ("bavardage", {"stage": "vb"}),
     ("bavardage", {"tau": "learned"}),
@@ -30,12 +43,8 @@ CONFIGURATIONS: list[tuple[str, dict[str, Any]]] = [
     ("laplacianshot", {"weight": 0.7, "rectify": True}),
 ]
 METHOD = pytest.mark.parametrize(("name", "params"), CONFIGURATIONS, ids=lambda value: str(value))
-# Their pre-processing acts on each coordinate: powers (PT-MAP, BMS) and ranges (PADDLE).
-COORDINATES_MATTER = {"pt-map", "bms", "paddle"}
-ROTATION_INVARIANT = pytest.mark.parametrize(
-    ("name", "params"),
-    [one for one in CONFIGURATIONS if one[0] not in COORDINATES_MATTER],
-    ids=lambda value: str(value),
+ROTATED = pytest.mark.parametrize(
+    ("name", "params"), [(name, params) for name, params in CONFIGURATIONS if name not in DEPENDS_ON_AXES], ids=str
 )
 
 
@@ -100,7 +109,7 @@ def test_tasks_of_a_batch_do_not_see_each_other(name: str, params: dict[str, Any
         np.testing.assert_allclose(alone[0], together[b], atol=1e-9)
 
 
-@ROTATION_INVARIANT
+@ROTATED
 @given(task=tasks(), seed=st.integers(0, 1000))
 @settings(max_examples=8, deadline=None)
 def test_rotating_all_features_changes_nothing(name: str, params: dict[str, Any], task: Any, seed: int) -> None:

@@ -81,9 +81,7 @@ def every_class() -> list[str]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 class TestClasses:
@@ -171,9 +169,7 @@ class TestOutlines:
 class TestRendering:
     def test_fill_agrees_with_winding_angles(self) -> None:
         generator = np.random.default_rng(0)
-        points = generator.uniform(
-            -4.0, 36.0, size=(14, 2)
-        )  # two self-crossing polygons that leave the frame
+        points = generator.uniform(-4.0, 36.0, size=(14, 2))  # two self-crossing polygons that leave the frame
         following = np.array([1, 2, 3, 4, 5, 6, 0, 8, 9, 10, 11, 12, 13, 7])
         filled = _glyph_render._fill(points, following)
         centres = (np.arange(128) + 0.5) / 4
@@ -256,9 +252,7 @@ class TestImages:
         self, outlines: Outlines, sample: dict[str, NDArray[np.uint8]]
     ) -> None:
         base = [glyphs._code_point(name) for name in glyphs.glyph_classes()["base"]]
-        clutter = [
-            outline for code_point in base for outline in outlines[code_point]
-        ]  # never of novel classes
+        clutter = [outline for code_point in base for outline in outlines[code_point]]  # never of novel classes
         faces, seed = outlines[0x409], glyphs.SEED
         alone = _glyph_render.draw_glyph(faces, clutter, seed=seed, code_point=0x409, index=2)
         np.testing.assert_array_equal(alone, sample[SAMPLE[3]][2])
@@ -282,9 +276,7 @@ class TestOnDisk:
         assert len(found) == tiny + 1
         with Image.open(folder / "val" / "0043_c" / "002.png") as image:
             assert (image.mode, image.size, image.getpixel((5, 5))) == ("RGB", (32, 32), (203, 203, 203))
-        pixels = b"".join(
-            np.asarray(Image.open(folder / name)).tobytes() for name in glyphs._expected_images()
-        )
+        pixels = b"".join(np.asarray(Image.open(folder / name)).tobytes() for name in glyphs._expected_images())
         manifest = json.loads(found["glyphs.json"])
         assert manifest["pixels"] == hashlib.sha256(pixels).hexdigest()
         assert (manifest["version"], manifest["seed"]) == (glyphs.VERSION, glyphs.SEED)
@@ -298,9 +290,7 @@ class TestOnDisk:
         glyphs.ensure_glyphs(tmp_path, progress=lambda done, total: calls.append((done, total)))
         assert calls == [(3, 12), (6, 12), (9, 12), (12, 12)]
 
-    def test_an_intact_one_is_not_drawn_again(
-        self, tmp_path: Path, tiny: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_an_intact_one_is_not_drawn_again(self, tmp_path: Path, tiny: int, monkeypatch: pytest.MonkeyPatch) -> None:
         folder = glyphs.ensure_glyphs(tmp_path)
         (folder / "base" / ".DS_Store").write_bytes(b"left by a file browser")
         monkeypatch.setattr(glyphs, "_draw", None)
@@ -334,17 +324,13 @@ class TestOnDisk:
         glyphs.ensure_glyphs(tmp_path)
         assert contents(folder) == whole
 
-    def test_another_version_is_replaced(
-        self, tmp_path: Path, tiny: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_another_version_is_replaced(self, tmp_path: Path, tiny: int, monkeypatch: pytest.MonkeyPatch) -> None:
         glyphs.ensure_glyphs(tmp_path)
         monkeypatch.setattr(glyphs, "VERSION", glyphs.VERSION + 1)
         monkeypatch.setattr(glyphs, "IMAGES_PER_CLASS", 2)
         assert len(contents(glyphs.ensure_glyphs(tmp_path))) == 4 * 2 + 1
 
-    @pytest.mark.parametrize(
-        "name", ["holiday.jpg", "base/0041_a/mine.png", "base/cats/000.png", "glyphs.json.txt"]
-    )
+    @pytest.mark.parametrize("name", ["holiday.jpg", "base/0041_a/mine.png", "base/cats/000.png", "glyphs.json.txt"])
     def test_files_of_the_user_are_never_replaced(self, tmp_path: Path, tiny: int, name: str) -> None:
         folder = glyphs.ensure_glyphs(tmp_path)
         mine = folder / name

@@ -8,15 +8,20 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from fsbench.methods.alpha_am import AlphaAm
+from fsbench.methods.alpha_tim import AlphaTim
+from fsbench.methods.baseline import Baseline, BaselinePlusPlus
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.bd_cspn import BdCspn
 from fsbench.methods.bms import Bms
+from fsbench.methods.entropy_min import EntropyMin
 from fsbench.methods.laplacianshot import LaplacianShot
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.paddle import Paddle
 from fsbench.methods.pt_map import PtMap
 from fsbench.methods.simpleshot import SimpleShot
 from fsbench.methods.soft_kmeans import SoftKMeans
+from fsbench.methods.tim import TimAlternating, TimGradient
 from fsbench.tasks.batch import TaskBatch
 
 METHODS = [
@@ -32,6 +37,14 @@ METHODS = [
     (PtMap(epochs=1), 48),
     (Bms(steps=2, passes=3), 48),
     (Paddle(steps=3), 20),  # more samples than features
+    (Baseline(steps=3), 48),
+    (BaselinePlusPlus(steps=3), 48),
+    (EntropyMin(steps=3), 48),
+    (TimGradient(steps=3), 48),
+    (AlphaTim(steps=3), 48),
+    (TimAlternating(steps=3), 48),
+    (TimAlternating(steps=3), 20),  # more samples than features
+    (AlphaAm(steps=3), 48),
 ]
 
 
@@ -56,5 +69,6 @@ def test_traces_into_one_graph(method: Any, width: int) -> None:
         found: torch.Tensor = method.classify(TaskBatch(rows, labels, 5))
         return found
 
+    torch.compiler.reset()  # one function is compiled for all methods, which would count as compiling it again
     compiled = torch.compile(classify, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(rows, labels), classify(rows, labels), atol=1e-4, rtol=1e-4)

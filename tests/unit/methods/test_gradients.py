@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fsbench
+from fsbench.errors import FsbenchError
+from fsbench.methods import _blocks, method_class
+from fsbench.methods._adam import Adam
+from fsbench.methods._head import descend, probabilities
+from fsbench.methods._objective import Objective, support_slope
+from fsbench.methods._prototypes import class_means
+from fsbench.methods.base import Context
+from fsbench.tasks.batch import TaskBatch
+
+NAMES = ["baseline", "baseline++", "entropy-min", "tim-gd", "tim-adm", "alpha-tim", "alpha-am"]
+
+
+def test_adam_takes_the_steps_of_the_library() -> None:
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(3, 4, 5, generator=generator, dtype=torch.float64)
+    ours, theirs = start.clone(), start.clone().requires_grad_()
+    adam, library = Adam(ours, 1e-2), torch.optim.Adam([theirs], lr=1e-2)
+    for step in range(60):
+        gradient = torch.randn(3, 4, 5, generator=generator, dtype=torch.float64) * 10.0 ** -(step % 12)
+        adam.step(gradient)
+        theirs.grad = gradient.clone()
+        library.step()
+    torch.testing.assert_close(ours, theirs.detach(), rtol=0, atol=1e-12)
+    assert (ours - start).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0, 5.0])
+@pytest.mark.parametrize("terms", [(1.0, 10.0, 1.0), (0.2, 0.0, 3.0)])
+def test_slopes_are_those_of_automatic_differentiation(order: float, terms: tuple[float, float, float]) -> None:
+    logits = torch.randn(2, 4, 11, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    labels = torch.eye(4, dtype=torch.float64)[:, [0, 1, 2, 3, 3]].expand(2, 4, 5)
+    p = logits.softmax(dim=1)
+    a, b, c = terms
+    queries, mean = p[:, :, 5:], p[:, :, 5:].mean(dim=2)
+    if order == 1:
+        even, sure = -(mean * mean.log()).sum(dim=1), -(queries * queries.log()).sum(dim=1)
+    else:
+        even, sure = ((1 - (q**order).sum(dim=1)) / (order - 1) for q in (mean, queries))
+    loss = -a * (labels * p[:, :, :5].log()).sum(dim=1).mean(dim=1) - b * even + c * sure.mean(dim=1)
+    (expected,) = torch.autograd.grad(loss.sum(), logits)
+    found = Objective(*terms, order).slope(p.detach(), labels)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-10)
+
+
+def test_slope_of_the_support_keeps_its_digits_when_a_sample_is_almost_certain() -> None:
+    p = torch.tensor([[[1.0], [1e-9]]])  # float32: 1 − p_y would be 0
+    slope = support_slope(p, torch.tensor([[[1.0], [0.0]]]))
+    torch.testing.assert_close(slope, torch.tensor([[[-1e-9], [1e-9]]]))
+
+
+def test_descending_lowers_the_loss_and_leaves_the_start_alone() -> None:
+    rows = torch.nn.functional.normalize(torch.rand(3, 10, 6, generator=torch.Generator().manual_seed(2)), dim=2)
+    tasks = TaskBatch(rows, torch.arange(5).repeat(2).expand(3, 10), 5)
+    labels, start = tasks.one_hot(), class_means(tasks)
+    kept = start.clone()
+    end = descend(rows, start, lambda p: support_slope(p, labels), temperature=15.0, rate=1e-3, steps=50)
+
+    def loss(weights: torch.Tensor) -> torch.Tensor:
+        return -(labels * probabilities(rows, weights, 15.0).log()).sum(dim=(1, 2))
+
+    assert torch.equal(start, kept)
+    assert (loss(end) < loss(start)).all()
+
+
+@pytest.mark.parametrize("name", ["tim-gd", "alpha-tim", "entropy-min"])
+def test_results_do_not_depend_on_how_tasks_are_blocked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    support, query = rng.random((7, 5, 20)), rng.random((7, 12, 20))
+    labels = np.tile(np.arange(5), (7, 1))
+    together = fsbench.predict(name, support, labels, query, steps=20)
+    sizes: list[int] = []
+    monkeypatch.setattr(_blocks, "_CACHE", 3 * 17 * 20 * 8)  # three tasks
+
+    original = method_class(name)._classify  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        method_class(name),
+        "_classify",
+        lambda self, tasks: sizes.append(len(tasks.rows)) or original(self, tasks),  # type: ignore[func-returns-value]
+    )
+    np.testing.assert_allclose(fsbench.predict(name, support, labels, query, steps=20), together, atol=1e-12)
+    assert sizes == [3, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "balanced", "shots", "expected"),
+    [
+        ("baseline", False, 1, {"temperature": 15.0, "rate": 1e-3, "steps": 100}),
+        ("baseline++", True, 5, {"temperature": 15.0, "rate": 1e-3, "steps": 100}),
+        ("entropy-min", False, 1, {"cross_entropy": 1.0, "conditional": 1.0, "rate": 1e-4, "steps": 1000}),
+        ("tim-gd", True, 1, {"cross_entropy": 1.0, "marginal": 10.0, "conditional": 1.0, "steps": 1000}),
+        ("tim-gd", False, 5, {"cross_entropy": 1.0, "marginal": 1.0, "conditional": 1.0, "rate": 1e-4}),
+        ("tim-adm", True, 1, {"cross_entropy": 0.1, "marginal": 1.0, "conditional": 0.1, "steps": 150}),
+        ("tim-adm", False, 5, {"cross_entropy": 0.1, "marginal": 1.0, "conditional": 0.1, "steps": 150}),
+        ("alpha-tim", False, 1, {"order": 2.0, "marginal": 1.0, "rate": 1e-4, "steps": 1000}),
+        ("alpha-tim", False, 3, {"order": 5.0}),
+        ("alpha-tim", True, 5, {"order": 7.0, "marginal": 1.0}),
+        ("alpha-tim", False, 20, {"order": 7.0}),
+        ("alpha-am", False, 1, {"order": 2.0, "marginal": 1.0, "propagation": 0.8, "neighbours": 20, "steps": 1000}),
+        ("alpha-am", False, 3, {"order": 2.0, "marginal": 1.0, "propagation": 0.8, "neighbours": 20}),
+        ("alpha-am", False, 5, {"order": 5.0, "marginal": 1.0, "propagation": 0.9, "neighbours": 10}),
+        ("alpha-am", True, 1, {"order": 1.0, "marginal": 10.0, "propagation": 0.8, "neighbours": 20}),
+        ("alpha-am", True, 5, {"order": 1.0, "marginal": 10.0, "propagation": 0.9, "neighbours": 10, "chain": "PLC"}),
+    ],
+)
+def test_defaults_of_a_setting(name: str, balanced: bool, shots: int, expected: dict[str, Any]) -> None:
+    params = method_class(name).configure(Context(balanced=balanced, shots=shots)).params()
+    assert {key: params[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        *((name, {"steps": 0}, "steps must be a whole number of at least 1, got 0") for name in NAMES),
+        *((name, {"steps": 2.5}, "steps must be a whole number") for name in NAMES),
+        *((name, {"temperature": -1.0}, "temperature must be a positive number") for name in NAMES),
+        ("tim-gd", {"steps": True}, "steps must be a whole number"),
+        ("tim-gd", {"rate": float("nan")}, "rate must be a positive number"),
+        ("tim-gd", {"rate": "fast"}, "rate must be a positive number, got 'fast'"),
+        ("tim-gd", {"marginal": -1.0}, "marginal must be a number of at least 0"),
+        ("tim-gd", {"conditional": float("inf")}, "conditional must be a number of at least 0"),
+        ("tim-adm", {"cross_entropy": 0.0}, "cross_entropy must be a positive number"),
+        ("alpha-tim", {"order": 0.0}, "order must be a positive number"),
+        ("alpha-am", {"propagation": 1.0}, "propagation must be below 1"),
+        ("alpha-am", {"neighbours": 0}, "neighbours must be a whole number"),
+        ("alpha-am", {"chain": "CL2N"}, "chain must be PLC or L2N"),
+        ("tim-gd", {"marginale": 1.0}, "Did you mean 'marginal'"),
+    ],
+)
+def test_wrong_parameters_are_refused(name: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(FsbenchError) as caught:
+        method_class(name).configure(Context(balanced=False), **options)
+    assert words in str(caught.value)
+
+
+def test_the_titles_say_what_is_run() -> None:
+    assert method_class("entropy-min").info.title == "Entropy-min (head only)"
+    for name in NAMES:
+        assert method_class(name).info.name == name
+    assert [name for name in NAMES if not method_class(name).info.transductive] == ["baseline", "baseline++"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_base_statistics_are_needed(name: str) -> None:
+    rng = np.random.default_rng(1)
+    p = fsbench.predict(name, rng.random((2, 3, 9)), np.tile(np.arange(3), (2, 1)), rng.random((2, 5, 9)), steps=3)
+    assert p.shape == (2, 5, 3)
+
+
+def test_equally_near_neighbours_are_all_taken() -> None:
+    """With one shot each centroid starts on its support sample: which of them is listed first plays no role."""
+    rng = np.random.default_rng(2)
+    support, query = rng.random((1, 4, 9)), rng.random((1, 8, 9))
+    query[:, 4:] = query[:, :4]  # every query twice
+    expected = fsbench.predict("alpha-am", support, np.arange(4)[None], query, neighbours=3, steps=30)
+    np.testing.assert_allclose(expected[:, :4], expected[:, 4:], atol=1e-9)
+    order = rng.permutation(8)
+    turned = fsbench.predict("alpha-am", support, np.arange(4)[None], query[:, order], neighbours=3, steps=30)
+    np.testing.assert_allclose(turned, expected[:, order], atol=1e-9)
