@@ -11,9 +11,10 @@ ALPHA    ?= 2
 SETTING  ?= unbalanced
 TASKS    ?= 10000
 ARGS     ?=
+SMALL    := --no-rotation --no-mixup --seed 0 --device cpu --eval-every 6 --force
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format types unit demo bench extract scatter solve compare clean
+.PHONY: help setup test lint format types unit demo bench extract scatter solve compare weights clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +48,11 @@ demo: $(READY)  ## the whole way on the embedded data set, offline
 
 bench: $(READY)  ## speed, as ratios within one run
 	$(BIN)/pytest tests/benchmarks -m slow -q -s $(ARGS)
+
+weights: $(READY)  ## train the small weights that ship with fsbench, on the embedded data set
+	$(BIN)/fsbench train --dataset glyphs --backbone rn12 --width 12 --epochs 24 $(SMALL)
+	$(BIN)/fsbench train --dataset glyphs --backbone rn18 --width 8 --epochs 24 $(SMALL)
+	$(BIN)/fsbench train --dataset glyphs --backbone wrn --width 1 --epochs 12 $(SMALL)
 
 extract: $(READY)  ## a backbone over image folders [BACKBONE DATASET]
 	$(BIN)/fsbench extract $(if $(BACKBONE),--backbone $(BACKBONE)) $(if $(DATASET),--dataset $(DATASET)) $(ARGS)
