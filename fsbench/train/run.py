@@ -54,6 +54,8 @@ class Trained:
     def describe(self) -> list[str]:
         """The file, and how good the network is on the val classes, in sentences."""
         lines = [str(self.path)]
+        if self.seconds:
+            lines.append(f"trained in {timedelta(seconds=round(self.seconds))}")
         if self.history:
             last, best = self.history[-1], best_of(self.history)
             lines.append(f"val classes, 5-way, nearest class mean: {last}")

@@ -162,6 +162,7 @@ def test_progress_is_told_epoch_by_epoch(unbroken: tuple[Path, Trained, Listener
     assert [f"val {found}" in line for line in lines[1:] for found in trained.history] == [True, False, False, True]
     description = "\n".join(trained.describe())
     assert str(out) in description
+    assert f"trained in 0:00:{round(trained.seconds):02d}" in description
     assert "after epoch" in description
     assert "last epoch" in description
 
