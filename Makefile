@@ -49,6 +49,7 @@ demo: $(READY)  ## the whole way on the embedded data set, offline
 bench: $(READY)  ## speed, as ratios within one run
 	$(BIN)/pytest tests/benchmarks -m slow -q -s $(ARGS)
 
+weights: export OMP_NUM_THREADS := 1  # sums depend on the number of threads in their last bits
 weights: $(READY)  ## train the small weights that ship with fsbench, on the embedded data set
 	$(BIN)/fsbench train --dataset glyphs --backbone rn12 --width 12 --epochs 24 $(SMALL)
 	$(BIN)/fsbench train --dataset glyphs --backbone rn18 --width 8 --epochs 24 $(SMALL)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from safetensors.torch import load_file
+from typer.testing import CliRunner
 
+from fsbench.cli.app import app
 from fsbench.data.layouts import load_own
 from fsbench.errors import FsbenchError
 from fsbench.report.progress import Reporter
@@ -52,33 +54,47 @@ def expected_parameters(dataset: ImageDataset) -> dict[str, Tensor]:
     return dict(plan.backbone.network.named_parameters())
 
 
-def start(rank: int, port: int, arguments: list[str]) -> subprocess.Popen[str]:
-    """One of two processes, in the environment that torchrun gives it."""
-    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **{name: str(value) for name, value in place.items()}}
-    command = [sys.executable, "-m", "fsbench", "train", *arguments]
-    return subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
-def test_two_processes_share_every_batch_and_drop_what_is_left_over(tmp_path: Path) -> None:
-    folder = write_stripes(tmp_path / "stripes", 16, {"base": (3, 7), "val": (5, 20)})  # 21 = 2 · 10 + 1
-    arguments = ["--data", str(folder), "--dataset", "stripes", "--width", "1", "--epochs", "2", "--lr", "0.02"]
-    arguments += ["--batch", "10", "--seed", "3", "--device", "cpu", "--weights-dir", str(tmp_path)]
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """This process is the first of two, in the environment that torchrun gives it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    processes = [start(rank, port, arguments) for rank in (0, 1)]
-    try:
-        outputs = [process.communicate(timeout=300) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    assert "rn12.safetensors" in outputs[0][0]
-    assert "epoch 2 of 2" in outputs[0][1]
-    assert not any("rn12.safetensors" in text or "epoch" in text for text in outputs[1])  # one process speaks
+        port = str(free.getsockname()[1])
+    place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    return place
+
+
+def test_two_processes_share_every_batch_and_drop_what_is_left_over(tmp_path: Path, place: dict[str, str]) -> None:
+    folder = write_stripes(tmp_path / "stripes", 16, {"base": (3, 7), "val": (5, 20)})  # 21 = 2 · 10 + 1
+    arguments = [
+        "train",
+        "--data",
+        str(folder),
+        "--dataset",
+        "stripes",
+        "--width",
+        "1",
+        "--epochs",
+        "2",
+        "--lr",
+        "0.02",
+    ]
+    arguments += ["--batch", "10", "--seed", "3", "--device", "cpu", "--weights-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "fsbench", *arguments]
+    environment = {**os.environ, **place, "RANK": "1", "LOCAL_RANK": "1", "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as other:
+        first = CliRunner().invoke(app, arguments)
+        output, errors = other.communicate(timeout=300)
+    assert first.exit_code == 0, first.output
+    assert other.returncode == 0, errors
+    assert "rn12.safetensors" in first.stdout
+    assert "epoch 2 of 2" in first.stderr
+    assert output == ""  # one process speaks
+    assert "epoch" not in errors
     found = load_file(tmp_path / "stripes" / "rn12.safetensors")
     for name, parameter in expected_parameters(load_own(folder, name="stripes")).items():
         torch.testing.assert_close(found[name], parameter.detach(), rtol=1e-3, atol=1e-4, msg=name)
