@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.methods import method_class
+from fsbench.methods import method_class, split_variant
 from fsbench.methods.base import Context
 from fsbench.tasks.batch import TaskBatch
 
@@ -34,7 +34,7 @@ def predict(
     """Class probabilities of the queries of a batch of tasks.
 
     Args:
-        method: `bavardage`, `soft-kmeans`, `ncm`, …
+        method: `bavardage`, `bavardage:released`, `soft-kmeans`, `ncm`, …
         support: (B, S, D) raw features; the method's own pre-processing is applied.
         support_labels: (B, S) labels in 0..K-1, every class with at least one sample.
         query: (B, Q, D) raw features.
@@ -58,7 +58,8 @@ def predict(
     """
     batch, rows = _batch_of(support, support_labels, query, base)
     context = Context(balanced=balanced, dataset=dataset, base=base, shots=batch.support_size // batch.ways)
-    configured = method_class(method).configure(context, **params)
+    name, variant = split_variant(method)
+    configured = method_class(name).configure(context, **{**variant, **params})
     embedded = configured.embed(rows.reshape(-1, rows.shape[-1]), base).reshape(*rows.shape[:2], -1)
     probabilities = configured.classify(TaskBatch(embedded, batch.support_labels, batch.ways))
     if isinstance(query, torch.Tensor):

@@ -64,6 +64,8 @@ def compare(
     files = find_features(features, features_dir, reporter)
     table = compare_files(question, files, Machine(choose_device(device), batch), reporter)
     show(table, output, out, timing)
+    if out:
+        reporter.say(f"Wrote {out}.")
 
 
 def columns(settings: str, alpha: float, shots: list[int]) -> list[Column]:

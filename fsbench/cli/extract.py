@@ -44,12 +44,14 @@ def extract(
 
     Example: [bold]fsbench extract --backbone wrn[/bold]
     """
+    from fsbench.backbones.load import refuse_unknown
     from fsbench.data.choose import OwnData, choose_datasets
     from fsbench.evaluate.engine import choose_device
     from fsbench.features.extract import Settings
     from fsbench.features.extract_all import Weights, extract_all
     from fsbench.report.progress import Reporter
 
+    refuse_unknown(backbone)
     reporter = Reporter(quiet)
     own = OwnData(data, split_file, split_fractions) if data else None
     datasets = choose_datasets(dataset, own, data_dir, reporter)

@@ -9,6 +9,7 @@ from fsbench.data.catalog import dataset_info, resolve_name
 from fsbench.data.find import find_datasets
 from fsbench.data.glyphs import ensure_glyphs
 from fsbench.data.layouts import accept, load_dataset, load_own
+from fsbench.data.splitting import parse_fractions
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
@@ -42,18 +43,8 @@ class OwnData:
             known = None
         if known and not (self.split_file or self.fractions):
             return load_dataset(self.folder, known)
-        return load_own(self.folder, split_file=self.split_file, fractions=self._shares(), name=name)
-
-    def _shares(self) -> tuple[float, ...] | None:
-        if self.fractions is None:
-            return None
-        try:
-            return tuple(float(part) for part in self.fractions.split(","))
-        except ValueError:
-            raise FsbenchError(
-                f"Shares of classes are numbers separated by commas, got {self.fractions!r}.",
-                "For example 0.64,0.16,0.2.",
-            ) from None
+        shares = parse_fractions(self.fractions) if self.fractions is not None else None
+        return load_own(self.folder, split_file=self.split_file, fractions=shares, name=name)
 
 
 def choose_datasets(names: str | None, own: OwnData | None, root: Path, reporter: Reporter) -> list[ImageDataset]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fsbench.errors import FsbenchError
 from fsbench.evaluate.over_data import interval_over_data
 from fsbench.evaluate.run import Job, Machine, configure, run
-from fsbench.evaluate.solve import base_of, load_source
-from fsbench.methods import method_class, method_key, method_names
+from fsbench.evaluate.solve import BASELINE, Solved, base_of, load_source
+from fsbench.methods import method_class, method_key, method_names, split_variant
 from fsbench.report.comparison import Column, Comparison, Entry, compare_records
 from fsbench.tasks.protocol import TaskProtocol
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from fsbench.report.progress import Reporter
 
 DEFAULT_METHODS = "soft-kmeans,bavardage,bavardage:released"
-# The word after the colon in `bavardage:released` is a value of this parameter.
-VARIANT_PARAMETER = {"bavardage": "variant", "simpleshot": "norm"}
 
 
 @dataclass(frozen=True)
@@ -83,12 +80,19 @@ def parse_methods(text: str) -> list[Contestant]:
         if ".py:" in label:
             found.append(Contestant(label.rpartition(":")[2], label, {}))
             continue
-        name, colon, word = label.partition(":")
+        name, options = split_variant(label)
         method_class(name)
-        if colon and name not in VARIANT_PARAMETER:
-            raise FsbenchError(f"{name} has no variants, got {label!r}.", f"Variants: {', '.join(VARIANT_PARAMETER)}.")
-        found.append(Contestant(label, name, {VARIANT_PARAMETER[name]: word} if colon else {}))
+        found.append(Contestant(label, name, options))
     return found
+
+
+def _warn(runs: Runs, baseline: str, reporter: Reporter) -> None:
+    """Say where BAVARDAGE failed, as `solve` does."""
+    if baseline != BASELINE:
+        return
+    for (source, _, column), record in runs.items():
+        if warning := Solved(record, runs[source, baseline, column]).warning():
+            reporter.warn(warning)
 
 
 def compare(question: Question, files: Sequence[FeatureFile], machine: Machine, reporter: Reporter) -> Comparison:
@@ -115,6 +119,7 @@ def compare(question: Question, files: Sequence[FeatureFile], machine: Machine, 
                     found = interval_over_data(method, source, protocol, question.seed, machine.device)
                     if found:
                         over_data[number, contestant.label, column] = found
+    _warn(runs, question.baseline, reporter)
     return compare_records(
         runs,
         [contestant.entry() for contestant in contestants],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fsbench.backbones.load import load_backbone, refuse_unknown
+from fsbench.backbones.load import load_backbone
 from fsbench.backbones.weights import find_weights
 from fsbench.errors import FsbenchError
 from fsbench.features.extract import extract
@@ -67,7 +67,6 @@ def extract_all(
         reporter: For progress.
         force: Extract again what is there.
     """
-    refuse_unknown(weights.backbone)
     if out.suffix == ".h5" and len(datasets) > 1:
         raise FsbenchError(f"{len(datasets)} data sets do not fit into one file {out}.", "Choose one with --dataset.")
     files, failures = [], []

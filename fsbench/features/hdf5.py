@@ -22,6 +22,8 @@ REMAKE = "The file is damaged or was not written by fsbench: make it again."
 @contextmanager
 def open_hdf5(path: Path, kind: str, version: int) -> Iterator[h5py.File]:
     """Open an HDF5 file of a given format and version; everything that can be wrong with it has its own message."""
+    if path.is_dir():
+        raise FsbenchError(f"{path} is a folder.", "Name the file in it.")
     if not path.is_file():
         raise FsbenchError(f"No such file: {path}.", "Check the path, or make the file with `fsbench extract`.")
     try:
@@ -36,7 +38,7 @@ def _check_format(file: h5py.File, path: Path, kind: str, version: int) -> None:
     found = file.attrs.get("format")
     if found != kind:
         told = f"of format {found!r}" if isinstance(found, str) else "an HDF5 file of another program"
-        raise FsbenchError(f"{path} is {told}, expected {kind!r}.", "Pass the right file, or import it first.")
+        raise FsbenchError(f"{path} is {told}, expected {kind!r}.", "Pass a file that fsbench has written.")
     stated = file.attrs.get("version")
     if not isinstance(stated, (int, np.integer)) or stated < 1:
         raise FsbenchError(f"{path} states no valid format version: {stated!r}.", REMAKE)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 
-from fsbench.errors import FsbenchError
+from fsbench.errors import FsbenchError, unknown_name
 from fsbench.features.hdf5 import REMAKE, dataset_of, encode, open_hdf5, strings_of
 from fsbench.files import whole_file
 
@@ -203,10 +203,12 @@ class FeatureFile:
 
     def summary(self, name: str) -> SplitSummary:
         """What the file says of one split; an error that lists the splits if it is missing."""
+        if name not in SPLITS:
+            raise unknown_name("split", name, self.splits)
         if name not in self.splits:
             raise FsbenchError(
                 f"{self.path} has no split {name!r}; it has {', '.join(self.splits)}.",
-                f"Extract or import the {name} images into this file, or choose another --split.",
+                f"Extract the {name} images into this file, or choose another --split.",
             )
         return self.splits[name]
 
@@ -245,9 +247,8 @@ class FeatureFile:
         lines = [f"{self.path}: {self.provenance.dataset}, {self.provenance.backbone}, D = {self.dimension}"]
         for name, summary in self.splits.items():
             sizes = np.diff(summary.offsets)
-            lines.append(
-                f"  {name}: {summary.rows} images of {len(sizes)} classes ({sizes.min()} to {sizes.max()} each)"
-            )
+            each = f"{sizes.min()}" if sizes.min() == sizes.max() else f"{sizes.min()} to {sizes.max()}"
+            lines.append(f"  {name}: {summary.rows} images of {len(sizes)} classes ({each} each)")
         return lines
 
 

@@ -36,6 +36,8 @@ METHODS = {
     "soft-kmeans": "fsbench.methods.soft_kmeans:SoftKMeans",
     "bavardage": "fsbench.methods.bavardage:Bavardage",
 }
+# The word after the colon in `bavardage:released` is a value of this parameter.
+VARIANT_PARAMETER = {"bavardage": "variant", "simpleshot": "norm"}
 ENTRY_POINTS = "fsbench.methods"
 
 
@@ -51,6 +53,16 @@ def method_class(name: str) -> type[Method]:
     if name not in plugins:
         raise unknown_name("method", name, [*METHODS, *plugins])
     return _checked(plugins[name].load(), name)
+
+
+def split_variant(label: str) -> tuple[str, dict[str, Any]]:
+    """`bavardage:released` as a method's name and the option that the word stands for."""
+    name, colon, word = label.partition(":")
+    if not colon or ".py:" in label:
+        return label, {}
+    if name not in VARIANT_PARAMETER:
+        raise FsbenchError(f"{name} has no variants, got {label!r}.", f"Variants: {', '.join(VARIANT_PARAMETER)}.")
+    return name, {VARIANT_PARAMETER[name]: word}
 
 
 def method_names() -> list[str]:
@@ -79,7 +91,9 @@ def _from_file(name: str) -> type[Method]:
     except Exception as error:
         raise FsbenchError(f"{path} cannot be imported: {type(error).__name__}: {error}.") from error
     if not hasattr(module, attribute):
-        raise unknown_name(f"class of {path}", attribute, [key for key in vars(module) if not key.startswith("_")])
+        raise unknown_name(
+            f"class of {path}", attribute, [key for key, value in vars(module).items() if hasattr(value, "classify")]
+        )
     return _checked(getattr(module, attribute), name)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import fsbench
 from fsbench.evaluate.statistics import LEVEL, Interval, holm, paired_difference, paired_p_value
 from fsbench.report.published import ONLY_PUBLISHED, Published, published
 
@@ -91,10 +92,12 @@ class Comparison:
         cells = [cell for group in self.groups for cell in group.cells.values()]
         return list(dict.fromkeys(cell.published.note for cell in cells if cell.published and cell.published.note))
 
-    def signatures(self) -> list[str]:
-        """The signature lines of all runs."""
-        cells = [cell for group in self.groups for cell in group.cells.values()]
-        return [cell.record.signature for cell in cells if cell.record]
+    def signature(self) -> str:
+        """What all runs have in common, in one line; each run's own line is in the CSV and JSON formats."""
+        records = [cell.record for group in self.groups for cell in group.cells.values() if cell.record]
+        key = records[0].key
+        rules = f"{key.protocol['name']}:{key.protocol['version']}|{key.protocol['ways']}w{key.protocol['queries']}q"
+        return f"fsbench:{fsbench.__version__}|{key.split}|{rules}|seed:{key.seed}|tasks:{key.tasks}"
 
 
 Runs = dict[tuple[int, str, Column], "RunRecord"]
@@ -121,8 +124,8 @@ def compare_records(
         with_published: Whether to look up published numbers.
         over_data: Intervals over the data, where they were asked for.
     """
-    p_values = _against_baseline(runs, baseline)
-    ties = _ties_with_best(runs)
+    best = _best(runs)
+    corrected = _corrected(runs, baseline, best)
     groups = []
     for number, (dataset, backbone, crops) in enumerate(sources):
         cells = {}
@@ -130,13 +133,14 @@ def compare_records(
             source, label, column = key
             if source != number:
                 continue
-            reference = runs[source, baseline, column]
+            reference, leader = runs[source, baseline, column], best[source, column]
+            p_best = corrected.get((source, column, frozenset((label, leader))), 0.0)
             cells[label, column] = Cell(
                 record,
-                best=key not in ties,
-                tied=ties.get(key, False),
+                best=label == leader,
+                tied=label != leader and p_best >= LEVEL,
                 difference=None if label == baseline else paired_difference(record.per_task, reference.per_task),
-                p_value=p_values.get(key),
+                p_value=corrected.get((source, column, frozenset((label, baseline)))),
                 published=_published_for(record, column, crops) if with_published else None,
                 over_data=(over_data or {}).get(key),
             )
@@ -150,23 +154,28 @@ def compare_records(
     return Comparison(rows, columns, groups, baseline, next(iter(runs.values())).key.tasks)
 
 
-def _against_baseline(runs: Runs, baseline: str) -> dict[tuple[int, str, Column], float]:
-    """Corrected p-values of all differences to the baseline."""
-    keys = [key for key in runs if key[1] != baseline]
-    raw = [paired_p_value(runs[key].per_task, runs[key[0], baseline, key[2]].per_task) for key in keys]
-    return dict(zip(keys, holm(raw), strict=True))
+Pair = tuple[int, Column, frozenset[str]]
 
 
-def _ties_with_best(runs: Runs) -> dict[tuple[int, str, Column], bool]:
-    """For every run that is not the best of its column: whether it is not significantly worse."""
-    best: dict[tuple[int, Column], RunRecord] = {}
-    for (source, _, column), record in runs.items():
+def _corrected(runs: Runs, baseline: str, best: Mapping[tuple[int, Column], str]) -> dict[Pair, float]:
+    """Holm-corrected p-values of all pairs the table speaks of, each once: with the baseline, and with the best."""
+    pairs: dict[Pair, float] = {}
+    for source, label, column in runs:
+        for other in (baseline, best[source, column]):
+            if other != label:
+                values, reference = runs[source, label, column].per_task, runs[source, other, column].per_task
+                pairs[source, column, frozenset((label, other))] = paired_p_value(values, reference)
+    return dict(zip(pairs, holm(list(pairs.values())), strict=True))
+
+
+def _best(runs: Runs) -> dict[tuple[int, Column], str]:
+    """The label with the highest mean of every column."""
+    best: dict[tuple[int, Column], str] = {}
+    for (source, label, column), record in runs.items():
         leader = best.get((source, column))
-        if leader is None or record.accuracy > leader.accuracy:
-            best[source, column] = record
-    others = [key for key, record in runs.items() if record is not best[key[0], key[2]]]
-    raw = [paired_p_value(runs[key].per_task, best[key[0], key[2]].per_task) for key in others]
-    return {key: p >= LEVEL for key, p in zip(others, holm(raw), strict=True)}
+        if leader is None or record.accuracy > runs[source, leader, column].accuracy:
+            best[source, column] = label
+    return best
 
 
 def _published_for(record: RunRecord, column: Column, crops: int) -> Published | None:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from fsbench.report.comparison import Cell, Column, Comparison, Group
 
 FORMATS = ("rich", "markdown", "latex", "csv", "json")
-LEGEND = "bold: best of its column; *: not significantly worse than the best (paired, Holm-corrected, 5 %)"
+LEGEND = (
+    "best of its column; *: not significantly worse than the best (paired test, 5 %, Holm-corrected over the table)"
+)
 
 
 def show(comparison: Comparison, form: str, out: Path | None, timing: bool = False) -> None:
@@ -63,6 +65,8 @@ def difference_text(cell: Cell | None) -> str:
     """Difference to the baseline, with its interval; in brackets where it is not significant."""
     if cell is None or cell.difference is None:
         return "–"
+    if cell.difference.half_width != cell.difference.half_width:  # NaN: a single task
+        return f"{cell.difference.mean:+.2f}"
     text = f"{cell.difference.mean:+.2f} ± {cell.difference.half_width:.2f}"
     return text if cell.p_value is not None and cell.p_value < LEVEL else f"({text})"
 
@@ -108,7 +112,7 @@ def render_rich(comparison: Comparison, timing: bool = False) -> RenderableType:
     for group in comparison.groups:
         for title, text in views(comparison, group, timing):
             parts.append(_rich_table(comparison, group, title, text))
-    parts.append(Text(LEGEND, style="dim"))
+    parts += [Text(f"▲: {LEGEND}", style="dim"), Text(comparison.signature(), style="dim")]
     parts += [Text(f"published: {note}", style="dim") for note in comparison.notes()]
     return Together(*parts)
 
@@ -120,7 +124,10 @@ def _rich_table(comparison: Comparison, group: Group, title: str, text: Any) -> 
     for column in comparison.columns:
         table.add_column(column.title.replace(" ", "\n", 1), justify="right", no_wrap=True)
     for label, assumes, row in _rows(comparison, group, text):
-        styled = [Text(value, style="bold" if cell and cell.best else "") for cell, value in row]
+        first = text is accuracy_text
+        styled = [
+            Text(f"{value} ▲", style="bold") if first and cell and cell.best else Text(value) for cell, value in row
+        ]
         table.add_row(label, assumes, *styled)
     return table
 
@@ -134,10 +141,17 @@ def render_markdown(comparison: Comparison, timing: bool = False) -> str:
             lines.append("| method | assumes | " + " | ".join(column.title for column in comparison.columns) + " |")
             lines.append("|---|---|" + "--:|" * len(comparison.columns))
             for label, assumes, row in _rows(comparison, group, text):
-                cells = [f"**{value}**" if cell and cell.best else value for cell, value in row]
+                first = text is accuracy_text
+                cells = [f"**{value}**" if first and cell and cell.best else value for cell, value in row]
                 lines.append("| " + " | ".join([_markdown(label), assumes, *map(_markdown_cell, cells)]) + " |")
             lines.append("")
-    lines += [LEGEND.replace("*", r"\*"), "", *(f"Published: {note}." for note in comparison.notes())]
+    lines += [
+        "Bold: " + LEGEND.replace("*", r"\*") + ".",
+        "",
+        f"`{comparison.signature()}`",
+        "",
+        *(f"Published: {note}." for note in comparison.notes()),
+    ]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -153,10 +167,18 @@ def render_latex(comparison: Comparison, timing: bool = False) -> str:
             lines.append(" & ".join(map(_latex, heads)) + " \\\\")
             lines.append("\\midrule")
             for label, assumes, row in _rows(comparison, group, text):
-                cells = [f"\\textbf{{{_latex(value)}}}" if cell and cell.best else _latex(value) for cell, value in row]
+                first = text is accuracy_text
+                cells = [
+                    f"\\textbf{{{_latex(value)}}}" if first and cell and cell.best else _latex(value)
+                    for cell, value in row
+                ]
                 lines.append(" & ".join([_latex(label), _latex(assumes), *cells]) + " \\\\")
             lines += ["\\bottomrule", "\\end{tabular}", ""]
-    lines += [f"% {_latex(LEGEND)}", *(f"% published: {_latex(note)}" for note in comparison.notes())]
+    lines += [
+        f"% bold: {_latex(LEGEND)}",
+        f"% {comparison.signature()}",
+        *(f"% published: {_latex(note)}" for note in comparison.notes()),
+    ]
     return "\n".join(lines).rstrip() + "\n"
 
 

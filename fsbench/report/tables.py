@@ -31,7 +31,7 @@ def solved_table(rows: list[Solved]) -> Table:
     first = rows[0].record.row()
     variant = f" ({first['variant']})" if first["variant"] else ""
     alpha = f", α = {first['alpha']:g}" if first["alpha"] is not None else ""
-    title = f"{first['method']}{variant}: accuracy in % over {first['tasks']:,} tasks{alpha} ± 95 % interval"
+    title = f"{first['method']}{variant}: accuracy in % ± 95 % interval over {first['tasks']:,} tasks{alpha}"
     table = plain_table(title)
     for name in ("data set", "backbone"):
         table.add_column(name, overflow="fold", min_width=6)

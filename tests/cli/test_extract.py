@@ -50,7 +50,8 @@ def test_own_images_in_two_commands() -> None:
         (("--data", "photos"), "No weights for rn12 on photos"),
         (("--data", "nothing", "--random-weights", "0"), "nothing"),
         (("--data", "photos", "--weights", "none.pth"), "none.pth"),
-        (("--data", "photos", "--random-weights", "0", "--split-fractions", "a,b"), "numbers separated by commas"),
+        (("--data", "photos", "--random-weights", "0", "--split-fractions", "a,b"), "three shares"),
+        (("--data", "photos", "--random-weights", "0", "--split-fractions", "60,20,20"), "add up to 1"),
         (("--data", "photos", "--random-weights", "0", "--transform", "ptmp"), "Did you mean 'ptmap'"),
     ],
 )

@@ -54,7 +54,7 @@ def test_solve_prints_one_json_list() -> None:
 def test_solve_prints_a_table_of_at_most_100_columns_and_reuses_records(folder: Path) -> None:
     first = fsbench("solve", "features/synthetic-none.h5", "--tasks", "30", "--shots", "5")
     assert first.exit_code == 0, first.output
-    assert "bavardage (article): accuracy in % over 30 tasks, α = 2" in first.stdout
+    assert "bavardage (article): accuracy in % ± 95 % interval over 30 tasks, α = 2" in first.stdout
     assert max(len(line) for line in first.stdout.splitlines() if "|" not in line) <= 100
     assert "disjoint:1|5w5s75q|dirichlet:2" in first.stdout
     records = sorted((folder / "results").glob("*.json"))
@@ -129,13 +129,13 @@ def test_scatter_writes_beside_the_features_and_summarises() -> None:
     [
         (("solve", "nothing.h5"), "No such file: nothing.h5"),
         (("solve", "--method", "bavardge"), "Did you mean 'bavardage'"),
-        (("solve", "--split", "test"), "no split 'test'; it has base, val, novel"),
+        (("solve", "--split", "test"), "Unknown split 'test'"),
         (("solve", "--ways", "11"), "11 ways asked for, but the split has 10 classes"),
         (("solve", "--protocol", "released!"), "Unknown protocol"),
         (("solve", "--t-vb", "3", "--sigma", "3", "--tau", "1"), "One system of units"),
         (("solve", "--method", "ncm", "--tau", "1"), "Unknown parameter of ncm 'tau'"),
         (("solve", "--device", "cuda:7"), "cannot be used"),
-        (("scatter", "features"), "No such file: features"),
+        (("scatter", "features"), "features is a folder"),
     ],
 )
 def test_errors_are_sentences_without_traceback(arguments: tuple[str, ...], words: str) -> None:

@@ -163,7 +163,7 @@ def test_tuning_without_val_says_what_to_do(features: Features, tmp_path: Path) 
     write_features(path, Provenance("x", "y"), {"base": features.base, "novel": features.novel})
     with pytest.raises(FsbenchError, match="no split val") as caught:
         solve(Request("bavardage", tune=True), FeatureFile.open(path), [TaskProtocol()], MACHINE, QUIET)
-    assert "Extract or import val images" in caught.value.hint
+    assert "Extract val images" in caught.value.hint
 
 
 def test_what_the_user_fixed_is_not_tuned() -> None:

@@ -53,7 +53,7 @@ def test_streaming_gives_the_same_rows(path: Path, features: Features, monkeypat
 
 
 def test_a_missing_split_is_named(path: Path) -> None:
-    with pytest.raises(FsbenchError, match="no split 'train'; it has base, val, novel"):
+    with pytest.raises(FsbenchError, match="Unknown split 'train'"):
         FeatureFile.open(path).read("train")
 
 
@@ -157,7 +157,7 @@ def test_files_that_are_no_feature_files(tmp_path: Path, path: Path) -> None:
             FeatureFile.open(tmp_path / name)
     with pytest.raises(FsbenchError, match="No such file"):
         FeatureFile.open(tmp_path / "nothing.h5")
-    with pytest.raises(FsbenchError, match="No such file"):
+    with pytest.raises(FsbenchError, match="is a folder"):
         FeatureFile.open(tmp_path)
 
 

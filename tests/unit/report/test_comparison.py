@@ -82,6 +82,16 @@ def test_one_best_per_column_and_ties_are_never_the_best(table: Comparison) -> N
             assert best.best
 
 
+def test_a_pair_has_one_verdict_wherever_the_table_speaks_of_it(table: Comparison) -> None:
+    for group in table.groups:
+        for column in COLUMNS:
+            best = next(entry.label for entry in table.entries if group.cells[entry.label, column].best)
+            baseline, leader = group.cells["soft-kmeans", column], group.cells[best, column]
+            if best != "soft-kmeans":
+                assert leader.p_value is not None
+                assert baseline.tied == (leader.p_value >= 0.05)
+
+
 def test_records_are_reused(table: Comparison, folder: Path) -> None:
     records = sorted((folder / "results").glob("*.json"))
     assert len(records) == 2 * 4 * 4
@@ -108,6 +118,8 @@ def test_rich_table_fits_100_columns(table: Comparison) -> None:
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= 100
     assert sum("soft-kmeans" in line and "±" in line for line in lines) >= 2
+    assert stream.getvalue().count("▲") == 2 * 4 + 1  # one per column, and the legend
+    assert "novel|disjoint:1|5w75q|seed:0|tasks:60" in stream.getvalue()
 
 
 def test_markdown_has_even_rows_and_escapes_names(table: Comparison) -> None:
