@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsbench.api import predict
+    from fsbench.backbones.load import load_backbone
     from fsbench.errors import FsbenchError
     from fsbench.features.scatter import BaseStatistics
     from fsbench.features.store import FeatureFile
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["BaseStatistics", "FeatureFile", "FsbenchError", "TaskProtocol", "predict", "sample_tasks"]
+__all__ = ["BaseStatistics", "FeatureFile", "FsbenchError", "TaskProtocol", "load_backbone", "predict", "sample_tasks"]
 
 _HOMES = {
     "BaseStatistics": "fsbench.features.scatter",
     "FeatureFile": "fsbench.features.store",
     "FsbenchError": "fsbench.errors",
     "TaskProtocol": "fsbench.tasks.protocol",
+    "load_backbone": "fsbench.backbones.load",
     "predict": "fsbench.api",
     "sample_tasks": "fsbench.tasks.sampling",
 }

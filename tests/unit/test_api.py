@@ -3,6 +3,7 @@ from __future__ import annotations
 import doctest
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,14 @@ def test_every_public_name_is_there_and_no_other() -> None:
         assert getattr(fsbench, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = fsbench.nothing
+
+
+def test_load_backbone_gives_features() -> None:
+    shipped = Path(__file__).parents[2] / "weights" / "glyphs" / "wrn.safetensors"
+    network = fsbench.load_backbone("wrn", weights=shipped)
+    assert not network.training
+    with torch.inference_mode():
+        assert network(torch.zeros(2, 3, 32, 32)).shape == (2, 64)
 
 
 def test_importing_is_free() -> None:

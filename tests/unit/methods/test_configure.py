@@ -7,7 +7,7 @@ import pytest
 
 import fsbench
 from fsbench.errors import FsbenchError
-from fsbench.methods import method_class
+from fsbench.methods import method_class, method_names
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.soft_kmeans import SoftKMeans
@@ -65,6 +65,15 @@ def test_wrong_parameters_are_refused(features: Features, options: dict[str, Any
     with pytest.raises(FsbenchError) as caught:
         Bavardage.configure(Context(balanced=False, base=features.statistics), **options)
     assert words in str(caught.value)
+
+
+def test_installed_packages_offer_methods_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("theirs", "fsbench.methods.ncm:NearestClassMean", "fsbench.methods")
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry] if group == "fsbench.methods" else [])
+    assert method_class("theirs").info.name == "ncm"
+    assert "theirs" in method_names()
+    with pytest.raises(FsbenchError, match="Did you mean 'theirs'"):
+        method_class("theirz")
 
 
 def test_unknown_methods_get_the_nearest_name() -> None:
