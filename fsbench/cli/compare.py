@@ -10,7 +10,7 @@ import typer
 from fsbench.cli.options import Device, FeaturesArgument, FeaturesRoot, Quiet, ResultsRoot, find_features, numbers
 
 if TYPE_CHECKING:
-    from fsbench.report.comparison import Column
+    from fsbench.evaluate.comparison import Column
 
 
 def compare(
@@ -44,10 +44,10 @@ def compare(
 
     Example: [bold]fsbench compare --methods all --format latex --out table.tex[/bold]
     """
+    from fsbench.devices import choose_device
     from fsbench.errors import unknown_name
     from fsbench.evaluate.compare import Question, parse_methods
     from fsbench.evaluate.compare import compare as compare_files
-    from fsbench.evaluate.engine import choose_device
     from fsbench.evaluate.run import Machine
     from fsbench.report.progress import Reporter
     from fsbench.report.render import FORMATS, show
@@ -70,7 +70,7 @@ def compare(
 
 def columns(settings: str, alpha: float, shots: list[int]) -> list[Column]:
     """The settings of the table, from the words of the command line."""
-    from fsbench.report.comparison import Column
+    from fsbench.evaluate.comparison import Column
 
     found = []
     for word in settings.split(","):

@@ -9,6 +9,12 @@ import typer
 
 from fsbench.cli.options import DataRoot, FeaturesRoot, Quiet, ResultsRoot, WeightsRoot
 
+METHODS = "ncm,soft-kmeans,bavardage,bavardage:released"
+NEXT = """Next, on real data: put images under data/ and a checkpoint under weights/, then
+  fsbench doctor                          what is found, and what is missing
+  fsbench extract --backbone wrn          images → features
+  fsbench compare --methods all           every method on the same tasks"""
+
 
 def demo(
     tasks: Annotated[int, typer.Option(min=2, help="Tasks per setting.")] = 2_000,
@@ -22,8 +28,26 @@ def demo(
 
     Example: [bold]fsbench demo[/bold]
     """
-    from fsbench.evaluate.demo import demonstrate
+    from fsbench.devices import choose_device
+    from fsbench.evaluate.compare import Question, compare, parse_methods
+    from fsbench.evaluate.comparison import Column
+    from fsbench.evaluate.run import Machine
+    from fsbench.features.embedded import embedded_features
+    from fsbench.report.plots import accuracy_bars
     from fsbench.report.progress import Reporter
+    from fsbench.report.render import render_rich
     from fsbench.report.tables import stdout_console
+    from fsbench.tasks.protocol import TaskProtocol
 
-    demonstrate(tasks, data_dir, weights_dir, features_dir, results_dir, Reporter(quiet), stdout_console())
+    reporter, console = Reporter(quiet), stdout_console()
+    file = embedded_features(data_dir, weights_dir, features_dir, reporter)
+    console.print("\n".join(file.describe()))
+    columns = [Column(balanced, None if balanced else 2.0, shots) for balanced in (False, True) for shots in (1, 5)]
+    question = Question(
+        parse_methods(METHODS), columns, "soft-kmeans", TaskProtocol(), tasks=tasks, results=results_dir
+    )
+    table = compare(question, [file], Machine(choose_device("auto")), reporter)
+    console.print(render_rich(table))
+    accuracy_bars(table, results_dir / "demo.png")
+    console.print(f"\nPicture: {results_dir / 'demo.png'}. Records of every task: {results_dir}/.\n")
+    console.print(NEXT)

@@ -46,7 +46,7 @@ def extract(
     """
     from fsbench.backbones.load import refuse_unknown
     from fsbench.data.choose import OwnData, choose_datasets
-    from fsbench.evaluate.engine import choose_device
+    from fsbench.devices import choose_device
     from fsbench.features.extract import Settings
     from fsbench.features.extract_all import Weights, extract_all
     from fsbench.report.progress import Reporter

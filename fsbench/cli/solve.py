@@ -68,7 +68,7 @@ def solve(
         prior_alpha=prior_alpha, mixing=mixing, stage=stage, steps=steps, **parsed(others or []),
     )  # fmt: skip
 
-    from fsbench.evaluate.engine import choose_device
+    from fsbench.devices import choose_device
     from fsbench.evaluate.run import Machine
     from fsbench.evaluate.solve import Request
     from fsbench.evaluate.solve import solve as solve_file

@@ -52,7 +52,7 @@ def train(
     from dataclasses import replace
 
     from fsbench.data.choose import EMBEDDED, OwnData, choose_datasets
-    from fsbench.evaluate.engine import choose_device
+    from fsbench.devices import choose_device
     from fsbench.report.progress import Reporter
     from fsbench.train.output import default_output
     from fsbench.train.ranks import join_ranks

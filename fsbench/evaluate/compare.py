@@ -5,23 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fsbench.evaluate.comparison import Column, Comparison, Entry, compare_records
 from fsbench.evaluate.over_data import interval_over_data
 from fsbench.evaluate.run import Job, Machine, configure, run
-from fsbench.evaluate.solve import BASELINE, Solved, base_of, load_source
+from fsbench.evaluate.solve import BASELINE, Solved
+from fsbench.evaluate.source import base_of, load_source
 from fsbench.methods import method_class, method_key, method_names, split_variant
-from fsbench.report.comparison import Column, Comparison, Entry, compare_records
 from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from fsbench.evaluate.comparison import Runs
     from fsbench.evaluate.statistics import Interval
     from fsbench.features.store import FeatureFile
-    from fsbench.report.comparison import Runs
     from fsbench.report.progress import Reporter
-
-DEFAULT_METHODS = "soft-kmeans,bavardage,bavardage:released"
 
 
 @dataclass(frozen=True)

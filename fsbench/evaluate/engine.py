@@ -5,18 +5,16 @@ A task's result depends on the task alone, so blocks can have any size and be so
 
 from __future__ import annotations
 
-import re
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from fsbench.devices import out_of_memory, peak_memory
 from fsbench.errors import FsbenchError
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.sampling import TaskRows, check_feasible, pool_sizes, sample_tasks
@@ -180,16 +178,12 @@ def _count_right(
                 predicted = probabilities.mT.argmax(dim=1)  # (B, Q); fast, as most methods compute (B, K, Q)
                 counts[part] = (predicted == labels_there[part]).sum(dim=1)
         except RuntimeError as error:
-            if not _out_of_memory(error):
+            if not out_of_memory(error):
                 raise
             block.halve(len(rows[part]), error)
             continue
         done += len(rows[part])
     return counts.cpu().numpy()
-
-
-def _out_of_memory(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 @contextmanager
@@ -212,28 +206,3 @@ def _chunks(tasks: int, workers: int, block: int) -> Iterator[range]:
     size = max(block, min(_SAMPLED_AT_ONCE, share) // block * block)
     for start in range(0, tasks, size):
         yield range(start, min(start + size, tasks))
-
-
-def peak_memory(device: torch.device) -> int:
-    """Peak memory in bytes: of the allocator on a GPU, of the whole process elsewhere."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    status = Path("/proc/self/status")
-    if status.exists():  # ru_maxrss would include the process that started this one
-        return int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) * 1024  # type: ignore[index]
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def choose_device(name: str) -> torch.device:
-    """A device by name; `auto` takes the first GPU if there is one."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise FsbenchError(f"Device {name!r} cannot be used: {reason}", "Use --device cpu, or auto.") from error
-    return device

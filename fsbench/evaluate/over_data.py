@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from fsbench.evaluate.run import Source
+    from fsbench.evaluate.source import Source
     from fsbench.methods.base import Method
     from fsbench.tasks.protocol import TaskProtocol
 

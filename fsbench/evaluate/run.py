@@ -13,7 +13,6 @@ import fsbench
 from fsbench.evaluate.engine import solve_tasks
 from fsbench.evaluate.statistics import accuracies, interval
 from fsbench.methods import method_class
-from fsbench.methods.base import Context
 from fsbench.methods.presets import preset_of
 from fsbench.report.record import RunKey, RunRecord, load_record, record_path, save_record
 
@@ -21,31 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.features.store import Split
+    from fsbench.evaluate.source import Source
     from fsbench.methods.base import Method
     from fsbench.tasks.protocol import TaskProtocol
-
-
-@dataclass(frozen=True)
-class Source:
-    """Features in memory, with their names and the statistics of their base classes."""
-
-    dataset: str
-    backbone: str
-    split_name: str
-    split: Split
-    base: BaseStatistics | None
-
-    def context(self, protocol: TaskProtocol) -> Context:
-        """What defaults of methods may depend on."""
-        return Context(
-            balanced=protocol.balanced,
-            shots=protocol.shots,
-            dataset=self.dataset,
-            alpha=protocol.alpha or 2.0,
-            base=self.base,
-        )
 
 
 @dataclass(frozen=True)

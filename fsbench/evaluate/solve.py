@@ -6,16 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.run import Job, Machine, Source, configure, run
+from fsbench.evaluate.run import Job, Machine, configure, run
+from fsbench.evaluate.source import Source, base_of, load_source
 from fsbench.evaluate.statistics import Interval, paired_difference
 from fsbench.evaluate.tuning import tune, tuning_path
-from fsbench.features.scatter import base_statistics
 from fsbench.methods import method_key, presets
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.features.scatter import BaseStatistics
     from fsbench.features.store import FeatureFile
     from fsbench.report.progress import Reporter
     from fsbench.report.record import RunRecord
@@ -91,19 +90,6 @@ class Solved:
             f"cause: τ = {params['tau']}, σ = {params['sigma']} do not suit these features; with too small a precision "
             f"the prior lets the largest class swallow the task. What helps: {'; or '.join(remedies) or 'Soft-KMEANS'}."
         )
-
-
-def load_source(file: FeatureFile, split: str, base: BaseStatistics | None) -> Source:
-    """Read a split of a feature file together with what belongs to it."""
-    return Source(file.provenance.dataset, file.provenance.backbone, split, file.read(split), base)
-
-
-def base_of(file: FeatureFile, reporter: Reporter) -> BaseStatistics | None:
-    """Statistics of the file's base classes; computed, with a word about it, if there is no scatter file."""
-    if "base" not in file.splits:
-        return None
-    with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
-        return base_statistics(file, advance)
 
 
 def solve(

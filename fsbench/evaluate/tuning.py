@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from fsbench.evaluate.run import Machine, Source
+    from fsbench.evaluate.run import Machine
+    from fsbench.evaluate.source import Source
     from fsbench.tasks.protocol import TaskProtocol
 
 TASKS = 500

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from fsbench.backbones.fold import fold
 from fsbench.data.probes import library_versions, precision_problem
 from fsbench.data.recipes import crops_for, timm_transform, transform_for
+from fsbench.devices import out_of_memory
 from fsbench.errors import FsbenchError
 from fsbench.features.shards import Shards, fingerprint
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
@@ -240,7 +241,7 @@ class Forward:
             try:
                 pieces.append(self._features(piece))
             except RuntimeError as error:
-                if len(piece) == 1 or not _out_of_memory(error):
+                if len(piece) == 1 or not out_of_memory(error):
                     raise
                 self.batch = len(piece) // 2
                 continue
@@ -254,10 +255,6 @@ class Forward:
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
             features: Tensor = self.network(there)
         return features.float()
-
-
-def _out_of_memory(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def _workers(device: torch.device) -> int:

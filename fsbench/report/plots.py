@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fsbench.report.comparison import Comparison, Group
+    from fsbench.evaluate.comparison import Comparison, Group
 
 # Okabe and Ito's colours, ordered so that neighbours differ in lightness too; hatches tell them apart in grey.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")

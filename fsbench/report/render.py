@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from fsbench.report.comparison import Cell, Column, Comparison, Group
+    from fsbench.evaluate.comparison import Cell, Column, Comparison, Group
 
 FORMATS = ("rich", "markdown", "latex", "csv", "json")
 LEGEND = (

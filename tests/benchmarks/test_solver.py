@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from fsbench.evaluate.engine import peak_memory, solve_tasks
+from fsbench.devices import peak_memory
+from fsbench.evaluate.engine import solve_tasks
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import Split, make_split
 from fsbench.methods.bavardage import RIDGE, Bavardage

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.engine import Outcome, choose_device, embed_split, solve_tasks
+from fsbench.evaluate.engine import Outcome, embed_split, solve_tasks
 from fsbench.methods.base import Method, MethodInfo, Parameters
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.run import Job, Machine, Source, run
+from fsbench.evaluate.run import Job, Machine, run
 from fsbench.evaluate.solve import Request, Solved, solve
+from fsbench.evaluate.source import Source
 from fsbench.evaluate.tuning import GRIDS, grid_of, tune, tuning_path
 from fsbench.features.scatter import base_statistics
 from fsbench.features.store import FeatureFile, Provenance, write_features

@@ -15,11 +15,12 @@ from rich.console import Console
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluate.compare import Question, compare, parse_methods
+from fsbench.evaluate.comparison import Column, Comparison
 from fsbench.evaluate.over_data import interval_over_data, tasks_without_shared_images
-from fsbench.evaluate.run import Machine, Source
+from fsbench.evaluate.run import Machine
+from fsbench.evaluate.source import Source
 from fsbench.features.store import FeatureFile
 from fsbench.methods.ncm import NearestClassMean
-from fsbench.report.comparison import Column, Comparison
 from fsbench.report.progress import Reporter
 from fsbench.report.published import published
 from fsbench.report.render import render_csv, render_json, render_latex, render_markdown, render_rich, show
