@@ -33,7 +33,7 @@ def demo(
     from fsbench.evaluate.comparison import Column
     from fsbench.evaluate.run import Machine
     from fsbench.features.embedded import embedded_features
-    from fsbench.report.plots import accuracy_bars
+    from fsbench.report.plots.bars import accuracy_bars
     from fsbench.report.progress import Reporter
     from fsbench.report.render import render_rich
     from fsbench.report.tables import stdout_console

@@ -145,8 +145,8 @@ def list_weights(root: Path) -> tuple[FoundFile, ...]:
 
 
 def list_features(root: Path) -> tuple[FoundFile, ...]:
-    """The HDF5 files in the features root."""
-    return _files(root, "*.h5")
+    """The feature files in the features root; scatter files beside them are not."""
+    return tuple(file for file in _files(root, "*.h5") if not file.path.endswith(".scatter.h5"))
 
 
 def _files(root: Path, pattern: str) -> tuple[FoundFile, ...]:

@@ -12,7 +12,8 @@ PLC     signed square root, unit norm, subtract the mean of the task, unit norm 
 ======= ============================================================================== ==========================
 
 Row-level chains are applied once to a whole split; task-level ones to the rows of each task, (…, N, D) with the
-support first.
+support first. The first half of the task-level chains concerns rows alone: methods do it once per split too, as a
+sample is drawn in many tasks.
 """
 
 from __future__ import annotations
@@ -58,13 +59,26 @@ def apply_rows(chain: str, x: Tensor, base_mean: Tensor | None = None) -> Tensor
     raise unknown_name("row-level pre-processing", chain, ROW_CHAINS)
 
 
+def power_rows(x: Tensor) -> Tensor:
+    """The first half of PT and PLC, which concerns rows alone: signed square root, unit norm."""
+    return unit_norm(power(x))
+
+
+def centre_parts(x: Tensor, support: int) -> Tensor:
+    """The second half of PT, on tasks (…, N, D): support and queries each minus their own mean, unit norm."""
+    parts = x.split([support, x.shape[-2] - support], dim=-2)
+    return unit_norm(torch.cat([part - part.mean(dim=-2, keepdim=True) for part in parts], dim=-2))
+
+
+def centre_task(x: Tensor) -> Tensor:
+    """The second half of PLC, on tasks (…, N, D): all rows minus their mean, unit norm."""
+    return unit_norm(x - x.mean(dim=-2, keepdim=True))
+
+
 def apply_task(chain: str, x: Tensor, support: int) -> Tensor:
     """Apply a task-level chain to the rows of tasks (…, N, D), of which the first `support` are labelled."""
     if chain == "PT":
-        x = unit_norm(power(x))
-        parts = x.split([support, x.shape[-2] - support], dim=-2)
-        return unit_norm(torch.cat([part - part.mean(dim=-2, keepdim=True) for part in parts], dim=-2))
+        return centre_parts(power_rows(x), support)
     if chain == "PLC":
-        x = unit_norm(power(x))
-        return unit_norm(x - x.mean(dim=-2, keepdim=True))
+        return centre_task(power_rows(x))
     raise unknown_name("task-level pre-processing", chain, TASK_CHAINS)

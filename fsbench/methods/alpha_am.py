@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from fsbench.errors import FsbenchError
-from fsbench.features.preprocess import apply_rows, apply_task
+from fsbench.features.preprocess import centre_task, power_rows, unit_norm
 from fsbench.methods._adam import Adam
 from fsbench.methods._checks import require_amount, require_count
 from fsbench.methods._manifold import (
@@ -99,11 +99,11 @@ class AlphaAm(Parameters):
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
         """L2N rows; for PLC, which is applied to whole tasks, rows as they are."""
-        return apply_rows("L2N" if self.chain == "L2N" else "UN", features)
+        return unit_norm(features) if self.chain == "L2N" else power_rows(features)
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax of T times what the labels of the centroids reach in the last pass, (B, Q, K)."""
-        rows = tasks.rows if self.chain == "L2N" else apply_task("PLC", tasks.rows, tasks.support_size)  # (B, N, D)
+        rows = tasks.rows if self.chain == "L2N" else centre_task(tasks.rows)  # (B, N, D)
         labels, ways, objective = tasks.one_hot(), tasks.ways, self._objective()
         start = class_means(TaskBatch(rows, tasks.support_labels, ways))  # (B, K, D)
         squared = exact_distances(start, rows).square()  # (B, K, N)

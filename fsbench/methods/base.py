@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
@@ -90,8 +91,9 @@ class Parameters:
         return {}
 
     def params(self) -> dict[str, Any]:
-        """The parameters as plain data."""
-        return dataclasses.asdict(self)  # type: ignore[call-overload,no-any-return]
+        """The parameters as plain data; JSON knows no infinity, so that one is a word."""
+        values = dataclasses.asdict(self)  # type: ignore[call-overload]
+        return {name: "inf" if value == math.inf else value for name, value in values.items()}
 
 
 def require_base(base: BaseStatistics | None, name: str) -> BaseStatistics:
@@ -102,10 +104,3 @@ def require_base(base: BaseStatistics | None, name: str) -> BaseStatistics:
             "Give a feature file with a `base` split, or base=BaseStatistics.fit(features, labels).",
         )
     return base
-
-
-def require_positive(**values: float) -> None:
-    """Refuse parameters that are not positive numbers."""
-    for name, value in values.items():
-        if not value > 0:
-            raise FsbenchError(f"{name} must be positive, got {value}.")

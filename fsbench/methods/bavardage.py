@@ -14,6 +14,7 @@ and r_n, the same for every class, cancels when Eq. 5 is normalised. What PLDA a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -22,9 +23,10 @@ import torch
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import apply_rows
 from fsbench.methods import presets
+from fsbench.methods._checks import require_amount, require_count
 from fsbench.methods._gram import gram_products, inner_products
 from fsbench.methods._linalg import cholesky, clamp_within_span, inverse_square_root
-from fsbench.methods.base import Context, MethodInfo, Parameters, require_base, require_positive
+from fsbench.methods.base import Context, MethodInfo, Parameters, require_base
 from fsbench.methods.soft_kmeans import fix_support, soft_kmeans
 
 if TYPE_CHECKING:
@@ -85,12 +87,12 @@ class Bavardage(Parameters):
         ):
             if getattr(self, name) not in known:
                 raise FsbenchError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}.")
-        if isinstance(self.tau, str) and self.tau != "learned":
-            raise FsbenchError(f"tau must be a positive number or 'learned', got {self.tau!r}.")
-        require_positive(t_km=self.t_km, sigma=self.sigma, prior_alpha=self.prior_alpha, beta=self.beta)
-        require_positive(steps=self.steps, km_steps=self.km_steps)
-        if not isinstance(self.tau, str):
-            require_positive(tau=self.tau)
+        require_amount(t_km=self.t_km, prior_alpha=self.prior_alpha, beta=self.beta)
+        require_count(steps=self.steps, km_steps=self.km_steps)
+        if self.tau != "learned":
+            require_amount(tau=self.tau)
+        if self.sigma != math.inf or self.stage == "vb":  # without a clamp there is still the scatter, but not in `vb`
+            require_amount(sigma=self.sigma)
 
     @classmethod
     def configure(cls, context: Context, **options: Any) -> Self:
@@ -104,7 +106,7 @@ class Bavardage(Parameters):
                 "One system of units at a time: T_vb and s_max are the article's, τ and σ are scale-free.",
                 "Give either t_vb and s_max, or tau and sigma.",
             )
-        require_positive(**article_units)
+        require_amount(**{name: value for name, value in article_units.items() if value != math.inf})
         images = require_base(context.base, cls.info.title).images_per_class
         if "t_vb" in article_units:
             options["tau"] = article_units["t_vb"] / images
@@ -141,7 +143,8 @@ class Bavardage(Parameters):
             # Departs from Eq. 6: class-weighted, with a ridge. The clamp follows per task, in `classify`.
             scale = base.images_per_class
             return inverse_square_root((base.class_weighted + RIDGE * identity) / scale)
-        scaling = base.eigenvalues.clamp_min(torch.finfo(torch.float64).tiny).rsqrt()  # Eq. 7
+        floor = max(float(base.eigenvalues[0]) * 1e-12, 1e-16)  # so that a direction without scatter stays finite
+        scaling = base.eigenvalues.clamp_min(floor).rsqrt()  # Eq. 7
         # Departs from the T = S R printed before Eq. 7: with eigenvectors in the columns of R it is S Rᵀ that
         # decorrelates.
         return base.eigenvectors * scaling.clamp_max(self.sigma)

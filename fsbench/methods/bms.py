@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
+from fsbench.features.preprocess import centre_task, power_rows
 from fsbench.methods._checks import require_amount, require_count
 from fsbench.methods._gram import inner_products
-from fsbench.methods._power import centre_task, power_rows
 from fsbench.methods._prototypes import mean_weights
 from fsbench.methods.base import MethodInfo, Parameters
 
@@ -61,7 +61,7 @@ class Bms(Parameters):
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Assignments of the queries in the last step, (B, Q, K)."""
-        products = inner_products(centre_task(tasks))
+        products = inner_products(centre_task(tasks.rows))
         support = tasks.one_hot()  # (B, K, S)
         centroids = mean_weights(tasks)  # (B, K, N) weights over the samples
         # Departs from the released program, where all classes have equally many shots: the fewest count.

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from fsbench.errors import FsbenchError
+from fsbench.features.preprocess import centre_parts, power_rows
 from fsbench.methods._checks import require_amount, require_count
 from fsbench.methods._gram import inner_products
-from fsbench.methods._power import centre_parts, power_rows
 from fsbench.methods._prototypes import mean_weights
 from fsbench.methods._sinkhorn import equal_sizes
 from fsbench.methods.base import MethodInfo, Parameters
@@ -68,7 +68,7 @@ class PtMap(Parameters):
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Transport plan of the queries for the last centroids, (B, Q, K)."""
         # Departs from the released program: no QR reduction first, which would only turn the task.
-        products = inner_products(centre_parts(tasks))
+        products = inner_products(centre_parts(tasks.rows, tasks.support_size))
         support = tasks.one_hot()  # (B, K, S)
         centroids = mean_weights(tasks)  # (B, K, N) weights over the samples
         nothing = torch.zeros_like(centroids[:, :, :1])  # (B, K, 1)

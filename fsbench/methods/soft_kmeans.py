@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from fsbench.features.preprocess import apply_rows
+from fsbench.methods._checks import require_amount, require_count
 from fsbench.methods._gram import inner_products
-from fsbench.methods.base import Context, MethodInfo, Parameters, require_base, require_positive
+from fsbench.methods.base import Context, MethodInfo, Parameters, require_base
 from fsbench.methods.presets import temperature_of
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class SoftKMeans(Parameters):
     )
 
     def __post_init__(self) -> None:
-        require_positive(t_km=self.t_km, km_steps=self.km_steps)
+        require_amount(t_km=self.t_km)
+        require_count(km_steps=self.km_steps)
 
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:

@@ -98,6 +98,14 @@ def test_every_parameter_reaches_the_method() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_no_clamp_at_all_is_recorded_as_a_word() -> None:
+    arguments = ("solve", "--sigma", "inf", "--shots", "1", "--tasks", "5", "--json")
+    (row,) = json.loads(fsbench(*arguments).stdout)
+    assert row["params"]["sigma"] == "inf"
+    assert json.loads(fsbench(*arguments).stdout) == [row]  # the record is found again
+
+
+@pytest.mark.usefixtures("folder")
 def test_other_parameters_are_set_by_name() -> None:
     arguments = ("solve", "--method", "pt-map", "--shots", "1", "--tasks", "5", "--json", "--set", "rate=0.1")
     (row,) = json.loads(fsbench(*arguments, "--set", "epochs=3").stdout)

@@ -38,6 +38,8 @@ CONFIGURATIONS: list[tuple[str, dict[str, Any]]] = [
     ("bavardage", {"variant": "released"}),
     ("bavardage", {"stage": "vb"}),
     ("bavardage", {"tau": "learned"}),
+    ("bavardage", {"sigma": float("inf")}),
+    ("bavardage", {"variant": "released", "sigma": float("inf")}),
     ("simpleshot", {"norm": "UN"}),
     ("simpleshot", {"norm": "L2N"}),
     ("laplacianshot", {"weight": 0.7, "rectify": True}),

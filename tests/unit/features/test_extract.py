@@ -65,7 +65,8 @@ def test_provenance(root: Path, tmp_path: Path) -> None:
     assert (provenance.dataset, provenance.backbone, provenance.family) == ("own", "rn12", "rn12-easy")
     assert provenance.weights == "none, seed 0"
     assert json.loads(provenance.transform)["crop"] == provenance.image_size == 32
-    assert provenance.libraries["torch"] == torch.__version__.partition("+")[0] or provenance.libraries["torch"]
+    assert torch.__version__.startswith(provenance.libraries["torch"].partition("+")[0])
+    assert provenance.libraries["torch"]
 
 
 def test_batch_and_workers_change_nothing_that_matters(root: Path, tmp_path: Path) -> None:
@@ -207,8 +208,8 @@ def test_folding_keeps_the_features_and_removes_batch_norm(name: str, width: int
     sample = torch.randn(2, 3, 32, 32, generator=generator)
     folded = fold(backbone, sample)
     count = [sum(isinstance(part, torch.nn.BatchNorm2d) for part in net.modules()) for net in (backbone, folded)]
-    assert count[1] == (0 if name in {"rn12"} else count[1])
-    assert count[1] < count[0] / 1.5
+    # rn12 loses all; rn18 keeps the stem's; wrn those before a convolution: the first of each block, and the last.
+    assert count[1] == {"rn12": 0, "rn18": 1, "wrn": 13}[name]
     images = torch.randn(3, 3, 40, 40, generator=generator)
     with torch.inference_mode():
         torch.testing.assert_close(folded(images), backbone(images), atol=1e-5, rtol=1e-4)

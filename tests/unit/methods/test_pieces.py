@@ -10,9 +10,7 @@ import torch
 
 import fsbench
 from fsbench.errors import FsbenchError
-from fsbench.features.preprocess import apply_task
 from fsbench.methods import method_class
-from fsbench.methods._power import centre_parts, centre_task, power_rows
 from fsbench.methods._prototypes import class_means, mean_weights, squared_distances
 from fsbench.methods._sinkhorn import equal_sizes
 from fsbench.methods.base import Context
@@ -25,14 +23,6 @@ from fsbench.tasks.batch import TaskBatch
 def random_tasks(samples: int = 20) -> TaskBatch:
     labels = torch.tensor([[0, 1, 1, 2], [2, 0, 0, 1]])
     return TaskBatch(torch.randn(2, samples, 6, generator=torch.Generator().manual_seed(1)).double(), labels, 3)
-
-
-def test_the_two_halves_make_the_chains() -> None:
-    raw = random_tasks()
-    rows = power_rows(raw.rows)
-    halves = TaskBatch(rows, raw.support_labels, 3)
-    torch.testing.assert_close(centre_parts(halves), apply_task("PT", raw.rows, 4))
-    torch.testing.assert_close(centre_task(halves), apply_task("PLC", raw.rows, 4))
 
 
 def test_class_means_and_their_weights_are_the_same_points() -> None:

@@ -1,13 +1,13 @@
-"""Pictures, in one style: colour-blind-safe, readable in grey, labelled."""
+"""Accuracy bars."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from fsbench.files import whole_file
+from fsbench.report.plots.style import COLOURS, HATCHES, STYLE, save
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,16 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fsbench.evaluate.comparison import Comparison, Group
-
-# Okabe and Ito's colours, ordered so that neighbours differ in lightness too; hatches tell them apart in grey.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
-HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "---", "+++")
-STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "svg.hashsalt": "fsbench",
-}
 
 
 def accuracy_bars(comparison: Comparison, path: Path) -> None:
@@ -69,11 +59,3 @@ def _bars(axes: Axes, comparison: Comparison, group: Group) -> None:
     axes.set_ylabel("accuracy (%)")
     axes.set_title(f"{group.dataset}, {group.backbone}: {comparison.tasks:,} tasks, 95 % intervals", loc="left")
     axes.legend(ncols=min(4, len(shown)), frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16))
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure, whole or not at all, the same bytes for the same figure."""
-    kind = path.suffix.removeprefix(".").lower() or "png"
-    metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind, {})
-    with whole_file(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=160, metadata=metadata)

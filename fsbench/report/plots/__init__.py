@@ -1,0 +1,1 @@
+"""Pictures, one file per kind, in one style."""
