@@ -123,6 +123,7 @@ def _compute(job: Job, key: RunKey, source: Source, machine: Machine, progress: 
         device=_device_name(machine.device),
         signature=signature(job, source),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        crops=source.crops,
         versions={"fsbench": fsbench.__version__, "torch": torch.__version__, "python": platform.python_version()},
     )
 

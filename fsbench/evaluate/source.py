@@ -25,6 +25,7 @@ class Source:
         split_name: `novel`, `val` or `base`.
         split: The features.
         base: Statistics of the base classes, if there are any.
+        crops: Crops per image that the features are averaged over.
     """
 
     dataset: str
@@ -32,6 +33,7 @@ class Source:
     split_name: str
     split: Split
     base: BaseStatistics | None
+    crops: int = 1
 
     def context(self, protocol: TaskProtocol) -> Context:
         """What defaults of methods may depend on."""
@@ -46,7 +48,8 @@ class Source:
 
 def load_source(file: FeatureFile, split: str, base: BaseStatistics | None) -> Source:
     """Read a split of a feature file together with what belongs to it."""
-    return Source(file.provenance.dataset, file.provenance.backbone, split, file.read(split), base)
+    made = file.provenance
+    return Source(made.dataset, made.backbone, split, file.read(split), base, made.crops)
 
 
 def base_of(file: FeatureFile, reporter: Reporter) -> BaseStatistics | None:

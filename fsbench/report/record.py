@@ -56,9 +56,10 @@ class RunRecord:
         seconds: Wall time from features to counts.
         peak_memory: Bytes.
         device: Where it was computed.
-        versions: Of fsbench, torch and Python.
-        created: UTC, ISO 8601.
         signature: One line that says what was done.
+        created: UTC, ISO 8601.
+        crops: Crops per image that the features are averaged over.
+        versions: Of fsbench, torch and Python.
     """
 
     key: RunKey
@@ -74,6 +75,7 @@ class RunRecord:
     device: str
     signature: str
     created: str
+    crops: int = 1
     versions: dict[str, str] = field(default_factory=dict)
 
     @property
