@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import fsbench
 from fsbench.evaluate.statistics import LEVEL, Interval, holm, paired_difference, paired_p_value
 from fsbench.report.published import ONLY_PUBLISHED, Published, published
 
@@ -53,7 +52,7 @@ class Cell:
         record: The run; None where there is only a published number.
         best: Whether it has the highest mean of its column.
         tied: Whether it is not significantly worse than the best.
-        difference: To the baseline, over the same tasks; None for the baseline itself.
+        difference: To the baseline, over the same tasks; None for the baseline itself, or where it did not run.
         p_value: Of that difference, Holm-corrected over the table.
         published: The published number that belongs here, if any.
         over_data: Interval over the data, if asked for.
@@ -70,11 +69,24 @@ class Cell:
 
 @dataclass(frozen=True)
 class Group:
-    """The rows of one feature file."""
+    """The rows of one feature file.
+
+    Attributes:
+        dataset: Data set of the features.
+        backbone: Backbone of the features.
+        cells: By label of the method and column; a method may be missing in some.
+        apart: What tells it from another group of the same data set and backbone; empty if there is none.
+    """
 
     dataset: str
     backbone: str
     cells: Mapping[tuple[str, Column], Cell] = field(default_factory=dict)
+    apart: str = ""
+
+    @property
+    def title(self) -> str:
+        """As printed."""
+        return f"{self.dataset} {self.backbone}" + (f" ({self.apart})" if self.apart else "")
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,11 @@ class Comparison:
     baseline: str
     tasks: int
 
+    @property
+    def records(self) -> list[RunRecord]:
+        """All runs."""
+        return [cell.record for group in self.groups for cell in group.cells.values() if cell.record]
+
     def notes(self) -> list[str]:
         """What a reader must know of the published numbers, each once."""
         cells = [cell for group in self.groups for cell in group.cells.values()]
@@ -94,10 +111,11 @@ class Comparison:
 
     def signature(self) -> str:
         """What all runs have in common, in one line; each run's own line is in the CSV and JSON formats."""
-        records = [cell.record for group in self.groups for cell in group.cells.values() if cell.record]
+        records = self.records
         key = records[0].key
+        made = sorted({record.versions.get("fsbench", "unknown") for record in records})
         rules = f"{key.protocol['name']}:{key.protocol['version']}|{key.protocol['ways']}w{key.protocol['queries']}q"
-        return f"fsbench:{fsbench.__version__}|{key.split}|{rules}|seed:{key.seed}|tasks:{key.tasks}"
+        return f"fsbench:{'+'.join(made)}|{key.split}|{rules}|seed:{key.seed}|tasks:{key.tasks}"
 
 
 Runs = dict[tuple[int, str, Column], "RunRecord"]
@@ -107,7 +125,6 @@ def compare_records(
     runs: Runs,
     entries: Sequence[Entry],
     columns: Sequence[Column],
-    sources: Sequence[tuple[str, str, int]],
     baseline: str,
     *,
     with_published: bool = True,
@@ -116,37 +133,36 @@ def compare_records(
     """Test, mark and put together.
 
     Args:
-        runs: Records by (number of the source, label of the method, column).
+        runs: Records by (number of the source, label of the method, column), all over the same tasks of a source and
+            column. Not every method need have run everywhere, nor the baseline.
         entries: Methods in the order of the table.
         columns: Settings.
-        sources: Data set, backbone and crops of every feature file.
         baseline: Label of the method that others are compared to.
         with_published: Whether to look up published numbers.
         over_data: Intervals over the data, where they were asked for.
     """
     best = _best(runs)
     corrected = _corrected(runs, baseline, best)
-    groups = []
-    for number, (dataset, backbone, crops) in enumerate(sources):
-        cells = {}
-        for key, record in runs.items():
-            source, label, column = key
-            if source != number:
-                continue
-            reference, leader = runs[source, baseline, column], best[source, column]
-            p_best = corrected.get((source, column, frozenset((label, leader))), 0.0)
-            cells[label, column] = Cell(
-                record,
-                best=label == leader,
-                tied=label != leader and p_best >= LEVEL,
-                difference=None if label == baseline else paired_difference(record.per_task, reference.per_task),
-                p_value=corrected.get((source, column, frozenset((label, baseline)))),
-                published=_published_for(record, column, crops) if with_published else None,
-                over_data=(over_data or {}).get(key),
-            )
-        if with_published:
-            cells |= _published_only(dataset, backbone, crops, columns)
-        groups.append(Group(dataset, backbone, cells))
+    sources: dict[int, dict[tuple[str, Column], Cell]] = {}
+    for key, record in runs.items():
+        source, label, column = key
+        reference, leader = runs.get((source, baseline, column)), best[source, column]
+        p_best = corrected.get((source, column, frozenset((label, leader))), 0.0)
+        sources.setdefault(source, {})[label, column] = Cell(
+            record,
+            best=label == leader,
+            tied=label != leader and p_best >= LEVEL,
+            difference=paired_difference(record.per_task, reference.per_task)
+            if reference and label != baseline
+            else None,
+            p_value=corrected.get((source, column, frozenset((label, baseline)))),
+            published=_published(record.key.method, record) if with_published else None,
+            over_data=(over_data or {}).get(key),
+        )
+    if with_published:
+        for cells in sources.values():
+            cells |= _published_only(cells)
+    groups = _groups(sources)
     extra = [
         name for name in ONLY_PUBLISHED if any((name, column) in group.cells for group in groups for column in columns)
     ]
@@ -160,11 +176,12 @@ Pair = tuple[int, Column, frozenset[str]]
 def _corrected(runs: Runs, baseline: str, best: Mapping[tuple[int, Column], str]) -> dict[Pair, float]:
     """Holm-corrected p-values of all pairs the table speaks of, each once: with the baseline, and with the best."""
     pairs: dict[Pair, float] = {}
-    for source, label, column in runs:
+    for (source, label, column), record in runs.items():
         for other in (baseline, best[source, column]):
-            if other != label:
-                values, reference = runs[source, label, column].per_task, runs[source, other, column].per_task
-                pairs[source, column, frozenset((label, other))] = paired_p_value(values, reference)
+            reference = runs.get((source, other, column))
+            if reference and other != label:
+                p_value = paired_p_value(record.per_task, reference.per_task)
+                pairs[source, column, frozenset((label, other))] = p_value
     return dict(zip(pairs, holm(list(pairs.values())), strict=True))
 
 
@@ -178,27 +195,35 @@ def _best(runs: Runs) -> dict[tuple[int, Column], str]:
     return best
 
 
-def _published_for(record: RunRecord, column: Column, crops: int) -> Published | None:
-    protocol: dict[str, Any] = record.key.protocol
+def _groups(sources: Mapping[int, Mapping[tuple[str, Column], Cell]]) -> list[Group]:
+    """One group per source, named by its records; where names are the same, by crops or digest too."""
+    firsts = [next(cell.record for cell in cells.values() if cell.record) for _, cells in sorted(sources.items())]
+    names = [(first.dataset, first.backbone) for first in firsts]
+    crops = [(*name, first.crops) for name, first in zip(names, firsts, strict=True)]
+    groups = []
+    for (_, cells), first, name, full in zip(sorted(sources.items()), firsts, names, crops, strict=True):
+        apart = []
+        if names.count(name) > 1:
+            apart.append(f"{first.crops} crops" if first.crops > 1 else "1 crop")
+        if crops.count(full) > 1:
+            apart.append(f"features {first.key.features_sha256[:6]}, base {first.key.base_sha256[:6] or 'none'}")
+        groups.append(Group(*name, cells, ", ".join(apart)))
+    return groups
+
+
+def _published(method: str, record: RunRecord) -> Published | None:
+    """The published number of a method in the setting of a record."""
+    protocol = record.key.protocol
     if record.key.split != "novel" or protocol["ways"] != 5:
         return None
     return published(
-        record.key.method, record.dataset, record.backbone,
-        balanced=column.balanced, alpha=column.alpha, shots=column.shots, queries=protocol["queries"], crops=crops,
+        method, record.dataset, record.backbone, balanced=protocol["alpha"] is None, alpha=protocol["alpha"],
+        shots=protocol["shots"], queries=protocol["queries"], crops=record.crops,
     )  # fmt: skip
 
 
-def _published_only(
-    dataset: str, backbone: str, crops: int, columns: Sequence[Column]
-) -> dict[tuple[str, Column], Cell]:
-    """Cells of methods that exist as published numbers only."""
-    cells = {}
-    for name in ONLY_PUBLISHED:
-        for column in columns:
-            found = published(
-                name, dataset, backbone,
-                balanced=column.balanced, alpha=column.alpha, shots=column.shots, queries=75, crops=crops,
-            )  # fmt: skip
-            if found:
-                cells[name, column] = Cell(None, published=found)
-    return cells
+def _published_only(cells: Mapping[tuple[str, Column], Cell]) -> dict[tuple[str, Column], Cell]:
+    """Cells of methods that exist as published numbers only, in the settings of the cells given."""
+    settings = {column: cell.record for (_, column), cell in cells.items() if cell.record}
+    found = {(name, column): _published(name, run) for name in ONLY_PUBLISHED for column, run in settings.items()}
+    return {key: Cell(None, published=number) for key, number in found.items() if number}

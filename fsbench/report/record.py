@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fsbench.errors import FsbenchError
+from fsbench.evaluate.statistics import interval
 from fsbench.files import write_text
 
 if TYPE_CHECKING:
@@ -146,8 +147,36 @@ def load_record(path: Path, key: RunKey | None = None) -> RunRecord:
         raise FsbenchError(f"The record {path} is damaged: {where}: {first['msg']}.", remedy) from error
     if key is not None and record.key != key:
         raise FsbenchError(f"The record {path} belongs to another run than its name says.", remedy)
+    if trouble := _trouble(record):
+        raise FsbenchError(f"The record {path} is damaged: {trouble}.", remedy)
+    return record
+
+
+def _trouble(record: RunRecord) -> str:
+    """What contradicts itself in a record, or nothing."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from fsbench.tasks.protocol import TaskProtocol
+
+    key = record.key
+    if key.version != VERSION:
+        return f"it has version {key.version}, and this fsbench reads version {VERSION}"
+    try:
+        protocol = TypeAdapter(TaskProtocol).validate_python(key.protocol)
+    except (ValidationError, FsbenchError):
+        protocol = None
+    if protocol is None or protocol.as_dict() != key.protocol:
+        return "its protocol is none that fsbench knows"
     counts = len(record.correct), len(record.queries)
     sound = all(0 <= right <= asked for right, asked in zip(record.correct, record.queries, strict=False))
-    if counts != (record.key.tasks,) * 2 or not sound or min(record.queries, default=0) < 1 or record.seconds <= 0:
-        raise FsbenchError(f"The record {path} is damaged: its counts do not fit its {record.key.tasks} tasks.", remedy)
-    return record
+    if counts != (key.tasks,) * 2 or not sound or min(record.queries, default=0) < 1 or not 0 < record.seconds < np.inf:
+        return f"its counts do not fit its {key.tasks} tasks"
+    found = interval(record.per_task)
+    if not np.isclose(record.accuracy, found.mean) or not _same_width(record.ci95, found.half_width):
+        return "its accuracy is not that of its tasks"
+    return ""
+
+
+def _same_width(stored: float | None, computed: float) -> bool:
+    """Whether half-widths agree; that of a single task is unknown."""
+    return bool(np.isnan(computed) if stored is None else np.isclose(stored, computed))

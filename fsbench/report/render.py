@@ -118,7 +118,7 @@ def render_rich(comparison: Comparison, timing: bool = False) -> RenderableType:
 
 
 def _rich_table(comparison: Comparison, group: Group, title: str, text: Any) -> Table:
-    table = plain_table(f"{group.dataset} {group.backbone}: {title}")
+    table = plain_table(f"{group.title}: {title}")
     table.add_column("method", overflow="fold", min_width=10)
     table.add_column("assumes", overflow="fold")
     for column in comparison.columns:
@@ -137,7 +137,7 @@ def render_markdown(comparison: Comparison, timing: bool = False) -> str:
     lines: list[str] = []
     for group in comparison.groups:
         for title, text in views(comparison, group, timing):
-            lines += [f"**{group.dataset} {group.backbone}: {title}**", ""]
+            lines += [f"**{group.title}: {title}**", ""]
             lines.append("| method | assumes | " + " | ".join(column.title for column in comparison.columns) + " |")
             lines.append("|---|---|" + "--:|" * len(comparison.columns))
             for label, assumes, row in _rows(comparison, group, text):
@@ -160,7 +160,7 @@ def render_latex(comparison: Comparison, timing: bool = False) -> str:
     lines = ["% needs \\usepackage{booktabs}"]
     for group in comparison.groups:
         for title, text in views(comparison, group, timing):
-            lines.append(f"% {_latex(group.dataset)} {_latex(group.backbone)}: {_latex(title)}")
+            lines.append(f"% {_latex(group.title)}: {_latex(title)}")
             lines.append("\\begin{tabular}{ll" + "r" * len(comparison.columns) + "}")
             lines.append("\\toprule")
             heads = ["method", "assumes", *(column.title for column in comparison.columns)]
