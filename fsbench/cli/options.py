@@ -18,6 +18,12 @@ FeaturesArgument = Annotated[
         metavar="[FEATURES]...", help="Feature files; every one under the features folder if none is given."
     ),
 ]
+RecordsArgument = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[RECORDS]...", help="Records or folders of them; all of the results folder if none is given."
+    ),
+]
 FeaturesRoot = Annotated[
     Path, typer.Option("--features-dir", envvar="FSBENCH_FEATURES", help="Folder of feature files.")
 ]

@@ -1,61 +1,121 @@
-"""Accuracy bars."""
+"""Accuracy bars: methods below each other, settings side by side, feature files below each other."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
-from fsbench.report.plots.style import COLOURS, HATCHES, STYLE, save
+from fsbench.report.plots.style import COLOURS, INK, STYLE, save
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
 
-    from fsbench.evaluate.comparison import Comparison, Group
+    from fsbench.evaluate.comparison import Cell, Column, Comparison, Entry, Group
+
+# What a method assumes of the class proportions gives its colour, and its hatch for readers in grey.
+_LOOKS = {
+    "inductive": (COLOURS[7], ""),
+    "no prior": (COLOURS[1], "////"),
+    "uniform prior": (COLOURS[2], "...."),
+    "free prior": (COLOURS[0], ""),
+}
+_OTHER = (COLOURS[3], "xxxx")
+_NOTE = "Dots: means, with 95 % intervals. ▲ best of its panel, * not significantly worse. Axes do not start at 0."
 
 
 def accuracy_bars(comparison: Comparison, path: Path) -> None:
-    """Accuracies with their 95 % intervals, one panel per feature file; PNG, PDF or SVG by the file's ending."""
-    with mpl.rc_context(STYLE):
-        panels = len(comparison.groups)
-        figure = Figure(figsize=(1.4 + 1.7 * len(comparison.columns), 2.9 * panels + 0.5), layout="constrained")
-        for number, group in enumerate(comparison.groups, start=1):
-            _bars(figure.add_subplot(panels, 1, number), comparison, group)
-        save(figure, path)
+    """Write the bars of a comparison as PNG, PDF or SVG, by the file's ending."""
+    save(bars_figure(comparison), path)
 
 
-def _bars(axes: Axes, comparison: Comparison, group: Group) -> None:
-    shown = [entry for entry in comparison.entries if any(
-        (cell := group.cells.get((entry.label, column))) and cell.record for column in comparison.columns
-    )]  # fmt: skip
-    width = 0.8 / len(shown)
-    tops = []
-    for i, entry in enumerate(shown):
-        for j, column in enumerate(comparison.columns):
-            cell = group.cells.get((entry.label, column))
-            if cell is None or cell.record is None:
-                continue
-            tops.append(cell.record.accuracy)
-            axes.bar(
-                j + (i - (len(shown) - 1) / 2) * width,
-                cell.record.accuracy,
-                width * 0.92,
-                yerr=cell.record.ci95 or 0,
-                capsize=2,
-                color=COLOURS[i % len(COLOURS)],
-                hatch=HATCHES[i % len(HATCHES)],
-                edgecolor="black",
-                linewidth=0.5,
-                error_kw={"linewidth": 0.9},
-                label=entry.label if j == 0 else None,
-            )
-    axes.set_xticks(
-        range(len(comparison.columns)), [column.title.replace(" ", "\n", 1) for column in comparison.columns]
+def bars_figure(comparison: Comparison) -> Figure:
+    """Accuracies with their 95 % intervals, one row of panels per feature file."""
+    rows = [(group, _shown(comparison, group)) for group in comparison.groups]
+    heights = [0.95 + 0.2 * len(entries) for _, entries in rows]
+    longest = max(len(entry.label) for _, entries in rows for entry in entries)
+    width = max(6.4, 0.5 + 0.07 * longest + 2.1 * len(comparison.columns))
+    with mpl.rc_context({**STYLE, "hatch.linewidth": 0.6}):
+        figure = Figure(figsize=(width, sum(heights) + 0.5), layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.08)
+        *panels, foot = figure.subfigures(len(rows) + 1, 1, height_ratios=[*heights, 0.5], squeeze=False)[:, 0]
+        for panel, (group, entries) in zip(panels, rows, strict=True):
+            _row(panel, comparison, group, entries)
+        _legend(foot, {entry.assumes: None for _, entries in rows for entry in entries})
+    return figure
+
+
+def _shown(comparison: Comparison, group: Group) -> list[Entry]:
+    """The methods that ran on a group's features."""
+    ran = {label for (label, _), cell in group.cells.items() if cell.record}
+    return [entry for entry in comparison.entries if entry.label in ran]
+
+
+def _row(panel: Any, comparison: Comparison, group: Group, entries: Sequence[Entry]) -> None:
+    panel.suptitle(f"{group.title}, {comparison.tasks:,} tasks", x=0.01, ha="left", fontweight="bold", fontsize=10)
+    for axes, column in zip(panel.subplots(1, len(comparison.columns), squeeze=False)[0], comparison.columns, strict=True):
+        _bars(axes, group, entries, column)
+        axes.set_yticks(range(len(entries)), [])
+        axes.tick_params(axis="y", length=0)
+        if axes.get_subplotspec().is_first_col():
+            axes.set_yticklabels([entry.label for entry in entries])
+
+
+def _bars(axes: Axes, group: Group, entries: Sequence[Entry], column: Column) -> None:
+    ran = [
+        (place, entry, cell)
+        for place, entry in enumerate(entries)
+        if (cell := group.cells.get((entry.label, column))) and cell.record
+    ]
+    axes.set_ylim(len(entries) - 0.4, -0.6)
+    axes.set_title(column.title, loc="left")
+    axes.set_xlabel("accuracy (%)")
+    if not ran:
+        axes.set_xticks([])
+        axes.set_xlabel("no runs")
+        axes.spines[:].set_visible(False)
+        return
+    low, high = _limits([cell for _, _, cell in ran])
+    axes.set_xlim(low, high)
+    for place, entry, cell in ran:
+        _bar(axes, place, entry, cell, low)
+
+
+def _limits(cells: Sequence[Cell]) -> tuple[float, float]:
+    """An axis that shows the differences between methods, with room to the left so that no bar vanishes."""
+    ends = [(cell.record.accuracy, cell.record.ci95 or 0.0) for cell in cells if cell.record]
+    least, most = min(mean - width for mean, width in ends), max(mean + width for mean, width in ends)
+    span = max(most - least, 4.0)
+    return max(0.0, least - 0.3 * span), most + 0.06 * span
+
+
+def _bar(axes: Axes, place: int, entry: Entry, cell: Cell, low: float) -> None:
+    assert cell.record is not None
+    colour, hatch = _LOOKS.get(entry.assumes, _OTHER)
+    mean, ci95 = cell.record.accuracy, cell.record.ci95
+    axes.barh(
+        place, mean - low, 0.72, left=low, color=to_rgba(colour, 0.35), hatch=hatch, edgecolor=colour, linewidth=0.6
     )
-    axes.set_ylim(max(0.0, min(tops) - 8), min(100.0, max(tops) + 4))
-    axes.set_ylabel("accuracy (%)")
-    axes.set_title(f"{group.dataset}, {group.backbone}: {comparison.tasks:,} tasks, 95 % intervals", loc="left")
-    axes.legend(ncols=min(4, len(shown)), frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+    axes.errorbar(mean, place, xerr=ci95, fmt="o", markersize=2.6, color=INK, capsize=2, linewidth=1)
+    mark = " ▲" if cell.best else " *" if cell.tied else ""
+    weight = "bold" if cell.best else "normal"
+    axes.text(
+        1.03, place, f"{mean:.2f}{mark}", transform=axes.get_yaxis_transform(), va="center", fontsize=8, fontweight=weight
+    )
+
+
+def _legend(foot: Any, kinds: dict[str, None]) -> None:
+    """What colours and marks mean."""
+    looks = [(kind, *_LOOKS.get(kind, _OTHER)) for kind in (*_LOOKS, *kinds) if kind in kinds]
+    handles = [
+        Patch(facecolor=to_rgba(colour, 0.35), edgecolor=colour, hatch=hatch, linewidth=0.6, label=kind)
+        for kind, colour, hatch in dict.fromkeys(looks)
+    ]
+    foot.legend(handles=handles, loc="upper left", ncols=len(handles), frameon=False, fontsize=8, bbox_to_anchor=(0, 1))
+    foot.text(0.01, 0.05, _NOTE, fontsize=8, ha="left", va="bottom")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
+
+from fsbench.errors import FsbenchError
 from fsbench.files import whole_file
 
 if TYPE_CHECKING:
@@ -14,17 +18,46 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, ordered so that neighbours differ in lightness too; hatches tell them apart in grey.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "---", "+++")
+INK = "#1d2026"  # of text and lines; a page in dark colours replaces it, so nothing else has this colour
 STYLE: dict[Any, Any] = {
     "font.size": 9,
+    "axes.titlesize": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    **dict.fromkeys(
+        ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color"), INK
+    ),
+    "text.parse_math": False,  # names may hold dollar signs
     "svg.hashsalt": "fsbench",
 }
+ENDINGS = ("png", "pdf", "svg")
+
+
+def kind_of(path: Path) -> str:
+    """The format that a file's ending asks for."""
+    kind = path.suffix.removeprefix(".").lower()
+    if kind not in ENDINGS:
+        raise FsbenchError(
+            f"A picture is written as {', '.join(ENDINGS)}, by the file's ending; got {path.name!r}.",
+            f"For example: --out {path.stem or 'picture'}.png",
+        )
+    return kind
 
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure, whole or not at all, the same bytes for the same figure."""
-    kind = path.suffix.removeprefix(".").lower() or "png"
+    kind = kind_of(path)
     metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind, {})
-    with whole_file(path) as temporary:
+    with mpl.rc_context(STYLE), whole_file(path) as temporary:
         figure.savefig(temporary, format=kind, dpi=160, metadata=metadata)
+
+
+def svg_text(figure: Figure) -> str:
+    """A figure as the text of an SVG for a web page: letters stay letters, and nothing is behind them."""
+    stream = io.StringIO()
+    with mpl.rc_context({**STYLE, "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}):
+        figure.savefig(stream, format="svg", metadata={"Date": None}, transparent=True)
+    return stream.getvalue()

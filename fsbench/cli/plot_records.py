@@ -1,0 +1,79 @@
+"""`fsbench plot bars` and `fsbench plot differences`: pictures of records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fsbench.cli.options import Quiet, RecordsArgument, ResultsRoot
+
+if TYPE_CHECKING:
+    from fsbench.evaluate.comparison import Comparison
+    from fsbench.report.progress import Reporter
+
+Out = Annotated[Path, typer.Option(help="The picture; its ending says whether it is PNG, PDF or SVG.")]
+
+
+def bars(
+    records: RecordsArgument = None,
+    out: Out = Path("bars.png"),
+    results_dir: ResultsRoot = Path("results"),
+    quiet: Quiet = False,
+) -> None:
+    """Draw accuracies with their intervals, from records.
+
+    Example: [bold]fsbench plot bars --out bars.pdf[/bold]
+    """
+    from fsbench.evaluate.collect import collect, read_records
+    from fsbench.report.plots.bars import accuracy_bars
+    from fsbench.report.plots.style import kind_of
+    from fsbench.report.progress import Reporter
+
+    kind_of(out)
+    reporter = Reporter(quiet)
+    accuracy_bars(_largest(collect(read_records(records, results_dir, reporter)), reporter), out)
+    reporter.say(f"Wrote {out}.")
+
+
+def differences(
+    method: Annotated[str, typer.Argument(help="As `fsbench compare` calls it.")],
+    baseline: Annotated[str, typer.Argument(help="The method to subtract.")] = "soft-kmeans",
+    records: RecordsArgument = None,
+    out: Out = Path("differences.png"),
+    results_dir: ResultsRoot = Path("results"),
+    quiet: Quiet = False,
+) -> None:
+    """Draw how a method fares against another, task by task, from records.
+
+    Example: [bold]fsbench plot differences bavardage soft-kmeans[/bold]
+    """
+    from fsbench.errors import FsbenchError
+    from fsbench.evaluate.collect import collect, read_records
+    from fsbench.report.plots.differences import differences_figure, paired_runs
+    from fsbench.report.plots.style import kind_of, save
+    from fsbench.report.progress import Reporter
+
+    kind_of(out)
+    reporter = Reporter(quiet)
+    found = collect(read_records(records, results_dir, reporter))
+    both = [comparison for comparison in found if paired_runs(comparison, method, baseline)]
+    if not both:
+        raise FsbenchError(
+            f"{method} and {baseline} did not run on the same tasks of the same features.",
+            f"Run them together: fsbench compare --methods {method} --baseline {baseline}",
+        )
+    pairs = paired_runs(_largest(both, reporter), method, baseline)
+    save(differences_figure(pairs, method, baseline), out)
+    reporter.say(f"Wrote {out}.")
+
+
+def _largest(comparisons: list[Comparison], reporter: Reporter) -> Comparison:
+    """The comparison of the most runs; the others are named, for a picture shows one list of tasks."""
+    first, *others = comparisons
+    for other in others:
+        reporter.warn(f"left out: {other.signature()}. A picture shows one list of tasks: {first.signature()}.")
+    if others:
+        reporter.say("Name record files to draw others.")
+    return first

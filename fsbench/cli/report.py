@@ -1,0 +1,34 @@
+"""`fsbench report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fsbench.cli.options import Quiet, RecordsArgument, ResultsRoot
+
+
+def report(
+    records: RecordsArgument = None,
+    baseline: Annotated[str, typer.Option(help="The method that others are compared to.")] = "soft-kmeans",
+    published: Annotated[bool, typer.Option("--published/--no-published", help="Show published numbers.")] = True,
+    title: Annotated[str, typer.Option(help="Heading of the page.")] = "Few-shot benchmark",
+    out: Annotated[Path, typer.Option(help="The page: one HTML file that needs nothing else.")] = Path("report.html"),
+    results_dir: ResultsRoot = Path("results"),
+    quiet: Quiet = False,
+) -> None:
+    """Make one self-contained HTML page of all records: tables, pictures, signatures, environment.
+
+    Example: [bold]fsbench report --out report.html[/bold]
+    """
+    from fsbench.evaluate.collect import collect, read_records
+    from fsbench.files import write_text
+    from fsbench.report.html.page import render_html
+    from fsbench.report.progress import Reporter
+
+    reporter = Reporter(quiet)
+    comparisons = collect(read_records(records, results_dir, reporter), baseline, published=published)
+    write_text(out, render_html(comparisons, title=title))
+    reporter.say(f"Wrote {out}.")

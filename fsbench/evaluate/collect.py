@@ -1,0 +1,123 @@
+"""Comparisons from records alone: nothing is run, and no feature file is needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fsbench.errors import FsbenchError, unknown_name
+from fsbench.evaluate.compare import Contestant
+from fsbench.evaluate.comparison import Column, Comparison, Entry, compare_records
+from fsbench.evaluate.labels import label_runs, order
+from fsbench.evaluate.solve import BASELINE
+from fsbench.methods import method_names
+from fsbench.report.record import RunRecord, load_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from fsbench.evaluate.comparison import Runs
+    from fsbench.report.progress import Reporter
+
+Rules = tuple[str, str, int, int, int, int, int]
+
+
+def read_records(given: Sequence[Path] | None, folder: Path, reporter: Reporter) -> list[RunRecord]:
+    """Read the records given, else all of the folder.
+
+    Args:
+        given: Records, which must be sound, and folders.
+        folder: Where to look if none is given. Its sub-folders hold the points of sweeps and are not read; files that
+            are no sound record are left out with a warning.
+        reporter: Takes the warnings.
+    """
+    records: list[RunRecord] = []
+    for path in given or [folder]:
+        records += _of_folder(path, reporter) if path.is_dir() or not given else [load_record(path)]
+    if not records:
+        places = ", ".join(f"{path}/" for path in given or [folder])
+        raise FsbenchError(f"There are no records in {places}.", "Make some: fsbench compare. Or name a folder of them.")
+    newest: dict[str, RunRecord] = {}
+    for record in sorted(records, key=lambda record: record.created):
+        newest[record.key.digest()] = record  # equal keys mean equal results, so one of them is enough
+    return list(newest.values())
+
+
+def _of_folder(folder: Path, reporter: Reporter) -> list[RunRecord]:
+    records = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            records.append(load_record(path))
+        except FsbenchError as error:
+            reporter.warn(f"{error.message} It is left out.")
+    return records
+
+
+def collect(records: Iterable[RunRecord], baseline: str = BASELINE, *, published: bool = True) -> list[Comparison]:
+    """Put records side by side, one comparison per task list: split, rules, seed and number of tasks.
+
+    The comparison of the most runs comes first.
+
+    Args:
+        records: In any order; the outcome does not depend on it.
+        baseline: Label of the method that others are compared to, wherever it ran.
+        published: Whether to look up published numbers.
+    """
+    lists: dict[Rules, list[RunRecord]] = {}
+    for record in sorted(records, key=lambda record: record.key.digest()):
+        lists.setdefault(_rules(record), []).append(record)
+    ordered = sorted(lists, key=lambda rules: (-len(lists[rules]), rules))
+    found = [_comparison(lists[rules], baseline, published) for rules in ordered]
+    labels = {entry.label for comparison in found for entry in comparison.entries}
+    if baseline != BASELINE and baseline not in labels:
+        raise unknown_name("baseline", baseline, labels)
+    return found
+
+
+def _rules(record: RunRecord) -> Rules:
+    """What the runs of one comparison have in common."""
+    key, protocol = record.key, record.key.protocol
+    rules = protocol["name"], protocol["version"], protocol["ways"], protocol["queries"]
+    return key.split, *rules, key.seed, key.tasks
+
+
+def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) -> Comparison:
+    names = {_source(record): (record.dataset, record.backbone, record.crops) for record in records}
+    sources = sorted(names, key=lambda source: (names[source], source))
+    labels = label_runs(records)
+    runs: Runs = {}
+    for record, label in zip(records, labels, strict=True):
+        runs[sources.index(_source(record)), label, _column(record)] = record
+    _check_tasks(runs)
+    methods = {label: record.key.method for record, label in zip(records, labels, strict=True)}
+    entries = [_entry(label, methods[label]) for label in sorted(methods, key=lambda label: order(label, methods[label]))]
+    columns = sorted({_column(record) for record in records}, key=lambda c: (c.balanced, c.alpha or 0, c.shots))
+    return compare_records(runs, entries, columns, baseline, with_published=published)
+
+
+def _source(record: RunRecord) -> tuple[str, str]:
+    """The feature file, told by its content."""
+    return record.key.features_sha256, record.key.base_sha256
+
+
+def _column(record: RunRecord) -> Column:
+    protocol = record.key.protocol
+    return Column(protocol["alpha"] is None, protocol["alpha"], protocol["shots"])
+
+
+def _check_tasks(runs: Runs) -> None:
+    """Refuse to pair runs whose tasks cannot be the same, whatever their keys say."""
+    first: dict[tuple[int, Column], RunRecord] = {}
+    for (source, _, column), record in runs.items():
+        if first.setdefault((source, column), record).queries != record.queries:
+            raise FsbenchError(
+                f"The records of {record.dataset} {record.backbone}, {column.title}, are not over the same tasks: "
+                f"those of {record.key.method} have other numbers of queries than the rest.",
+                "Run them again with --force.",
+            )
+
+
+def _entry(label: str, method: str) -> Entry:
+    """The row of a method; nothing is known of one that is not installed, and files of others are not imported."""
+    known = method in method_names()
+    return Contestant(label, method, {}).entry() if known else Entry(label, method, "not known")
