@@ -49,7 +49,7 @@ def differences(
 
     Example: [bold]fsbench plot differences bavardage soft-kmeans[/bold]
     """
-    from fsbench.errors import FsbenchError
+    from fsbench.errors import FsbenchError, unknown_name
     from fsbench.evaluate.collect import collect, read_records
     from fsbench.report.plots.differences import differences_figure, paired_runs
     from fsbench.report.plots.style import kind_of, save
@@ -58,6 +58,10 @@ def differences(
     kind_of(out)
     reporter = Reporter(quiet)
     found = collect(read_records(records, results_dir, reporter))
+    known = {entry.label for comparison in found for entry in comparison.entries}
+    for name in (method, baseline):
+        if name not in known:
+            raise unknown_name("method among the records", name, known)
     both = [comparison for comparison in found if paired_runs(comparison, method, baseline)]
     if not both:
         raise FsbenchError(

@@ -84,15 +84,12 @@ def _rules(record: RunRecord) -> Rules:
 def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) -> Comparison:
     names = {_source(record): (record.dataset, record.backbone, record.crops) for record in records}
     sources = sorted(names, key=lambda source: (names[source], source))
-    labels = label_runs(records)
-    runs: Runs = {}
-    for record, label in zip(records, labels, strict=True):
-        runs[sources.index(_source(record)), label, _column(record)] = record
+    named = sorted(zip(label_runs(records), records, strict=True), key=lambda pair: order(pair[0], pair[1].key.method))
+    runs: Runs = {(sources.index(_source(record)), label, _column(record)): record for label, record in named}
     _check_tasks(runs)
-    methods = {label: record.key.method for record, label in zip(records, labels, strict=True)}
-    entries = [_entry(label, methods[label]) for label in sorted(methods, key=lambda label: order(label, methods[label]))]
-    columns = sorted({_column(record) for record in records}, key=lambda c: (c.balanced, c.alpha or 0, c.shots))
-    return compare_records(runs, entries, columns, baseline, with_published=published)
+    entries = {label: _entry(label, record.key.method) for label, record in named}
+    columns = sorted({column for _, _, column in runs}, key=lambda column: (column.balanced, column.alpha, column.shots))
+    return compare_records(runs, [*entries.values()], columns, baseline, with_published=published)
 
 
 def _source(record: RunRecord) -> tuple[str, str]:

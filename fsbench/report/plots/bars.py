@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
-from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from fsbench.report.plots.style import COLOURS, INK, STYLE, save
+from fsbench.report.plots.style import COLOURS, INK, STYLE, layers, save
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 _LOOKS = {
     "inductive": (COLOURS[7], ""),
     "no prior": (COLOURS[1], "////"),
-    "uniform prior": (COLOURS[2], "...."),
+    "uniform prior": (COLOURS[2], "\\\\\\\\"),
     "free prior": (COLOURS[0], ""),
 }
 _OTHER = (COLOURS[3], "xxxx")
@@ -41,13 +40,13 @@ def bars_figure(comparison: Comparison) -> Figure:
     heights = [0.95 + 0.2 * len(entries) for _, entries in rows]
     longest = max(len(entry.label) for _, entries in rows for entry in entries)
     width = max(6.4, 0.5 + 0.07 * longest + 2.1 * len(comparison.columns))
-    with mpl.rc_context({**STYLE, "hatch.linewidth": 0.6}):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, sum(heights) + 0.5), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.08)
         *panels, foot = figure.subfigures(len(rows) + 1, 1, height_ratios=[*heights, 0.5], squeeze=False)[:, 0]
         for panel, (group, entries) in zip(panels, rows, strict=True):
             _row(panel, comparison, group, entries)
-        _legend(foot, {entry.assumes: None for _, entries in rows for entry in entries})
+        _legend(foot, [entry.assumes for _, entries in rows for entry in entries])
     return figure
 
 
@@ -99,9 +98,8 @@ def _bar(axes: Axes, place: int, entry: Entry, cell: Cell, low: float) -> None:
     assert cell.record is not None
     colour, hatch = _LOOKS.get(entry.assumes, _OTHER)
     mean, ci95 = cell.record.accuracy, cell.record.ci95
-    axes.barh(
-        place, mean - low, 0.72, left=low, color=to_rgba(colour, 0.35), hatch=hatch, edgecolor=colour, linewidth=0.6
-    )
+    for look in layers(colour, hatch):
+        axes.barh(place, mean - low, 0.72, left=low, **look)
     axes.errorbar(mean, place, xerr=ci95, fmt="o", markersize=2.6, color=INK, capsize=2, linewidth=1)
     mark = " ▲" if cell.best else " *" if cell.tied else ""
     weight = "bold" if cell.best else "normal"
@@ -110,12 +108,9 @@ def _bar(axes: Axes, place: int, entry: Entry, cell: Cell, low: float) -> None:
     )
 
 
-def _legend(foot: Any, kinds: dict[str, None]) -> None:
+def _legend(foot: Any, kinds: Sequence[str]) -> None:
     """What colours and marks mean."""
-    looks = [(kind, *_LOOKS.get(kind, _OTHER)) for kind in (*_LOOKS, *kinds) if kind in kinds]
-    handles = [
-        Patch(facecolor=to_rgba(colour, 0.35), edgecolor=colour, hatch=hatch, linewidth=0.6, label=kind)
-        for kind, colour, hatch in dict.fromkeys(looks)
-    ]
-    foot.legend(handles=handles, loc="upper left", ncols=len(handles), frameon=False, fontsize=8, bbox_to_anchor=(0, 1))
+    names = [kind for kind in dict.fromkeys((*_LOOKS, *kinds)) if kind in kinds]
+    handles = [tuple(Patch(**look) for look in layers(*_LOOKS.get(kind, _OTHER))) for kind in names]
+    foot.legend(handles, names, loc="upper left", ncols=len(names), frameon=False, fontsize=8, bbox_to_anchor=(0, 1))
     foot.text(0.01, 0.05, _NOTE, fontsize=8, ha="left", va="bottom")

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
-from fsbench.errors import unknown_name
 from fsbench.evaluate.statistics import Interval, paired_difference
-from fsbench.report.plots.style import COLOURS, INK, STYLE
+from fsbench.report.plots.style import COLOURS, INK, STYLE, layers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,17 +56,13 @@ class Paired:
 
 
 def paired_runs(comparison: Comparison, method: str, baseline: str) -> list[Paired]:
-    """The settings and feature files where both methods ran, which then is on the same tasks."""
-    known = {label for group in comparison.groups for label, _ in group.cells}
-    for name in (method, baseline):
-        if name not in known:
-            raise unknown_name("method among the records", name, known)
+    """The settings and feature files of a comparison where both methods ran, which then is on the same tasks."""
     found = []
     for group in comparison.groups:
         for column in comparison.columns:
-            records = [cell.record for label in (method, baseline) if (cell := group.cells.get((label, column)))]
-            if len(records) == 2 and records[0] and records[1]:
-                found.append(_paired(group, column.title, records[0], records[1]))
+            one, other = (group.cells.get((label, column)) for label in (method, baseline))
+            if one and other and one.record and other.record:
+                found.append(_paired(group, column.title, one.record, other.record))
     return found
 
 
@@ -83,7 +77,7 @@ def differences_figure(pairs: Sequence[Paired], method: str, baseline: str) -> F
     across = min(4, len(pairs))
     down = math.ceil(len(pairs) / across)
     title = f"{method} minus {baseline}, task by task"
-    with mpl.rc_context({**STYLE, "hatch.linewidth": 0.6}):
+    with mpl.rc_context(STYLE):
         size = (max(2.5 * across, 0.5 + 0.09 * len(title)), 0.6 + 2.5 * down)
         figure = Figure(figsize=size, layout="constrained")
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=10)
@@ -100,14 +94,16 @@ def differences_figure(pairs: Sequence[Paired], method: str, baseline: str) -> F
 
 def _histogram(axes: Axes, pair: Paired) -> None:
     edges = _edges(pair)
-    kinds = list(_LOOKS)
-    heaps = [pair.values[pair.mask(kind)] for kind in kinds]
-    weights = [np.full(len(heap), 100.0 / len(pair.values)) for heap in heaps]
-    _, _, drawn = axes.hist(heaps, edges, weights=weights, stacked=True, histtype="stepfilled")
-    for patches, kind in zip(drawn, kinds, strict=True):
-        colour, hatch = _LOOKS[kind]
-        for patch in patches if isinstance(patches, list) else [patches]:
-            patch.set(facecolor=to_rgba(colour, 0.45), edgecolor=colour, hatch=hatch, linewidth=0.7)
+    base = np.zeros(len(edges) - 1)
+    for kind, (colour, hatch) in _LOOKS.items():
+        tasks = np.histogram(pair.values[pair.mask(kind)], edges)[0]
+        shares = 100.0 * tasks / len(pair.values)
+        if tasks.any():
+            first, last = np.flatnonzero(tasks)[[0, -1]]
+            part = slice(first, last + 1)
+            for look in layers(colour, hatch):
+                axes.stairs((base + shares)[part], edges[first : last + 2], baseline=base[part], fill=True, **look)
+        base += shares
     mean, width = pair.interval.mean, pair.interval.half_width
     axes.axvline(0, color=INK, linewidth=0.7)
     axes.axvline(mean, color=INK, linewidth=1.4, linestyle=(0, (3, 1.5)))
@@ -115,8 +111,8 @@ def _histogram(axes: Axes, pair: Paired) -> None:
     if not math.isnan(width):
         axes.axvspan(pair.interval.low, pair.interval.high, color=INK, alpha=0.25, linewidth=0)
         text += f" ± {width:.2f}"
-    shares = ", ".join(f"{kind} {pair.share(kind):.0f} %" for kind in reversed(kinds))
-    axes.set_title(f"{pair.place}\n{pair.setting}\nmean {text}\n{shares}", loc="left", fontsize=8)
+    counts = ", ".join(f"{kind} {pair.share(kind):.0f} %" for kind in ("better", "equal", "worse"))
+    axes.set_title(f"{pair.place}\n{pair.setting}\nmean {text}\n{counts}", loc="left", fontsize=8)
     axes.set_xlabel("difference (points)")
 
 

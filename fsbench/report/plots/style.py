@@ -30,10 +30,17 @@ STYLE: dict[Any, Any] = {
     **dict.fromkeys(
         ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color"), INK
     ),
+    "hatch.linewidth": 0.6,
     "text.parse_math": False,  # names may hold dollar signs
     "svg.hashsalt": "fsbench",
 }
 ENDINGS = ("png", "pdf", "svg")
+
+
+def layers(colour: str, hatch: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How to fill an area: draw it twice, tinted and then hatched. In SVG one alpha would hold for both and blur them."""
+    tint = {"facecolor": colour, "edgecolor": "none", "linewidth": 0, "alpha": 0.4}
+    return tint, {"facecolor": "none", "edgecolor": colour, "hatch": hatch, "linewidth": 0.7}
 
 
 def kind_of(path: Path) -> str:

@@ -1,0 +1,48 @@
+"""SVG inside a page: identifiers of its own, letters and lines in the page's colour."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+from fsbench.report.plots.style import INK
+
+_DROPPED = ("metadata", "style")  # a style element inside a picture would hold for the whole page
+
+
+def inline_svg(text: str, prefix: str, label: str) -> str:
+    """An SVG's text, made fit to stand in a page beside others.
+
+    Args:
+        text: Of an SVG file, as matplotlib writes it.
+        prefix: Put before every identifier, so that those of two pictures never meet.
+        label: What the picture shows, for those who do not see it.
+    """
+    root = ElementTree.fromstring(text)
+    for parent in list(root.iter()):
+        for child in [child for child in parent if _local(str(child.tag)) in _DROPPED]:
+            parent.remove(child)
+    for element in root.iter():
+        element.tag = _local(str(element.tag))
+        changed = {_local(name): _changed(_local(name), value, prefix) for name, value in element.attrib.items()}
+        element.attrib.clear()
+        element.attrib.update(changed)
+    width = root.attrib.pop("width", "").removesuffix("pt")
+    root.attrib.pop("height", None)
+    root.attrib.update(
+        {"role": "img", "aria-label": label, "stroke-linejoin": "round", "style": f"--width: {width or 600}pt"}
+    )
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _local(name: str) -> str:
+    """The name without its namespace: HTML knows by itself what belongs to SVG."""
+    return name.rpartition("}")[2]
+
+
+def _changed(name: str, value: str, prefix: str) -> str:
+    if name == "id":
+        return f"{prefix}-{value}"
+    if name == "href":
+        return re.sub(r"^#", f"#{prefix}-", value)
+    return re.sub(r"url\(#", f"url(#{prefix}-", value).replace(INK, "currentColor")

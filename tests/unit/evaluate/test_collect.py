@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from rich.console import Console
+
+from fsbench.errors import FsbenchError
+from fsbench.evaluate.collect import collect, read_records
+from fsbench.evaluate.compare import Question, compare, parse_methods
+from fsbench.evaluate.comparison import Column
+from fsbench.evaluate.run import Machine
+from fsbench.features.store import FeatureFile
+from fsbench.report.progress import Reporter
+from fsbench.report.render import render_json, render_markdown, render_rich
+from fsbench.tasks.protocol import TaskProtocol
+from tests.records import four_settings, make_record, store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fsbench.evaluate.comparison import Comparison
+    from fsbench.report.record import RunRecord
+    from tests.synthetic import Features
+
+QUIET = Reporter(quiet=True)
+ONE = Column(False, 2.0, 1)
+
+
+def labels(comparison: Comparison) -> list[str]:
+    return [entry.label for entry in comparison.entries]
+
+
+def listening() -> tuple[Reporter, io.StringIO]:
+    reporter, heard = Reporter(), io.StringIO()
+    reporter.console = Console(file=heard, width=400)
+    return reporter, heard
+
+
+def test_records_alone_give_the_table_that_compare_gave(features: Features, tmp_path: Path) -> None:
+    file = FeatureFile.open(features.write(tmp_path / "a.h5", "mini", "rn18"))
+    columns = [ONE, Column(True, None, 5)]
+    methods = parse_methods("ncm,simpleshot,simpleshot:L2N,soft-kmeans,bavardage,bavardage:released")
+    question = Question(methods, columns, "soft-kmeans", TaskProtocol(), tasks=12, results=tmp_path / "results")
+    table = compare(question, [file], Machine(torch.device("cpu")), QUIET)
+    (found,) = collect(read_records(None, tmp_path / "results", QUIET))
+    assert json.loads(render_json(found)) == json.loads(render_json(table))
+    assert render_markdown(found) == render_markdown(table)
+
+
+def test_each_list_of_tasks_is_a_comparison_of_its_own_and_the_largest_comes_first() -> None:
+    records = [
+        *(make_record(method) for method in ("ncm", "soft-kmeans", "tim-gd")),
+        *(make_record(method, tasks=50) for method in ("ncm", "soft-kmeans")),
+        make_record(seed=1),
+        make_record(split="val"),
+        make_record(name="veilleux"),
+        make_record(ways=10),
+        make_record(queries=50),
+    ]
+    found = collect(records)
+    assert [len(comparison.records) for comparison in found] == [3, 2, 1, 1, 1, 1, 1]
+    assert len({comparison.signature() for comparison in found}) == 7
+    assert "tasks:40" in found[0].signature()
+    assert found[1].tasks == 50
+
+
+def test_the_order_of_records_does_not_matter() -> None:
+    records = [record for method in ("bavardage", "ncm", "soft-kmeans") for record in four_settings(method, 0.6)]
+    records += [dataclasses.replace(record, dataset="own") for record in four_settings("ncm", 0.6, features="e" * 64)]
+    expected = [render_json(comparison) for comparison in collect(records)]
+    random.Random(0).shuffle(records)
+    assert [render_json(comparison) for comparison in collect(records)] == expected
+
+
+def test_entries_come_as_the_methods_are_listed_then_others() -> None:
+    own = make_record("mine.py:Mine@0123abcd")
+    names = ("bavardage", "zeta", "soft-kmeans", "ncm", "pt-map")
+    (found,) = collect([own, *(make_record(name) for name in names)])
+    assert labels(found) == ["ncm", "pt-map", "soft-kmeans", "bavardage", "Mine", "zeta"]
+    assert [entry.assumes for entry in found.entries] == [
+        *("inductive", "uniform prior", "no prior", "free prior", "not known", "not known")
+    ]
+
+
+def test_a_record_never_makes_a_file_of_its_makers_run(tmp_path: Path) -> None:
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    collect([make_record(f"{plugin}:Mine"), make_record(f"{plugin}:Mine@0123abcd", shots=5)])
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_method_may_be_missing_somewhere_and_so_may_the_baseline() -> None:
+    five = Column(False, 2.0, 5)
+    records = [make_record("ncm", 0.6), make_record("ncm", 0.7, shots=5), make_record("soft-kmeans", 0.8, shots=5)]
+    (found,) = collect(records)
+    cells = found.groups[0].cells
+    assert ("soft-kmeans", ONE) not in cells
+    assert cells["ncm", ONE].difference is None
+    assert cells["ncm", ONE].p_value is None
+    assert cells["ncm", ONE].best
+    difference = cells["ncm", five].difference
+    assert difference is not None
+    assert difference.mean == pytest.approx(records[1].accuracy - records[2].accuracy)
+    text = render_markdown(found)
+    assert "| soft-kmeans | no prior | – | **" in text
+    render_rich(found)
+
+
+def test_the_baseline_can_be_chosen_and_a_mistyped_one_is_refused() -> None:
+    records = [make_record("ncm"), make_record("pt-map")]
+    assert collect(records)[0].groups[0].cells["pt-map", ONE].difference is None
+    assert collect(records, "ncm")[0].groups[0].cells["pt-map", ONE].difference is not None
+    with pytest.raises(FsbenchError, match="Did you mean 'pt-map'"):
+        collect(records, "pt-mapp")
+
+
+def test_feature_files_are_told_by_content_and_named_apart() -> None:
+    records = [
+        make_record(),
+        make_record(features="e" * 64),
+        make_record(features="d" * 64, crops=30),
+        make_record(features="c" * 64, backbone="wrn"),
+        make_record(base=""),
+    ]
+    (found,) = collect(records)
+    assert [group.title for group in found.groups] == [
+        "glyphs rn12 (1 crop, features eeeeee, base bbbbbb)",
+        "glyphs rn12 (1 crop, features ffffff, base none)",
+        "glyphs rn12 (1 crop, features ffffff, base bbbbbb)",
+        "glyphs rn12 (30 crops)",
+        "glyphs wrn",
+    ]
+
+
+TUNED = "tuned:val:50x500"
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        # Each run: method, parameters, where they come from, shots.
+        ([("bavardage", {"variant": "released", "tau": 0.3}, "default + given:variant", 1)], ["bavardage:released"]),
+        ([("bavardage", {"variant": "article", "tau": 0.2}, "default + given:tau", 1)], ["bavardage"]),
+        (
+            [
+                ("bavardage", {"variant": "article", "tau": 0.3}, "default", 1),
+                ("bavardage", {"variant": "article", "tau": 0.2}, "default + given:tau", 1),
+                ("bavardage", {"variant": "article", "tau": 0.1}, TUNED, 1),
+            ],
+            ["bavardage", f"bavardage ({TUNED})", "bavardage tau=0.2"],
+        ),
+        (  # A row never mixes what was given with defaults, even where no setting has both.
+            [
+                ("soft-kmeans", {"t_km": 50.0}, "default", 5),
+                ("soft-kmeans", {"t_km": 10.0}, "default + given:t_km", 1),
+            ],
+            ["soft-kmeans", "soft-kmeans t_km=10"],
+        ),
+        (  # Defaults that depend on the setting do not split a row.
+            [("soft-kmeans", {"t_km": 50.0}, "default", 1), ("soft-kmeans", {"t_km": 10.0}, "default", 5)],
+            ["soft-kmeans"],
+        ),
+        (
+            [("bavardage", {"tau": 2.5}, "default + given:t_vb", 1), ("bavardage", {"tau": 0.3}, "default", 1)],
+            ["bavardage", "bavardage tau=2.5"],
+        ),
+        (  # Two searches of the same size, or defaults that changed: the parameters that differ.
+            [("bavardage", {"tau": 0.1, "beta": 10}, TUNED, 1), ("bavardage", {"tau": 0.25, "beta": 10}, TUNED, 1)],
+            ["bavardage tau=0.1", "bavardage tau=0.25"],
+        ),
+        (  # Numbers are ordered by value, and none is rounded into another.
+            [("tim-gd", {"steps": n, "rate": 0.300004}, "default + given:steps", 1) for n in (1000, 50)]
+            + [("tim-gd", {"steps": 50, "rate": 0.3}, "default + given:steps", 1)],
+            ["tim-gd steps=50 rate=0.3", "tim-gd steps=50 rate=0.300004", "tim-gd steps=1000"],
+        ),
+        (
+            [("a.py:Mine@00000000", {}, "default", 1), ("a.py:Mine@11111111", {}, "default", 1)],
+            ["a.py:Mine@00000000", "a.py:Mine@11111111"],
+        ),
+    ],
+)
+def test_labels(runs: list[tuple[str, dict[str, object], str, int]], expected: list[str]) -> None:
+    records = [
+        make_record(method, params=params, params_from=origin, shots=shots, draw=number)
+        for number, (method, params, origin, shots) in enumerate(runs)
+    ]
+    (found,) = collect(records)
+    assert labels(found) == expected
+    assert len(found.records) == len(records)
+
+
+def test_published_numbers_belong_to_five_ways_of_the_novel_classes() -> None:
+    names = {"dataset": "mini", "backbone": "rn18"}
+    ours = make_record("pt-map", **names)
+    others = [make_record("pt-map", **names, **change) for change in ({"ways": 10}, {"split": "val"}, {"queries": 50})]
+    first = next(comparison for comparison in collect([ours, *others]) if comparison.records == [ours])
+    assert labels(first) == ["pt-map", "MAML", "Versa"]
+    assert first.groups[0].cells["MAML", ONE].published is not None
+    for comparison in collect(others):
+        assert labels(comparison) == ["pt-map"]
+        assert comparison.groups[0].cells["pt-map", ONE].published is None
+    assert labels(collect([ours], published=False)[0]) == ["pt-map"]
+
+
+def test_versions_of_the_records_are_in_the_signature() -> None:
+    old = make_record("soft-kmeans", versions={"fsbench": "0.0.9"})
+    (found,) = collect([make_record(), old])
+    assert found.signature().startswith("fsbench:0.0.9+0.1.0|")
+
+
+def test_runs_with_other_numbers_of_queries_are_not_paired() -> None:
+    other = make_record("soft-kmeans")
+    other.queries[3] = 74
+    with pytest.raises(FsbenchError, match="not over the same tasks"):
+        collect([make_record(), other])
+
+
+def test_a_folder_is_read_without_its_subfolders_and_what_is_no_record_is_named(tmp_path: Path) -> None:
+    good = make_record()
+    store(tmp_path, good)
+    store(tmp_path / "sweep", make_record(shots=5))
+    (tmp_path / "notes.txt").write_text("x")
+    (tmp_path / "rows.json").write_text("[]")
+    (half,) = store(tmp_path, make_record("pt-map"))
+    half.write_text(half.read_text()[:200])
+    reporter, heard = listening()
+    assert read_records(None, tmp_path, reporter) == [good]
+    assert read_records([tmp_path], tmp_path / "other", QUIET) == [good]
+    warnings = heard.getvalue().splitlines()
+    assert len(warnings) == 2
+    assert half.name in warnings[0]
+    assert "rows.json" in warnings[1]
+    with pytest.raises(FsbenchError, match="rows.json is damaged"):
+        read_records([tmp_path / "rows.json"], tmp_path, QUIET)
+    with pytest.raises(FsbenchError, match="cannot be read: No such file"):
+        read_records([tmp_path / "none.json"], tmp_path, QUIET)
+
+
+@pytest.mark.parametrize("folder", ["empty", "missing"])
+def test_no_records_at_all(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FsbenchError, match=f"no records in .*{folder}/") as caught:
+        read_records(None, tmp_path / folder, QUIET)
+    assert "fsbench compare" in caught.value.hint
+
+
+def test_the_newest_of_two_copies_is_taken(tmp_path: Path) -> None:
+    old = make_record()
+    new = dataclasses.replace(old, created="2026-11-17T10:00:00+00:00", device="cuda:X")
+    (path,) = store(tmp_path, new)
+    (copy,) = store(tmp_path / "copy", old)
+    assert read_records([path, copy], tmp_path, QUIET) == [new]
+
+
+def _protocol(record: dict[str, dict[str, object]], **changes: object) -> dict[str, object]:
+    key = record["key"]
+    return {**record, "key": {**key, "protocol": {**key["protocol"], **changes}}}  # type: ignore[dict-item]
+
+
+def test_a_record_that_contradicts_itself_is_damaged(tmp_path: Path) -> None:
+    (path,) = store(tmp_path, make_record())
+    data = json.loads(path.read_text())
+    key = data["key"]
+    bad = {
+        "its accuracy": [{**data, "accuracy": data["accuracy"] + 1}, {**data, "ci95": None}, {**data, "ci95": 9.0}],
+        "its protocol": [
+            {**data, "key": {**key, "protocol": {}}},
+            _protocol(data, alpha=-1),
+            _protocol(data, shots="one"),
+            _protocol(data, name="unheard"),
+            _protocol(data, more=1),
+        ],
+        "version 2": [{**data, "key": {**key, "version": 2}}],
+        "its counts": [{**data, "seconds": 1e999}],
+    }
+    for words, records in bad.items():
+        for record in records:
+            path.write_text(json.dumps(record))
+            with pytest.raises(FsbenchError, match=f"damaged: .*{words}"):
+                read_records([path], tmp_path, QUIET)
+
+
+def test_one_task_has_no_interval_and_still_compares(tmp_path: Path) -> None:
+    records: list[RunRecord] = [make_record("ncm", tasks=1), make_record("soft-kmeans", tasks=1)]
+    found = read_records(store(tmp_path, *records), tmp_path, QUIET)
+    assert len(collect(found)[0].records) == 2
