@@ -103,7 +103,7 @@ def _histogram(axes: Axes, pair: Paired) -> None:
             part = slice(first, last + 1)
             for look in layers(colour, hatch):
                 axes.stairs((base + shares)[part], edges[first : last + 2], baseline=base[part], fill=True, **look)
-        base += shares
+        base = base + shares
     mean, width = pair.interval.mean, pair.interval.half_width
     axes.axvline(0, color=INK, linewidth=0.7)
     axes.axvline(mean, color=INK, linewidth=1.4, linestyle=(0, (3, 1.5)))

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fsbench.evaluate.collect import collect
+from fsbench.report.html.inline import inline_svg
+from fsbench.report.html.page import render_html
+from fsbench.report.plots.bars import bars_figure
+from fsbench.report.plots.style import INK, svg_text
+from fsbench.report.render import render_json
+from tests.records import four_settings, make_record
+
+if TYPE_CHECKING:
+    from fsbench.evaluate.comparison import Comparison
+
+VOID = {"meta", "link", "wbr", "br", "hr", "img", "input"}
+HOSTILE = "<script>alert(1)</script>'\"&"
+
+
+class Page(HTMLParser):
+    """Reads a page, and refuses one whose tags do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.rows: list[list[str]] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._note(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in {"td", "th"}:
+            self.rows[-1].append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._note(tag, attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if {"td", "th"} & {*self.open}:
+            self.rows[-1][-1] += data
+
+    def _note(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        assert len({name for name, _ in attrs}) == len(attrs)
+        for name, value in attrs:
+            assert not name.startswith("on")
+            if name == "id":
+                self.ids.append(value or "")
+            if name in {"href", "src", "aria-labelledby", "clip-path"} or "url(" in (value or ""):
+                self.links.append(value or "")
+
+
+@pytest.fixture(scope="module")
+def comparisons() -> list[Comparison]:
+    """Three lists of tasks, two feature files, published numbers, gaps, and a name that bites."""
+    records = [record for method in ("ncm", "soft-kmeans", "bavardage") for record in four_settings(method, 0.6)]
+    records += [make_record(method, features="e" * 64, dataset="mini", backbone="wrn") for method in ("ncm", "bavardage")]
+    records += [make_record("ncm", tasks=1), make_record(HOSTILE, seed=3, features="c" * 64, dataset=HOSTILE)]
+    return collect(records)
+
+
+@pytest.fixture(scope="module")
+def text(comparisons: list[Comparison]) -> str:
+    return render_html(comparisons, [("Sweep of <τ>", svg_text(bars_figure(comparisons[0])))] * 2, title="A & B")
+
+
+@pytest.fixture(scope="module")
+def page(text: str) -> Page:
+    return Page(text)
+
+
+def test_the_page_is_sound(page: Page) -> None:
+    assert [name for name, count in Counter(page.ids).items() if count > 1] == []
+    assert (page.tags["h1"], page.tags["main"], page.tags["header"], page.tags["footer"]) == (1, 1, 1, 1)
+    assert page.tags["h2"] == 3 + 2  # comparisons, further pictures, environment
+    assert page.tags["table"] == page.tags["caption"] == 4 + 3 + 1
+    for row in page.rows:
+        assert len(row) in {3, 6, 12}
+
+
+def test_every_reference_stays_within_the_page(page: Page) -> None:
+    assert len(page.links) > 50
+    for link in page.links:
+        targets = re.findall(r"url\(#([^)]+)\)", link) or [link.removeprefix("#")]
+        assert link == "data:," or {*targets} <= {*page.ids}, link
+
+
+def test_nothing_is_fetched(text: str) -> None:
+    assert not re.search(r"https?:|//\w|@import|url\((?!#)", text.replace("</", ""))
+    assert "default-src 'none'" in text
+
+
+def test_all_numbers_of_the_json_rendering_are_there(comparisons: list[Comparison], page: Page) -> None:
+    cells = Counter(cell for row in page.rows for cell in row)
+    told = [" ".join(row) for row in page.rows]
+    rows: list[dict[str, Any]] = [row for comparison in comparisons for row in json.loads(render_json(comparison))]
+    assert len(rows) == 12 + 2 + 1 + 1 + 0
+    for row in rows:
+        for name in ("accuracy", "ci95", "difference", "difference_ci95", "published", "published_ci95"):
+            if row[name] is not None:
+                number = f"{abs(row[name]):.2f}"
+                assert any(row["method"] in line and number in line for line in told), (name, number)
+        if row["signature"]:
+            assert cells[row["signature"]] >= 1
+            assert any(f"{row['tasks_per_second']:,.0f}" in line and row["signature"] in line for line in told)
+        if row["p_value_holm"] is not None:
+            assert any(f"{row['p_value_holm']:.2g}" in line and row["signature"] in line for line in told)
+
+
+def test_the_best_and_what_ties_with_it_are_marked_as_in_compare(comparisons: list[Comparison], page: Page) -> None:
+    first = comparisons[0]
+    cells = [cell for group in first.groups for cell in group.cells.values()]
+    assert any(cell.tied for cell in cells)
+    main = [row for row in page.rows if len(row) == 6 and row[1] != "assumes"][:5]
+    assert [row[0] for row in main] == ["ncm", "soft-kmeans baseline", "bavardage", "ncm", "bavardage"]
+    text = "".join("".join(row[2:]) for row in main)
+    assert text.count("▲") == sum(cell.best for cell in cells)
+    assert text.count("*") == sum(cell.tied for cell in cells)
+
+
+def test_signs_of_differences_and_what_is_not_significant(comparisons: list[Comparison], page: Page) -> None:
+    first = comparisons[0]
+    cell = first.groups[0].cells["ncm", first.columns[0]]
+    assert cell.difference is not None
+    shown = next(row for row in page.rows if row[0] == "ncm")[2]
+    sign = "−" if cell.difference.mean < 0 else "+"
+    assert f"{sign}{abs(cell.difference.mean):.2f} ± {cell.difference.half_width:.2f}" in shown
+    assert ("(" in shown) == (cell.p_value is not None and cell.p_value >= 0.05)
+
+
+def test_names_that_bite_are_escaped(text: str, page: Page) -> None:
+    assert page.tags["script"] == 1
+    assert "<script>alert" not in text
+    assert any(HOSTILE in row for row in page.rows)
+    assert "<h1>A &amp; B</h1>" in text
+    assert "<figcaption>Sweep of &lt;τ&gt;</figcaption>" in text
+
+
+def test_the_same_records_give_the_same_page() -> None:
+    records = [make_record("ncm"), make_record("soft-kmeans")]
+    assert render_html(collect(records)) == render_html(collect(records[::-1]))
+
+
+def test_pictures_take_the_colours_of_the_page(text: str, page: Page) -> None:
+    assert page.tags["svg"] == (4 + 1) + 2  # bars for each feature file, one of differences, two further ones
+    assert INK not in text.partition("<main")[2]
+    assert "currentColor" in text
+    assert page.tags["style"] == 1
+
+
+def test_the_method_drawn_against_the_baseline_is_the_one_that_gains_most() -> None:
+    records = [
+        *(record for name, right in (("ncm", 0.8), ("pt-map", 0.7), ("soft-kmeans", 0.6)) for record in four_settings(name, right)),
+        make_record("tim-gd", 0.95),
+    ]
+    assert "ncm minus soft-kmeans, task by task" in render_html(collect(records))
+
+
+def test_a_picture_gets_identifiers_of_its_own() -> None:
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="9pt" height="9pt">'
+        f'<style>*{{x:y}}</style><path id="a" style="fill: {INK}"/><use xlink:href="#a" clip-path="url(#b)"/>'
+        '<text>id="a" url(#b)</text><clipPath id="b"/></svg>'
+    )
+    found = inline_svg(svg, "p", 'a "label"')
+    assert 'id="p-1" style="fill: currentColor"' in found
+    assert 'href="#p-1" clip-path="url(#p-2)"' in found
+    assert '<clipPath id="p-2" />' in found
+    assert '<text>id="a" url(#b)</text>' in found
+    assert "<style" not in found
+    assert "xlink" not in found
+    assert 'aria-label="a &quot;label&quot;"' in found
+
+
+@pytest.mark.parametrize("name", ["page.css", "page.js"])
+def test_the_files_of_the_page_are_package_data(name: str, text: str) -> None:
+    assert resources.files("fsbench.report.html").joinpath(name).read_text(encoding="utf-8") in text
