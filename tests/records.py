@@ -53,7 +53,9 @@ def make_record(method: str = "ncm", right: float = 0.7, *, draw: int = 0, **cha
         **changes,
     }
     width = mean.half_width if tasks > 1 else None
-    return RunRecord(key=key, accuracy=mean.mean, ci95=width, correct=correct.tolist(), queries=asked.tolist(), **fields)
+    return RunRecord(
+        key=key, accuracy=mean.mean, ci95=width, correct=correct.tolist(), queries=asked.tolist(), **fields
+    )
 
 
 def store(folder: Any, *records: RunRecord) -> list[Any]:

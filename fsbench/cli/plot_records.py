@@ -76,8 +76,7 @@ def differences(
 def _largest(comparisons: list[Comparison], reporter: Reporter) -> Comparison:
     """The comparison of the most runs; the others are named, for a picture shows one list of tasks."""
     first, *others = comparisons
-    for other in others:
-        reporter.warn(f"left out: {other.signature()}. A picture shows one list of tasks: {first.signature()}.")
     if others:
-        reporter.say("Name record files to draw others.")
+        left = ", ".join(other.signature() for other in others)
+        reporter.warn(f"A picture shows one list of tasks: {first.signature()}. Left out: {left}. Name records to choose.")
     return first

@@ -36,7 +36,9 @@ def read_records(given: Sequence[Path] | None, folder: Path, reporter: Reporter)
         records += _of_folder(path, reporter) if path.is_dir() or not given else [load_record(path)]
     if not records:
         places = ", ".join(f"{path}/" for path in given or [folder])
-        raise FsbenchError(f"There are no records in {places}.", "Make some: fsbench compare. Or name a folder of them.")
+        raise FsbenchError(
+            f"There are no records in {places}.", "Make some: fsbench compare. Or name a folder of them."
+        )
     newest: dict[str, RunRecord] = {}
     for record in sorted(records, key=lambda record: record.created):
         newest[record.key.digest()] = record  # equal keys mean equal results, so one of them is enough
@@ -88,7 +90,9 @@ def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) ->
     runs: Runs = {(sources.index(_source(record)), label, _column(record)): record for label, record in named}
     _check_tasks(runs)
     entries = {label: _entry(label, record.key.method) for label, record in named}
-    columns = sorted({column for _, _, column in runs}, key=lambda column: (column.balanced, column.alpha, column.shots))
+    columns = sorted(
+        {column for _, _, column in runs}, key=lambda column: (column.balanced, column.alpha, column.shots)
+    )
     return compare_records(runs, [*entries.values()], columns, baseline, with_published=published)
 
 

@@ -97,4 +97,3 @@ def _differing(records: Sequence[RunRecord], labels: Sequence[str]) -> dict[str,
             if any(one.get(name) != params[0].get(name) for one in params):
                 found[label].add(name)
     return {label: sorted(names) for label, names in found.items()}
-

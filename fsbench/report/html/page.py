@@ -46,7 +46,11 @@ def render_html(
         ]
         sections.append(_landmark("figures", "<h2 id='figures-h'>Further pictures</h2>" + "".join(drawn)))
         contents.append(("figures", "Further pictures", ""))
-    sections.append(_landmark("environment", "<h2 id='environment-h'>Environment</h2>" + environment_table(comparisons, "environment-h")))
+    sections.append(
+        _landmark(
+            "environment", "<h2 id='environment-h'>Environment</h2>" + environment_table(comparisons, "environment-h")
+        )
+    )
     contents.append(("environment", "Environment", ""))
     body = [_header(comparisons, contents, title), "<main id='main'>", *sections, "</main>", _footer()]
     return _document(title, "\n".join(body))
@@ -88,7 +92,8 @@ def _header(comparisons: Sequence[Comparison], contents: Sequence[tuple[str, str
     counts = [(len(records), "run"), (len(methods - {*ONLY_PUBLISHED}), "method"), (len(features), "feature file")]
     numbers = ", ".join(f"{count:,} {word}{'s' if count > 1 else ''}" for count, word in counts)
     items = "".join(
-        f"<li><a href='#{anchor}'>{escape(name)}</a> <span>{escape(rest)}</span></li>" for anchor, name, rest in contents
+        f"<li><a href='#{anchor}'>{escape(name)}</a> <span>{escape(rest)}</span></li>"
+        for anchor, name, rest in contents
     )
     return f"""<a class="skip" href="#main">Skip to the tables</a>
 <header>
@@ -137,7 +142,9 @@ def _section(comparison: Comparison, anchor: str) -> str:
 
 def _pictures(alone: Comparison, group: Group, anchor: str) -> list[str]:
     """Bars of one feature file, and the differences of its leader to the baseline."""
-    found = [_figure(svg_text(bars_figure(alone)), f"Accuracies on {group.title}, as in the table above", f"{anchor}-b")]
+    found = [
+        _figure(svg_text(bars_figure(alone)), f"Accuracies on {group.title}, as in the table above", f"{anchor}-b")
+    ]
     leader = _leader(alone, group)
     if pairs := paired_runs(alone, leader, alone.baseline):
         label = f"Histograms of the accuracy of {leader} minus that of {alone.baseline} per task, on {group.title}"
@@ -154,4 +161,5 @@ def _leader(comparison: Comparison, group: Group) -> str:
 
 
 def _figure(svg: str, label: str, prefix: str, caption: str = "") -> str:
-    return f"<figure><div class='scroll' tabindex='0' role='region' aria-label='{escape(label)}'>{inline_svg(svg, prefix, label)}</div>{caption}</figure>"
+    box = f"<div class='scroll' tabindex='0' role='region' aria-label='{escape(label)}'>"
+    return f"<figure>{box}{inline_svg(svg, prefix, label)}</div>{caption}</figure>"

@@ -84,7 +84,8 @@ def runs_table(comparison: Comparison, heading: str) -> str:
     ]
     caption = f"Every run; p-values are of the difference to {comparison.baseline}, Holm-corrected over the table."
     table = _table(_RUN_HEADS, rows, caption, "runs", heading)
-    return f"<details><summary id='{heading}'>Parameters, speed and signature of {len(rows):,} runs</summary>{table}</details>"
+    summary = f"<summary id='{heading}'>Parameters, speed and signatures of all runs ({len(rows):,})</summary>"
+    return f"<details>{summary}{table}</details>"
 
 
 def _run(group: Group, entry: Entry, setting: str, cell: Cell, record: RunRecord) -> str:

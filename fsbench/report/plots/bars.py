@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 
 from fsbench.report.plots.style import COLOURS, INK, STYLE, layers, save
@@ -41,8 +42,7 @@ def bars_figure(comparison: Comparison) -> Figure:
     longest = max(len(entry.label) for _, entries in rows for entry in entries)
     width = max(6.4, 0.5 + 0.07 * longest + 2.1 * len(comparison.columns))
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(width, sum(heights) + 0.5), layout="constrained")
-        figure.get_layout_engine().set(w_pad=0.08)
+        figure = Figure(figsize=(width, sum(heights) + 0.5), layout=ConstrainedLayoutEngine(w_pad=0.08))
         *panels, foot = figure.subfigures(len(rows) + 1, 1, height_ratios=[*heights, 0.5], squeeze=False)[:, 0]
         for panel, (group, entries) in zip(panels, rows, strict=True):
             _row(panel, comparison, group, entries)
@@ -58,7 +58,9 @@ def _shown(comparison: Comparison, group: Group) -> list[Entry]:
 
 def _row(panel: Any, comparison: Comparison, group: Group, entries: Sequence[Entry]) -> None:
     panel.suptitle(f"{group.title}, {comparison.tasks:,} tasks", x=0.01, ha="left", fontweight="bold", fontsize=10)
-    for axes, column in zip(panel.subplots(1, len(comparison.columns), squeeze=False)[0], comparison.columns, strict=True):
+    for axes, column in zip(
+        panel.subplots(1, len(comparison.columns), squeeze=False)[0], comparison.columns, strict=True
+    ):
         _bars(axes, group, entries, column)
         axes.set_yticks(range(len(entries)), [])
         axes.tick_params(axis="y", length=0)
@@ -104,7 +106,13 @@ def _bar(axes: Axes, place: int, entry: Entry, cell: Cell, low: float) -> None:
     mark = " ▲" if cell.best else " *" if cell.tied else ""
     weight = "bold" if cell.best else "normal"
     axes.text(
-        1.03, place, f"{mean:.2f}{mark}", transform=axes.get_yaxis_transform(), va="center", fontsize=8, fontweight=weight
+        1.03,
+        place,
+        f"{mean:.2f}{mark}",
+        transform=axes.get_yaxis_transform(),
+        va="center",
+        fontsize=8,
+        fontweight=weight,
     )
 
 

@@ -51,8 +51,7 @@ class Paired:
 
     def mask(self, kind: str) -> NDArray[np.bool_]:
         """(T,) which tasks these are."""
-        signs = np.sign(np.where(np.abs(self.values) < 1e-9, 0.0, self.values))  # quotients of equal counts are equal
-        return signs == {"worse": -1, "equal": 0, "better": 1}[kind]
+        return np.equal(np.sign(self.values), {"worse": -1, "equal": 0, "better": 1}[kind])
 
 
 def paired_runs(comparison: Comparison, method: str, baseline: str) -> list[Paired]:
@@ -120,4 +119,4 @@ def _edges(pair: Paired) -> NDArray[np.float64]:
     """Bins centred on the differences that can occur, several together where they lie close."""
     width = pair.step * (math.ceil(_FINEST / pair.step) | 1)  # an odd number of them, so that none lies on an edge
     first, last = (round(float(end) / width) for end in (min(pair.values.min(), 0), max(pair.values.max(), 0)))
-    return width * (np.arange(first - 1, last + 3) - 0.5)
+    return width * (np.arange(first - 1, last + 3, dtype=np.float64) - 0.5)

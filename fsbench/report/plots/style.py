@@ -38,7 +38,7 @@ ENDINGS = ("png", "pdf", "svg")
 
 
 def layers(colour: str, hatch: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """How to fill an area: draw it twice, tinted and then hatched. In SVG one alpha would hold for both and blur them."""
+    """How to fill an area: draw it twice, tinted, then hatched. In SVG the tint's alpha would hold for hatches too."""
     tint = {"facecolor": colour, "edgecolor": "none", "linewidth": 0, "alpha": 0.4}
     return tint, {"facecolor": "none", "edgecolor": colour, "hatch": hatch, "linewidth": 0.7}
 

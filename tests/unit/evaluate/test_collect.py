@@ -4,7 +4,7 @@ import dataclasses
 import io
 import json
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -196,9 +196,10 @@ def test_labels(runs: list[tuple[str, dict[str, object], str, int]], expected: l
 
 
 def test_published_numbers_belong_to_five_ways_of_the_novel_classes() -> None:
-    names = {"dataset": "mini", "backbone": "rn18"}
+    names: dict[str, Any] = {"dataset": "mini", "backbone": "rn18"}
     ours = make_record("pt-map", **names)
-    others = [make_record("pt-map", **names, **change) for change in ({"ways": 10}, {"split": "val"}, {"queries": 50})]
+    changes: list[dict[str, Any]] = [{"ways": 10}, {"split": "val"}, {"queries": 50}]
+    others = [make_record("pt-map", **names, **change) for change in changes]
     first = next(comparison for comparison in collect([ours, *others]) if comparison.records == [ours])
     assert labels(first) == ["pt-map", "MAML", "Versa"]
     assert first.groups[0].cells["MAML", ONE].published is not None
@@ -236,7 +237,7 @@ def test_a_folder_is_read_without_its_subfolders_and_what_is_no_record_is_named(
     assert len(warnings) == 2
     assert half.name in warnings[0]
     assert "rows.json" in warnings[1]
-    with pytest.raises(FsbenchError, match="rows.json is damaged"):
+    with pytest.raises(FsbenchError, match=r"rows\.json is damaged"):
         read_records([tmp_path / "rows.json"], tmp_path, QUIET)
     with pytest.raises(FsbenchError, match="cannot be read: No such file"):
         read_records([tmp_path / "none.json"], tmp_path, QUIET)

@@ -72,7 +72,9 @@ class Page(HTMLParser):
 def comparisons() -> list[Comparison]:
     """Three lists of tasks, two feature files, published numbers, gaps, and a name that bites."""
     records = [record for method in ("ncm", "soft-kmeans", "bavardage") for record in four_settings(method, 0.6)]
-    records += [make_record(method, features="e" * 64, dataset="mini", backbone="wrn") for method in ("ncm", "bavardage")]
+    records += [
+        make_record(method, features="e" * 64, dataset="mini", backbone="wrn") for method in ("ncm", "bavardage")
+    ]
     records += [make_record("ncm", tasks=1), make_record(HOSTILE, seed=3, features="c" * 64, dataset=HOSTILE)]
     return collect(records)
 
@@ -168,7 +170,11 @@ def test_pictures_take_the_colours_of_the_page(text: str, page: Page) -> None:
 
 def test_the_method_drawn_against_the_baseline_is_the_one_that_gains_most() -> None:
     records = [
-        *(record for name, right in (("ncm", 0.8), ("pt-map", 0.7), ("soft-kmeans", 0.6)) for record in four_settings(name, right)),
+        *(
+            record
+            for name, right in (("ncm", 0.8), ("pt-map", 0.7), ("soft-kmeans", 0.6))
+            for record in four_settings(name, right)
+        ),
         make_record("tim-gd", 0.95),
     ]
     assert "ncm minus soft-kmeans, task by task" in render_html(collect(records))

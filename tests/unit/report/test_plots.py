@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -156,7 +156,8 @@ def test_histograms_count_every_task_once_on_its_own_side(queries: int) -> None:
     baseline[:5] = correct[:5]
     pairs = paired_runs(hand_made(correct, baseline, queries), "ncm", "soft-kmeans")
     (axes,) = differences_figure(pairs, "ncm", "soft-kmeans").axes
-    heaps = [patch.get_data() for patch in axes.patches if isinstance(patch, StepPatch)][::2]  # drawn in two layers
+    layers: list[Any] = [patch.get_data() for patch in axes.patches if isinstance(patch, StepPatch)]
+    heaps = layers[::2]  # each is drawn in two
     areas = [float(np.sum(heap.values - heap.baseline)) for heap in heaps]
     assert areas == pytest.approx([pairs[0].share(kind) for kind in ("worse", "equal", "better")])
     for heap in heaps:

@@ -1,0 +1,81 @@
+"""`fsbench plot bars`, `fsbench plot differences` and `fsbench report`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli import run
+from tests.records import make_record, store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two methods on one list of tasks, a third on another."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    store(tmp_path / "results", *(make_record(method) for method in ("ncm", "soft-kmeans")))
+    store(tmp_path / "results", make_record("pt-map", tasks=20))
+    return tmp_path
+
+
+def test_bars_show_the_largest_comparison_and_name_the_others(folder: Path) -> None:
+    done = run("plot", "bars", "--out", "bars.svg")
+    assert done.returncode == 0
+    assert done.stdout == ""
+    assert "Left out: fsbench:0.1.0|novel|disjoint:1|5w75q|seed:0|tasks:20." in done.stderr
+    assert "Wrote bars.svg" in done.stderr
+    assert (folder / "bars.svg").read_text().startswith("<?xml")
+
+
+def test_bars_of_the_records_given(folder: Path) -> None:
+    given = [str(path) for path in (folder / "results").glob("*pt-map*")]
+    done = run("plot", "bars", *given, "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (folder / "bars.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_differences_of_two_methods(folder: Path) -> None:
+    done = run("plot", "differences", "ncm", "--out", "d.pdf", "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (folder / "d.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_report_of_all_records(folder: Path) -> None:
+    store(folder / "more", make_record("tim-gd", seed=4))
+    done = run("report", "results", "more", "--baseline", "ncm", "--title", "Mine & yours")
+    assert done.returncode == 0
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert "<h1>Mine &amp; yours</h1>" in text
+    assert text.count("class='accuracies'") == 3
+    assert "soft-kmeans minus ncm" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("plot", "bars", "--out", "bars.gif"), "png, pdf, svg"),
+        (("plot", "differences", "ncm", "--out", "d"), "png, pdf, svg"),
+        (("plot", "differences", "ncmm"), "Did you mean 'ncm'"),
+        (("plot", "differences", "pt-map"), "did not run on the same tasks"),
+        (("plot", "bars", "none.json"), "none.json cannot be read"),
+        (("report", "--results-dir", "nowhere"), "no records in nowhere/"),
+        (("report", "--baseline", "soft-kmean"), "Did you mean 'soft-kmeans'"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_leaves_nothing(folder: Path, arguments: tuple[str, ...], words: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert [path.name for path in folder.iterdir()] == ["results"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_every_command_shows_an_example() -> None:
+    for command in (("report",), ("plot", "bars"), ("plot", "differences")):
+        done = run(*command, "--help")
+        assert f"fsbench {' '.join(command)}" in done.stdout.partition("Example:")[2]
