@@ -78,5 +78,7 @@ def _largest(comparisons: list[Comparison], reporter: Reporter) -> Comparison:
     first, *others = comparisons
     if others:
         left = ", ".join(other.signature() for other in others)
-        reporter.warn(f"A picture shows one list of tasks: {first.signature()}. Left out: {left}. Name records to choose.")
+        reporter.warn(
+            f"A picture shows one list of tasks: {first.signature()}. Left out: {left}. Name records to choose."
+        )
     return first

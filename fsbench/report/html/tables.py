@@ -22,7 +22,7 @@ def accuracy_table(comparison: Comparison, group: Group, heading: str) -> str:
         group: The rows.
         heading: Identifier of the heading that names the table.
     """
-    heads = ["method", "assumes", *(column.title for column in comparison.columns)]
+    heads = ["method", "assumes", *("\n".join(column.title.rsplit(" ", 1)) for column in comparison.columns)]
     body = []
     for entry in comparison.entries:
         cells = [group.cells.get((entry.label, column)) for column in comparison.columns]
@@ -130,7 +130,8 @@ def environment_table(comparisons: Sequence[Comparison], heading: str) -> str:
 
 def _table(heads: Iterable[str], rows: Sequence[str], caption: str, kind: str, heading: str) -> str:
     """A table in a box of its own, which scrolls where the page is narrow."""
-    head = "".join(f"<th scope='col'>{escape(text)}</th>" for text in heads)
+    names = [escape(text).replace("\n", "<br>") for text in heads]
+    head = "".join(f"<th scope='col'>{name}</th>" for name in names)
     body = "\n".join(rows)
     return (
         f"<div class='scroll' tabindex='0' role='region' aria-labelledby='{heading}'>"
