@@ -25,10 +25,13 @@ def label_runs(records: Sequence[RunRecord]) -> list[str]:
     """
     names = _names(records)
     remarks = [_remark(record) for record in records]
-    found = []
+    ways: dict[str, set[str]] = {}
     for name, remark in zip(names, remarks, strict=True):
-        alike = {other for other_name, other in zip(names, remarks, strict=True) if other_name == name}
-        found.append(f"{name} {remark}" if remark and len(alike) > 1 else name)
+        ways.setdefault(name, set()).add(remark)
+    found = [
+        f"{name} {remark}" if remark and len(ways[name]) > 1 else name
+        for name, remark in zip(names, remarks, strict=True)
+    ]
     differing = _differing(records, found)
     return [
         " ".join([label, *(f"{name}={record.key.params.get(name)}" for name in differing[label])])
