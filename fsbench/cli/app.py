@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import fsbench
-from fsbench.cli import compare, demo, doctor, extract, scatter, solve, train
+from fsbench.cli import ablate, compare, demo, doctor, extract, scatter, solve, sweep, train, tune
 from fsbench.errors import FsbenchError
 
 app = typer.Typer(
@@ -39,6 +39,9 @@ app.command()(extract.extract)
 app.command()(scatter.scatter)
 app.command()(solve.solve)
 app.command()(compare.compare)
+app.command()(ablate.ablate)
+app.command()(sweep.sweep)
+app.command()(tune.tune)
 app.command()(doctor.doctor)
 app.command()(demo.demo)
 app.command()(train.train)

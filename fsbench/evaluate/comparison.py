@@ -182,8 +182,9 @@ def _published_for(record: RunRecord, column: Column, crops: int) -> Published |
     protocol: dict[str, Any] = record.key.protocol
     if record.key.split != "novel" or protocol["ways"] != 5:
         return None
+    name = record.key.method + ("+vb" if record.key.params.get("stage") == "vb" else "")
     return published(
-        record.key.method, record.dataset, record.backbone,
+        name, record.dataset, record.backbone,
         balanced=column.balanced, alpha=column.alpha, shots=column.shots, queries=protocol["queries"], crops=crops,
     )  # fmt: skip
 

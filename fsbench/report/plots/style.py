@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
+
+from fsbench.errors import FsbenchError
 from fsbench.files import whole_file
 
 if TYPE_CHECKING:
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, ordered so that neighbours differ in lightness too; hatches tell them apart in grey.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "---", "+++")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -22,9 +26,19 @@ STYLE: dict[Any, Any] = {
 }
 
 
+ENDINGS = (".png", ".pdf", ".svg")
+
+
+def check_ending(path: Path) -> None:
+    """Refuse a picture file whose ending names no known kind."""
+    if path.suffix.lower() not in ENDINGS:
+        raise FsbenchError(f"A picture ends in {', '.join(ENDINGS)}, got {path.name!r}.")
+
+
 def save(figure: Figure, path: Path) -> None:
     """Write a figure, whole or not at all, the same bytes for the same figure."""
-    kind = path.suffix.removeprefix(".").lower() or "png"
+    check_ending(path)
+    kind = path.suffix.removeprefix(".").lower()
     metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind, {})
-    with whole_file(path) as temporary:
+    with mpl.rc_context(STYLE), whole_file(path) as temporary:
         figure.savefig(temporary, format=kind, dpi=160, metadata=metadata)
