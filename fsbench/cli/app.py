@@ -8,7 +8,20 @@ from typing import Annotated
 import typer
 
 import fsbench
-from fsbench.cli import compare, demo, doctor, extract, plot, report, scatter, solve, train
+from fsbench.cli import (
+    ablate,
+    compare,
+    demo,
+    doctor,
+    extract,
+    plot,
+    report,
+    scatter,
+    solve,
+    sweep,
+    train,
+    tune,
+)  # fmt: skip
 from fsbench.errors import FsbenchError
 
 app = typer.Typer(
@@ -39,6 +52,9 @@ app.command()(extract.extract)
 app.command()(scatter.scatter)
 app.command()(solve.solve)
 app.command()(compare.compare)
+app.command()(ablate.ablate)
+app.command()(sweep.sweep)
+app.command()(tune.tune)
 app.command()(doctor.doctor)
 app.command()(demo.demo)
 app.command()(train.train)

@@ -7,7 +7,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsbench.cli.options import Device, FeaturesArgument, FeaturesRoot, Quiet, ResultsRoot, find_features, numbers
+from fsbench.cli.options import (
+    OF_OUTPUT,
+    OF_TASKS,
+    Batch,
+    Device,
+    FeaturesArgument,
+    FeaturesRoot,
+    Force,
+    ProtocolName,
+    Queries,
+    Quiet,
+    ResultsRoot,
+    Seed,
+    Shots,
+    SplitName,
+    Tasks,
+    Ways,
+    find_features,
+)
+from fsbench.cli.parse import numbers
 
 if TYPE_CHECKING:
     from fsbench.evaluate.comparison import Column
@@ -18,24 +37,37 @@ def compare(
     methods: Annotated[
         str, typer.Option(help="Names separated by commas, NAME:VARIANT, file.py:CLASS, or all.")
     ] = "soft-kmeans,bavardage,bavardage:released",
-    shots: Annotated[str, typer.Option(help="Labelled images per class, separated by commas.")] = "1,5",
-    settings: Annotated[str, typer.Option(help="unbalanced, balanced, or both.")] = "unbalanced,balanced",
-    alpha: Annotated[float, typer.Option(help="Dirichlet α of unbalanced queries.")] = 2.0,
-    ways: Annotated[int, typer.Option(help="Classes per task.")] = 5,
-    queries: Annotated[int, typer.Option(help="Unlabelled images per task.")] = 75,
-    tasks: Annotated[int, typer.Option(min=1, help="Tasks per setting.")] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Seed of the task lists.")] = 0,
-    split: Annotated[str, typer.Option(help="novel, val or base.")] = "novel",
-    protocol: Annotated[str, typer.Option(help="disjoint, released or veilleux.")] = "disjoint",
+    shots: Shots = "1,5",
+    settings: Annotated[
+        str, typer.Option(help="unbalanced, balanced, or both.", rich_help_panel=OF_TASKS)
+    ] = "unbalanced,balanced",
+    alpha: Annotated[float, typer.Option(help="Dirichlet α of unbalanced queries.", rich_help_panel=OF_TASKS)] = 2.0,
+    ways: Ways = 5,
+    queries: Queries = 75,
+    tasks: Tasks = 10_000,
+    seed: Seed = 0,
+    split: SplitName = "novel",
+    protocol: ProtocolName = "disjoint",
     baseline: Annotated[str, typer.Option(help="The method that others are compared to.")] = "soft-kmeans",
-    published: Annotated[bool, typer.Option("--published/--no-published", help="Show published numbers.")] = True,
-    over_data: Annotated[bool, typer.Option("--over-data", help="Add intervals over the data.")] = False,
-    timing: Annotated[bool, typer.Option("--timing", help="Add tasks per second and peak memory.")] = False,
-    output: Annotated[str, typer.Option("--format", help="rich, markdown, latex, csv or json.")] = "rich",
-    out: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Use parameters chosen on the val classes, where a method has some.")
+    ] = False,
+    published: Annotated[
+        bool, typer.Option("--published/--no-published", help="Show published numbers.", rich_help_panel=OF_OUTPUT)
+    ] = True,
+    over_data: Annotated[
+        bool, typer.Option("--over-data", help="Add intervals over the data.", rich_help_panel=OF_OUTPUT)
+    ] = False,
+    timing: Annotated[
+        bool, typer.Option("--timing", help="Add tasks per second and peak memory.", rich_help_panel=OF_OUTPUT)
+    ] = False,
+    output: Annotated[
+        str, typer.Option("--format", help="rich, markdown, latex, csv or json.", rich_help_panel=OF_OUTPUT)
+    ] = "rich",
+    out: Annotated[Path | None, typer.Option(help="Write the table to this file.", rich_help_panel=OF_OUTPUT)] = None,
     device: Device = "auto",
-    batch: Annotated[int | None, typer.Option(min=1, help="Tasks per block.  [default: chosen]")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Run again what has a record.")] = False,
+    batch: Batch = None,
+    force: Force = False,
     features_dir: FeaturesRoot = Path("features"),
     results_dir: ResultsRoot = Path("results"),
     quiet: Quiet = False,
@@ -58,7 +90,7 @@ def compare(
     rules = TaskProtocol(protocol, ways, 1, queries, alpha)  # type: ignore[arg-type]
     question = Question(
         parse_methods(methods), columns(settings, alpha, numbers(shots, "--shots")), baseline, rules, split, tasks,
-        seed, results_dir, force, published, over_data,
+        seed, results_dir, force, published, over_data, tune,
     )  # fmt: skip
     reporter = Reporter(quiet)
     files = find_features(features, features_dir, reporter)

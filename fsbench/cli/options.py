@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from fsbench.features.store import FeatureFile
     from fsbench.report.progress import Reporter
 
+OF_TASKS, OF_METHOD, OF_RUN, OF_OUTPUT = "Tasks", "Method", "Run", "Output"
+
 FeaturesArgument = Annotated[
     list[Path] | None,
     typer.Argument(
@@ -25,14 +27,40 @@ RecordsArgument = Annotated[
     ),
 ]
 FeaturesRoot = Annotated[
-    Path, typer.Option("--features-dir", envvar="FSBENCH_FEATURES", help="Folder of feature files.")
+    Path,
+    typer.Option("--features-dir", envvar="FSBENCH_FEATURES", rich_help_panel=OF_RUN, help="Folder of feature files."),
 ]
-DataRoot = Annotated[Path, typer.Option("--data-dir", envvar="FSBENCH_DATA", help="Folder of data sets.")]
-WeightsRoot = Annotated[Path, typer.Option("--weights-dir", envvar="FSBENCH_WEIGHTS", help="Folder of checkpoints.")]
-ResultsRoot = Annotated[Path, typer.Option("--results-dir", envvar="FSBENCH_RESULTS", help="Folder of records.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
+DataRoot = Annotated[
+    Path, typer.Option("--data-dir", envvar="FSBENCH_DATA", rich_help_panel=OF_RUN, help="Folder of data sets.")
+]
+WeightsRoot = Annotated[
+    Path, typer.Option("--weights-dir", envvar="FSBENCH_WEIGHTS", rich_help_panel=OF_RUN, help="Folder of checkpoints.")
+]
+ResultsRoot = Annotated[
+    Path, typer.Option("--results-dir", envvar="FSBENCH_RESULTS", rich_help_panel=OF_RUN, help="Folder of records.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.", rich_help_panel=OF_RUN)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.", rich_help_panel=OF_OUTPUT)]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.", rich_help_panel=OF_RUN)]
+Batch = Annotated[int | None, typer.Option(min=1, help="Tasks per block. (default: chosen)", rich_help_panel=OF_RUN)]
+Force = Annotated[bool, typer.Option("--force", help="Run again what has a record.", rich_help_panel=OF_RUN)]
+Unbalanced = Annotated[
+    bool, typer.Option("--unbalanced/--balanced", help="Class proportions of the queries.", rich_help_panel=OF_TASKS)
+]
+Alpha = Annotated[
+    float | None, typer.Option(help="Dirichlet α of unbalanced queries. (default: 2)", rich_help_panel=OF_TASKS)
+]
+Shots = Annotated[str, typer.Option(help="Labelled images per class, separated by commas.", rich_help_panel=OF_TASKS)]
+Ways = Annotated[int, typer.Option(help="Classes per task.", rich_help_panel=OF_TASKS)]
+Queries = Annotated[int, typer.Option(help="Unlabelled images per task.", rich_help_panel=OF_TASKS)]
+Tasks = Annotated[int, typer.Option(min=1, help="Tasks per setting.", rich_help_panel=OF_TASKS)]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the task lists.", rich_help_panel=OF_TASKS)]
+SplitName = Annotated[str, typer.Option(help="novel, val or base.", rich_help_panel=OF_TASKS)]
+ProtocolName = Annotated[str, typer.Option(help="disjoint, released or veilleux.", rich_help_panel=OF_TASKS)]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any other parameter of the method.", rich_help_panel=OF_METHOD),
+]
 
 
 def find_features(given: list[Path] | None, root: Path, reporter: Reporter) -> list[FeatureFile]:
@@ -48,14 +76,3 @@ def find_features(given: list[Path] | None, root: Path, reporter: Reporter) -> l
     reporter.say(f"No feature file given, and none in {root}/: making that of the embedded data set.")
     data, weights = (Path(os.environ.get(f"FSBENCH_{name.upper()}", name)) for name in ("data", "weights"))
     return [embedded_features(data, weights, root, reporter)]
-
-
-def numbers(text: str, option: str) -> list[int]:
-    """Parse `1,5` into whole numbers."""
-    try:
-        values = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise typer.BadParameter(
-            f"expected whole numbers separated by commas, got {text!r}", param_hint=option
-        ) from None
-    return list(dict.fromkeys(values))

@@ -28,10 +28,10 @@ def bars(
     """
     from fsbench.evaluate.collect import collect, read_records
     from fsbench.report.plots.bars import accuracy_bars
-    from fsbench.report.plots.style import kind_of
+    from fsbench.report.plots.style import check_ending
     from fsbench.report.progress import Reporter
 
-    kind_of(out)
+    check_ending(out)
     reporter = Reporter(quiet)
     accuracy_bars(_largest(collect(read_records(records, results_dir, reporter)), reporter), out)
     reporter.say(f"Wrote {out}.")
@@ -52,10 +52,10 @@ def differences(
     from fsbench.errors import FsbenchError, unknown_name
     from fsbench.evaluate.collect import collect, read_records
     from fsbench.report.plots.differences import differences_figure, paired_runs
-    from fsbench.report.plots.style import kind_of, save
+    from fsbench.report.plots.style import check_ending, save
     from fsbench.report.progress import Reporter
 
-    kind_of(out)
+    check_ending(out)
     reporter = Reporter(quiet)
     found = collect(read_records(records, results_dir, reporter))
     known = {entry.label for comparison in found for entry in comparison.entries}

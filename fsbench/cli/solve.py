@@ -8,50 +8,80 @@ from typing import Annotated, Any
 import typer
 
 from fsbench.cli.options import (
+    OF_METHOD,
+    OF_OUTPUT,
+    Alpha,
     AsJson,
+    Batch,
     Device,
     FeaturesArgument,
     FeaturesRoot,
+    Force,
+    ProtocolName,
+    Queries,
     Quiet,
     ResultsRoot,
+    Seed,
+    SetOption,
+    Shots,
+    SplitName,
+    Tasks,
+    Unbalanced,
+    Ways,
     find_features,
-    numbers,
-)  # fmt: skip
+)
+from fsbench.cli.parse import given, parameters, protocols
 
 
 def solve(
     features: FeaturesArgument = None,
-    method: Annotated[str, typer.Option(help="bavardage, soft-kmeans, pt-map, … or file.py:CLASS.")] = "bavardage",
-    variant: Annotated[str | None, typer.Option(help="Of BAVARDAGE: article or released.")] = None,
-    unbalanced: Annotated[
-        bool, typer.Option("--unbalanced/--balanced", help="Class proportions of the queries.")
-    ] = True,
-    alpha: Annotated[float | None, typer.Option(help="Dirichlet α of unbalanced queries.  [default: 2]")] = None,
-    shots: Annotated[str, typer.Option(help="Labelled images per class, separated by commas.")] = "1,5",
-    ways: Annotated[int, typer.Option(help="Classes per task.")] = 5,
-    queries: Annotated[int, typer.Option(help="Unlabelled images per task.")] = 75,
-    tasks: Annotated[int, typer.Option(min=1, help="Number of tasks.")] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Seed of the task list.")] = 0,
-    split: Annotated[str, typer.Option(help="novel, val or base.")] = "novel",
-    protocol: Annotated[str, typer.Option(help="disjoint, released or veilleux.")] = "disjoint",
-    device: Device = "auto",
-    batch: Annotated[int | None, typer.Option(min=1, help="Tasks per block.  [default: chosen]")] = None,
-    t_km: Annotated[float | None, typer.Option(help="Temperature of Soft-KMEANS.")] = None,
-    t_vb: Annotated[float | None, typer.Option(help="Precision, in the article's units.")] = None,
-    s_max: Annotated[float | None, typer.Option(help="Largest scaling, in the article's units.")] = None,
-    tau: Annotated[str | None, typer.Option(help="Scale-free precision, or `learned`.")] = None,
-    sigma: Annotated[float | None, typer.Option(help="Scale-free largest scaling.")] = None,
-    tune: Annotated[bool, typer.Option("--tune", help="Choose T_km, τ and σ on the val classes.")] = False,
-    beta: Annotated[float | None, typer.Option(help="β_o.  [default: 10]")] = None,
-    prior_alpha: Annotated[float | None, typer.Option(help="α_o.  [default: that of --alpha]")] = None,
-    mixing: Annotated[str | None, typer.Option(help="learned or uniform.  [default: by setting]")] = None,
-    stage: Annotated[str | None, typer.Option(help="plda, or vb for the ablation.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Iterations of the method.  [default: its own]")] = None,
-    others: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other parameter of the method.")
+    method: Annotated[
+        str, typer.Option(help="bavardage, soft-kmeans, pt-map, … or file.py:CLASS.", rich_help_panel=OF_METHOD)
+    ] = "bavardage",
+    variant: Annotated[
+        str | None, typer.Option(help="Of BAVARDAGE: article or released.", rich_help_panel=OF_METHOD)
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Also write the rows to this JSON file.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Run again what has a record.")] = False,
+    unbalanced: Unbalanced = True,
+    alpha: Alpha = None,
+    shots: Shots = "1,5",
+    ways: Ways = 5,
+    queries: Queries = 75,
+    tasks: Tasks = 10_000,
+    seed: Seed = 0,
+    split: SplitName = "novel",
+    protocol: ProtocolName = "disjoint",
+    device: Device = "auto",
+    batch: Batch = None,
+    t_km: Annotated[float | None, typer.Option(help="Temperature of Soft-KMEANS.", rich_help_panel=OF_METHOD)] = None,
+    t_vb: Annotated[
+        float | None, typer.Option(help="Precision, in the article's units.", rich_help_panel=OF_METHOD)
+    ] = None,
+    s_max: Annotated[
+        float | None, typer.Option(help="Largest scaling, in the article's units.", rich_help_panel=OF_METHOD)
+    ] = None,
+    tau: Annotated[
+        str | None, typer.Option(help="Scale-free precision, or `learned`.", rich_help_panel=OF_METHOD)
+    ] = None,
+    sigma: Annotated[float | None, typer.Option(help="Scale-free largest scaling.", rich_help_panel=OF_METHOD)] = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Use parameters chosen on the val classes.", rich_help_panel=OF_METHOD)
+    ] = False,
+    beta: Annotated[float | None, typer.Option(help="β_o. (default: 10)", rich_help_panel=OF_METHOD)] = None,
+    prior_alpha: Annotated[
+        float | None, typer.Option(help="α_o. (default: that of --alpha)", rich_help_panel=OF_METHOD)
+    ] = None,
+    mixing: Annotated[
+        str | None, typer.Option(help="learned or uniform. (default: by setting)", rich_help_panel=OF_METHOD)
+    ] = None,
+    stage: Annotated[str | None, typer.Option(help="plda, or vb for the ablation.", rich_help_panel=OF_METHOD)] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Iterations of the method. (default: its own)", rich_help_panel=OF_METHOD)
+    ] = None,
+    others: SetOption = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write the rows to this JSON file.", rich_help_panel=OF_OUTPUT)
+    ] = None,
+    force: Force = False,
     features_dir: FeaturesRoot = Path("features"),
     results_dir: ResultsRoot = Path("results"),
     as_json: AsJson = False,
@@ -61,11 +91,10 @@ def solve(
 
     Example: [bold]fsbench solve --unbalanced --alpha 2[/bold]
     """
-    if alpha is not None and not unbalanced:
-        raise typer.BadParameter("α has no meaning for balanced tasks", param_hint="--alpha")
+    settings = protocols(protocol, ways, shots, queries, unbalanced, alpha)
     options = given(
         variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, beta=beta,
-        prior_alpha=prior_alpha, mixing=mixing, stage=stage, steps=steps, **parsed(others or []),
+        prior_alpha=prior_alpha, mixing=mixing, stage=stage, steps=steps, **parameters(others),
     )  # fmt: skip
 
     from fsbench.devices import choose_device
@@ -73,46 +102,13 @@ def solve(
     from fsbench.evaluate.solve import Request
     from fsbench.evaluate.solve import solve as solve_file
     from fsbench.report.progress import Reporter
-    from fsbench.tasks.protocol import TaskProtocol
 
-    level = (alpha or 2.0) if unbalanced else None
-    protocols = [
-        TaskProtocol(protocol, ways, shot, queries, level)  # type: ignore[arg-type]
-        for shot in numbers(shots, "--shots")
-    ]
     request = Request(method, options, split, tasks, seed, tune, results_dir, force)
     reporter, machine = Reporter(quiet), Machine(choose_device(device), batch)
     rows = []
     for file in find_features(features, features_dir, reporter):
-        rows += solve_file(request, file, protocols, machine, reporter)
+        rows += solve_file(request, file, settings, machine, reporter)
     show(rows, out, as_json, reporter)
-
-
-def given(**options: Any) -> dict[str, Any]:
-    """The options that were given."""
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def parsed(others: list[str]) -> dict[str, Any]:
-    """`rate=0.1` as a parameter; values are numbers, true, false or words."""
-    found: dict[str, Any] = {}
-    for text in others:
-        name, sign, value = text.partition("=")
-        if not sign:
-            raise typer.BadParameter(f"expected NAME=VALUE, got {text!r}", param_hint="--set")
-        found[name.replace("-", "_")] = _value(value)
-    return found
-
-
-def _value(text: str) -> Any:
-    if text in {"true", "false"}:
-        return text == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def precision(text: str | None) -> float | str | None:

@@ -10,6 +10,7 @@ from fsbench.evaluate.over_data import interval_over_data
 from fsbench.evaluate.run import Job, Machine, configure, run
 from fsbench.evaluate.solve import BASELINE, Solved
 from fsbench.evaluate.source import base_of, load_source
+from fsbench.evaluate.tuning import Search, configure_tuned
 from fsbench.methods import method_class, method_key, method_names, split_variant
 from fsbench.tasks.protocol import TaskProtocol
 
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fsbench.evaluate.comparison import Runs
+    from fsbench.evaluate.source import Source
     from fsbench.evaluate.statistics import Interval
     from fsbench.features.store import FeatureFile
+    from fsbench.methods.base import Method
     from fsbench.report.progress import Reporter
 
 
@@ -54,6 +57,7 @@ class Question:
         force: Run again what has a record.
         published: Whether to show published numbers.
         over_data: Whether to add intervals over the data.
+        tune: Whether to use parameters chosen on the validation classes, where a method has some to choose.
     """
 
     contestants: Sequence[Contestant]
@@ -67,6 +71,16 @@ class Question:
     force: bool = False
     published: bool = True
     over_data: bool = False
+    tune: bool = False
+
+
+ABLATION = (
+    Contestant("soft-kmeans", "soft-kmeans", {}),
+    Contestant("+ VB", "bavardage", {"stage": "vb"}),
+    Contestant("+ VB + PLDA", "bavardage", {}),
+    Contestant("+ VB (released)", "bavardage", {"stage": "vb", "variant": "released"}),
+    Contestant("+ VB + PLDA (released)", "bavardage", {"variant": "released"}),
+)
 
 
 def parse_methods(text: str) -> list[Contestant]:
@@ -94,6 +108,22 @@ def _warn(runs: Runs, baseline: str, reporter: Reporter) -> None:
             reporter.warn(warning)
 
 
+def _configure(
+    question: Question,
+    contestant: Contestant,
+    file: FeatureFile,
+    source: Source,
+    protocol: TaskProtocol,
+    machine: Machine,
+    reporter: Reporter,
+) -> tuple[Method, str]:
+    if question.tune:
+        search = Search.on(file, source.base, contestant.method, contestant.options, protocol)
+        if search.possible():
+            return configure_tuned(search, source, machine, reporter, question.results)
+    return configure(contestant.method, source, protocol, contestant.options)
+
+
 def compare(question: Question, files: Sequence[FeatureFile], machine: Machine, reporter: Reporter) -> Comparison:
     """Run what is missing, read the rest from records, and put the table together."""
     contestants = list(question.contestants)
@@ -108,7 +138,7 @@ def compare(question: Question, files: Sequence[FeatureFile], machine: Machine, 
                 question.protocol.name, question.protocol.ways, column.shots, question.protocol.queries, column.alpha
             )
             for contestant in contestants:
-                method, origin = configure(contestant.method, source, protocol, contestant.options)
+                method, origin = _configure(question, contestant, file, source, protocol, machine, reporter)
                 job = Job(method, protocol, question.seed, question.tasks, origin, method_key(contestant.method))
                 with reporter.bar(f"{source.dataset} {column.title} {contestant.label}", job.tasks) as advance:
                     runs[number, contestant.label, column] = run(

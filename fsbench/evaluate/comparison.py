@@ -156,7 +156,7 @@ def compare_records(
             if reference and label != baseline
             else None,
             p_value=corrected.get((source, column, frozenset((label, baseline)))),
-            published=_published(record.key.method, record) if with_published else None,
+            published=_published(_published_name(record), record) if with_published else None,
             over_data=(over_data or {}).get(key),
         )
     if with_published:
@@ -211,13 +211,18 @@ def _groups(sources: Mapping[int, Mapping[tuple[str, Column], Cell]]) -> list[Gr
     return groups
 
 
-def _published(method: str, record: RunRecord) -> Published | None:
+def _published_name(record: RunRecord) -> str:
+    """The name of what ran in the list of published numbers: a stage of BAVARDAGE has a row of its own."""
+    return record.key.method + ("+vb" if record.key.params.get("stage") == "vb" else "")
+
+
+def _published(name: str, record: RunRecord) -> Published | None:
     """The published number of a method in the setting of a record."""
     protocol = record.key.protocol
     if record.key.split != "novel" or protocol["ways"] != 5:
         return None
     return published(
-        method, record.dataset, record.backbone, balanced=protocol["alpha"] is None, alpha=protocol["alpha"],
+        name, record.dataset, record.backbone, balanced=protocol["alpha"] is None, alpha=protocol["alpha"],
         shots=protocol["shots"], queries=protocol["queries"], crops=record.crops,
     )  # fmt: skip
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fsbench.errors import FsbenchError
 from fsbench.evaluate.run import Job, Machine, configure, run
 from fsbench.evaluate.source import Source, base_of, load_source
 from fsbench.evaluate.statistics import Interval, paired_difference
-from fsbench.evaluate.tuning import tune, tuning_path
+from fsbench.evaluate.tuning import Search, configure_tuned
 from fsbench.methods import method_key, presets
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class Request:
         split: Where tasks are drawn from.
         tasks: How many.
         seed: Of the task list.
-        tune: Whether to choose parameters on the validation classes.
+        tune: Whether to use parameters chosen on the validation classes, the baseline's too.
         results: Folder of records.
         force: Run again what has a record.
     """
@@ -103,41 +102,20 @@ def solve(
 def _solve_one(
     request: Request, file: FeatureFile, source: Source, protocol: TaskProtocol, machine: Machine, reporter: Reporter
 ) -> Solved:
-    options, tuned = request.options, None
-    if request.tune:
-        tuned = _tuned(request, file, source, protocol, machine, reporter)
-        options = {**options, **tuned[0]}
-    method, origin = configure(request.method, source, protocol, options)
     label = f"{source.dataset} {protocol.shots}-shot"
-    origin = tuned[1] if tuned else origin
-    job = Job(method, protocol, request.seed, request.tasks, origin, method_key(request.method))
-    record = _run(request, job, source, machine, reporter, f"{label} {method.info.title}")
+
+    def record_of(name: str, options: dict[str, Any]) -> RunRecord:
+        if request.tune:
+            search = Search.on(file, source.base, name, options, protocol)
+            method, origin = configure_tuned(search, source, machine, reporter, request.results)
+        else:
+            method, origin = configure(name, source, protocol, options)
+        job = Job(method, protocol, request.seed, request.tasks, origin, method_key(name))
+        with reporter.bar(f"{label} {method.info.title}", job.tasks) as advance:
+            return run(job, source, machine, request.results, force=request.force, progress=advance)
+
+    record = record_of(request.method, request.options)
     if request.method == BASELINE:
         return Solved(record, None)
     shared = {name: value for name, value in request.options.items() if name == "t_km"}
-    baseline, origin = configure(BASELINE, source, protocol, shared)
-    job = Job(baseline, protocol, request.seed, request.tasks, origin)
-    return Solved(record, _run(request, job, source, machine, reporter, f"{label} {baseline.info.title}"))
-
-
-def _run(request: Request, job: Job, source: Source, machine: Machine, reporter: Reporter, label: str) -> RunRecord:
-    with reporter.bar(label, job.tasks) as advance:
-        return run(job, source, machine, request.results, force=request.force, progress=advance)
-
-
-def _tuned(
-    request: Request, file: FeatureFile, source: Source, protocol: TaskProtocol, machine: Machine, reporter: Reporter
-) -> tuple[dict[str, float], str]:
-    if "val" not in file.splits:
-        raise FsbenchError(
-            f"--tune needs validation classes, but {file.path} has no split val.",
-            "Extract val images into the file, or leave --tune out: the scale-free defaults need no tuning.",
-        )
-    validation = load_source(file, "val", source.base)
-    with reporter.bar(f"{source.dataset} {protocol.shots}-shot tuning on val", 0) as advance:
-        found = tune(
-            request.method, validation, protocol, request.seed, request.options, machine, tuning_path(file.path),
-            lambda done, total: advance(1, total),
-        )  # fmt: skip
-    reporter.say(f"{source.dataset}, {protocol.setting}, {protocol.shots}-shot: {found.describe()}")
-    return found.params, found.origin()
+    return Solved(record, record_of(BASELINE, shared))

@@ -1,37 +1,62 @@
-"""Parameters from the validation classes: a small grid, searched once and remembered beside the features."""
+"""Tuning: parameters are chosen on the validation classes, never on novel ones, and remembered beside the features.
+
+What was found belongs to a method, its fixed parameters, a protocol and the very features. A later search for the same
+takes the place of an earlier one, so `solve --tune` and `compare --tune` use whatever `fsbench tune` found last.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.engine import solve_tasks
-from fsbench.evaluate.statistics import accuracies
+from fsbench.evaluate.axes import OF_PROTOCOL, Axis, Value, symbol
+from fsbench.evaluate.proposals import Grid, Guesses
+from fsbench.evaluate.run import Job, Machine, configure, run
+from fsbench.evaluate.source import load_source
+from fsbench.evaluate.sweep import POINTS
 from fsbench.files import write_text
-from fsbench.methods import method_class
+from fsbench.methods import method_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from fsbench.evaluate.run import Machine
     from fsbench.evaluate.source import Source
+    from fsbench.features.scatter import BaseStatistics
+    from fsbench.features.store import FeatureFile
+    from fsbench.methods.base import Method
+    from fsbench.report.progress import Reporter
     from fsbench.tasks.protocol import TaskProtocol
 
 TASKS = 500
-GRIDS: Mapping[str, Mapping[str, Sequence[float]]] = {
-    "soft-kmeans": {"t_km": (5.0, 10.0, 20.0, 50.0, 100.0)},
-    "bavardage": {
-        "t_km": (10.0, 50.0),
-        "tau": (0.1, 0.2, 0.3, 0.5, 1.0),
-        "sigma": (10.0, 15.0, 20.0, 30.0, 50.0),
-    },
+GRIDS: dict[str, list[Axis]] = {
+    "soft-kmeans": [Axis("t_km", (5.0, 10.0, 20.0, 50.0, 100.0))],
+    "bavardage": [
+        Axis("t_km", (10.0, 50.0)),
+        Axis("tau", (0.1, 0.2, 0.3, 0.5, 1.0)),
+        Axis("sigma", (10.0, 15.0, 20.0, 30.0, 50.0)),
+    ],
+    # The grid of its authors.
+    "laplacianshot": [Axis("weight", (0.1, 0.3, 0.5, 0.7, 0.8, 1.0, 1.2, 1.5))],
+    "bd-cspn": [Axis("temperature", (5.0, 10.0, 15.0, 20.0, 30.0))],
+    "pt-map": [Axis("scale", (5.0, 10.0, 20.0)), Axis("rate", (0.1, 0.2, 0.4))],
+    "bms": [Axis("scale", (4.0, 6.0, 8.5, 12.0, 17.0))],
+    "paddle": [Axis("weight", (0.25, 0.5, 1.0, 2.0, 4.0))],
+    "tim-adm": [Axis("temperature", (5.0, 15.0, 30.0)), Axis("marginal", (0.3, 1.0))],
 }
 _REPLACED_BY = {"t_vb": "tau", "s_max": "sigma"}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One cell of the grid, or one guess of the optimiser: accuracy in percent on the validation tasks."""
+
+    params: dict[str, Value]
+    accuracy: float
+    ci95: float | None
 
 
 @dataclass(frozen=True)
@@ -39,25 +64,105 @@ class Tuned:
     """What a search found.
 
     Attributes:
-        params: The best cell.
-        accuracy: Its mean accuracy on the validation tasks, in percent.
-        cells: How many cells were tried.
-        tasks: On how many validation tasks each.
+        method: Name of the method.
+        setting: The protocol, in words.
+        how: `grid` or `optuna`.
+        tasks: Validation tasks per trial.
+        trials: In the order they were made.
     """
 
-    params: dict[str, float]
-    accuracy: float
-    cells: int
+    method: str
+    setting: str
+    how: Literal["grid", "optuna"]
     tasks: int
+    trials: list[Trial]
+
+    @property
+    def best(self) -> Trial:
+        """The trial with the highest accuracy; the first of equals."""
+        return max(self.trials, key=lambda trial: trial.accuracy)
+
+    @property
+    def params(self) -> dict[str, Value]:
+        """The parameters to use."""
+        return self.best.params
 
     def origin(self) -> str:
         """Where parameters come from, for records and signatures."""
-        return f"tuned:val:{self.cells}x{self.tasks}"
+        return f"tuned:val:{self.how}:{len(self.trials)}x{self.tasks}"
 
     def describe(self) -> str:
         """One line for people."""
-        found = ", ".join(f"{name} {value:g}" for name, value in self.params.items())
-        return f"tuned on val ({self.cells} cells × {self.tasks} tasks): {found} → {self.accuracy:.2f} % there"
+        found = ", ".join(f"{symbol(name)} {value}" for name, value in self.params.items())
+        trials = f"{self.how}, {len(self.trials)} × {self.tasks} tasks"
+        return f"{self.method} tuned on val ({trials}): {found} → {self.best.accuracy:.2f} % there"
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is tuned, and where.
+
+    Attributes:
+        method: Name of the method.
+        fixed: Parameters that are not to be tuned.
+        source: Features of the validation split.
+        protocol: That of the tasks to come; validation tasks are drawn the same way.
+        memory: File that remembers what was found.
+    """
+
+    method: str
+    fixed: Mapping[str, Any]
+    source: Source
+    protocol: TaskProtocol
+    memory: Path
+
+    def __post_init__(self) -> None:
+        if self.source.split_name != "val":
+            raise FsbenchError(
+                f"Parameters are tuned on val, never on {self.source.split_name}: that would be looking."
+            )
+
+    @classmethod
+    def on(
+        cls,
+        file: FeatureFile,
+        base: BaseStatistics | None,
+        method: str,
+        fixed: Mapping[str, Any],
+        protocol: TaskProtocol,
+    ) -> Search:
+        """A search on the validation classes of a feature file."""
+        if "val" not in file.splits:
+            raise FsbenchError(
+                f"Tuning needs validation classes, but {file.path} has no split val.",
+                "Extract val images into the file, or do without: the scale-free defaults need no tuning.",
+            )
+        return cls(method, fixed, load_source(file, "val", base), protocol, tuning_path(file.path))
+
+    @property
+    def key(self) -> str:
+        """Of everything that the parameters belong to, but not of how they were searched."""
+        question = {
+            "method": method_key(self.method),
+            "fixed": dict(self.fixed),
+            "protocol": self.protocol.as_dict(),
+            "features": self.source.split.digest,
+            "base": self.source.base.digest if self.source.base else "",
+        }
+        return hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:16]
+
+    def possible(self) -> bool:
+        """Whether something is remembered, or there is a grid to search."""
+        return self.method in GRIDS or self.remembered() is not None
+
+    def remembered(self) -> Tuned | None:
+        """What an earlier search found."""
+        return read_memory(self.memory).get(self.key)
+
+    def remember(self, found: Tuned) -> None:
+        """Keep what was found for later runs."""
+        known = {name: asdict(tuned) for name, tuned in {**read_memory(self.memory), self.key: found}.items()}
+        write_text(self.memory, json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 
 def tuning_path(features: Path) -> Path:
@@ -65,78 +170,94 @@ def tuning_path(features: Path) -> Path:
     return features.with_suffix(".tuned.json")
 
 
-def grid_of(method: str, fixed: Mapping[str, Any]) -> dict[str, Sequence[float]]:
-    """The axes to search: those of the method that the user did not fix, in whichever units."""
+def grid_of(method: str, fixed: Mapping[str, Any]) -> list[Axis]:
+    """The axes to search: those of the method that are not fixed, in whichever units."""
     if method not in GRIDS:
-        raise FsbenchError(f"There is no grid to tune {method} on.", f"Tuning knows: {', '.join(GRIDS)}.")
+        raise FsbenchError(
+            f"There is no grid to tune {method} on.",
+            f"Give one: fsbench tune --method {method} --over NAME=VALUE,VALUE. Known grids: {', '.join(GRIDS)}.",
+        )
     settled = {_REPLACED_BY.get(name, name) for name in fixed}
-    return {name: values for name, values in GRIDS[method].items() if name not in settled}
+    return [axis for axis in GRIDS[method] if axis.name not in settled]
 
 
 def tune(
-    method: str,
-    source: Source,
-    protocol: TaskProtocol,
-    seed: int,
-    fixed: Mapping[str, Any],
+    search: Search,
+    axes: Sequence[Axis],
     machine: Machine,
-    memory: Path,
+    *,
+    trials: int | None = None,
+    tasks: int = TASKS,
+    seed: int = 0,
+    results: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Tuned:
-    """Search the grid of a method on validation tasks, or remember an earlier search.
+    """Search on validation tasks, and remember the outcome. Every trial is a record, so a broken search goes on.
 
     Args:
-        method: Name of the method.
-        source: Features of the validation split.
-        protocol: The protocol of the tasks to come; validation tasks are drawn the same way.
-        seed: Seed of the validation tasks.
-        fixed: Parameters that the user gave.
+        search: What is tuned, and where.
+        axes: What varies: a grid, or with `trials` the range from the smallest to the largest value.
         machine: Where and how to compute.
-        memory: File that remembers searches.
-        progress: Called with the cells done and their number.
+        trials: How often optuna may guess; None tries the whole grid.
+        tasks: Validation tasks per trial.
+        seed: Of the validation tasks, and of optuna.
+        results: Folder of results; None stores no trial.
+        progress: Called with the trials done and their number.
     """
-    if source.split_name != "val":
-        raise FsbenchError(f"Parameters are tuned on val, never on {source.split_name}: that would be looking.")
-    axes = grid_of(method, fixed)
-    question = {
-        "method": method,
-        "grid": {name: list(values) for name, values in axes.items()},
-        "fixed": dict(fixed),
-        "protocol": protocol.as_dict(),
-        "seed": seed,
-        "tasks": TASKS,
-        "features": source.split.digest,
-        "base": source.base.digest if source.base else "",
-    }
-    name = hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:16]
-    remembered = _read(memory)
-    if name in remembered:
-        return remembered[name]
-    cells = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-    best = Tuned({}, -1.0, len(cells), TASKS)
-    for done, cell in enumerate(cells, start=1):
-        configured = method_class(method).configure(source.context(protocol), **fixed, **cell)
-        outcome = solve_tasks(
-            configured, source.split, source.base, protocol, seed, range(TASKS),
-            device=machine.device, batch=machine.batch,
-        )  # fmt: skip
-        accuracy = float(accuracies(outcome.correct, outcome.queries).mean())
-        if accuracy > best.accuracy:
-            best = Tuned(cell, accuracy, len(cells), TASKS)
-        progress(done, len(cells))
-    known = {key: asdict(value) for key, value in {**_read(memory), name: best}.items()}
-    write_text(memory, json.dumps(known, indent=1, sort_keys=True) + "\n")
-    return best
+    for axis in axes:
+        if axis.name in OF_PROTOCOL:
+            raise FsbenchError(
+                f"{axis.name} is given by the tasks: it cannot be tuned.", "To see it vary: fsbench sweep."
+            )
+    proposals = Grid(axes) if trials is None else Guesses(axes, trials, seed)
+    made: list[Trial] = []
+    for params in proposals:
+        method, origin = configure(search.method, search.source, search.protocol, {**search.fixed, **params})
+        job = Job(method, search.protocol, seed, tasks, origin, method_key(search.method))
+        record = run(job, search.source, machine, results / POINTS if results else None)
+        made.append(Trial(params, record.accuracy, record.ci95))
+        proposals.tell(record.accuracy)
+        progress(len(made), len(proposals))
+    found = Tuned(search.method, search.protocol.describe(), "grid" if trials is None else "optuna", tasks, made)
+    search.remember(found)
+    return found
 
 
-def _read(memory: Path) -> dict[str, Tuned]:
+def configure_tuned(
+    search: Search, source: Source, machine: Machine, reporter: Reporter, results: Path | None
+) -> tuple[Method, str]:
+    """A method with the parameters that a search found, and a word on where they come from.
+
+    Args:
+        search: Looked up; if nothing is remembered, made on the method's own grid.
+        source: Where the method will be used.
+        machine: Where and how to compute.
+        reporter: Shows progress, and says what was found.
+        results: Folder of results.
+    """
+    found = search.remembered()
+    if found is None:
+        axes = grid_of(search.method, search.fixed)
+        label = f"{source.dataset} {search.protocol.shots}-shot tuning {search.method} on val"
+        with reporter.bar(label, 0) as advance:
+            found = tune(search, axes, machine, results=results, progress=lambda done, total: advance(1, total))
+    reporter.say(f"{source.dataset}, {search.protocol.setting}, {search.protocol.shots}-shot: {found.describe()}")
+    method, _ = configure(search.method, source, search.protocol, {**search.fixed, **found.params})
+    return method, found.origin()
+
+
+def read_memory(memory: Path) -> dict[str, Tuned]:
+    """All that is remembered in a file."""
     from pydantic import TypeAdapter, ValidationError
 
     if not memory.exists():
         return {}
     try:
-        return TypeAdapter(dict[str, Tuned]).validate_json(memory.read_bytes())
+        known = TypeAdapter(dict[str, Tuned]).validate_json(memory.read_bytes())
     except (OSError, ValidationError) as error:
         raise FsbenchError(
             f"The tuned parameters in {memory} cannot be read.", "Delete the file: it is remade."
         ) from error
+    if not all(tuned.trials for tuned in known.values()):
+        raise FsbenchError(f"The tuned parameters in {memory} are empty.", "Delete the file: it is remade.")
+    return known

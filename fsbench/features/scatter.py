@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 FORMAT = "fsbench-scatter"
 VERSION = 1
+_ROWS_AT_ONCE = 1024  # rows that stay in the cache
 _ARRAYS = {"mean": 1, "scatter": 2, "class_weighted": 2, "eigenvalues": 1, "eigenvectors": 2}
 
 
@@ -95,7 +96,10 @@ class BaseStatistics:
     def fit_blocks(cls, blocks: Callable[[], Iterable[NDArray[np.float32]]], split: Split) -> BaseStatistics:
         """Compute from blocks of rows, sorted by class, gone through twice; of `split` only the layout is used."""
         total = int(split.offsets[-1])
-        mean = sum((torch.from_numpy(block).double().sum(dim=0) for block in blocks()), torch.zeros(())) / total
+        mean = (
+            sum((torch.from_numpy(block).sum(dim=0, dtype=torch.float64) for block in blocks()), torch.zeros(()))
+            / total
+        )
         scatter, class_weighted = _scatter_matrices(blocks(), split.offsets, mean)
         eigenvalues, eigenvectors = torch.linalg.eigh(scatter)
         counts = tuple(np.diff(split.offsets).tolist())
@@ -180,19 +184,19 @@ def _class_moments(
 ) -> Iterable[tuple[int, Tensor, Tensor]]:
     """Number, sum and second moment of the CL2N rows of one class after another."""
     ends = offsets[1:].tolist()
-    total, second = torch.zeros_like(mean), torch.zeros(len(mean), len(mean), dtype=torch.float64)
+    total, second = np.zeros(len(mean)), np.zeros((len(mean), len(mean)))
     row, c = 0, 0
     for block in blocks:
-        x = apply_rows("CL2N", torch.from_numpy(block).double(), mean)
         done = 0
-        while done < len(x):
-            part = x[done : done + ends[c] - row]
-            total += part.sum(dim=0)
-            second.addmm_(part.mT, part)
-            row, done = row + len(part), done + len(part)
+        while done < len(block):
+            part = torch.from_numpy(block[done : done + min(ends[c] - row, _ROWS_AT_ONCE)])
+            x = apply_rows("CL2N", part.double(), mean).numpy()
+            total += x.sum(axis=0)
+            second += x.T @ x  # NumPy notices the symmetry and does half the work
+            row, done = row + len(x), done + len(x)
             if row == ends[c]:
-                yield row - int(offsets[c]), total, second
-                total, second = torch.zeros_like(total), torch.zeros_like(second)
+                yield row - int(offsets[c]), torch.from_numpy(total), torch.from_numpy(second)
+                total, second = np.zeros_like(total), np.zeros_like(second)
                 c += 1
 
 

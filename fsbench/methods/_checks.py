@@ -22,7 +22,7 @@ def require_amount(**values: float) -> None:
 
 
 def require_weight(**values: float) -> None:
-    """Refuse weights of loss terms that are not finite numbers of at least 0."""
+    """Refuse parameters that are not finite numbers of at least 0."""
     for name, value in values.items():
         if not _is_number(value) or value < 0:
             raise FsbenchError(f"{name} must be a number of at least 0, got {value!r}.")

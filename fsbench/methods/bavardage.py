@@ -23,7 +23,7 @@ import torch
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import apply_rows
 from fsbench.methods import presets
-from fsbench.methods._checks import require_amount, require_count
+from fsbench.methods._checks import require_amount, require_count, require_weight
 from fsbench.methods._gram import gram_products, inner_products
 from fsbench.methods._linalg import cholesky, clamp_within_span, inverse_square_root
 from fsbench.methods.base import Context, MethodInfo, Parameters, require_base
@@ -87,7 +87,8 @@ class Bavardage(Parameters):
         ):
             if getattr(self, name) not in known:
                 raise FsbenchError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}.")
-        require_amount(t_km=self.t_km, prior_alpha=self.prior_alpha, beta=self.beta)
+        require_amount(t_km=self.t_km, prior_alpha=self.prior_alpha)
+        require_weight(beta=self.beta)
         require_count(steps=self.steps, km_steps=self.km_steps)
         if self.tau != "learned":
             require_amount(tau=self.tau)

@@ -6,6 +6,10 @@ import csv
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fsbench.tasks.protocol import TaskProtocol
 
 _DATASETS = {
     "mini": "mini-imagenet",
@@ -19,6 +23,7 @@ _METHODS = {
     "simpleshot": ("SimpleShot",),
     "soft-kmeans": ("Soft-KMEANS",),
     "bavardage": ("BAVARDAGE",),
+    "bavardage+vb": ("Soft-KMEANS+VB",),  # the second row of the ablation
     "entropy-min": ("Entropy-min",),
     "pt-map": ("PT-MAP",),
     "laplacianshot": ("LaplacianShot",),
@@ -28,6 +33,10 @@ _METHODS = {
     "alpha-tim": ("alpha-TIM",),
     "bms": ("PEME-BMS",),
 }
+_AXES = {
+    "prior_alpha": "alpha_o", "shots": "L", "queries": "Q", "t_km": "T_km", "t_vb": "T_vb", "s_max": "s_max",
+    "beta": "beta_o",
+}  # fmt: skip
 ONLY_PUBLISHED = ("MAML", "Versa")
 _COPIED = "Table 1 copies it from Veilleux et al., whose sampler lets support and queries overlap"
 _NETWORK = "adapts or trains the network itself, so it has no counterpart on frozen features"
@@ -52,10 +61,10 @@ class Published:
 
 @cache
 def _rows() -> tuple[dict[str, str], ...]:
-    found = []
+    found: list[dict[str, str]] = []
     for name in ("published.csv", "published_other.csv"):
         with resources.files("fsbench.report").joinpath(name).open(encoding="utf-8") as stream:
-            found += [row for row in csv.DictReader(stream) if not row["param"] and row["split"] == "test"]
+            found += csv.DictReader(stream)
     # The article's own tables first, and of those the one that gives intervals.
     rank = {"table3": 0, "table1": 1, "table2": 2}
     return tuple(sorted(found, key=lambda row: rank.get(row["table"], 3)))
@@ -75,18 +84,48 @@ def published(
     """The published accuracy of a method in a setting, or None. A method may also be a published name such as MAML."""
     names = _METHODS.get(method, (method,) if method in ONLY_PUBLISHED else ())
     wanted = {
-        "dataset": _DATASETS.get(dataset.partition("-")[0]),
-        "backbone": _BACKBONES.get(backbone, "") + ("*" if crops > 1 else ""),
-        "setting": "balanced" if balanced else "dirichlet",
-        "alpha": "" if balanced or alpha is None else f"{alpha:g}",
+        **_features(dataset, backbone, crops),
+        **_setting(alpha if not balanced else None),
         "shots": str(shots),
         "queries": str(queries),
+        "param": "",
+        "split": "test",
     }
     for row in _rows():
         if row["method"] in names and all(row[key] == value for key, value in wanted.items()):
             ci95 = float(row["ci95"]) if row["ci95"] else None
             return Published(float(row["accuracy"]), ci95, f"{row['source']} {row['table']}", _note(row))
     return None
+
+
+def published_curve(
+    method: str, dataset: str, backbone: str, axis: str, split: str, protocol: TaskProtocol, crops: int
+) -> list[tuple[float, float]]:
+    """The published points (value of the axis, accuracy) of a curve; empty if there is none."""
+    wanted = {
+        **_features(dataset, backbone, crops),
+        **_setting(protocol.alpha),
+        "shots": str(protocol.shots),
+        "queries": str(protocol.queries),
+        "param": _AXES.get(axis, "none"),
+        "split": "test" if split == "novel" else split,
+    }
+    wanted.pop(axis, None)
+    names = _METHODS.get(method, ()) if protocol.ways == 5 else ()
+    rows = [row for row in _rows() if row["method"] in names and all(row[key] == wanted[key] for key in wanted)]
+    return sorted((float(row["param_value"]), float(row["accuracy"])) for row in rows)
+
+
+def _features(dataset: str, backbone: str, crops: int) -> dict[str, str]:
+    return {
+        "dataset": _DATASETS.get(dataset.partition("-")[0], "none"),
+        "backbone": _BACKBONES.get(backbone, "none") + ("*" if crops > 1 else ""),
+    }
+
+
+def _setting(alpha: float | None) -> dict[str, str]:
+    balanced = alpha is None
+    return {"setting": "balanced" if balanced else "dirichlet", "alpha": "" if balanced else f"{alpha:g}"}
 
 
 def _note(row: dict[str, str]) -> str:

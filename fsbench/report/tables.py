@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from rich.console import ConsoleOptions, RenderResult
 
     from fsbench.evaluate.solve import Solved
     from fsbench.features.scatter import BaseStatistics
@@ -53,9 +56,21 @@ def solved_table(rows: list[Solved]) -> Table:
     return table
 
 
-def plain_table(title: str) -> Table:
+class _Headed(Table):
+    """A table below its heading, which may be wider than the table."""
+
+    heading: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(self.heading, style="bold")
+        yield from super().__rich_console__(console, options)
+
+
+def plain_table(heading: str) -> Table:
     """The look of all tables."""
-    return Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = _Headed(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.heading = heading
+    return table
 
 
 def scatter_table(rows: list[tuple[Path, BaseStatistics, float]]) -> Table:

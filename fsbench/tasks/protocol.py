@@ -17,9 +17,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fsbench.errors import FsbenchError, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,16 @@ class TaskProtocol:
     def overlapping(self) -> bool:
         """Whether an image may be support and query at once, as in the sampler of Veilleux et al."""
         return self.name == "veilleux"
+
+    def describe(self, without: Sequence[str] = ()) -> str:
+        """The setting in words, without the named fields."""
+        parts = {
+            "ways": f"{self.ways}-way",
+            "shots": f"{self.shots}-shot",
+            "queries": f"{self.queries} queries",
+            "alpha": "balanced" if self.alpha is None else f"α = {self.alpha:g}",
+        }
+        return ", ".join(text for name, text in parts.items() if name not in without)
 
     def signature(self) -> str:
         """The protocol as a part of the signature line."""

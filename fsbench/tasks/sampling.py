@@ -62,6 +62,8 @@ def sample_tasks(protocol: TaskProtocol, offsets: Ints, seed: int, tasks: Ints) 
     Returns:
         The rows; task i is the same whatever else is drawn with it.
     """
+    if not 0 <= seed < 2**64:
+        raise FsbenchError(f"A seed is a whole number from 0 to 2⁶⁴ − 1, got {seed}.")
     offsets = np.asarray(offsets, dtype=np.int64)
     tasks = np.asarray(tasks, dtype=np.int64)
     sizes = pool_sizes(protocol, offsets)

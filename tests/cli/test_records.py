@@ -58,8 +58,8 @@ def test_a_report_of_all_records(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("plot", "bars", "--out", "bars.gif"), "png, pdf, svg"),
-        (("plot", "differences", "ncm", "--out", "d"), "png, pdf, svg"),
+        (("plot", "bars", "--out", "bars.gif"), ".png, .pdf, .svg"),
+        (("plot", "differences", "ncm", "--out", "d"), ".png, .pdf, .svg"),
         (("plot", "differences", "ncmm"), "Did you mean 'ncm'"),
         (("plot", "differences", "pt-map"), "did not run on the same tasks"),
         (("plot", "bars", "none.json"), "none.json cannot be read"),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, ordered so that neighbours differ in lightness too; hatches tell them apart in grey.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "---", "+++")
 INK = "#1d2026"  # of text and lines; a page in dark colours replaces it, so nothing else has this colour
 STYLE: dict[Any, Any] = {
@@ -34,7 +35,7 @@ STYLE: dict[Any, Any] = {
     "text.parse_math": False,  # names may hold dollar signs
     "svg.hashsalt": "fsbench",
 }
-ENDINGS = ("png", "pdf", "svg")
+ENDINGS = (".png", ".pdf", ".svg")
 
 
 def layers(colour: str, hatch: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -43,20 +44,16 @@ def layers(colour: str, hatch: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return tint, {"facecolor": "none", "edgecolor": colour, "hatch": hatch, "linewidth": 0.7}
 
 
-def kind_of(path: Path) -> str:
-    """The format that a file's ending asks for."""
-    kind = path.suffix.removeprefix(".").lower()
-    if kind not in ENDINGS:
-        raise FsbenchError(
-            f"A picture is written as {', '.join(ENDINGS)}, by the file's ending; got {path.name!r}.",
-            f"For example: --out {path.stem or 'picture'}.png",
-        )
-    return kind
+def check_ending(path: Path) -> None:
+    """Refuse a picture file whose ending names no known kind."""
+    if path.suffix.lower() not in ENDINGS:
+        raise FsbenchError(f"A picture ends in {', '.join(ENDINGS)}, got {path.name!r}.")
 
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure, whole or not at all, the same bytes for the same figure."""
-    kind = kind_of(path)
+    check_ending(path)
+    kind = path.suffix.removeprefix(".").lower()
     metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind, {})
     with mpl.rc_context(STYLE), whole_file(path) as temporary:
         figure.savefig(temporary, format=kind, dpi=160, metadata=metadata)

@@ -12,8 +12,6 @@ from fsbench.errors import FsbenchError
 from fsbench.evaluate.run import Job, Machine, run
 from fsbench.evaluate.solve import Request, Solved, solve
 from fsbench.evaluate.source import Source
-from fsbench.evaluate.tuning import GRIDS, grid_of, tune, tuning_path
-from fsbench.features.scatter import base_statistics
 from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
@@ -127,57 +125,6 @@ def test_a_clear_loss_against_soft_kmeans_is_told_with_its_cause(path: Path) -> 
     good = Request("bavardage", tasks=200)
     assert solve(good, FeatureFile.open(path), [TaskProtocol()], MACHINE, QUIET)[0].warning() is None
     assert Solved(row.record, None).warning() is None
-
-
-@pytest.fixture
-def small_grid(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsbench.evaluate.tuning.TASKS", 40)
-    monkeypatch.setitem(GRIDS, "bavardage", {"tau": (0.001, 0.3), "sigma": (10.0, 20.0)})
-
-
-@pytest.mark.usefixtures("small_grid")
-def test_tuning_finds_the_better_cell_remembers_it_and_says_so(path: Path, tmp_path: Path) -> None:
-    request = Request("bavardage", tasks=50, tune=True, results=tmp_path / "results")
-    file = FeatureFile.open(path)
-    (row,) = solve(request, file, [TaskProtocol()], MACHINE, QUIET)
-    assert row.record.key.params["tau"] == 0.3
-    assert row.record.params_from == "tuned:val:4x40"
-    assert "tuned:val:4x40" in row.record.signature
-    remembered = json.loads(tuning_path(path).read_text())
-    assert len(remembered) == 1
-    cells: list[int] = []
-    again = tune(
-        "bavardage", Source("synthetic", "none", "val", file.read("val"), base_statistics(file)), TaskProtocol(), 0, {},
-        MACHINE, tuning_path(path), lambda done, total: cells.append(done),
-    )  # fmt: skip
-    assert cells == []
-    assert again.params["tau"] == 0.3
-
-
-def test_tuning_never_looks_at_novel_classes(source: Source, tmp_path: Path) -> None:
-    with pytest.raises(FsbenchError, match="never on novel"):
-        tune("bavardage", source, TaskProtocol(), 0, {}, MACHINE, tmp_path / "t.json")
-
-
-def test_tuning_without_val_says_what_to_do(features: Features, tmp_path: Path) -> None:
-    path = tmp_path / "f.h5"
-    write_features(path, Provenance("x", "y"), {"base": features.base, "novel": features.novel})
-    with pytest.raises(FsbenchError, match="no split val") as caught:
-        solve(Request("bavardage", tune=True), FeatureFile.open(path), [TaskProtocol()], MACHINE, QUIET)
-    assert "Extract val images" in caught.value.hint
-
-
-def test_what_the_user_fixed_is_not_tuned() -> None:
-    assert set(grid_of("bavardage", {})) == {"t_km", "tau", "sigma"}
-    assert set(grid_of("bavardage", {"t_vb": 3.0, "sigma": 1.0})) == {"t_km"}
-    with pytest.raises(FsbenchError, match="no grid to tune ncm"):
-        grid_of("ncm", {})
-
-
-def test_a_damaged_memory_of_tuning_is_named(path: Path) -> None:
-    tuning_path(path).write_text('{"a": 3}')
-    with pytest.raises(FsbenchError, match="Delete the file"):
-        solve(Request("bavardage", tune=True), FeatureFile.open(path), [TaskProtocol()], MACHINE, QUIET)
 
 
 def test_features_without_base_classes(features: Features, tmp_path: Path) -> None:

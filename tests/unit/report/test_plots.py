@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -15,10 +14,12 @@ from fsbench.evaluate.collect import collect
 from fsbench.methods import METHODS
 from fsbench.report.plots.bars import accuracy_bars, bars_figure
 from fsbench.report.plots.differences import differences_figure, paired_runs
-from fsbench.report.plots.style import kind_of, save, svg_text
+from fsbench.report.plots.style import save, svg_text
 from tests.records import four_settings, make_record
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -115,9 +116,7 @@ def test_the_ending_says_the_format_and_the_same_picture_has_the_same_bytes(
 
 @pytest.mark.parametrize("name", ["bars.jpg", "bars", ".png"])
 def test_other_endings_are_refused(name: str, small: Comparison, tmp_path: Path) -> None:
-    with pytest.raises(FsbenchError, match="png, pdf, svg"):
-        kind_of(Path(name))
-    with pytest.raises(FsbenchError, match="png, pdf, svg"):
+    with pytest.raises(FsbenchError, match=r"\.png, \.pdf, \.svg"):
         accuracy_bars(small, tmp_path / name)
     assert not list(tmp_path.iterdir())
 

@@ -1,0 +1,81 @@
+"""`fsbench ablate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fsbench.cli.compare import columns
+from fsbench.cli.options import (
+    OF_OUTPUT,
+    OF_TASKS,
+    Batch,
+    Device,
+    FeaturesArgument,
+    FeaturesRoot,
+    Force,
+    ProtocolName,
+    Queries,
+    Quiet,
+    ResultsRoot,
+    Seed,
+    Shots,
+    SplitName,
+    Tasks,
+    Ways,
+    find_features,
+)
+from fsbench.cli.parse import numbers
+
+
+def ablate(
+    features: FeaturesArgument = None,
+    settings: Annotated[
+        str, typer.Option(help="unbalanced, balanced, or both.", rich_help_panel=OF_TASKS)
+    ] = "unbalanced",
+    alpha: Annotated[float, typer.Option(help="Dirichlet α of unbalanced queries.", rich_help_panel=OF_TASKS)] = 2.0,
+    shots: Shots = "1,5",
+    ways: Ways = 5,
+    queries: Queries = 75,
+    tasks: Tasks = 10_000,
+    seed: Seed = 0,
+    split: SplitName = "novel",
+    protocol: ProtocolName = "disjoint",
+    output: Annotated[
+        str, typer.Option("--format", help="rich, markdown, latex, csv or json.", rich_help_panel=OF_OUTPUT)
+    ] = "rich",
+    out: Annotated[Path | None, typer.Option(help="Write the table to this file.", rich_help_panel=OF_OUTPUT)] = None,
+    device: Device = "auto",
+    batch: Batch = None,
+    force: Force = False,
+    features_dir: FeaturesRoot = Path("features"),
+    results_dir: ResultsRoot = Path("results"),
+    quiet: Quiet = False,
+) -> None:
+    """What each element of BAVARDAGE adds, as the article's Table 2: Soft-KMEANS, + VB, + PLDA, for both variants.
+
+    Example: [bold]fsbench ablate --tasks 1000[/bold]
+    """
+    from fsbench.devices import choose_device
+    from fsbench.errors import unknown_name
+    from fsbench.evaluate.compare import ABLATION, Question
+    from fsbench.evaluate.compare import compare as compare_files
+    from fsbench.evaluate.run import Machine
+    from fsbench.report.progress import Reporter
+    from fsbench.report.render import FORMATS, show
+    from fsbench.tasks.protocol import TaskProtocol
+
+    if output not in FORMATS:
+        raise unknown_name("format", output, FORMATS)
+    rules = TaskProtocol(protocol, ways, 1, queries, alpha)  # type: ignore[arg-type]
+    question = Question(
+        ABLATION, columns(settings, alpha, numbers(shots, "--shots")), ABLATION[0].label, rules, split, tasks,
+        seed, results_dir, force,
+    )  # fmt: skip
+    reporter = Reporter(quiet)
+    files = find_features(features, features_dir, reporter)
+    show(compare_files(question, files, Machine(choose_device(device), batch), reporter), output, out)
+    if out:
+        reporter.say(f"Wrote {out}.")

@@ -1,0 +1,105 @@
+"""`fsbench sweep`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fsbench.cli.options import (
+    OF_OUTPUT,
+    Alpha,
+    Batch,
+    Device,
+    FeaturesArgument,
+    FeaturesRoot,
+    Force,
+    ProtocolName,
+    Queries,
+    Quiet,
+    ResultsRoot,
+    Seed,
+    SetOption,
+    Shots,
+    Tasks,
+    Unbalanced,
+    Ways,
+    find_features,
+)
+from fsbench.cli.parse import axes, parameters, protocols
+
+
+def sweep(
+    features: FeaturesArgument = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--over", metavar="NAME=VALUE,…", help="A parameter of the method, or shots, queries, ways, alpha."
+        ),
+    ] = None,
+    figure: Annotated[int | None, typer.Option(help="The curves of the article's figure 3, 4 or 5.")] = None,
+    methods: Annotated[str, typer.Option(help="Names separated by commas.")] = "bavardage",
+    split: Annotated[str, typer.Option(help="Splits separated by commas: val, novel, base.")] = "novel",
+    unbalanced: Unbalanced = True,
+    alpha: Alpha = None,
+    shots: Shots = "1,5",
+    ways: Ways = 5,
+    queries: Queries = 75,
+    tasks: Tasks = 1_000,
+    seed: Seed = 0,
+    protocol: ProtocolName = "disjoint",
+    others: SetOption = None,
+    plot: Annotated[Path | None, typer.Option(help="The picture: PNG, PDF or SVG.", rich_help_panel=OF_OUTPUT)] = None,
+    device: Device = "auto",
+    batch: Batch = None,
+    force: Force = False,
+    features_dir: FeaturesRoot = Path("features"),
+    results_dir: ResultsRoot = Path("results"),
+    quiet: Quiet = False,
+) -> None:
+    """See how accuracy depends on a parameter; every point is recorded, so only missing ones are computed.
+
+    The first --over runs along the curves, every further one adds curves.
+
+    Example: [bold]fsbench sweep --over tau=0.1,0.2,0.3,0.5 --split val,novel[/bold]
+    """
+    if (figure is None) == (over is None):
+        raise typer.BadParameter("give either --over NAME=VALUE,VALUE or --figure 3, 4 or 5", param_hint="--over")
+    settings, along = protocols(protocol, ways, shots, queries, unbalanced, alpha), axes(over)
+
+    from fsbench.devices import choose_device
+    from fsbench.evaluate.compare import parse_methods
+    from fsbench.evaluate.figures import figure as figure_plans
+    from fsbench.evaluate.run import Machine
+    from fsbench.evaluate.sweep import plan_sweep, run_sweep
+    from fsbench.report.curves import save_sweep
+    from fsbench.report.plots.curves import draw_sweep
+    from fsbench.report.plots.style import check_ending, save
+    from fsbench.report.progress import Reporter
+    from fsbench.report.study_tables import panel_table
+    from fsbench.report.tables import stdout_console
+
+    if plot:
+        check_ending(plot)
+    if any(axis.name == "shots" for axis in along):
+        settings = settings[:1]  # its own number of shots does not matter
+    reporter, console, machine = Reporter(quiet), stdout_console(), Machine(choose_device(device), batch)
+    contestants, splits, options = parse_methods(methods), split.split(","), parameters(others)
+    for file in find_features(features, features_dir, reporter):
+        if figure is None:
+            plans = plan_sweep(contestants, along, splits, settings, options)
+            name = f"{methods} over {', '.join(axis.name for axis in along)}"
+        else:
+            plans, name = figure_plans(figure, file.provenance.dataset), f"figure {figure}"
+        found = run_sweep(
+            plans, file, machine, reporter, name=name, tasks=tasks, seed=seed, results=results_dir, force=force
+        )
+        for panel in found.panels:
+            console.print(panel_table(panel))
+        console.print(found.signature, style="dim", markup=False, soft_wrap=True)
+        stored = results_dir / "sweeps" / f"{found.name}.json"
+        save_sweep(stored, found)
+        picture = plot or stored.with_suffix(".png")
+        save(draw_sweep(found), picture)
+        console.print(f"Picture: {picture}. Points: {stored}.", soft_wrap=True)

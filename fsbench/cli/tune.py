@@ -1,0 +1,118 @@
+"""`fsbench tune`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fsbench.cli.options import (
+    OF_METHOD,
+    OF_OUTPUT,
+    Alpha,
+    Batch,
+    Device,
+    FeaturesArgument,
+    FeaturesRoot,
+    ProtocolName,
+    Queries,
+    Quiet,
+    ResultsRoot,
+    Seed,
+    SetOption,
+    Shots,
+    Tasks,
+    Unbalanced,
+    Ways,
+    find_features,
+)
+from fsbench.cli.parse import axes, parameters, protocols
+
+
+def tune(
+    features: FeaturesArgument = None,
+    method: Annotated[
+        str, typer.Option(help="NAME, NAME:VARIANT or file.py:CLASS.", rich_help_panel=OF_METHOD)
+    ] = "bavardage",
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--over",
+            metavar="NAME=VALUE,…",
+            rich_help_panel=OF_METHOD,
+            help="What to search. (default: the method's own grid)",
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Guesses of optuna between the ends of the grid. (default: the whole grid)",
+            rich_help_panel=OF_METHOD,
+        ),
+    ] = None,
+    others: SetOption = None,
+    unbalanced: Unbalanced = True,
+    alpha: Alpha = None,
+    shots: Shots = "1,5",
+    ways: Ways = 5,
+    queries: Queries = 75,
+    tasks: Tasks = 500,
+    seed: Seed = 0,
+    protocol: ProtocolName = "disjoint",
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="A picture of what was searched, per setting: PNG, PDF or SVG.", rich_help_panel=OF_OUTPUT),
+    ] = None,
+    device: Device = "auto",
+    batch: Batch = None,
+    features_dir: FeaturesRoot = Path("features"),
+    results_dir: ResultsRoot = Path("results"),
+    quiet: Quiet = False,
+) -> None:
+    """Choose parameters on the val classes; `solve --tune` and `compare --tune` use what was found last.
+
+    Novel classes are never looked at. A broken search goes on where it was.
+
+    Example: [bold]fsbench tune --method bavardage --shots 1[/bold]
+    """
+    settings, along, fixed = (
+        protocols(protocol, ways, shots, queries, unbalanced, alpha),
+        axes(over),
+        parameters(others),
+    )
+
+    from fsbench.devices import choose_device
+    from fsbench.evaluate.run import Machine
+    from fsbench.evaluate.source import base_of
+    from fsbench.evaluate.tuning import Search, grid_of
+    from fsbench.evaluate.tuning import tune as search_parameters
+    from fsbench.methods import split_variant
+    from fsbench.report.plots.style import check_ending, save
+    from fsbench.report.plots.surface import draw_surface
+    from fsbench.report.progress import Reporter
+    from fsbench.report.study_tables import surface_tables
+    from fsbench.report.tables import stdout_console
+
+    if plot:
+        check_ending(plot)
+    reporter, console, machine = Reporter(quiet), stdout_console(), Machine(choose_device(device), batch)
+    name, variant = split_variant(method)
+    fixed = {**variant, **fixed}
+    for file in find_features(features, features_dir, reporter):
+        base = base_of(file, reporter)
+        for setting in settings:
+            search = Search.on(file, base, name, fixed, setting)
+            with reporter.bar(f"{file.provenance.dataset} {setting.shots}-shot tuning {method} on val", 0) as advance:
+                found = search_parameters(
+                    search, along or grid_of(name, fixed), machine, trials=trials, tasks=tasks, seed=seed,
+                    results=results_dir, progress=lambda done, total: advance(1, total),
+                )  # fmt: skip
+            for table in surface_tables(found):
+                console.print(table)
+            console.print(f"{found.describe()}. Kept in {search.memory} for --tune.", soft_wrap=True)
+            if plot:
+                picture = plot.with_stem(f"{plot.stem}-{file.path.stem}-{setting.setting}-{setting.shots}shot")
+                save(draw_surface(found), picture)
+                console.print(f"Picture: {picture}.", soft_wrap=True)

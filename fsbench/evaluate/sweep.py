@@ -1,0 +1,160 @@
+"""What `fsbench sweep` does: accuracy along an axis, point by point, each point a record of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import fsbench
+from fsbench.evaluate.axes import Axis, Value, at, symbol
+from fsbench.evaluate.run import Job, Machine, configure, run
+from fsbench.evaluate.source import Source, base_of, load_source
+from fsbench.methods import method_key
+from fsbench.report.curves import Curve, Panel, Point, Sweep
+from fsbench.report.published import published_curve
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from fsbench.evaluate.compare import Contestant
+    from fsbench.features.store import FeatureFile
+    from fsbench.report.progress import Reporter
+    from fsbench.report.record import RunRecord
+    from fsbench.tasks.protocol import TaskProtocol
+
+POINTS = "points"  # folder of the records of single points, below that of the results
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve to be measured: what stays the same along the axis."""
+
+    label: str
+    method: str
+    options: Mapping[str, Any]
+    protocol: TaskProtocol
+    split: str = "novel"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One panel to be measured."""
+
+    title: str
+    axis: Axis
+    lines: Sequence[Line]
+
+
+def plan_sweep(
+    contestants: Sequence[Contestant],
+    axes: Sequence[Axis],
+    splits: Sequence[str],
+    protocols: Sequence[TaskProtocol],
+    options: Mapping[str, Any],
+) -> list[Plan]:
+    """One panel per protocol: the first axis runs along it, every combination of the rest is a curve.
+
+    Args:
+        contestants: Methods.
+        axes: At least one.
+        splits: Where tasks are drawn from.
+        protocols: Settings, one panel each.
+        options: Parameters that are the same everywhere.
+    """
+    first, others = axes[0], axes[1:]
+    combinations = [
+        dict(zip([axis.name for axis in others], values, strict=True))
+        for values in itertools.product(*(axis.values for axis in others))
+    ]
+    plans = []
+    for protocol in protocols:
+        lines = []
+        for contestant, values, split in itertools.product(contestants, combinations, splits):
+            own_protocol, own_options = at(values, protocol, {**contestant.options, **options})
+            words = [contestant.label] if len(contestants) > 1 else []
+            words += [f"{symbol(name)} = {_number(value)}" for name, value in values.items()]
+            words += [split] if len(splits) > 1 else []
+            label = ", ".join(words) or contestant.label
+            lines.append(Line(label, contestant.method, own_options, own_protocol, split))
+        plans.append(Plan(protocol.describe([axis.name for axis in axes]), first, lines))
+    return plans
+
+
+def run_sweep(
+    plans: Sequence[Plan],
+    file: FeatureFile,
+    machine: Machine,
+    reporter: Reporter,
+    *,
+    name: str,
+    tasks: int,
+    seed: int,
+    results: Path | None = None,
+    force: bool = False,
+) -> Sweep:
+    """Measure what is missing, read the rest from records, and put the curves together.
+
+    Args:
+        plans: Panels.
+        file: Features.
+        machine: Where and how to compute.
+        reporter: Shows progress.
+        name: What is swept, in a word.
+        tasks: Per point.
+        seed: Of the task lists.
+        results: Folder of results; None stores nothing.
+        force: Measure again what has a record.
+    """
+    base, made = base_of(file, reporter), file.provenance
+    splits = dict.fromkeys(line.split for plan in plans for line in plan.lines)
+    sources = {split: load_source(file, split, base) for split in splits}
+    # All points before the first is measured, so that a wrong value is named at once.
+    jobs = [[_jobs(line, sources[line.split], plan.axis, tasks, seed) for line in plan.lines] for plan in plans]
+    folder = results / POINTS if results else None
+    panels = []
+    with reporter.bar(
+        f"{made.dataset} {name}", tasks * sum(len(along) for lines in jobs for along in lines)
+    ) as advance:
+        for plan, lines in zip(plans, jobs, strict=True):
+            curves = []
+            for line, along in zip(plan.lines, lines, strict=True):
+                source = sources[line.split]
+                records = [run(job, source, machine, folder, force=force, progress=advance) for job in along]
+                curves.append(_curve(plan.axis, line, source, records))
+            panels.append(Panel(plan.axis.symbol, plan.title, tuple(curves)))
+    names = f"{made.dataset}/{made.backbone}/{'+'.join(splits)}"
+    signature = f"fsbench:{fsbench.__version__}|{names}|seed:{seed}|tasks:{tasks}"
+    words = re.sub(r"[^\w.+-]+", "-", f"{made.dataset}-{made.backbone}-{name}")
+    title = f"{made.dataset} {made.backbone}: {name}, {tasks:,} tasks per point"
+    return Sweep(f"{words}-{_digest(plans, signature)}", title, signature, tuple(panels))
+
+
+def _jobs(line: Line, source: Source, axis: Axis, tasks: int, seed: int) -> list[Job]:
+    found = []
+    for x in axis.values:
+        protocol, options = at({axis.name: x}, line.protocol, line.options)
+        method, origin = configure(line.method, source, protocol, options)
+        found.append(Job(method, protocol, seed, tasks, origin, method_key(line.method)))
+    return found
+
+
+def _curve(axis: Axis, line: Line, source: Source, records: Sequence[RunRecord]) -> Curve:
+    points = tuple(Point(x, record.accuracy, record.ci95) for x, record in zip(axis.values, records, strict=True))
+    known = published_curve(
+        line.method, source.dataset, source.backbone, axis.name, line.split, line.protocol, source.crops
+    )
+    return Curve(line.label, points, tuple(Point(x, accuracy) for x, accuracy in known))
+
+
+def _digest(plans: Sequence[Plan], signature: str) -> str:
+    text = json.dumps([signature, *(asdict(plan) for plan in plans)], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _number(value: Value) -> str:
+    return value if isinstance(value, str) else f"{value:g}"

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+from fsbench.errors import FsbenchError
+from fsbench.evaluate.axes import Axis, at
+from fsbench.evaluate.compare import parse_methods
+from fsbench.evaluate.engine import solve_tasks
+from fsbench.evaluate.figures import figure
+from fsbench.evaluate.run import Machine
+from fsbench.evaluate.statistics import accuracies
+from fsbench.evaluate.sweep import plan_sweep, run_sweep
+from fsbench.features.store import FeatureFile
+from fsbench.methods import method_class
+from fsbench.methods.base import Context
+from fsbench.report.curves import Curve, Panel, Point, Sweep, load_sweep, save_sweep
+from fsbench.report.plots.curves import draw_sweep
+from fsbench.report.plots.style import save
+from fsbench.report.progress import Reporter
+from fsbench.report.published import published_curve
+from fsbench.report.study_tables import panel_table
+from fsbench.report.tables import stdout_console
+from fsbench.tasks.protocol import TaskProtocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.synthetic import Features
+
+MACHINE = Machine(torch.device("cpu"))
+QUIET = Reporter(quiet=True)
+ONE, FIVE = TaskProtocol(), TaskProtocol(shots=5)
+
+
+@pytest.fixture(scope="module")
+def mini(features: Features, tmp_path_factory: pytest.TempPathFactory) -> FeatureFile:
+    return FeatureFile.open(features.write(tmp_path_factory.mktemp("sweep") / "mini-wrn.h5", "mini", "wrn"))
+
+
+def sweep(file: FeatureFile, axes: list[Axis], **options: Any) -> Sweep:
+    plans = plan_sweep(
+        parse_methods(options.pop("methods", "bavardage")), axes, options.pop("splits", ["novel"]),
+        options.pop("protocols", [ONE]), options.pop("parameters", {}),
+    )  # fmt: skip
+    return run_sweep(plans, file, MACHINE, QUIET, **{"name": "test", "tasks": 12, "seed": 0, **options})
+
+
+def test_a_point_is_what_the_solver_gives_there(mini: FeatureFile, features: Features) -> None:
+    found = sweep(mini, [Axis("tau", (0.1, 0.5)), Axis("alpha", (1.0, 4.0))], splits=["val", "novel"])
+    (panel,) = found.panels
+    assert panel.axis == "τ"
+    assert panel.title == "5-way, 1-shot, 75 queries"
+    assert [curve.label for curve in panel.curves] == ["α* = 1, val", "α* = 1, novel", "α* = 4, val", "α* = 4, novel"]
+    for curve, (alpha, split) in zip(panel.curves, itertools.product((1.0, 4.0), ("val", "novel")), strict=True):
+        protocol = TaskProtocol(alpha=alpha)
+        for point, tau in zip(curve.points, (0.1, 0.5), strict=True):
+            context = Context(False, 1, "mini", alpha, features.statistics)
+            method = method_class("bavardage").configure(context, tau=tau)
+            outcome = solve_tasks(
+                method, getattr(features, split), features.statistics, protocol, 0, range(12), device=MACHINE.device
+            )
+            assert point.x == tau
+            assert point.accuracy == pytest.approx(float(accuracies(outcome.correct, outcome.queries).mean()))
+
+
+def test_only_missing_points_are_computed(mini: FeatureFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = sweep(mini, [Axis("beta", (0.0, 10.0))], results=tmp_path)
+    computed: list[int] = []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        computed.append(1)
+        return solve_tasks(*arguments, **options)
+
+    monkeypatch.setattr("fsbench.evaluate.run.solve_tasks", counted)
+    assert sweep(mini, [Axis("beta", (0.0, 10.0))], results=tmp_path) == first
+    assert computed == []
+    longer = sweep(mini, [Axis("beta", (0.0, 5.0, 10.0))], results=tmp_path)
+    assert len(computed) == 1
+    assert (longer.panels[0].curves[0].points[0], longer.panels[0].curves[0].points[2]) == first.panels[0].curves[
+        0
+    ].points
+    assert longer.name != first.name
+    assert not list(tmp_path.glob("*.json"))  # single points are not among the results that people collect
+
+
+def test_a_wrong_value_is_named_before_anything_runs(mini: FeatureFile, tmp_path: Path) -> None:
+    for axis, match in (
+        (Axis("tau", (0.1, -1.0)), "tau must be a positive number"),
+        (Axis("nonsense", (1.0,)), "nonsense"),
+        (Axis("queries", (75, 100000)), "100000|100,000|queries"),
+    ):
+        with pytest.raises(FsbenchError, match=match):
+            sweep(mini, [axis], results=tmp_path)
+        if axis.name != "queries":
+            assert not list(tmp_path.rglob("*.json"))
+
+
+def test_axes_of_the_protocol_are_whole_numbers_where_they_count() -> None:
+    with pytest.raises(FsbenchError, match="whole numbers"):
+        Axis("shots", (1, 2.5))
+    with pytest.raises(FsbenchError, match="numbers"):
+        Axis("alpha", ("high",))
+    with pytest.raises(FsbenchError, match="twice"):
+        Axis("tau", (1.0, 1.0))
+    protocol, options = at({"shots": 5, "tau": 0.1}, ONE, {"beta": 3.0})
+    assert protocol == FIVE
+    assert options == {"beta": 3.0, "tau": 0.1}
+
+
+def test_methods_become_curves_and_shots_an_axis(mini: FeatureFile) -> None:
+    (panel,) = sweep(mini, [Axis("shots", (1, 5))], methods="ncm,soft-kmeans").panels
+    assert [curve.label for curve in panel.curves] == ["ncm", "soft-kmeans"]
+    assert all(curve.points[1].accuracy > curve.points[0].accuracy for curve in panel.curves)
+
+
+@pytest.mark.parametrize(("number", "panels", "points"), [(3, 2, 36), (4, 2, 18), (5, 8, 116)])
+def test_a_figure_has_the_points_of_the_article_s(number: int, panels: int, points: int) -> None:
+    plans = figure(number, "mini")
+    assert len(plans) == panels
+    assert sum(len(plan.axis.values) * len(plan.lines) for plan in plans) == points
+    for plan in plans:
+        for line in plan.lines:
+            known = published_curve(line.method, "mini", "wrn", plan.axis.name, line.split, line.protocol, crops=1)
+            assert {x for x, _ in known} == set(plan.axis.values)
+
+
+def test_published_points_are_those_of_the_article() -> None:
+    assert published_curve("bavardage", "mini", "wrn", "t_vb", "val", ONE, 1)[:2] == [(30.0, 75.81), (40.0, 78.36)]
+    assert dict(published_curve("soft-kmeans", "mini", "wrn", "queries", "novel", ONE, 1))[150.0] == 72.64
+    assert (
+        dict(published_curve("bavardage", "mini", "wrn", "prior_alpha", "novel", TaskProtocol(alpha=4.0), 1))[10.0]
+        == 74.90
+    )
+    for other in (
+        ("bavardage", "mini", "rn18", "t_vb", "val", ONE, 1),
+        ("bavardage", "cub", "wrn", "t_vb", "val", ONE, 1),
+        ("bavardage", "mini", "wrn", "tau", "val", ONE, 1),
+        ("bavardage", "mini", "wrn", "t_vb", "val", ONE, 30),
+        ("bavardage", "mini", "wrn", "t_vb", "val", TaskProtocol(alpha=None), 1),
+        ("ncm", "mini", "wrn", "t_vb", "val", ONE, 1),
+    ):
+        assert published_curve(*other) == []
+
+
+def test_units_of_figure_5_are_the_article_s_only_where_it_has_a_preset() -> None:
+    assert {plan.axis.name for plan in figure(5, "mini")} == {"t_km", "t_vb", "s_max", "beta"}
+    assert {plan.axis.name for plan in figure(5, "glyphs")} == {"t_km", "tau", "sigma", "beta"}
+    with pytest.raises(FsbenchError, match="no sweep for figure 2"):
+        figure(2, "mini")
+
+
+def test_a_sweep_is_drawn_printed_and_read_back(
+    mini: FeatureFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = sweep(mini, [Axis("t_vb", (30.0, 50.0, 70.0))], splits=["val", "novel"])
+    assert [len(curve.published) for curve in found.panels[0].curves] == [6, 6]
+    save_sweep(tmp_path / "sweep.json", found)
+    assert load_sweep(tmp_path / "sweep.json") == found
+    stdout_console().print(panel_table(found.panels[0]))
+    text = capsys.readouterr().out
+    assert "(published 78.59)" in text
+    assert max(map(len, text.splitlines())) <= 100
+    drawn = draw_sweep(found).axes[0]
+    assert drawn.get_xlabel() == "T_vb"
+    measured, published = (list(np.asarray(line.get_xdata())) for line in drawn.get_lines()[:2])
+    assert measured == [30.0, 50.0, 70.0]
+    assert published == [30.0, 40.0, 50.0, 60.0, 80.0, 100.0]
+    for name in ("a.png", "a.pdf", "a.svg"):
+        save(draw_sweep(found), tmp_path / name)
+        first = (tmp_path / name).read_bytes()
+        save(draw_sweep(found), tmp_path / name)
+        assert (tmp_path / name).read_bytes() == first
+    with pytest.raises(FsbenchError, match="gif"):
+        save(draw_sweep(found), tmp_path / "a.gif")
+
+
+def test_words_along_an_axis_stand_side_by_side() -> None:
+    curve = Curve("c", (Point("learned", 50.0, 1.0), Point("uniform", 60.0, 1.0)))
+    axes = draw_sweep(Sweep("n", "t", "s", (Panel("mixing", "p", (curve,)),))).axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["learned", "uniform"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"name": 1}',
+        '{"name":"n","title":"t","signature":"s","panels":[{"axis":"a","title":"t","curves":[]}]}',
+    ],
+)
+def test_a_file_that_is_no_sweep_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(FsbenchError, match=r"x\.json"):
+        load_sweep(tmp_path / "x.json")
+    with pytest.raises(FsbenchError, match="cannot be read"):
+        load_sweep(tmp_path / "none.json")
