@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import fsbench
-from fsbench.cli import compare, demo, doctor, extract, scatter, solve, train
+from fsbench.cli import compare, demo, doctor, extract, plot, scatter, solve, train
 from fsbench.errors import FsbenchError
 
 app = typer.Typer(
@@ -42,6 +42,7 @@ app.command()(compare.compare)
 app.command()(doctor.doctor)
 app.command()(demo.demo)
 app.command()(train.train)
+app.add_typer(plot.app, name="plot")
 
 
 def main() -> None:

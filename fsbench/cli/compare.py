@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsbench.cli.options import Device, FeaturesArgument, FeaturesRoot, Quiet, ResultsRoot, find_features, numbers
+from fsbench.cli.options import (
+    Device,
+    FeaturesArgument,
+    FeaturesRoot,
+    ProtocolName,
+    Queries,
+    Quiet,
+    ResultsRoot,
+    Seed,
+    SplitName,
+    Ways,
+    find_features,
+    numbers,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from fsbench.evaluate.comparison import Column
@@ -21,12 +34,12 @@ def compare(
     shots: Annotated[str, typer.Option(help="Labelled images per class, separated by commas.")] = "1,5",
     settings: Annotated[str, typer.Option(help="unbalanced, balanced, or both.")] = "unbalanced,balanced",
     alpha: Annotated[float, typer.Option(help="Dirichlet α of unbalanced queries.")] = 2.0,
-    ways: Annotated[int, typer.Option(help="Classes per task.")] = 5,
-    queries: Annotated[int, typer.Option(help="Unlabelled images per task.")] = 75,
+    ways: Ways = 5,
+    queries: Queries = 75,
     tasks: Annotated[int, typer.Option(min=1, help="Tasks per setting.")] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Seed of the task lists.")] = 0,
-    split: Annotated[str, typer.Option(help="novel, val or base.")] = "novel",
-    protocol: Annotated[str, typer.Option(help="disjoint, released or veilleux.")] = "disjoint",
+    seed: Seed = 0,
+    split: SplitName = "novel",
+    protocol: ProtocolName = "disjoint",
     baseline: Annotated[str, typer.Option(help="The method that others are compared to.")] = "soft-kmeans",
     published: Annotated[bool, typer.Option("--published/--no-published", help="Show published numbers.")] = True,
     over_data: Annotated[bool, typer.Option("--over-data", help="Add intervals over the data.")] = False,

@@ -79,7 +79,7 @@ def _legend(task: WatchedTask) -> tuple[list[Line2D], int]:
     counts = np.bincount(task.query_labels, minlength=len(task.class_names))
     names = [f"{plain_text(name)} ({count})" for name, count in zip(task.class_names, counts, strict=True)]
     classes = [Line2D([], [], **_mark(*class_mark(k), "right"), label=name) for k, name in enumerate(names)]
-    meanings = {"support": "support", "right": "query, answered correctly", "wrong": "query, answered wrongly"}
+    meanings = {"support": "support", "right": "query, correct", "wrong": "query, wrong"}
     marks = [Line2D([], [], **_mark("0.4", "o", kind), label=label) for kind, label in meanings.items()]
     longest = max(len(label) for label in (*names, *meanings.values()))
     columns = min(max(len(classes), len(marks)), _LETTERS // (6 + longest))

@@ -24,19 +24,19 @@ NOTE = (
     "Nearest class mean: softmax(−T_km d²), the first step of Soft-KMEANS. In brackets: queries of the class."
 )
 SOFTENED = (
-    "\nDrawn is p^(1/{root:g}), made to add up to 1, so that nearly certain queries do not all fall into the corners; "
+    "\nDrawn is p^(1/{root}), made to add up to 1, so that nearly certain queries do not all fall into the corners; "
     "corners, edges and dotted lines stay."
 )
 
 
-def in_triangle(probabilities: NDArray[np.float64], root: float = 1.0) -> NDArray[np.float64]:
+def in_triangle(probabilities: NDArray[np.float64], root: int) -> NDArray[np.float64]:
     """Probabilities p (…, 3) as points of the triangle (…, 2), its corners weighted with p^(1/root)."""
     softened = probabilities ** (1 / root)
     points: NDArray[np.float64] = softened / softened.sum(axis=-1, keepdims=True) @ CORNERS
     return points
 
 
-def draw_simplex(task: WatchedTask, root: float, path: Path) -> None:
+def draw_simplex(task: WatchedTask, root: int, path: Path) -> None:
     """Nearest class mean, then the ways from there through Soft-KMEANS, then from there through BAVARDAGE."""
     ends = task.last_steps
     stages = (
