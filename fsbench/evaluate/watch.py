@@ -25,7 +25,7 @@ class WatchedTask:
     """A task, and BAVARDAGE's way through it.
 
     Attributes:
-        title: Where the task comes from, in one line.
+        title: Where the task comes from, and the parameters, in two lines.
         class_names: Names of the K classes.
         support_labels: (S,) labels in 0..K-1.
         query_labels: (Q,) labels in 0..K-1.
@@ -78,7 +78,7 @@ def watch(source: Source, protocol: TaskProtocol, seed: int, number: int, option
         tasks = TaskBatch(embedded[None], torch.from_numpy(drawn.support_labels), protocol.ways)
         steps = torch.cat(list(method.assignments(tasks)))  # (T, K, N)
     return WatchedTask(
-        title=_title(source, protocol, seed, number),
+        title=_title(source, protocol, seed, number, method),
         class_names=tuple(source.split.class_names[c] for c in drawn.classes[0]),
         support_labels=drawn.support_labels[0],
         query_labels=drawn.query_labels[0][present],
@@ -88,10 +88,12 @@ def watch(source: Source, protocol: TaskProtocol, seed: int, number: int, option
     )
 
 
-def _title(source: Source, protocol: TaskProtocol, seed: int, number: int) -> str:
+def _title(source: Source, protocol: TaskProtocol, seed: int, number: int, method: Bavardage) -> str:
     setting = protocol.setting if protocol.balanced else f"{protocol.setting} (α = {protocol.alpha:g})"
-    rules = "" if protocol.name == "disjoint" else f", protocol {protocol.name}"
+    tau = method.tau if isinstance(method.tau, str) else f"{method.tau:.3g}"
     return (
-        f"{source.dataset}, {source.backbone}, {source.split_name}: task {number} of seed {seed}, "
-        f"{protocol.ways}-way {protocol.shots}-shot, {setting}{rules}"
+        f"{source.dataset}, {source.backbone}, {source.split_name}, protocol {protocol.name}: task {number} of seed "
+        f"{seed}, {protocol.ways}-way {protocol.shots}-shot, {setting}\n"
+        f"BAVARDAGE as {'printed' if method.variant == 'article' else 'released'}: T_km = {method.t_km:g}, τ = {tau}, "
+        f"σ = {method.sigma:.3g}, {method.km_steps} + {method.steps} steps"
     )

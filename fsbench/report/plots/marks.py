@@ -51,15 +51,18 @@ def three_panels(task: WatchedTask, note: str, path: Path) -> Iterator[list[Axes
 
 def draw_support(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
     """Support samples (S, 2), beneath the queries."""
-    for point, label in zip(points, labels, strict=True):
-        axes.plot(*point, **_mark(*class_mark(label), "support"), zorder=3, clip_on=False)
+    _draw(axes, points, labels, "support", zorder=3)
 
 
 def draw_queries(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.int64], right: NDArray[np.bool_]) -> None:
     """Queries (Q, 2), those with a wrong answer on top."""
-    for n in np.argsort(~right, kind="stable"):
-        kind = "right" if right[n] else "wrong"
-        axes.plot(*points[n], **_mark(*class_mark(labels[n]), kind), zorder=4, clip_on=False)
+    _draw(axes, points[right], labels[right], "right", zorder=4)
+    _draw(axes, points[~right], labels[~right], "wrong", zorder=5)
+
+
+def _draw(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.int64], kind: str, zorder: int) -> None:
+    for k in np.unique(labels):
+        axes.plot(*points[labels == k].T, **_mark(*class_mark(k), kind), zorder=zorder, clip_on=False)
 
 
 def _mark(colour: str, marker: str, kind: str) -> dict[str, Any]:

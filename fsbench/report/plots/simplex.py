@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.collections import LineCollection
 
 from fsbench.report.plots.marks import draw_queries, draw_support, three_panels
 from fsbench.report.plots.style import class_mark
@@ -71,7 +72,7 @@ def _triangle(axes: Axes, task: WatchedTask, step: int) -> None:
 
 def _ways(axes: Axes, task: WatchedTask, points: NDArray[np.float64], last: int) -> None:
     """Every query's way (T, Q, 2), with a mark at its end; the support in its corners."""
-    for n, label in enumerate(task.query_labels):
-        axes.plot(*points[:, n].T, color=class_mark(label)[0], linewidth=0.8, alpha=0.55, zorder=2)
+    colours = [class_mark(label)[0] for label in task.query_labels]
+    axes.add_collection(LineCollection(list(points.swapaxes(0, 1)), colors=colours, linewidths=0.8, alpha=0.55))
     draw_support(axes, CORNERS[task.support_labels], task.support_labels)
     draw_queries(axes, points[-1], task.query_labels, task.right(last))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from fsbench.errors import FsbenchError
@@ -54,5 +55,6 @@ def save(figure: Figure, path: Path) -> None:
     """Write a figure, whole or not at all, the same bytes for the same figure."""
     kind = picture_format(path)
     metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind, {})
-    with whole_file(path) as temporary:
+    with whole_file(path) as temporary, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # a class name in another script: seen as boxes
         figure.savefig(temporary, format=kind, dpi=160, metadata=metadata)
