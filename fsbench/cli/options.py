@@ -27,6 +27,7 @@ ResultsRoot = Annotated[Path, typer.Option("--results-dir", envvar="FSBENCH_RESU
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
+PictureFile = Annotated[Path, typer.Option("--out", help="PNG, PDF or SVG file.")]
 
 # Which tasks.
 Unbalanced = Annotated[bool, typer.Option("--unbalanced/--balanced", help="Class proportions of the queries.")]

@@ -15,6 +15,7 @@ from fsbench.cli.options import (
     FeaturesArgument,
     FeaturesRoot,
     Others,
+    PictureFile,
     Precision,
     ProtocolName,
     Queries,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 Number = Annotated[int, typer.Option("--task", min=0, max=2**63 - 1, help="Number of the task in the list.")]
 Shots = Annotated[int, typer.Option(help="Labelled images per class.")]
-Out = Annotated[Path, typer.Option(help="PNG, PDF or SVG file.")]
 
 
 def simplex(
@@ -64,7 +64,7 @@ def simplex(
     root: Annotated[
         int, typer.Option(min=1, max=64, help="Draw p^(1/ROOT), to open up the corners; 1 draws the probabilities.")
     ] = 4,
-    out: Out = Path("simplex.png"),
+    out: PictureFile = Path("simplex.png"),
     features_dir: FeaturesRoot = Path("features"),
     quiet: Quiet = False,
 ) -> None:
@@ -107,7 +107,7 @@ def task(
     sigma: Clamp = None,
     steps: Steps = None,
     others: Others = None,
-    out: Out = Path("task.png"),
+    out: PictureFile = Path("task.png"),
     features_dir: FeaturesRoot = Path("features"),
     quiet: Quiet = False,
 ) -> None:
@@ -138,7 +138,7 @@ def spectrum(
     unbalanced: Unbalanced = True,
     s_max: ArticleClamp = None,
     sigma: Clamp = None,
-    out: Out = Path("spectrum.png"),
+    out: PictureFile = Path("spectrum.png"),
     features_dir: FeaturesRoot = Path("features"),
     quiet: Quiet = False,
 ) -> None:

@@ -56,7 +56,8 @@ def three_views(task: WatchedTask) -> tuple[View, View, View]:
     features = precise.rows.chunk(2, dim=2)[0][0]  # (N, D), CL2N
     on_means, means_share = centroid_plane(plain, soft / soft.sum(dim=2, keepdim=True))
     on_plda, plda_share = centroid_plane(sphered, final / (method.beta + final.sum(dim=2, keepdim=True)))  # Eq. 8
-    on_plda = on_plda * np.where((on_plda * on_means).sum(axis=0) < 0, -1.0, 1.0)  # so that classes stay in place
+    alike = (on_plda * (on_means - on_means.mean(axis=0))).sum(axis=0)
+    on_plda = on_plda * np.where(alike < 0, -1.0, 1.0)  # so that classes stay in place from view to view
     sphering = "PLDA: sphered" if method.stage == "plda" else "VB: not sphered"
     return (
         View("t-SNE of the CL2N features", _turned(tsne(features.numpy()), on_means), (), "NCM", right["NCM"]),

@@ -94,6 +94,6 @@ def _title(source: Source, protocol: TaskProtocol, seed: int, number: int, metho
     return (
         f"{source.dataset}, {source.backbone}, {source.split_name}, protocol {protocol.name}: task {number} of seed "
         f"{seed}, {protocol.ways}-way {protocol.shots}-shot, {setting}\n"
-        f"BAVARDAGE as {'printed' if method.variant == 'article' else 'released'}: T_km = {method.t_km:g}, τ = {tau}, "
-        f"σ = {method.sigma:.3g}, {method.km_steps} + {method.steps} steps"
+        f"BAVARDAGE ({method.variant}): T_km = {method.t_km:g}, τ = {tau}, σ = {method.sigma:.3g}, "
+        f"{method.km_steps} + {method.steps} steps"
     )

@@ -38,8 +38,8 @@ def three_panels(task: WatchedTask, note: str, path: Path) -> Iterator[list[Axes
     entries, columns = _legend(task)
     rows = -(-len(entries) // columns)
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(_WIDTH, 3.9 + 0.2 * rows), layout="constrained")
-        figure.suptitle(plain_text(task.title, longest=200), fontsize="medium")
+        figure = Figure(figsize=(_WIDTH, 4.1 + 0.2 * rows), layout="constrained")
+        figure.suptitle(plain_text(task.title, longest=400), fontsize="medium")
         yield [figure.add_subplot(1, 3, number) for number in (1, 2, 3)]
         by_rows = [entries[i] for column in range(columns) for i in range(column, len(entries), columns)]
         figure.legend(

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fsbench.errors import FsbenchError
-from fsbench.report.plots.style import COLOURS, LINES, STYLE, plain_text, save
+from fsbench.report.plots.style import STYLE, line_look, plain_text, save
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,13 +64,13 @@ def draw_spectra(spectra: list[Spectrum], path: Path) -> None:
         figure = Figure(figsize=(10.5, 4.0 + 0.2 * len(spectra)), layout="constrained")
         left, right = figure.subplots(1, 2)
         for number, spectrum in enumerate(spectra):
-            look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "linestyle": LINES[number % len(LINES)]}
+            look = line_look(number)
             _eigenvalues(left, spectrum, look)
             _scalings(right, spectrum, look)
         left.set(yscale="log", xlabel="direction i", ylabel="eigenvalue $\\lambda_i$")
         left.set_title("Within-class scatter of the base classes (dot: effective rank)")
         right.set(yscale="log", xlabel="direction i", ylabel="scaling min($\\lambda_i^{-1/2}$, σ)")
-        right.set_title("Scalings of the sphering (faint: without the clamp σ)")
+        right.set_title("Scalings of the sphering of Eq. 7 (faint: without the clamp σ)")
         figure.legend(handles=left.get_lines()[::2], loc="outside lower center", frameon=False)
         save(figure, path)
 

@@ -34,6 +34,12 @@ def class_mark(number: int) -> tuple[str, str]:
     return _CLASS_COLOURS[number % len(_CLASS_COLOURS)], MARKERS[number % len(MARKERS)]
 
 
+def line_look(number: int) -> dict[str, Any]:
+    """Colour and dashes of a line, another pair for each of 32."""
+    cycle, place = divmod(number, len(COLOURS))
+    return {"color": COLOURS[place], "linestyle": LINES[(place + cycle) % len(LINES)]}
+
+
 def plain_text(name: str, longest: int = 24) -> str:
     """A name as it is, not as a formula, and cut in the middle where a legend has no room for it."""
     half = longest // 2

@@ -18,7 +18,7 @@ from fsbench.evaluate.watch import WatchedTask, watch
 from fsbench.report.plots import marks, spectrum
 from fsbench.report.plots.simplex import CORNERS, draw_simplex, in_triangle
 from fsbench.report.plots.spectrum import Spectrum, draw_spectra
-from fsbench.report.plots.style import MOST_CLASSES, class_mark, plain_text, save
+from fsbench.report.plots.style import MOST_CLASSES, class_mark, line_look, plain_text, save
 from fsbench.report.plots.task import covariance_ellipse, draw_task
 from fsbench.tasks.protocol import TaskProtocol
 from tests.synthetic import make_features
@@ -145,6 +145,7 @@ def test_ellipse_is_two_standard_deviations_of_the_class() -> None:
 
 def test_marks_are_never_shared_and_too_many_classes_are_refused(seen: WatchedTask) -> None:
     assert len({class_mark(k) for k in range(MOST_CLASSES)}) == MOST_CLASSES == 56
+    assert len({tuple(line_look(number).values()) for number in range(32)}) == 32
     crowd = dataclasses.replace(seen, class_names=("x",) * 57)
     with pytest.raises(FsbenchError, match="56 classes apart, the task has 57"), \
             marks.three_panels(crowd, "", Path("unused.png")):  # fmt: skip
