@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fsbench.api import predict
+    from fsbench.api import predict, trajectory
     from fsbench.backbones.load import load_backbone
     from fsbench.errors import FsbenchError
     from fsbench.features.scatter import BaseStatistics
@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["BaseStatistics", "FeatureFile", "FsbenchError", "TaskProtocol", "load_backbone", "predict", "sample_tasks"]
+__all__ = [
+    "BaseStatistics",
+    "FeatureFile",
+    "FsbenchError",
+    "TaskProtocol",
+    "load_backbone",
+    "predict",
+    "sample_tasks",
+    "trajectory",
+]
 
 _HOMES = {
     "BaseStatistics": "fsbench.features.scatter",
@@ -30,6 +39,7 @@ _HOMES = {
     "load_backbone": "fsbench.backbones.load",
     "predict": "fsbench.api",
     "sample_tasks": "fsbench.tasks.sampling",
+    "trajectory": "fsbench.api",
 }
 
 

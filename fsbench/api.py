@@ -8,7 +8,7 @@ import torch
 
 from fsbench.errors import FsbenchError
 from fsbench.methods import method_class, split_variant
-from fsbench.methods.base import Context
+from fsbench.methods.base import Context, Stepwise
 from fsbench.tasks.batch import TaskBatch
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fsbench.features.scatter import BaseStatistics
+    from fsbench.methods.base import Method
 
     Array = TypeVar("Array", Tensor, NDArray[Any])
 
@@ -56,18 +57,63 @@ def predict(
         >>> fsbench.predict("bavardage", support, labels, query, base=base).shape
         (2, 75, 5)
     """
-    batch, rows = _batch_of(support, support_labels, query, base)
+    configured, batch = _prepared(method, support, support_labels, query, base, balanced, dataset, params)
+    return _like(query, configured.classify(batch))
+
+
+def trajectory(
+    method: str,
+    support: Tensor | NDArray[Any],
+    support_labels: Tensor | NDArray[Any],
+    query: Array,
+    *,
+    base: BaseStatistics | None = None,
+    balanced: bool = False,
+    dataset: str = "",
+    **params: Any,
+) -> Array:
+    """Class probabilities of the queries after every step of `soft-kmeans` or `bavardage`.
+
+    Takes what `predict` takes. The first step is the nearest class mean, softmax(−T_km d²); steps 1 to `km_steps` are
+    Soft-KMEANS; those after are variational Bayes; the last one is what `predict` gives.
+
+    Returns:
+        (T, B, Q, K) for T steps, a NumPy array or a tensor like the queries.
+    """
+    configured, batch = _prepared(method, support, support_labels, query, base, balanced, dataset, params)
+    if not isinstance(configured, Stepwise):
+        raise FsbenchError(f"{method} does not show its steps.", "Methods that do: soft-kmeans, bavardage.")
+    steps = torch.stack(list(configured.assignments(batch)))  # (T, B, K, N)
+    return _like(query, steps[..., batch.support_size :].mT)
+
+
+def _prepared(
+    method: str,
+    support: Any,
+    support_labels: Any,
+    query: Any,
+    base: BaseStatistics | None,
+    balanced: bool,
+    dataset: str,
+    params: dict[str, Any],
+) -> tuple[Method, TaskBatch]:
+    """The configured method, and the tasks as it wants them."""
+    batch = _batch_of(support, support_labels, query, base)
     context = Context(balanced=balanced, dataset=dataset, base=base, shots=batch.support_size // batch.ways)
     name, variant = split_variant(method)
     configured = method_class(name).configure(context, **{**variant, **params})
-    embedded = configured.embed(rows.reshape(-1, rows.shape[-1]), base).reshape(*rows.shape[:2], -1)
-    probabilities = configured.classify(TaskBatch(embedded, batch.support_labels, batch.ways))
+    embedded = configured.embed(batch.rows.flatten(end_dim=1), base).unflatten(0, batch.rows.shape[:2])
+    return configured, TaskBatch(embedded, batch.support_labels, batch.ways)
+
+
+def _like(query: Array, probabilities: Tensor) -> Array:
+    """Probabilities as the kind of array that the queries are."""
     if isinstance(query, torch.Tensor):
         return probabilities.to(query.dtype) if query.is_floating_point() else probabilities
     return probabilities.numpy()
 
 
-def _batch_of(support: Any, support_labels: Any, query: Any, base: BaseStatistics | None) -> tuple[TaskBatch, Tensor]:
+def _batch_of(support: Any, support_labels: Any, query: Any, base: BaseStatistics | None) -> TaskBatch:
     """Check shapes and values, and put support and queries together."""
     support, query = (torch.as_tensor(array) for array in (support, query))
     labels = torch.as_tensor(support_labels)
@@ -95,4 +141,4 @@ def _batch_of(support: Any, support_labels: Any, query: Any, base: BaseStatistic
     rows = rows.double() if rows.device.type == "cpu" else rows.float()
     if not bool(torch.isfinite(rows).all()):
         raise FsbenchError("Features must be finite: NaN or infinity found among support or queries.")
-    return TaskBatch(rows, labels.to(rows.device), ways), rows
+    return TaskBatch(rows, labels.to(rows.device), ways)

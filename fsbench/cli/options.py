@@ -57,6 +57,20 @@ Tasks = Annotated[int, typer.Option(min=1, help="Tasks per setting.", rich_help_
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the task lists.", rich_help_panel=OF_TASKS)]
 SplitName = Annotated[str, typer.Option(help="novel, val or base.", rich_help_panel=OF_TASKS)]
 ProtocolName = Annotated[str, typer.Option(help="disjoint, released or veilleux.", rich_help_panel=OF_TASKS)]
+Variant = Annotated[str | None, typer.Option(help="Of BAVARDAGE: article or released.", rich_help_panel=OF_METHOD)]
+Temperature = Annotated[float | None, typer.Option(help="Temperature of Soft-KMEANS.", rich_help_panel=OF_METHOD)]
+ArticlePrecision = Annotated[
+    float | None, typer.Option(help="Precision, in the article's units.", rich_help_panel=OF_METHOD)
+]
+ArticleClamp = Annotated[
+    float | None, typer.Option(help="Largest scaling, in the article's units.", rich_help_panel=OF_METHOD)
+]
+Precision = Annotated[str | None, typer.Option(help="Scale-free precision, or `learned`.", rich_help_panel=OF_METHOD)]
+Clamp = Annotated[float | None, typer.Option(help="Scale-free largest scaling.", rich_help_panel=OF_METHOD)]
+Steps = Annotated[
+    int | None, typer.Option(help="Iterations of the method. (default: its own)", rich_help_panel=OF_METHOD)
+]
+PictureFile = Annotated[Path, typer.Option("--out", help="PNG, PDF or SVG file.", rich_help_panel=OF_OUTPUT)]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Any other parameter of the method.", rich_help_panel=OF_METHOD),

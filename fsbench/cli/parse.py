@@ -65,15 +65,30 @@ def axes(texts: list[str] | None) -> list[Axis]:
     ]
 
 
+def precision(text: str | None) -> float | str | None:
+    """τ as a number, or the word `learned`."""
+    if text is None or text == "learned":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"expected a number or `learned`, got {text!r}", param_hint="--tau") from None
+
+
+def level_of(unbalanced: bool, alpha: float | None) -> float | None:
+    """The Dirichlet α of the queries; None for balanced ones, which have none."""
+    if alpha is not None and not unbalanced:
+        raise typer.BadParameter("α has no meaning for balanced tasks", param_hint="--alpha")
+    return (2.0 if alpha is None else alpha) if unbalanced else None
+
+
 def protocols(
     name: str, ways: int, shots: str, queries: int, unbalanced: bool, alpha: float | None
 ) -> list[TaskProtocol]:
     """One protocol per number of shots."""
     from fsbench.tasks.protocol import TaskProtocol
 
-    if alpha is not None and not unbalanced:
-        raise typer.BadParameter("α has no meaning for balanced tasks", param_hint="--alpha")
-    level = (2.0 if alpha is None else alpha) if unbalanced else None
+    level = level_of(unbalanced, alpha)
     return [
         TaskProtocol(name, ways, shot, queries, level)  # type: ignore[arg-type]
         for shot in numbers(shots, "--shots")

@@ -1,4 +1,4 @@
-"""`fsbench plot bars` and `fsbench plot differences`: pictures of records."""
+"""`fsbench plot bars`, `differences` and `curves`: pictures of results."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsbench.cli.options import Quiet, RecordsArgument, ResultsRoot
+from fsbench.cli.options import PictureFile, Quiet, RecordsArgument, ResultsRoot
 
 if TYPE_CHECKING:
     from fsbench.evaluate.comparison import Comparison
     from fsbench.report.progress import Reporter
 
-Out = Annotated[Path, typer.Option(help="The picture; its ending says whether it is PNG, PDF or SVG.")]
-
 
 def bars(
     records: RecordsArgument = None,
-    out: Out = Path("bars.png"),
+    out: PictureFile = Path("bars.png"),
     results_dir: ResultsRoot = Path("results"),
     quiet: Quiet = False,
 ) -> None:
@@ -41,7 +39,7 @@ def differences(
     method: Annotated[str, typer.Argument(help="As `fsbench compare` calls it.")],
     baseline: Annotated[str, typer.Argument(help="The method to subtract.")] = "soft-kmeans",
     records: RecordsArgument = None,
-    out: Out = Path("differences.png"),
+    out: PictureFile = Path("differences.png"),
     results_dir: ResultsRoot = Path("results"),
     quiet: Quiet = False,
 ) -> None:
@@ -71,6 +69,25 @@ def differences(
     pairs = paired_runs(_largest(both, reporter), method, baseline)
     save(differences_figure(pairs, method, baseline), out)
     reporter.say(f"Wrote {out}.")
+
+
+def curves(
+    sweep: Annotated[Path, typer.Argument(help="A file that `fsbench sweep` wrote into results/sweeps/.")],
+    out: PictureFile = Path("curves.png"),
+    quiet: Quiet = False,
+) -> None:
+    """Draw the curves of a sweep again, for instance as PDF.
+
+    Example: [bold]fsbench plot curves results/sweeps/SWEEP.json --out curves.pdf[/bold]
+    """
+    from fsbench.report.curves import load_sweep
+    from fsbench.report.plots.curves import draw_sweep
+    from fsbench.report.plots.style import check_ending, save
+    from fsbench.report.progress import Reporter
+
+    check_ending(out)
+    save(draw_sweep(load_sweep(sweep)), out)
+    Reporter(quiet).say(f"Wrote {out}.")
 
 
 def _largest(comparisons: list[Comparison], reporter: Reporter) -> Comparison:

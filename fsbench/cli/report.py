@@ -25,10 +25,15 @@ def report(
     """
     from fsbench.evaluate.collect import collect, read_records
     from fsbench.files import write_text
+    from fsbench.report.curves import load_sweep
     from fsbench.report.html.page import render_html
+    from fsbench.report.plots.curves import draw_sweep
+    from fsbench.report.plots.style import svg_text
     from fsbench.report.progress import Reporter
 
     reporter = Reporter(quiet)
     comparisons = collect(read_records(records, results_dir, reporter), baseline, published=published)
-    write_text(out, render_html(comparisons, title=title))
+    sweeps = [load_sweep(path) for path in sorted((results_dir / "sweeps").glob("*.json"))]
+    figures = [(sweep.title, svg_text(draw_sweep(sweep))) for sweep in sweeps]
+    write_text(out, render_html(comparisons, figures, title=title))
     reporter.say(f"Wrote {out}.")

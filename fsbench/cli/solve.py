@@ -11,12 +11,16 @@ from fsbench.cli.options import (
     OF_METHOD,
     OF_OUTPUT,
     Alpha,
+    ArticleClamp,
+    ArticlePrecision,
     AsJson,
     Batch,
+    Clamp,
     Device,
     FeaturesArgument,
     FeaturesRoot,
     Force,
+    Precision,
     ProtocolName,
     Queries,
     Quiet,
@@ -25,12 +29,15 @@ from fsbench.cli.options import (
     SetOption,
     Shots,
     SplitName,
+    Steps,
     Tasks,
+    Temperature,
     Unbalanced,
+    Variant,
     Ways,
     find_features,
 )
-from fsbench.cli.parse import given, parameters, protocols
+from fsbench.cli.parse import given, parameters, precision, protocols
 
 
 def solve(
@@ -38,9 +45,7 @@ def solve(
     method: Annotated[
         str, typer.Option(help="bavardage, soft-kmeans, pt-map, … or file.py:CLASS.", rich_help_panel=OF_METHOD)
     ] = "bavardage",
-    variant: Annotated[
-        str | None, typer.Option(help="Of BAVARDAGE: article or released.", rich_help_panel=OF_METHOD)
-    ] = None,
+    variant: Variant = None,
     unbalanced: Unbalanced = True,
     alpha: Alpha = None,
     shots: Shots = "1,5",
@@ -52,17 +57,11 @@ def solve(
     protocol: ProtocolName = "disjoint",
     device: Device = "auto",
     batch: Batch = None,
-    t_km: Annotated[float | None, typer.Option(help="Temperature of Soft-KMEANS.", rich_help_panel=OF_METHOD)] = None,
-    t_vb: Annotated[
-        float | None, typer.Option(help="Precision, in the article's units.", rich_help_panel=OF_METHOD)
-    ] = None,
-    s_max: Annotated[
-        float | None, typer.Option(help="Largest scaling, in the article's units.", rich_help_panel=OF_METHOD)
-    ] = None,
-    tau: Annotated[
-        str | None, typer.Option(help="Scale-free precision, or `learned`.", rich_help_panel=OF_METHOD)
-    ] = None,
-    sigma: Annotated[float | None, typer.Option(help="Scale-free largest scaling.", rich_help_panel=OF_METHOD)] = None,
+    t_km: Temperature = None,
+    t_vb: ArticlePrecision = None,
+    s_max: ArticleClamp = None,
+    tau: Precision = None,
+    sigma: Clamp = None,
     tune: Annotated[
         bool, typer.Option("--tune", help="Use parameters chosen on the val classes.", rich_help_panel=OF_METHOD)
     ] = False,
@@ -74,9 +73,7 @@ def solve(
         str | None, typer.Option(help="learned or uniform. (default: by setting)", rich_help_panel=OF_METHOD)
     ] = None,
     stage: Annotated[str | None, typer.Option(help="plda, or vb for the ablation.", rich_help_panel=OF_METHOD)] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Iterations of the method. (default: its own)", rich_help_panel=OF_METHOD)
-    ] = None,
+    steps: Steps = None,
     others: SetOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Also write the rows to this JSON file.", rich_help_panel=OF_OUTPUT)
@@ -94,8 +91,8 @@ def solve(
     settings = protocols(protocol, ways, shots, queries, unbalanced, alpha)
     options = given(
         variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, beta=beta,
-        prior_alpha=prior_alpha, mixing=mixing, stage=stage, steps=steps, **parameters(others),
-    )  # fmt: skip
+        prior_alpha=prior_alpha, mixing=mixing, stage=stage, steps=steps,
+    ) | parameters(others)  # fmt: skip
 
     from fsbench.devices import choose_device
     from fsbench.evaluate.run import Machine
@@ -109,16 +106,6 @@ def solve(
     for file in find_features(features, features_dir, reporter):
         rows += solve_file(request, file, settings, machine, reporter)
     show(rows, out, as_json, reporter)
-
-
-def precision(text: str | None) -> float | str | None:
-    """τ as a number, or the word `learned`."""
-    if text is None or text == "learned":
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        raise typer.BadParameter(f"expected a number or `learned`, got {text!r}", param_hint="--tau") from None
 
 
 def show(rows: list[Any], out: Path | None, as_json: bool, reporter: Any) -> None:

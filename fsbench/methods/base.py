@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtim
 from fsbench.errors import FsbenchError, unknown_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
     from fsbench.features.scatter import BaseStatistics
@@ -68,6 +70,15 @@ class Method(Protocol):
 
     def params(self) -> dict[str, Any]:
         """The resolved parameters as plain data, for records."""
+        ...
+
+
+@runtime_checkable
+class Stepwise(Method, Protocol):
+    """A method that can be watched at work."""
+
+    def assignments(self, tasks: TaskBatch) -> Iterator[Tensor]:
+        """Soft assignments (B, K, N) of all samples after every step, support first; `classify` takes the last."""
         ...
 
 

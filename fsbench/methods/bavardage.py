@@ -30,6 +30,8 @@ from fsbench.methods.base import Context, MethodInfo, Parameters, require_base
 from fsbench.methods.soft_kmeans import fix_support, soft_kmeans
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
     from fsbench.features.scatter import BaseStatistics
@@ -151,25 +153,29 @@ class Bavardage(Parameters):
         return base.eigenvectors * scaling.clamp_max(self.sigma)
 
     def classify(self, tasks: TaskBatch) -> Tensor:
-        """Algorithm 1 for every task of the batch: probabilities of the queries, (B, Q, K)."""
-        plain, beside = tasks.rows.chunk(2, dim=2)  # (B, N, D) each
-        gram = plain @ plain.mT if self._clamps_per_task else None  # (B, N, N)
-        start = inner_products(plain) if gram is None else gram_products(gram)
-        assigned = soft_kmeans(start, tasks, self.t_km, self.km_steps)  # (B, K, N)
-        if gram is None:
-            sphered = inner_products(beside)
-        else:
-            sphered = gram_products(clamp_within_span(gram, beside @ beside.mT, self.sigma))
+        """Assignments of the queries after the last step, (B, Q, K)."""
+        *_, assigned = self.assignments(tasks)
+        return assigned[:, :, tasks.support_size :].mT
+
+    def assignments(self, tasks: TaskBatch) -> Iterator[Tensor]:
+        """Algorithm 1 for every task of the batch: o (B, K, N) after every step of Soft-KMEANS, then of VB."""
+        plain, sphered = self.spaces(tasks)
+        for assigned in soft_kmeans(plain, tasks, self.t_km, self.km_steps):
+            yield assigned
         support = tasks.one_hot()  # (B, K, S)
         for _ in range(self.steps):
             log_mixing, beta, centroids = self._m_step(assigned, support)
             # Departs from Algorithm 1: the assignments of the support stay one-hot, as in the released program.
             assigned = fix_support(self._e_step(sphered, assigned, log_mixing, beta, centroids), support)
-        return assigned[:, :, tasks.support_size :].mT
+            yield assigned
 
-    @property
-    def _clamps_per_task(self) -> bool:
-        return self.variant == "released" and self.stage == "plda"
+    def spaces(self, tasks: TaskBatch) -> tuple[InnerProducts, InnerProducts]:
+        """Inner products of the samples before the sphering of Eq. 7 and after it."""
+        plain, beside = tasks.rows.chunk(2, dim=2)  # (B, N, D) each
+        if self.variant == "article" or self.stage == "vb":
+            return inner_products(plain), inner_products(beside)
+        gram = plain @ plain.mT  # (B, N, N)
+        return gram_products(gram), gram_products(clamp_within_span(gram, beside @ beside.mT, self.sigma))
 
     def _m_step(self, assigned: Tensor, support: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Eq. 3: E[log π_k] (B, K, 1), β_k (B, K, 1), and the centroids m_k as weights over the samples (B, K, N)."""

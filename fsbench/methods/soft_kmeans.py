@@ -14,6 +14,8 @@ from fsbench.methods.base import Context, MethodInfo, Parameters, require_base
 from fsbench.methods.presets import temperature_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
     from fsbench.features.scatter import BaseStatistics
@@ -61,12 +63,18 @@ class SoftKMeans(Parameters):
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Assignments of the queries after the last E step, (B, Q, K)."""
-        assigned = soft_kmeans(inner_products(tasks.rows), tasks, self.t_km, self.km_steps)  # (B, K, N)
+        *_, assigned = self.assignments(tasks)
         return assigned[:, :, tasks.support_size :].mT
 
+    def assignments(self, tasks: TaskBatch) -> Iterator[Tensor]:
+        """Soft assignments o (B, K, N) of all samples after every E step."""
+        return soft_kmeans(inner_products(tasks.rows), tasks, self.t_km, self.km_steps)
 
-def soft_kmeans(products: InnerProducts, tasks: TaskBatch, temperature: float, steps: int) -> Tensor:
-    """Soft assignments o (B, K, N) of all samples, those of the support one-hot.
+
+def soft_kmeans(products: InnerProducts, tasks: TaskBatch, temperature: float, steps: int) -> Iterator[Tensor]:
+    """Soft assignments o (B, K, N) of all samples after every E step, those of the support one-hot.
+
+    The first ones are those of the nearest class mean, softmax(−T_km d²) with d the distance to the support's means.
 
     Args:
         products: Inner products of the samples.
@@ -83,7 +91,7 @@ def soft_kmeans(products: InnerProducts, tasks: TaskBatch, temperature: float, s
         squared = (similarity * weights).sum(dim=2, keepdim=True)  # (B, K, 1) ‖μ_k‖²
         logits = temperature * (2 * similarity - squared)  # −T d², up to ‖x_n‖², which is the same for every class
         assigned = fix_support(torch.softmax(logits, dim=1), support)
-    return assigned
+        yield assigned
 
 
 def fix_support(assigned: Tensor, support: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from fsbench.report.plots.style import COLOURS, MARKERS, STYLE
+from fsbench.report.plots.style import COLOURS, INK, LINES, MARKERS, STYLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from fsbench.report.curves import Curve, Panel, Point, Sweep
 
-LINES = ("-", "--", ":", "-.")
 ACROSS = 4  # panels in a row at most
 
 
@@ -60,7 +59,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
     axes.set_xlabel(panel.axis)
     axes.set_ylabel("accuracy (%)")
     axes.set_title(panel.title, loc="left", fontsize=9)
-    axes.grid(axis="y", color="0.9", linewidth=0.6)
+    axes.grid(axis="y", color=INK, alpha=0.1, linewidth=0.6)
     axes.set_axisbelow(True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, ordered so that neighbours differ in lightness too; hatches tell them apart in grey.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
+LINES = ("-", "--", "-.", ":")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "---", "+++")
 INK = "#1d2026"  # of text and lines; a page in dark colours replaces it, so nothing else has this colour
 STYLE: dict[Any, Any] = {
@@ -36,6 +38,25 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "fsbench",
 }
 ENDINGS = (".png", ".pdf", ".svg")
+_CLASS_COLOURS = tuple(colour for colour in COLOURS if colour != "#F0E442")  # too pale for hollow marks on white
+MOST_CLASSES = len(_CLASS_COLOURS) * len(MARKERS)
+
+
+def class_mark(number: int) -> tuple[str, str]:
+    """Colour and shape of a class, another pair for each of 56: in grey the shapes tell 8 apart."""
+    return _CLASS_COLOURS[number % len(_CLASS_COLOURS)], MARKERS[number % len(MARKERS)]
+
+
+def line_look(number: int) -> dict[str, Any]:
+    """Colour and dashes of a line, another pair for each of 32."""
+    cycle, place = divmod(number, len(COLOURS))
+    return {"color": COLOURS[place], "linestyle": LINES[(place + cycle) % len(LINES)]}
+
+
+def short_name(name: str, longest: int = 24) -> str:
+    """A name, cut in the middle where a legend has no room for it."""
+    half = longest // 2
+    return name if len(name) <= longest else f"{name[: half - 1]}…{name[-half:]}"
 
 
 def layers(colour: str, hatch: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -55,7 +76,8 @@ def save(figure: Figure, path: Path) -> None:
     check_ending(path)
     kind = path.suffix.removeprefix(".").lower()
     metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind, {})
-    with mpl.rc_context(STYLE), whole_file(path) as temporary:
+    with mpl.rc_context(STYLE), whole_file(path) as temporary, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # a class name in another script: seen as boxes
         figure.savefig(temporary, format=kind, dpi=160, metadata=metadata)
 
 

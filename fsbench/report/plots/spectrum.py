@@ -1,0 +1,99 @@
+"""The spectrum of the base classes' scatter, and what the clamp of BAVARDAGE makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+from fsbench.errors import FsbenchError
+from fsbench.report.plots.style import STYLE, line_look, save, short_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from fsbench.features.scatter import BaseStatistics
+
+_ROUNDING = 1e-12  # eigenvalues below this share of the largest are zero but for rounding
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The base statistics of one feature file, and the largest scaling σ that BAVARDAGE admits there."""
+
+    name: str
+    base: BaseStatistics
+    sigma: float
+
+    def __post_init__(self) -> None:
+        if not float(self.base.eigenvalues[0]) > 0:
+            raise FsbenchError(
+                f"The base classes of {self.name} have no scatter: the images of a class do not differ.",
+                "Base classes need several different images each.",
+            )
+
+    @property
+    def eigenvalues(self) -> NDArray[np.float64]:
+        """(D,) of S_w, in descending order; 0 where there is nothing but rounding."""
+        values: NDArray[np.float64] = self.base.eigenvalues.numpy()
+        return np.where(values > _ROUNDING * values[0], values, 0.0)
+
+    @property
+    def clamped(self) -> int:
+        """Number of directions whose scaling λ^(-1/2) exceeds σ."""
+        return round(self.base.share_clamped(self.sigma) * len(self.base.eigenvalues))
+
+    def describe(self) -> str:
+        """One line for a legend."""
+        dimension = len(self.base.eigenvalues)
+        return (
+            f"{short_name(self.name, 40)}: effective rank {self.base.effective_rank:.1f} of {dimension}; "
+            f"σ = {self.sigma:g} clamps {self.clamped} directions"
+        )
+
+
+def draw_spectra(spectra: list[Spectrum], path: Path) -> None:
+    """Eigenvalues of S_w, and beside them the scalings with their clamp; one line per feature file."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(10.5, 4.0 + 0.2 * len(spectra)), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        for number, spectrum in enumerate(spectra):
+            look = line_look(number)
+            _eigenvalues(left, spectrum, look)
+            _scalings(right, spectrum, look)
+        left.set(yscale="log", xlabel="direction i", ylabel="eigenvalue $\\lambda_i$")
+        left.set_title("Within-class scatter of the base classes (dot: effective rank)")
+        right.set(yscale="log", xlabel="direction i", ylabel="scaling min($\\lambda_i^{-1/2}$, σ)")
+        right.set_title("Scalings of the sphering of Eq. 7 (faint: without the clamp σ)")
+        figure.legend(handles=left.get_lines()[::2], loc="outside lower center", frameon=False)
+        save(figure, path)
+
+
+def _eigenvalues(axes: Axes, spectrum: Spectrum, look: dict[str, Any]) -> None:
+    """The curve, and a dot on it where the effective rank is."""
+    values = spectrum.eigenvalues
+    shown = np.flatnonzero(values)
+    rank = spectrum.base.effective_rank
+    height = np.exp(np.interp(rank, shown + 1, np.log(values[shown])))
+    axes.plot(shown + 1, values[shown], label=spectrum.describe(), **look)
+    axes.plot(rank, height, marker="o", color=look["color"], markeredgecolor="black")
+
+
+def _scalings(axes: Axes, spectrum: Spectrum, look: dict[str, Any]) -> None:
+    """The scalings with and without clamp, and the clamp itself."""
+    values = spectrum.eigenvalues
+    scaling = 1 / np.sqrt(values, out=np.full_like(values, np.nan), where=values > 0)
+    directions = np.arange(1, len(values) + 1)
+    axes.plot(directions, scaling, alpha=0.35, **look)
+    axes.plot(directions, np.fmin(scaling, spectrum.sigma), **look)
+    if np.isfinite(spectrum.sigma):
+        axes.axhline(spectrum.sigma, color=look["color"], linewidth=0.7, linestyle=":")
+        axes.annotate(
+            f"σ = {spectrum.sigma:g}", (1, spectrum.sigma), (0, 3), textcoords="offset points", fontsize="small"
+        )
