@@ -10,6 +10,7 @@ import typer
 import fsbench
 from fsbench.cli import compare, demo, doctor, extract, scatter, solve, train
 from fsbench.errors import FsbenchError
+from fsbench.ranks import in_one_voice
 
 app = typer.Typer(
     name="fsbench",
@@ -44,18 +45,24 @@ app.command()(demo.demo)
 app.command()(train.train)
 
 
+def _show(error: FsbenchError) -> None:
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print("error:", style="bold red", end=" ")
+    console.print(error.message, markup=False)
+    if error.hint:
+        console.print(error.hint, markup=False, style="dim")
+
+
 def main() -> None:
     """Run a command; an FsbenchError is shown without a traceback, and the exit status is 1."""
     try:
         app()
     except FsbenchError as error:
-        from rich.console import Console
-
-        console = Console(stderr=True, highlight=False, soft_wrap=True)
-        console.print("error:", style="bold red", end=" ")
-        console.print(error.message, markup=False)
-        if error.hint:
-            console.print(error.hint, markup=False, style="dim")
+        with in_one_voice() as speaks:
+            if speaks:
+                _show(error)
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)

@@ -109,24 +109,28 @@ def tune(
         "base": source.base.digest if source.base else "",
     }
     name = hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:16]
-    remembered = _read(memory)
-    if name in remembered:
-        return remembered[name]
+    remembered = machine.ranks.agree(lambda: _read(memory).get(name))
+    if remembered:
+        return remembered
     cells = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     best = Tuned({}, -1.0, len(cells), TASKS)
     for done, cell in enumerate(cells, start=1):
         configured = method_class(method).configure(source.context(protocol), **fixed, **cell)
         outcome = solve_tasks(
             configured, source.split, source.base, protocol, seed, range(TASKS),
-            device=machine.device, batch=machine.batch,
+            device=machine.device, batch=machine.batch, ranks=machine.ranks,
         )  # fmt: skip
         accuracy = float(accuracies(outcome.correct, outcome.queries).mean())
         if accuracy > best.accuracy:
             best = Tuned(cell, accuracy, len(cells), TASKS)
         progress(done, len(cells))
-    known = {key: asdict(value) for key, value in {**_read(memory), name: best}.items()}
-    write_text(memory, json.dumps(known, indent=1, sort_keys=True) + "\n")
+    machine.ranks.agree(lambda: _remember(memory, name, best))
     return best
+
+
+def _remember(memory: Path, name: str, found: Tuned) -> None:
+    known = {key: asdict(value) for key, value in {**_read(memory), name: found}.items()}
+    write_text(memory, json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 
 def _read(memory: Path) -> dict[str, Tuned]:
