@@ -12,7 +12,7 @@ from fsbench.backbones.load import load_backbone
 from fsbench.backbones.save import save_backbone
 from fsbench.features.store import FeatureFile
 from tests.cli import run
-from tests.cli.torchrun import IMAGES_PER_SHARD, torchrun
+from tests.cli.torchrun import IMAGES_PER_SHARD, ROOT, torchrun
 from tests.images import write_images
 from tests.unit.train.pictures import write_stripes
 
@@ -23,6 +23,22 @@ CLASSES = {"base": ["b0", "b1"], "val": ["v0", "v1"], "novel": ["n0", "n1"]}
 EXTRACT = ("extract", "--data", "photos", "--weights", "tiny.safetensors", "--device", "cpu", "--batch", "8")
 COMPARE = ("compare", "--methods", "soft-kmeans,bavardage", "--shots", "1", "--device", "cpu")
 TRAIN = ("train", "--data", "stripes", "--width", "1", "--epochs", "1", "--batch", "24", "--device", "cpu")
+BAD = """
+import os
+from dataclasses import dataclass
+from fsbench.errors import FsbenchError
+from fsbench.methods.base import MethodInfo
+from fsbench.methods.ncm import NearestClassMean
+
+@dataclass(frozen=True)
+class Bad(NearestClassMean):
+    info = MethodInfo("bad", "Bad", "nobody", transductive=False, prior="none")
+
+    def embed(self, features, base):
+        if os.environ["RANK"] == "1":
+            raise FsbenchError("Process 1 cannot do it.")
+        return super().embed(features, base)
+"""
 BY_CHANCE = {"seconds", "peak_memory", "created", "ranks"}
 
 
@@ -86,14 +102,14 @@ def test_a_killed_process_ends_the_run_and_one_process_goes_on_with_what_is_fini
     assert digests("f.h5") == digests("whole.h5")
 
 
-def test_an_error_in_one_process_is_shown_once(photos: Path) -> None:
-    (photos / "val" / "v1" / "003.png").write_bytes(b"no image")
-    done = torchrun(2, *EXTRACT)
+@pytest.mark.usefixtures("synthetic")
+def test_an_error_in_one_process_is_shown_once() -> None:
+    Path("bad.py").write_text(BAD)
+    done = torchrun(2, "compare", "--methods", "bad.py:Bad", "--baseline", "ncm", "--tasks", "40", "--device", "cpu")
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr.count("error: An image of") == 1
-    assert "val/v1/003.png" in done.stderr
-    assert "fsbench/features/extract.py" not in done.stderr  # no traceback of ours
+    assert done.stderr.count("error: Process 1 cannot do it.") == 1
+    assert f"{ROOT}/fsbench" not in done.stderr  # no traceback of ours
     assert "has ended" not in done.stderr  # the other process has nothing to add
 
 
@@ -107,6 +123,16 @@ def test_features_are_the_same_for_any_number_of_processes(processes: int) -> No
     run(*EXTRACT, "--out", "alone.h5")
     assert digests("f.h5") == digests("alone.h5")
     assert {path.name for path in Path().iterdir()} == {"photos", "tiny.safetensors", "f.h5", "alone.h5"}
+
+
+@pytest.mark.slow
+def test_a_broken_image_that_one_process_meets_is_shown_once(photos: Path) -> None:
+    (photos / "val" / "v1" / "003.png").write_bytes(b"no image")
+    done = torchrun(2, *EXTRACT)
+    assert done.returncode == 1
+    assert done.stderr.count("error: An image of") == 1
+    assert "val/v1/003.png" in done.stderr
+    assert f"{ROOT}/fsbench" not in done.stderr
 
 
 @pytest.mark.slow
@@ -172,4 +198,4 @@ def test_an_error_while_training_is_shown_once(tmp_path: Path, monkeypatch: pyte
     assert done.returncode == 1
     assert done.stderr.count("error: ") == 1
     assert "extra.png" in done.stderr
-    assert "fsbench/train" not in done.stderr
+    assert f"{ROOT}/fsbench" not in done.stderr
