@@ -178,18 +178,6 @@ def test_scatter_shares_the_files(synthetic: Path, features: Features) -> None:
 
 
 @pytest.mark.slow
-def test_a_data_set_that_no_process_can_extract_does_not_keep_them_from_the_next(
-    photos: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FSBENCH_WEIGHTS", str(photos.parent / "none"))  # cub has no weights; glyphs ship with theirs
-    write_images(photos.parent / "data" / "cub", CLASSES)
-    done = torchrun(2, "extract", "--dataset", "cub,glyphs", "--device", "cpu")
-    assert done.returncode == 1
-    assert done.stderr.count("error: ") == 1
-    assert Path("features/glyphs-rn12.h5").exists() or "cub" in done.stderr
-
-
-@pytest.mark.slow
 def test_an_error_while_training_is_shown_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = write_stripes(tmp_path / "stripes", 16, {"base": (3, 8), "val": (5, 20)})

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -10,12 +10,20 @@ import torch
 from torch.distributed import HashStore, Store  # type: ignore[attr-defined]
 
 from fsbench import ranks as module
+from fsbench.backbones.load import load_backbone
+from fsbench.backbones.save import save_backbone
+from fsbench.data.layouts import load_own
 from fsbench.devices import choose_device, device_of_process
 from fsbench.errors import FsbenchError
+from fsbench.features.extract import Settings
+from fsbench.features.extract_all import Weights, extract_all
 from fsbench.ranks import ALONE, Ranks, SharedError, in_one_voice, join_ranks
+from fsbench.report.progress import Reporter
+from tests.images import SPLITS, write_images
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 
 def processes(count: int) -> list[Ranks]:
@@ -56,6 +64,13 @@ def test_a_process_that_asks_for_nothing_does_not_mix_up_the_next_hand_out() -> 
     assert [list(hand) for hand in (second.hand_out("cd"), first.hand_out("cd"))] == [["c", "d"], []]
 
 
+def test_silent_means_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = Reporter(silent=True)
+    reporter.say("no")
+    reporter.warn("no")
+    assert capsys.readouterr().err == ""
+
+
 def test_progress_is_that_of_all_processes() -> None:
     seen: list[list[int]] = [[], []]
     first, second = (ranks.counting(told.append) for ranks, told in zip(processes(2), seen, strict=True))
@@ -65,11 +80,39 @@ def test_progress_is_that_of_all_processes() -> None:
     assert seen == [[5, 11], [15]]
 
 
-def test_only_an_error_that_all_know_of_can_be_passed_over() -> None:
-    several, error = processes(2)[0], FsbenchError("mine alone")
-    assert ALONE.can_go_on_after(error)
-    assert not several.can_go_on_after(error)
-    assert several.can_go_on_after(SharedError("ours"))
+class First(Ranks):
+    """Process 0 of two, whose other never answers."""
+
+    def agree(self, decide: Callable[[], Any]) -> Any:
+        try:
+            return decide()
+        except FsbenchError as error:
+            raise SharedError(error.message) from error
+
+    def wait(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("known_to_all", [True, False])
+def test_only_a_failure_that_all_know_of_lets_them_go_on_to_the_next_data_set(
+    known_to_all: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = Weights.load
+    write_images(tmp_path / "own", SPLITS)
+    datasets = [load_own(tmp_path / "own", name=name) for name in ("bad", "good")]
+    if known_to_all:
+        monkeypatch.setattr(Weights, "load", lambda self, name: load(self, name if name == "good" else "nothing"))
+    else:
+        (tmp_path / "own" / "val" / "v0" / "000.png").write_bytes(b"no image")  # whoever meets it is alone
+    save_backbone(load_backbone("rn12", random_seed=0, width=1), tmp_path / "good" / "rn12.safetensors", {})
+    save_backbone(load_backbone("rn12", random_seed=0, width=1), tmp_path / "bad" / "rn12.safetensors", {})
+    with pytest.raises(FsbenchError) as caught:
+        extract_all(
+            datasets, Weights("rn12", None, None, tmp_path), Settings(workers=0), torch.device("cpu"), tmp_path,
+            Reporter(silent=True), ranks=First(0, 2, HashStore()),
+        )  # fmt: skip
+    assert (tmp_path / "good-rn12.h5").exists() == known_to_all
+    assert ("1 of 2 data sets could not be extracted: bad" in caught.value.message) == known_to_all
 
 
 def test_the_first_to_fail_speaks_and_the_others_wait_until_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
