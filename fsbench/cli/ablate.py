@@ -63,6 +63,7 @@ def ablate(
     from fsbench.evaluate.compare import ABLATION, Question
     from fsbench.evaluate.compare import compare as compare_files
     from fsbench.evaluate.run import Machine
+    from fsbench.ranks import join_ranks
     from fsbench.report.progress import Reporter
     from fsbench.report.render import FORMATS, show
     from fsbench.tasks.protocol import TaskProtocol
@@ -74,8 +75,11 @@ def ablate(
         ABLATION, columns(settings, alpha, numbers(shots, "--shots")), ABLATION[0].label, rules, split, tasks,
         seed, results_dir, force,
     )  # fmt: skip
-    reporter = Reporter(quiet)
-    files = find_features(features, features_dir, reporter)
-    show(compare_files(question, files, Machine(choose_device(device), batch), reporter), output, out)
-    if out:
-        reporter.say(f"Wrote {out}.")
+    with join_ranks() as ranks:
+        reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
+        files = find_features(features, features_dir, reporter, ranks)
+        table = compare_files(question, files, machine, reporter)
+        if ranks.leads:
+            show(table, output, out)
+            if out:
+                reporter.say(f"Wrote {out}.")

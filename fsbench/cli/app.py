@@ -23,6 +23,7 @@ from fsbench.cli import (
     tune,
 )  # fmt: skip
 from fsbench.errors import FsbenchError
+from fsbench.ranks import in_one_voice
 
 app = typer.Typer(
     name="fsbench",
@@ -62,18 +63,24 @@ app.command()(report.report)
 app.add_typer(plot.app, name="plot")
 
 
+def _show(error: FsbenchError) -> None:
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print("error:", style="bold red", end=" ")
+    console.print(error.message, markup=False)
+    if error.hint:
+        console.print(error.hint, markup=False, style="dim")
+
+
 def main() -> None:
     """Run a command; an FsbenchError is shown without a traceback, and the exit status is 1."""
     try:
         app()
     except FsbenchError as error:
-        from rich.console import Console
-
-        console = Console(stderr=True, highlight=False, soft_wrap=True)
-        console.print("error:", style="bold red", end=" ")
-        console.print(error.message, markup=False)
-        if error.hint:
-            console.print(error.hint, markup=False, style="dim")
+        with in_one_voice() as speaks:
+            if speaks:
+                _show(error)
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)

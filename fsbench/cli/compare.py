@@ -81,6 +81,7 @@ def compare(
     from fsbench.evaluate.compare import Question, parse_methods
     from fsbench.evaluate.compare import compare as compare_files
     from fsbench.evaluate.run import Machine
+    from fsbench.ranks import join_ranks
     from fsbench.report.progress import Reporter
     from fsbench.report.render import FORMATS, show
     from fsbench.tasks.protocol import TaskProtocol
@@ -92,12 +93,14 @@ def compare(
         parse_methods(methods), columns(settings, alpha, numbers(shots, "--shots")), baseline, rules, split, tasks,
         seed, results_dir, force, published, over_data, tune,
     )  # fmt: skip
-    reporter = Reporter(quiet)
-    files = find_features(features, features_dir, reporter)
-    table = compare_files(question, files, Machine(choose_device(device), batch), reporter)
-    show(table, output, out, timing)
-    if out:
-        reporter.say(f"Wrote {out}.")
+    with join_ranks() as ranks:
+        reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
+        files = find_features(features, features_dir, reporter, ranks)
+        table = compare_files(question, files, machine, reporter)
+        if ranks.leads:
+            show(table, output, out, timing)
+            if out:
+                reporter.say(f"Wrote {out}.")
 
 
 def columns(settings: str, alpha: float, shots: list[int]) -> list[Column]:

@@ -33,21 +33,25 @@ def demo(
     from fsbench.evaluate.comparison import Column
     from fsbench.evaluate.run import Machine
     from fsbench.features.embedded import embedded_features
+    from fsbench.ranks import join_ranks
     from fsbench.report.plots.bars import accuracy_bars
     from fsbench.report.progress import Reporter
     from fsbench.report.render import render_rich
     from fsbench.report.tables import stdout_console
     from fsbench.tasks.protocol import TaskProtocol
 
-    reporter, console = Reporter(quiet), stdout_console()
-    file = embedded_features(data_dir, weights_dir, features_dir, reporter)
-    console.print("\n".join(file.describe()))
     columns = [Column(balanced, None if balanced else 2.0, shots) for balanced in (False, True) for shots in (1, 5)]
     question = Question(
         parse_methods(METHODS), columns, "soft-kmeans", TaskProtocol(), tasks=tasks, results=results_dir
     )
-    table = compare(question, [file], Machine(choose_device("auto")), reporter)
-    console.print(render_rich(table))
-    accuracy_bars(table, results_dir / "demo.png")
-    console.print(f"\nPicture: {results_dir / 'demo.png'}. Records of every task: {results_dir}/.\n")
-    console.print(NEXT)
+    with join_ranks() as ranks:
+        reporter, console = Reporter(quiet, not ranks.leads), stdout_console()
+        file = embedded_features(data_dir, weights_dir, features_dir, reporter, ranks)
+        if ranks.leads:
+            console.print("\n".join(file.describe()))
+        table = compare(question, [file], Machine(choose_device("auto"), ranks=ranks), reporter)
+        if ranks.leads:
+            console.print(render_rich(table))
+            accuracy_bars(table, results_dir / "demo.png")
+            console.print(f"\nPicture: {results_dir / 'demo.png'}. Records of every task: {results_dir}/.\n")
+            console.print(NEXT)

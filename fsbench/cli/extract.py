@@ -49,14 +49,18 @@ def extract(
     from fsbench.devices import choose_device
     from fsbench.features.extract import Settings
     from fsbench.features.extract_all import Weights, extract_all
+    from fsbench.ranks import join_ranks
     from fsbench.report.progress import Reporter
 
     refuse_unknown(backbone)
-    reporter = Reporter(quiet)
     own = OwnData(data, split_file, split_fractions) if data else None
-    datasets = choose_datasets(dataset, own, data_dir, reporter)
     settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken)
     chosen = Weights(backbone, weights, random_weights, weights_dir)
-    files = extract_all(datasets, chosen, settings, choose_device(device), out or features_dir, reporter, force=force)
-    for file in files:
-        print("\n".join(file.describe()))
+    with join_ranks() as ranks:
+        reporter, where = Reporter(quiet, not ranks.leads), choose_device(device)
+        datasets = ranks.first_alone(lambda: choose_datasets(dataset, own, data_dir, reporter))
+        files = extract_all(
+            datasets, chosen, settings, where, out or features_dir, reporter, force=force, ranks=ranks
+        )  # fmt: skip
+        for file in files if ranks.leads else ():
+            print("\n".join(file.describe()))

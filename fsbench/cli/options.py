@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fsbench.ranks import ALONE
+
 if TYPE_CHECKING:
     from fsbench.features.store import FeatureFile
+    from fsbench.ranks import Ranks
     from fsbench.report.progress import Reporter
 
 OF_TASKS, OF_METHOD, OF_RUN, OF_OUTPUT = "Tasks", "Method", "Run", "Output"
@@ -77,11 +80,13 @@ SetOption = Annotated[
 ]
 
 
-def find_features(given: list[Path] | None, root: Path, reporter: Reporter) -> list[FeatureFile]:
+def find_features(given: list[Path] | None, root: Path, reporter: Reporter, ranks: Ranks = ALONE) -> list[FeatureFile]:
     """The feature files to work on: those given, else all under the root, else those of the embedded data set."""
     from fsbench.features.store import FeatureFile
 
-    paths = given or sorted(path for path in root.glob("*.h5") if not path.name.endswith(".scatter.h5"))
+    paths = given or ranks.agree(
+        lambda: sorted(path for path in root.glob("*.h5") if not path.name.endswith(".scatter.h5"))
+    )
     if paths:
         return [FeatureFile.open(path) for path in paths]
 
@@ -89,4 +94,4 @@ def find_features(given: list[Path] | None, root: Path, reporter: Reporter) -> l
 
     reporter.say(f"No feature file given, and none in {root}/: making that of the embedded data set.")
     data, weights = (Path(os.environ.get(f"FSBENCH_{name.upper()}", name)) for name in ("data", "weights"))
-    return [embedded_features(data, weights, root, reporter)]
+    return [embedded_features(data, weights, root, reporter, ranks)]

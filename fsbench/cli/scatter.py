@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fsbench.cli.options import AsJson, FeaturesArgument, FeaturesRoot, Quiet, find_features
+
+if TYPE_CHECKING:
+    from fsbench.features.store import FeatureFile
 
 
 def scatter(
@@ -17,23 +21,35 @@ def scatter(
 
     Example: [bold]fsbench scatter features/mini-wrn.h5[/bold]
     """
+    from fsbench.features.scatter import BaseStatistics, scatter_path
+    from fsbench.ranks import join_ranks
+    from fsbench.report.progress import Reporter
+
+    with join_ranks() as ranks:
+        reporter = Reporter(quiet, not ranks.leads)
+        files = find_features(features, features_dir, reporter, ranks)
+        for file in ranks.hand_out(files):
+            with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
+                BaseStatistics.fit_file(file, advance).save(scatter_path(file.path))
+        ranks.wait()
+        if ranks.leads:
+            show(files, as_json)
+
+
+def show(files: list[FeatureFile], as_json: bool) -> None:
+    """Print the table or the JSON list."""
     import json
 
-    from fsbench.features.scatter import BaseStatistics, scatter_path
+    from fsbench.features.scatter import base_statistics, scatter_path
     from fsbench.methods.base import Context
     from fsbench.methods.bavardage import Bavardage
-    from fsbench.report.progress import Reporter
     from fsbench.report.tables import scatter_table, stdout_console
 
-    reporter = Reporter(quiet)
     rows = []
-    for file in find_features(features, features_dir, reporter):
-        path = file.path
-        with reporter.bar(f"scatter of {path.name}", 2 * file.summary("base").rows) as advance:
-            base = BaseStatistics.fit_file(file, advance)
-        base.save(scatter_path(path))
+    for file in files:
+        base = base_statistics(file)
         context = Context(balanced=False, dataset=file.provenance.dataset, base=base)
-        rows.append((path, base, Bavardage.configure(context).sigma))
+        rows.append((file.path, base, Bavardage.configure(context).sigma))
     if as_json:
         fields = [
             {

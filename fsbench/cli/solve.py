@@ -98,14 +98,17 @@ def solve(
     from fsbench.evaluate.run import Machine
     from fsbench.evaluate.solve import Request
     from fsbench.evaluate.solve import solve as solve_file
+    from fsbench.ranks import join_ranks
     from fsbench.report.progress import Reporter
 
     request = Request(method, options, split, tasks, seed, tune, results_dir, force)
-    reporter, machine = Reporter(quiet), Machine(choose_device(device), batch)
-    rows = []
-    for file in find_features(features, features_dir, reporter):
-        rows += solve_file(request, file, settings, machine, reporter)
-    show(rows, out, as_json, reporter)
+    with join_ranks() as ranks:
+        reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
+        rows = []
+        for file in find_features(features, features_dir, reporter, ranks):
+            rows += solve_file(request, file, settings, machine, reporter)
+        if ranks.leads:
+            show(rows, out, as_json, reporter)
 
 
 def show(rows: list[Any], out: Path | None, as_json: bool, reporter: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,6 +28,9 @@ from fsbench.cli.options import (
     find_features,
 )
 from fsbench.cli.parse import axes, parameters, protocols
+
+if TYPE_CHECKING:
+    from fsbench.report.curves import Sweep
 
 
 def sweep(
@@ -73,33 +76,44 @@ def sweep(
     from fsbench.evaluate.figures import figure as figure_plans
     from fsbench.evaluate.run import Machine
     from fsbench.evaluate.sweep import plan_sweep, run_sweep
-    from fsbench.report.curves import save_sweep
-    from fsbench.report.plots.curves import draw_sweep
-    from fsbench.report.plots.style import check_ending, save
+    from fsbench.ranks import join_ranks
+    from fsbench.report.plots.style import check_ending
     from fsbench.report.progress import Reporter
-    from fsbench.report.study_tables import panel_table
-    from fsbench.report.tables import stdout_console
 
     if plot:
         check_ending(plot)
     if any(axis.name == "shots" for axis in along):
         settings = settings[:1]  # its own number of shots does not matter
-    reporter, console, machine = Reporter(quiet), stdout_console(), Machine(choose_device(device), batch)
     contestants, splits, options = parse_methods(methods), split.split(","), parameters(others)
-    for file in find_features(features, features_dir, reporter):
-        if figure is None:
-            plans = plan_sweep(contestants, along, splits, settings, options)
-            name = f"{methods} over {', '.join(axis.name for axis in along)}"
-        else:
-            plans, name = figure_plans(figure, file.provenance.dataset), f"figure {figure}"
-        found = run_sweep(
-            plans, file, machine, reporter, name=name, tasks=tasks, seed=seed, results=results_dir, force=force
-        )
-        for panel in found.panels:
-            console.print(panel_table(panel))
-        console.print(found.signature, style="dim", markup=False, soft_wrap=True)
-        stored = results_dir / "sweeps" / f"{found.name}.json"
-        save_sweep(stored, found)
-        picture = plot or stored.with_suffix(".png")
-        save(draw_sweep(found), picture)
-        console.print(f"Picture: {picture}. Points: {stored}.", soft_wrap=True)
+    with join_ranks() as ranks:
+        reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
+        for file in find_features(features, features_dir, reporter, ranks):
+            if figure is None:
+                plans = plan_sweep(contestants, along, splits, settings, options)
+                name = f"{methods} over {', '.join(axis.name for axis in along)}"
+            else:
+                plans, name = figure_plans(figure, file.provenance.dataset), f"figure {figure}"
+            found = run_sweep(
+                plans, file, machine, reporter, name=name, tasks=tasks, seed=seed, results=results_dir, force=force
+            )
+            if ranks.leads:
+                show(found, results_dir, plot)
+
+
+def show(found: Sweep, results: Path, plot: Path | None) -> None:
+    """Print the tables, and store the curves and their picture."""
+    from fsbench.report.curves import save_sweep
+    from fsbench.report.plots.curves import draw_sweep
+    from fsbench.report.plots.style import save
+    from fsbench.report.study_tables import panel_table
+    from fsbench.report.tables import stdout_console
+
+    console = stdout_console()
+    for panel in found.panels:
+        console.print(panel_table(panel))
+    console.print(found.signature, style="dim", markup=False, soft_wrap=True)
+    stored = results / "sweeps" / f"{found.name}.json"
+    save_sweep(stored, found)
+    picture = plot or stored.with_suffix(".png")
+    save(draw_sweep(found), picture)
+    console.print(f"Picture: {picture}. Points: {stored}.", soft_wrap=True)

@@ -53,24 +53,25 @@ def train(
 
     from fsbench.data.choose import EMBEDDED, OwnData, choose_datasets
     from fsbench.devices import choose_device
+    from fsbench.ranks import join_ranks
     from fsbench.report.progress import Reporter
     from fsbench.train.output import default_output
-    from fsbench.train.ranks import join_ranks
     from fsbench.train.run import train_backbone
     from fsbench.train.settings import Execution, TrainSettings
 
-    with join_ranks(choose_device(device)) as ranks:
+    with join_ranks() as ranks:
         settings = TrainSettings(
             backbone, width, epochs, batch, lr, seed, rotation, mixup, flip is not False, ranks.count
         )  # fmt: skip
-        reporter = Reporter(quiet or ranks.number > 0)
+        reporter, where = Reporter(quiet, not ranks.leads), choose_device(device)
         own = OwnData(data, split_file, split_fractions) if data else None
         chosen = the_only(ranks.first_alone(lambda: choose_datasets(dataset, own, data_dir, reporter)))
         if flip is None and chosen.name == EMBEDDED:  # characters are not mirror images of each other
             settings = replace(settings, flip=False)
         path = out or default_output(weights_dir, chosen.name, backbone)
-        trained = train_backbone(chosen, settings, Execution(ranks, reporter, workers, eval_every), path, force=force)
-        if ranks.number == 0:
+        execution = Execution(where, reporter, workers, eval_every, ranks)
+        trained = train_backbone(chosen, settings, execution, path, force=force)
+        if ranks.leads:
             print("\n".join(trained.describe()))
 
 

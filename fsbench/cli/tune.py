@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,6 +28,9 @@ from fsbench.cli.options import (
     find_features,
 )
 from fsbench.cli.parse import axes, parameters, protocols
+
+if TYPE_CHECKING:
+    from fsbench.evaluate.tuning import Tuned
 
 
 def tune(
@@ -89,30 +92,41 @@ def tune(
     from fsbench.evaluate.tuning import Search, grid_of
     from fsbench.evaluate.tuning import tune as search_parameters
     from fsbench.methods import split_variant
+    from fsbench.ranks import join_ranks
     from fsbench.report.plots.style import check_ending, save
     from fsbench.report.plots.surface import draw_surface
     from fsbench.report.progress import Reporter
-    from fsbench.report.study_tables import surface_tables
-    from fsbench.report.tables import stdout_console
 
     if plot:
         check_ending(plot)
-    reporter, console, machine = Reporter(quiet), stdout_console(), Machine(choose_device(device), batch)
     name, variant = split_variant(method)
     fixed = {**variant, **fixed}
-    for file in find_features(features, features_dir, reporter):
-        base = base_of(file, reporter)
-        for setting in settings:
-            search = Search.on(file, base, name, fixed, setting)
-            with reporter.bar(f"{file.provenance.dataset} {setting.shots}-shot tuning {method} on val", 0) as advance:
-                found = search_parameters(
-                    search, along or grid_of(name, fixed), machine, trials=trials, tasks=tasks, seed=seed,
-                    results=results_dir, progress=lambda done, total: advance(1, total),
-                )  # fmt: skip
-            for table in surface_tables(found):
-                console.print(table)
-            console.print(f"{found.describe()}. Kept in {search.memory} for --tune.", soft_wrap=True)
-            if plot:
-                picture = plot.with_stem(f"{plot.stem}-{file.path.stem}-{setting.setting}-{setting.shots}shot")
-                save(draw_surface(found), picture)
-                console.print(f"Picture: {picture}.", soft_wrap=True)
+    with join_ranks() as ranks:
+        reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
+        for file in find_features(features, features_dir, reporter, ranks):
+            base = base_of(file, reporter, ranks)
+            for setting in settings:
+                search = Search.on(file, base, name, fixed, setting)
+                label = f"{file.provenance.dataset} {setting.shots}-shot tuning {method} on val"
+                with reporter.bar(label, 0) as advance:
+                    found = search_parameters(
+                        search, along or grid_of(name, fixed), machine, trials=trials, tasks=tasks, seed=seed,
+                        results=results_dir, progress=lambda done, total: advance(1, total),
+                    )  # fmt: skip
+                if ranks.leads:
+                    show(found, search.memory)
+                    if plot:
+                        words = f"{plot.stem}-{file.path.stem}-{setting.setting}-{setting.shots}shot"
+                        save(draw_surface(found), plot.with_stem(words))
+                        reporter.say(f"Picture: {plot.with_stem(words)}.")
+
+
+def show(found: Tuned, memory: Path) -> None:
+    """Print what was searched and found."""
+    from fsbench.report.study_tables import surface_tables
+    from fsbench.report.tables import stdout_console
+
+    console = stdout_console()
+    for table in surface_tables(found):
+        console.print(table)
+    console.print(f"{found.describe()}. Kept in {memory} for --tune.", soft_wrap=True)

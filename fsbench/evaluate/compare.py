@@ -132,7 +132,7 @@ def compare(question: Question, files: Sequence[FeatureFile], machine: Machine, 
     runs: Runs = {}
     over_data: dict[tuple[int, str, Column], Interval] = {}
     for number, file in enumerate(files):
-        source = load_source(file, question.split, base_of(file, reporter))
+        source = load_source(file, question.split, base_of(file, reporter, machine.ranks))
         for column in question.columns:
             protocol = TaskProtocol(
                 question.protocol.name, question.protocol.ways, column.shots, question.protocol.queries, column.alpha

@@ -6,9 +6,10 @@ A task's result depends on the task alone, so blocks can have any size and be so
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 
 from fsbench.devices import out_of_memory, peak_memory
 from fsbench.errors import FsbenchError
+from fsbench.ranks import ALONE
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.sampling import TaskRows, check_feasible, pool_sizes, sample_tasks
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
     from fsbench.features.store import Split
     from fsbench.methods.base import Method
+    from fsbench.ranks import Ranks
     from fsbench.tasks.protocol import TaskProtocol
 
 _SAMPLED_AT_ONCE = 512
@@ -76,6 +79,7 @@ def solve_tasks(
     *,
     device: torch.device,
     batch: int | None = None,
+    ranks: Ranks = ALONE,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Outcome:
     """Draw the tasks, solve them, and count the right answers.
@@ -89,6 +93,7 @@ def solve_tasks(
         tasks: Task numbers.
         device: Where to compute.
         batch: Tasks per block; None chooses.
+        ranks: Processes that share the tasks; all get the whole outcome.
         progress: Called with the number of tasks just finished.
     """
     check_feasible(protocol, pool_sizes(protocol, split.offsets))
@@ -107,14 +112,12 @@ def solve_tasks(
         correct[chunk.start : chunk.stop], queries[chunk.start : chunk.stop] = right, asked
         return chunk
 
+    report = ranks.counting(progress)
     with _threads_for_blocks(device) as workers, ThreadPoolExecutor(workers, initializer=_one_thread) as pool:
-        waiting = [pool.submit(solve_chunk, chunk) for chunk in _chunks(len(tasks), workers, block.tasks)]
-        try:
-            for finished in as_completed(waiting):
-                progress(len(finished.result()))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        chunks = ranks.hand_out(list(_chunks(len(tasks), workers * ranks.count, block.tasks)))
+        for chunk in _side_by_side(pool, workers, solve_chunk, chunks):
+            report(len(chunk))
+    correct, queries = ranks.sum(correct), ranks.sum(queries)
     return Outcome(correct, queries, time.perf_counter() - start, peak_memory(device))
 
 
@@ -198,6 +201,18 @@ def _threads_for_blocks(device: torch.device) -> Iterator[int]:
 
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+def _side_by_side(
+    pool: ThreadPoolExecutor, workers: int, solve: Callable[[range], range], chunks: Iterator[range]
+) -> Iterator[range]:
+    """Chunks as they are solved. None is taken before a worker is free, as another process could solve it."""
+    running: set[Future[range]] = {pool.submit(solve, chunk) for chunk in islice(chunks, workers)}
+    while running:
+        finished, running = wait(running, return_when=FIRST_COMPLETED)
+        running |= {pool.submit(solve, chunk) for chunk in islice(chunks, len(finished))}
+        for future in finished:
+            yield future.result()
 
 
 def _chunks(tasks: int, workers: int, block: int) -> Iterator[range]:

@@ -14,6 +14,7 @@ from fsbench.evaluate.engine import solve_tasks
 from fsbench.evaluate.statistics import accuracies, interval
 from fsbench.methods import method_class
 from fsbench.methods.presets import preset_of
+from fsbench.ranks import ALONE, Ranks
 from fsbench.report.record import RunKey, RunRecord, load_record, record_path, save_record
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Machine:
 
     device: torch.device
     batch: int | None = None
+    ranks: Ranks = ALONE
 
 
 def configure(name: str, source: Source, protocol: TaskProtocol, options: dict[str, Any]) -> tuple[Method, str]:
@@ -93,11 +95,15 @@ def run(
         params=job.method.params(),
     )
     path = record_path(results, key, source.dataset, source.backbone) if results else None
-    if path and path.exists() and not force:
-        stored = load_record(path, key)
+    stored = machine.ranks.agree(lambda: load_record(path, key) if path and path.exists() and not force else None)
+    if stored:
         progress(job.tasks)
         return stored
     record = _compute(job, key, source, machine, progress)
+    return machine.ranks.agree(lambda: _saved(path, record))
+
+
+def _saved(path: Path | None, record: RunRecord) -> RunRecord:
     if path:
         save_record(path, record)
     return record
@@ -106,7 +112,7 @@ def run(
 def _compute(job: Job, key: RunKey, source: Source, machine: Machine, progress: Callable[[int], None]) -> RunRecord:
     outcome = solve_tasks(
         job.method, source.split, source.base, job.protocol, job.seed, range(job.tasks),
-        device=machine.device, batch=machine.batch, progress=progress,
+        device=machine.device, batch=machine.batch, ranks=machine.ranks, progress=progress,
     )  # fmt: skip
     mean = interval(accuracies(outcome.correct, outcome.queries))
     return RunRecord(
@@ -125,6 +131,7 @@ def _compute(job: Job, key: RunKey, source: Source, machine: Machine, progress: 
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         crops=source.crops,
         versions={"fsbench": fsbench.__version__, "torch": torch.__version__, "python": platform.python_version()},
+        ranks=machine.ranks.count,
     )
 
 

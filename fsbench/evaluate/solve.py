@@ -95,7 +95,7 @@ def solve(
     request: Request, file: FeatureFile, protocols: list[TaskProtocol], machine: Machine, reporter: Reporter
 ) -> list[Solved]:
     """Solve every protocol on one feature file."""
-    source = load_source(file, request.split, base_of(file, reporter))
+    source = load_source(file, request.split, base_of(file, reporter, machine.ranks))
     return [_solve_one(request, file, source, protocol, machine, reporter) for protocol in protocols]
 
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from fsbench.features.scatter import base_statistics
 from fsbench.methods.base import Context
+from fsbench.ranks import ALONE
 
 if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
     from fsbench.features.store import FeatureFile, Split
+    from fsbench.ranks import Ranks
     from fsbench.report.progress import Reporter
     from fsbench.tasks.protocol import TaskProtocol
 
@@ -52,9 +54,9 @@ def load_source(file: FeatureFile, split: str, base: BaseStatistics | None) -> S
     return Source(made.dataset, made.backbone, split, file.read(split), base, made.crops)
 
 
-def base_of(file: FeatureFile, reporter: Reporter) -> BaseStatistics | None:
+def base_of(file: FeatureFile, reporter: Reporter, ranks: Ranks = ALONE) -> BaseStatistics | None:
     """Statistics of the file's base classes, read or computed; None if it has none."""
     if "base" not in file.splits:
         return None
     with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
-        return base_statistics(file, advance)
+        return ranks.first_alone(lambda: base_statistics(file, advance))

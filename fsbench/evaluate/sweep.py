@@ -110,7 +110,7 @@ def run_sweep(
         results: Folder of results; None stores nothing.
         force: Measure again what has a record.
     """
-    base, made = base_of(file, reporter), file.provenance
+    base, made = base_of(file, reporter, machine.ranks), file.provenance
     splits = dict.fromkeys(line.split for plan in plans for line in plan.lines)
     sources = {split: load_source(file, split, base) for split in splits}
     # All points before the first is measured, so that a wrong value is named at once.

@@ -219,7 +219,7 @@ def tune(
         proposals.tell(record.accuracy)
         progress(len(made), len(proposals))
     found = Tuned(search.method, search.protocol.describe(), "grid" if trials is None else "optuna", tasks, made)
-    search.remember(found)
+    machine.ranks.agree(lambda: search.remember(found))
     return found
 
 
@@ -235,7 +235,7 @@ def configure_tuned(
         reporter: Shows progress, and says what was found.
         results: Folder of results.
     """
-    found = search.remembered()
+    found = machine.ranks.agree(search.remembered)
     if found is None:
         axes = grid_of(search.method, search.fixed)
         label = f"{source.dataset} {search.protocol.shots}-shot tuning {search.method} on val"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,27 +12,27 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from fsbench.backbones.fold import fold
 from fsbench.data.probes import library_versions, precision_problem
 from fsbench.data.recipes import crops_for, timm_transform, transform_for
-from fsbench.devices import out_of_memory
 from fsbench.errors import FsbenchError
+from fsbench.features.forward import PRECISIONS, Forward
 from fsbench.features.shards import Shards, fingerprint
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.ranks import ALONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from fsbench.backbones.info import Extractor
     from fsbench.data.listing import ImageDataset, ImageSplit
     from fsbench.data.transforms import CropTransform, EvalTransform
+    from fsbench.ranks import Ranks
     from fsbench.report.progress import Reporter
 
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _BATCH = {"cpu": 64}
 _BATCH_ELSEWHERE = 256
 
@@ -99,37 +100,38 @@ def extract(
     reporter: Reporter,
     *,
     force: bool = False,
+    ranks: Ranks = ALONE,
 ) -> FeatureFile:
     """Write the features of a data set, or find that they are there already.
 
-    Killed at any moment, the same call goes on where it was, and the file is that of an unbroken run.
+    Killed at any moment, the same call goes on where it was, and the file is that of an unbroken run. Several
+    processes share the shards; process 0 puts them together.
     """
     refuse_unusable(settings.precision, device)
     images = _images(dataset, backbone, settings)
     plan = _plan(dataset, backbone, images, settings)
     mark = fingerprint(plan)
-    if out.exists() and not force:
-        stored = FeatureFile.open(out)
-        if stored.provenance.fingerprint == mark:
-            reporter.say(f"{out} is there already, made the same way.")
-            return stored
+    stored = ranks.agree(lambda: FeatureFile.open(out) if out.exists() and not force else None)
+    if stored and stored.provenance.fingerprint == mark:
+        reporter.say(f"{out} is there already, made the same way.")
+        return stored
     shards = Shards.open(out, plan, len(images), backbone.info.feature_dim)
-    missing = shards.missing()
+    missing = ranks.agree(shards.missing)
     total = sum(len(part) for part in missing)
     if total < len(images):
         reporter.say(f"Going on: {len(images) - total:,} of {len(images):,} images of {dataset.name} are done.")
     with reporter.bar(f"{dataset.name} {backbone.info.name}", total) as advance:
-        for part, features, broken in _features(images, backbone, missing, settings, device):
+        report, parts = ranks.counting(advance), ranks.hand_out(missing)
+        for part, features, broken in _features(images, backbone, parts, settings, device) if missing else ():
             if broken and not settings.skip_broken:
                 raise FsbenchError(
                     f"An image of {dataset.root} cannot be used: {next(iter(broken.values()))}",
                     "Repair or remove it, or leave such images out with --skip-broken.",
                 )
             shards.write(part, features, broken)
-            advance(len(part))
-    _assemble(dataset, backbone, images, shards, settings, out, mark)
-    shards.discard()
-    return FeatureFile.open(out)
+            report(len(part))
+    ranks.wait()
+    return ranks.agree(lambda: _assemble(dataset, backbone, images, shards, settings, out, mark))
 
 
 def refuse_unusable(precision: str, device: torch.device) -> None:
@@ -181,35 +183,34 @@ def _plan(dataset: ImageDataset, backbone: Extractor, images: Images, settings: 
 
 
 def _features(
-    images: Images, backbone: Extractor, missing: list[range], settings: Settings, device: torch.device
+    images: Images, backbone: Extractor, parts: Iterable[range], settings: Settings, device: torch.device
 ) -> Iterator[tuple[range, NDArray[np.float32], dict[int, str]]]:
-    """The features of one missing range after another, with the reasons for images that could not be read."""
-    if not missing:
-        return
+    """The features of one range after another, with the reasons for images that could not be read."""
     batch = settings.batch or _BATCH.get(device.type, _BATCH_ELSEWHERE)
     per_load = max(1, batch // settings.crops)
-    batches = [
-        list(range(start, min(start + per_load, part.stop)))
-        for part in missing
-        for start in range(part.start, part.stop, per_load)
-    ]
+    taken: deque[range] = deque()  # the loader takes parts a little ahead of the forward pass
+
+    def batches() -> Iterator[list[int]]:
+        for part in parts:
+            taken.append(part)
+            for start in range(part.start, part.stop, per_load):
+                yield list(range(start, min(start + per_load, part.stop)))
+
     workers = _workers(device) if settings.workers is None else settings.workers
     loader = DataLoader(
-        images, batch_sampler=batches, num_workers=workers, collate_fn=_collate, pin_memory=device.type == "cuda"
+        images, batch_sampler=batches(), num_workers=workers, collate_fn=_collate, pin_memory=device.type == "cuda"
     )
-    forward = Forward(backbone, settings.precision, device, images, batch)
-    parts = iter(missing)
-    part = next(parts)
+    forward = Forward(backbone, settings.precision, device, images.transform.crop, batch)
     rows: dict[int, NDArray[np.float32]] = {}
     broken: dict[int, str] = {}
     for numbers, tensors, unreadable in loader:
         broken |= unreadable
         if numbers:
             rows |= dict(zip(numbers, forward(tensors), strict=True))
-        if len(rows) + len(broken) == len(part):
-            empty = np.full(backbone.info.feature_dim, np.nan, dtype=np.float32)
+        if len(rows) + len(broken) == len(taken[0]):
+            part, empty = taken.popleft(), np.full(backbone.info.feature_dim, np.nan, dtype=np.float32)
             yield part, np.stack([rows.get(row, empty) for row in part]), broken
-            part, rows, broken = next(parts, range(0)), {}, {}
+            rows, broken = {}, {}
 
 
 def _collate(items: list[tuple[int, Tensor | str]]) -> tuple[list[int], Tensor, dict[int, str]]:
@@ -218,43 +219,6 @@ def _collate(items: list[tuple[int, Tensor | str]]) -> tuple[list[int], Tensor, 
     broken = {row: value for row, value in items if isinstance(value, str)}
     tensors = torch.stack([value for _, value in good]) if good else torch.empty(0)
     return [row for row, _ in good], tensors, broken
-
-
-class Forward:
-    """The forward pass: folded, channels-last, in the asked-for precision, in halves if memory runs out."""
-
-    def __init__(self, backbone: Extractor, precision: str, device: torch.device, images: Images, batch: int) -> None:
-        side = images.transform.crop
-        sample = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(0))
-        network: nn.Module = fold(backbone.cpu().eval(), sample)
-        self.network = network.to(device).to(memory_format=torch.channels_last)
-        self.device, self.dtype, self.batch = device, PRECISIONS[precision], batch
-
-    @torch.inference_mode()
-    def __call__(self, images: Tensor) -> NDArray[np.float32]:
-        """Images (B, crops, 3, H, W) → features (B, D), the mean over the crops."""
-        flat = images.flatten(0, 1)
-        pieces: list[Tensor] = []
-        done = 0
-        while done < len(flat):
-            piece = flat[done : done + self.batch]
-            try:
-                pieces.append(self._features(piece))
-            except RuntimeError as error:
-                if len(piece) == 1 or not out_of_memory(error):
-                    raise
-                self.batch = len(piece) // 2
-                continue
-            done += len(piece)
-        features = torch.cat(pieces).unflatten(0, images.shape[:2]).mean(dim=1)
-        array: NDArray[np.float32] = features.cpu().numpy()
-        return array
-
-    def _features(self, images: Tensor) -> Tensor:
-        there = images.to(self.device, non_blocking=True).contiguous(memory_format=torch.channels_last)
-        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            features: Tensor = self.network(there)
-        return features.float()
 
 
 def _workers(device: torch.device) -> int:
@@ -270,8 +234,8 @@ def _assemble(
     settings: Settings,
     out: Path,
     mark: str,
-) -> None:
-    """Write the feature file from its shards."""
+) -> FeatureFile:
+    """Write the feature file from its shards, which are then gone."""
     features, broken = shards.assemble()
     splits, start = {}, 0
     for split in images.splits:
@@ -297,3 +261,5 @@ def _assemble(
         fingerprint=mark,
     )
     write_features(out, provenance, splits)
+    shards.discard()
+    return FeatureFile.open(out)

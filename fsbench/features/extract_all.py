@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fsbench.backbones.load import load_backbone
 from fsbench.backbones.weights import find_weights
 from fsbench.errors import FsbenchError
 from fsbench.features.extract import extract
+from fsbench.ranks import ALONE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from fsbench.data.listing import ImageDataset
     from fsbench.features.extract import Settings
     from fsbench.features.store import FeatureFile
+    from fsbench.ranks import Ranks
     from fsbench.report.progress import Reporter
 
 
@@ -55,6 +58,7 @@ def extract_all(
     reporter: Reporter,
     *,
     force: bool = False,
+    ranks: Ranks = ALONE,
 ) -> list[FeatureFile]:
     """Extract every data set; one that fails does not keep the others from being done, and is told at the end.
 
@@ -66,6 +70,7 @@ def extract_all(
         out: A folder, or the file itself if it ends in `.h5`.
         reporter: For progress.
         force: Extract again what is there.
+        ranks: Processes that share the images.
     """
     if out.suffix == ".h5" and len(datasets) > 1:
         raise FsbenchError(f"{len(datasets)} data sets do not fit into one file {out}.", "Choose one with --dataset.")
@@ -74,9 +79,10 @@ def extract_all(
         name = f"{dataset.name}-{weights.backbone.replace('/', '_')}.h5"
         path = out if out.suffix == ".h5" else out / name
         try:
-            files.append(extract(dataset, weights.load(dataset.name), path, settings, device, reporter, force=force))
+            backbone = ranks.first_alone(partial(weights.load, dataset.name))
+            files.append(extract(dataset, backbone, path, settings, device, reporter, force=force, ranks=ranks))
         except FsbenchError as failure:
-            if len(datasets) == 1:
+            if len(datasets) == 1 or not ranks.can_go_on_after(failure):
                 raise
             reporter.warn(f"{dataset.name} could not be extracted: {failure.message}")
             failures.append((dataset.name, failure))

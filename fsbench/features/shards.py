@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 IMAGES_PER_SHARD = 1024
+PATIENCE = 60.0  # seconds in which a network file system shows what another machine has written
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,10 @@ class Shards:
     def assemble(self) -> tuple[NDArray[np.float32], dict[int, str]]:
         """All features (M, D), rows of broken images included, and what was broken."""
         parts, broken = [], {}
+        deadline = time.monotonic() + PATIENCE
         for part in self.ranges():
-            features = self._read(part)
+            while (features := self._read(part)) is None and time.monotonic() < deadline:
+                time.sleep(0.5)
             if features is None:
                 raise FsbenchError(f"A piece of the extraction in {self.folder} is missing.", "Run extract again.")
             parts.append(features)

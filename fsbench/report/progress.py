@@ -25,11 +25,12 @@ class Reporter:
 
     Args:
         quiet: Show warnings only.
+        silent: Show nothing at all: another process speaks.
     """
 
-    def __init__(self, quiet: bool = False) -> None:
-        self.console = Console(stderr=True, highlight=False)
-        self.quiet = quiet
+    def __init__(self, quiet: bool = False, silent: bool = False) -> None:
+        self.console = Console(stderr=True, highlight=False, quiet=silent)
+        self.quiet = quiet or silent
 
     @contextmanager
     def bar(self, label: str, total: int) -> Iterator[Advance]:

@@ -61,6 +61,7 @@ class RunRecord:
         created: UTC, ISO 8601.
         crops: Crops per image that the features are averaged over.
         versions: Of fsbench, torch and Python.
+        ranks: Processes that shared the tasks; time is that of all, memory and device are those of process 0.
     """
 
     key: RunKey
@@ -78,6 +79,7 @@ class RunRecord:
     created: str
     crops: int = 1
     versions: dict[str, str] = field(default_factory=dict)
+    ranks: int = 1
 
     @property
     def tasks_per_second(self) -> float:
@@ -113,6 +115,7 @@ class RunRecord:
             "tasks_per_second": self.tasks_per_second,
             "peak_memory": self.peak_memory,
             "device": self.device,
+            "ranks": self.ranks,
             "signature": self.signature,
             "params": self.key.params,
             "params_from": self.params_from,

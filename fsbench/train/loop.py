@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from fsbench.errors import FsbenchError
+from fsbench.ranks import ALONE
 from fsbench.train import draws
 from fsbench.train.objective import Objective
 from fsbench.train.schedule import learning_rate
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fsbench.backbones.base import Backbone
+    from fsbench.ranks import Ranks
     from fsbench.report.progress import Advance
-    from fsbench.train.ranks import Ranks
     from fsbench.train.settings import TrainSettings
     from fsbench.train.views import Views
 
@@ -77,14 +78,17 @@ class Trainer:
         backbone: Trained in place.
         classes: Number of base classes.
         settings: Of the training.
+        device: Where this process computes.
         ranks: The processes that share it.
     """
 
-    def __init__(self, backbone: Backbone, classes: int, settings: TrainSettings, ranks: Ranks) -> None:
-        self.settings, self.ranks = settings, ranks
+    def __init__(
+        self, backbone: Backbone, classes: int, settings: TrainSettings, device: torch.device, ranks: Ranks = ALONE
+    ) -> None:
+        self.settings, self.device, self.ranks = settings, device, ranks
         objective = Objective(backbone, classes, settings.rotation, settings.seed)
-        self.format = memory_format_of(backbone, ranks.device)
-        self.objective = objective.to(ranks.device).to(memory_format=self.format).train()
+        self.format = memory_format_of(backbone, device)
+        self.objective = objective.to(device).to(memory_format=self.format).train()
         self.optimiser = torch.optim.SGD(
             self.objective.parameters(), settings.lr, MOMENTUM, weight_decay=WEIGHT_DECAY, nesterov=True
         )
@@ -108,7 +112,7 @@ class Trainer:
         return total / steps
 
     def _step(self, batch: Batch, epoch: int, step: int) -> float:
-        images, labels, turns = (tensor.to(self.ranks.device, non_blocking=True) for tensor in batch)
+        images, labels, turns = (tensor.to(self.device, non_blocking=True) for tensor in batch)
         images = images.contiguous(memory_format=self.format)
         mixing = None
         if self.settings.mixup:

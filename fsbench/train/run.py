@@ -148,12 +148,12 @@ def train_backbone(
     """
     plan = Plan.make(dataset, settings)
     checkpoint = CheckpointFile.beside(out, fingerprint(plan.describe()))
-    if not force and is_finished(out, checkpoint.fingerprint):
+    if not force and execution.ranks.agree(lambda: is_finished(out, checkpoint.fingerprint)):
         execution.reporter.say(f"{out} is there already, trained in the same way.")
         return Trained(out)
     check_output(out, settings.backbone, force=force)
     progress = _train(plan, execution, checkpoint)
-    if execution.ranks.number == 0:
+    if execution.ranks.leads:
         save_backbone(plan.backbone, out, plan.metadata(progress))
         checkpoint.discard()
     return Trained(out, progress.history, progress.seconds)
@@ -161,18 +161,18 @@ def train_backbone(
 
 def _train(plan: Plan, execution: Execution, checkpoint: CheckpointFile) -> Progress:
     """Take all epochs that are left."""
-    settings, ranks, reporter = plan.settings, execution.ranks, execution.reporter
+    settings, ranks, reporter, device = plan.settings, execution.ranks, execution.reporter, execution.device
     views, in_memory = make_views(plan.base, plan.transform, plan.dataset.name, settings, reporter)
-    workers = choose_workers(execution.workers, ranks.device, in_memory)
+    workers = choose_workers(execution.workers, device, in_memory)
     validation = _validation(plan, workers, reporter)
     network = plan.backbone.network
     assert isinstance(network, Backbone)
-    trainer = Trainer(network, len(plan.base.class_names), settings, ranks)
+    trainer = Trainer(network, len(plan.base.class_names), settings, device, ranks)
     progress = checkpoint.restore(trainer.objective, trainer.optimiser)
     if progress.epochs:
         reporter.say(f"Going on: {progress.epochs} of {settings.epochs} epochs are done.")
     keys = Keys(settings, len(plan.base), ranks.number, progress.epochs)
-    batches = load_batches(views, keys, workers, ranks.device)
+    batches = load_batches(views, keys, workers, device)
     for epoch in range(progress.epochs, settings.epochs):
         start = time.perf_counter()
         with reporter.bar(f"epoch {epoch + 1} of {settings.epochs}", keys.steps * keys.batch) as advance:
@@ -180,10 +180,10 @@ def _train(plan: Plan, execution: Execution, checkpoint: CheckpointFile) -> Prog
         speed = keys.steps * keys.batch / (time.perf_counter() - start)
         history = progress.history
         due = (epoch + 1) % execution.eval_every == 0 or epoch + 1 == settings.epochs
-        if due and validation is not None and ranks.number == 0:
-            history = (*history, validation(network, ranks.device, epoch + 1))
+        if due and validation is not None and ranks.leads:
+            history = (*history, validation(network, device, epoch + 1))
         progress = Progress(epoch + 1, progress.seconds + time.perf_counter() - start, history)
-        if ranks.number == 0:
+        if ranks.leads:
             checkpoint.write(trainer.objective, trainer.optimiser, progress)
         reporter.say(_line(progress, settings.epochs, loss, speed))
     return progress

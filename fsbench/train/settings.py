@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from fsbench.backbones.load import BACKBONES
 from fsbench.errors import FsbenchError, unknown_name
+from fsbench.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
+    import torch
+
     from fsbench.data.listing import ImageDataset
     from fsbench.report.progress import Reporter
-    from fsbench.train.ranks import Ranks
 
 MOMENTUM = 0.9
 WEIGHT_DECAY = 5e-4
@@ -88,13 +90,15 @@ class Execution:
     """How a training is carried out; none of it changes the weights beyond rounding.
 
     Attributes:
-        ranks: The processes that share it, this one among them, and the device.
+        device: Where this process computes.
         reporter: Shows progress.
         workers: Processes that prepare images; None chooses.
         eval_every: Epochs between two looks at the val classes.
+        ranks: The processes that share it.
     """
 
-    ranks: Ranks
+    device: torch.device
     reporter: Reporter
     workers: int | None = None
     eval_every: int = 10
+    ranks: Ranks = ALONE

@@ -11,7 +11,8 @@ import torch
 from fsbench.backbones.load import load_backbone
 from fsbench.data.layouts import load_own
 from fsbench.features import extract as module
-from fsbench.features.extract import Forward, Settings, extract
+from fsbench.features.extract import Settings, extract
+from fsbench.features.forward import Forward
 from fsbench.report.progress import Reporter
 from tests.images import SPLITS, write_images
 
@@ -29,7 +30,7 @@ def test_overhead_of_the_loop_and_gain_of_folding(name: str, width: int, tmp_pat
     backbone = load_backbone(name, random_seed=0, width=width)
     images = module._images(dataset, backbone, settings)
     tensors = torch.stack([images[row][1] for row in range(len(images))])  # type: ignore[misc]
-    forward = Forward(backbone, "fp32", CPU, images, batch=32)
+    forward = Forward(backbone, "fp32", CPU, images.transform.crop, batch=32)
     forward(tensors[:32])
 
     def plain() -> None:

@@ -67,10 +67,13 @@ def draw_spectra(spectra: list[Spectrum], path: Path) -> None:
             look = line_look(number)
             _eigenvalues(left, spectrum, look)
             _scalings(right, spectrum, look)
-        left.set(yscale="log", xlabel="direction i", ylabel="eigenvalue $\\lambda_i$")
+        left.set(yscale="log", xlabel="direction i", ylabel="eigenvalue λ")
         left.set_title("Within-class scatter of the base classes (dot: effective rank)")
-        right.set(yscale="log", xlabel="direction i", ylabel="scaling min($\\lambda_i^{-1/2}$, σ)")
-        right.set_title("Scalings of the sphering of Eq. 7 (faint: without the clamp σ)")
+        right.set(yscale="log", xlabel="direction i", ylabel="scaling min(1/√λ, σ)")
+        right.set_title("Scalings of Eq. 7 (faint: without the clamp σ)")
+        for axes in (left, right):
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
         figure.legend(handles=left.get_lines()[::2], loc="outside lower center", frameon=False)
         save(figure, path)
 

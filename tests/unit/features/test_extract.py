@@ -13,7 +13,8 @@ from fsbench.backbones.load import load_backbone
 from fsbench.data.layouts import load_own
 from fsbench.errors import FsbenchError
 from fsbench.features import extract as module
-from fsbench.features.extract import Forward, Settings, extract, refuse_unusable
+from fsbench.features.extract import Settings, extract, refuse_unusable
+from fsbench.features.forward import Forward
 from fsbench.features.shards import Shards
 from fsbench.features.store import FeatureFile
 from fsbench.report.progress import Reporter
@@ -178,7 +179,7 @@ def test_unusable_precisions_are_refused_with_the_reason(monkeypatch: pytest.Mon
 def test_out_of_memory_halves_the_forward_pass(root: Path) -> None:
     backbone = load_backbone("rn12", random_seed=0, width=4)
     images = module._images(load_own(root), backbone, PLAIN)
-    forward = Forward(backbone, "fp32", CPU, images, batch=16)
+    forward = Forward(backbone, "fp32", CPU, images.transform.crop, batch=16)
     data = torch.randn(9, 1, 3, 32, 32)
     expected = forward(data)
     network = forward.network

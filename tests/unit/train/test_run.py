@@ -16,7 +16,6 @@ from fsbench.backbones.weights import find_weights
 from fsbench.errors import FsbenchError
 from fsbench.report.progress import Reporter
 from fsbench.train.output import default_output
-from fsbench.train.ranks import Ranks
 from fsbench.train.run import Trained, train_backbone
 from fsbench.train.settings import Execution, TrainSettings
 from tests.unit.train.pictures import stripes
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from fsbench.data.listing import ImageDataset
 
 SETTINGS = TrainSettings("rn12", 1, epochs=3, batch=24, lr=0.05, seed=7)
-ALONE = Ranks(0, 1, torch.device("cpu"))
 
 
 class Listener(Reporter):
@@ -60,7 +58,7 @@ def train(
     eval_every: int = 2,
     force: bool = False,
 ) -> Trained:
-    execution = Execution(ALONE, reporter or Listener(), eval_every=eval_every)
+    execution = Execution(torch.device("cpu"), reporter or Listener(), eval_every=eval_every)
     return train_backbone(dataset, settings, execution, out, force=force)
 
 

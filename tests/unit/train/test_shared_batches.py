@@ -12,14 +12,13 @@ import torch
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
+from fsbench import ranks
 from fsbench.cli.app import app
 from fsbench.data.layouts import load_own
-from fsbench.errors import FsbenchError
 from fsbench.report.progress import Reporter
 from fsbench.train import draws
 from fsbench.train.loop import Keys
 from fsbench.train.objective import Objective
-from fsbench.train.ranks import join_ranks
 from fsbench.train.run import Plan
 from fsbench.train.schedule import learning_rate
 from fsbench.train.settings import TrainSettings
@@ -27,6 +26,8 @@ from fsbench.train.views import Batch, make_views
 from tests.unit.train.pictures import write_stripes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
     from fsbench.data.listing import ImageDataset
@@ -55,7 +56,7 @@ def expected_parameters(dataset: ImageDataset) -> dict[str, Tensor]:
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """This process is the first of two, in the environment that torchrun gives it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -63,7 +64,8 @@ def place(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     for name, value in place.items():
         monkeypatch.setenv(name, value)
-    return place
+    yield place
+    ranks._rendezvous.cache_clear()
 
 
 def test_two_processes_share_every_batch_and_drop_what_is_left_over(tmp_path: Path, place: dict[str, str]) -> None:
@@ -98,18 +100,3 @@ def test_two_processes_share_every_batch_and_drop_what_is_left_over(tmp_path: Pa
     found = load_file(tmp_path / "stripes" / "rn12.safetensors")
     for name, parameter in expected_parameters(load_own(folder, name="stripes")).items():
         torch.testing.assert_close(found[name], parameter.detach(), rtol=1e-3, atol=1e-4, msg=name)
-
-
-def test_without_torchrun_there_is_one_process() -> None:
-    with join_ranks(torch.device("cpu")) as ranks:
-        assert (ranks.number, ranks.count) == (0, 1)
-        assert ranks.mean(torch.tensor(2.5)) == 2.5
-        assert ranks.first_alone(lambda: "done") == "done"
-        module = torch.nn.Linear(2, 2)
-        assert ranks.share(module) is module
-
-
-def test_devices_on_which_processes_cannot_meet_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(FsbenchError, match="on mps"), join_ranks(torch.device("mps")):
-        pass

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import itertools
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from torch.distributed import HashStore, Store  # type: ignore[attr-defined]
+
+from fsbench import ranks as module
+from fsbench.backbones.load import load_backbone
+from fsbench.backbones.save import save_backbone
+from fsbench.data.layouts import load_own
+from fsbench.devices import choose_device, device_of_process
+from fsbench.errors import FsbenchError
+from fsbench.features.extract import Settings
+from fsbench.features.extract_all import Weights, extract_all
+from fsbench.ranks import ALONE, Ranks, SharedError, in_one_voice, join_ranks
+from fsbench.report.progress import Reporter
+from tests.images import SPLITS, write_images
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def processes(count: int) -> list[Ranks]:
+    """The places of several processes, all in this one; they share counters, and never wait for each other."""
+    store = HashStore()
+    return [Ranks(number, count, store) for number in range(count)]
+
+
+def test_without_torchrun_there_is_one_process() -> None:
+    with join_ranks() as ranks:
+        assert ranks is ALONE
+    assert ranks.leads
+    assert ranks.agree(lambda: "decided") == ranks.first_alone(lambda: "decided") == "decided"
+    assert list(ranks.hand_out([3, 1, 2])) == [3, 1, 2]
+    assert ranks.mean(torch.tensor(2.5)) == 2.5
+    np.testing.assert_array_equal(ranks.sum(np.array([1, 2])), [1, 2])
+    linear = torch.nn.Linear(2, 2)
+    assert ranks.share(linear) is linear
+    ranks.wait()
+    with in_one_voice() as speaks:
+        assert speaks
+
+
+@pytest.mark.parametrize("items", [0, 1, 2, 9])
+def test_every_item_is_handed_out_once(items: int) -> None:
+    several = processes(3)
+    for _ in range(2):  # one hand-out after another
+        open_hands = [ranks.hand_out(range(items)) for ranks in several]
+        taken = [list(itertools.islice(hand, count)) for hand, count in zip(open_hands, (1, 3, items), strict=True)]
+        taken += [list(hand) for hand in open_hands]
+        assert sorted(itertools.chain(*taken)) == list(range(items))
+
+
+def test_a_process_that_asks_for_nothing_does_not_mix_up_the_next_hand_out() -> None:
+    first, second = processes(2)
+    assert list(first.hand_out("ab")) == ["a", "b"]
+    second.hand_out("ab")
+    assert [list(hand) for hand in (second.hand_out("cd"), first.hand_out("cd"))] == [["c", "d"], []]
+
+
+def test_silent_means_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = Reporter(silent=True)
+    reporter.say("no")
+    reporter.warn("no")
+    assert capsys.readouterr().err == ""
+
+
+def test_progress_is_that_of_all_processes() -> None:
+    seen: list[list[int]] = [[], []]
+    first, second = (ranks.counting(told.append) for ranks, told in zip(processes(2), seen, strict=True))
+    first(5)
+    second(10)
+    first(1)
+    assert seen == [[5, 11], [15]]
+
+
+class First(Ranks):
+    """Process 0 of two, whose other never answers."""
+
+    def agree(self, decide: Callable[[], Any]) -> Any:
+        try:
+            return decide()
+        except FsbenchError as error:
+            raise SharedError(error.message) from error
+
+    def wait(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("known_to_all", [True, False])
+def test_only_a_failure_that_all_know_of_lets_them_go_on_to_the_next_data_set(
+    known_to_all: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = Weights.load
+    write_images(tmp_path / "own", SPLITS)
+    datasets = [load_own(tmp_path / "own", name=name) for name in ("bad", "good")]
+    if known_to_all:
+        monkeypatch.setattr(Weights, "load", lambda self, name: load(self, name if name == "good" else "nothing"))
+    else:
+        (tmp_path / "own" / "val" / "v0" / "000.png").write_bytes(b"no image")  # whoever meets it is alone
+    save_backbone(load_backbone("rn12", random_seed=0, width=1), tmp_path / "good" / "rn12.safetensors", {})
+    save_backbone(load_backbone("rn12", random_seed=0, width=1), tmp_path / "bad" / "rn12.safetensors", {})
+    with pytest.raises(FsbenchError) as caught:
+        extract_all(
+            datasets, Weights("rn12", None, None, tmp_path), Settings(workers=0), torch.device("cpu"), tmp_path,
+            Reporter(silent=True), ranks=First(0, 2, HashStore()),
+        )  # fmt: skip
+    assert (tmp_path / "good-rn12.h5").exists() == known_to_all
+    assert ("1 of 2 data sets could not be extracted: bad" in caught.value.message) == known_to_all
+
+
+def test_the_first_to_fail_speaks_and_the_others_wait_until_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = HashStore()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(module, "_rendezvous", lambda: (store, 0, 2))
+    monkeypatch.setattr(module, "_TIME_TO_SPEAK", timedelta(seconds=0.2))
+    with in_one_voice() as first:
+        assert first
+        with in_one_voice() as second:  # waits in vain, and ends all the same
+            assert not second
+        assert not store.check(["spoken"])
+    assert store.check(["spoken"])
+
+
+def test_who_finds_nobody_to_agree_with_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost() -> tuple[Store, int, int]:
+        raise RuntimeError("connection refused")
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(module, "_rendezvous", lost)
+    with in_one_voice() as speaks:
+        assert speaks
+    with pytest.raises(FsbenchError, match="could not meet: connection refused"), join_ranks():
+        pass
+
+
+def test_an_environment_without_an_address_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    with pytest.raises(FsbenchError, match="MASTER_ADDR") as caught, join_ranks():
+        pass
+    assert "torchrun" in caught.value.hint
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    return lambda count: monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+
+def test_every_process_has_a_gpu_of_its_own(gpus: Callable[[int], None]) -> None:
+    gpus(4)
+    assert [device_of_process("cuda", number, 4) for number in range(4)] == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
+    assert device_of_process("cpu", 3, 4) == "cpu"
+    assert device_of_process("cuda:2", 0, 1) == "cuda:2"
+    with pytest.raises(FsbenchError, match="4 processes cannot share cuda:2"):
+        device_of_process("cuda:2", 0, 4)
+    with pytest.raises(FsbenchError, match="4 processes cannot share mps"):
+        device_of_process("mps", 0, 4)
+    gpus(2)
+    with pytest.raises(FsbenchError, match=r"4 processes were started where 2 GPU\(s\)") as caught:
+        device_of_process("cuda", 2, 4)
+    assert "--nproc-per-node gpu" in caught.value.hint
+
+
+def test_the_device_follows_the_environment_of_torchrun(
+    monkeypatch: pytest.MonkeyPatch, gpus: Callable[[int], None]
+) -> None:
+    gpus(1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert choose_device("cpu").type == "cpu"
+    with pytest.raises(FsbenchError, match="2 processes were started"):
+        choose_device("auto")
