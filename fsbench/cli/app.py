@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import fsbench
-from fsbench.cli import compare, demo, doctor, extract, scatter, solve, train
+from fsbench.cli import compare, demo, doctor, export, extract, import_, scatter, solve, train
 from fsbench.errors import FsbenchError
 
 app = typer.Typer(
@@ -42,6 +42,8 @@ app.command()(compare.compare)
 app.command()(doctor.doctor)
 app.command()(demo.demo)
 app.command()(train.train)
+app.command("import")(import_.import_)
+app.command()(export.export)
 
 
 def main() -> None:
