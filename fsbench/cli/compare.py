@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsbench.cli.options import Device, FeaturesArgument, FeaturesRoot, Quiet, ResultsRoot, find_features, numbers
+from fsbench.cli.options import (
+    BaseFile,
+    Device,
+    FeaturesArgument,
+    FeaturesRoot,
+    Quiet,
+    ResultsRoot,
+    find_base,
+    find_features,
+    numbers,
+)
 
 if TYPE_CHECKING:
     from fsbench.evaluate.comparison import Column
@@ -27,7 +37,11 @@ def compare(
     seed: Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Seed of the task lists.")] = 0,
     split: Annotated[str, typer.Option(help="novel, val or base.")] = "novel",
     protocol: Annotated[str, typer.Option(help="disjoint, released or veilleux.")] = "disjoint",
-    baseline: Annotated[str, typer.Option(help="The method that others are compared to.")] = "soft-kmeans",
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="What others are compared to.  [default: soft-kmeans; without base classes simpleshot:L2N]"),
+    ] = None,
+    base: BaseFile = None,
     published: Annotated[bool, typer.Option("--published/--no-published", help="Show published numbers.")] = True,
     over_data: Annotated[bool, typer.Option("--over-data", help="Add intervals over the data.")] = False,
     timing: Annotated[bool, typer.Option("--timing", help="Add tasks per second and peak memory.")] = False,
@@ -46,7 +60,7 @@ def compare(
     """
     from fsbench.devices import choose_device
     from fsbench.errors import unknown_name
-    from fsbench.evaluate.compare import Question, parse_methods
+    from fsbench.evaluate.compare import Question, choose_methods
     from fsbench.evaluate.compare import compare as compare_files
     from fsbench.evaluate.run import Machine
     from fsbench.report.progress import Reporter
@@ -56,12 +70,24 @@ def compare(
     if output not in FORMATS:
         raise unknown_name("format", output, FORMATS)
     rules = TaskProtocol(protocol, ways, 1, queries, alpha)  # type: ignore[arg-type]
-    question = Question(
-        parse_methods(methods), columns(settings, alpha, numbers(shots, "--shots")), baseline, rules, split, tasks,
-        seed, results_dir, force, published, over_data,
-    )  # fmt: skip
-    reporter = Reporter(quiet)
+    reporter, other = Reporter(quiet), find_base(base)
+    settings_asked = columns(settings, alpha, numbers(shots, "--shots"))
     files = find_features(features, features_dir, reporter)
+    contestants, reference = choose_methods(methods, baseline, files, other, reporter)
+    question = Question(
+        contestants,
+        settings_asked,
+        reference,
+        rules,
+        split,
+        tasks,
+        seed,
+        results_dir,
+        force,
+        published,
+        over_data,
+        other,
+    )
     table = compare_files(question, files, Machine(choose_device(device), batch), reporter)
     show(table, output, out, timing)
     if out:

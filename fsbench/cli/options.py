@@ -24,6 +24,10 @@ FeaturesRoot = Annotated[
 DataRoot = Annotated[Path, typer.Option("--data-dir", envvar="FSBENCH_DATA", help="Folder of data sets.")]
 WeightsRoot = Annotated[Path, typer.Option("--weights-dir", envvar="FSBENCH_WEIGHTS", help="Folder of checkpoints.")]
 ResultsRoot = Annotated[Path, typer.Option("--results-dir", envvar="FSBENCH_RESULTS", help="Folder of records.")]
+BaseFile = Annotated[
+    Path | None,
+    typer.Option("--base", help="Take the base classes of this feature file, of the same backbone."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
@@ -42,6 +46,13 @@ def find_features(given: list[Path] | None, root: Path, reporter: Reporter) -> l
     reporter.say(f"No feature file given, and none in {root}/: making that of the embedded data set.")
     data, weights = (Path(os.environ.get(f"FSBENCH_{name.upper()}", name)) for name in ("data", "weights"))
     return [embedded_features(data, weights, root, reporter)]
+
+
+def find_base(given: Path | None) -> FeatureFile | None:
+    """The feature file of `--base`, if one is given."""
+    from fsbench.features.store import FeatureFile
+
+    return FeatureFile.open(given) if given else None
 
 
 def numbers(text: str, option: str) -> list[int]:

@@ -9,11 +9,13 @@ import typer
 
 from fsbench.cli.options import (
     AsJson,
+    BaseFile,
     Device,
     FeaturesArgument,
     FeaturesRoot,
     Quiet,
     ResultsRoot,
+    find_base,
     find_features,
     numbers,
 )  # fmt: skip
@@ -50,6 +52,7 @@ def solve(
     others: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other parameter of the method.")
     ] = None,
+    base: BaseFile = None,
     out: Annotated[Path | None, typer.Option(help="Also write the rows to this JSON file.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Run again what has a record.")] = False,
     features_dir: FeaturesRoot = Path("features"),
@@ -80,7 +83,7 @@ def solve(
         TaskProtocol(protocol, ways, shot, queries, level)  # type: ignore[arg-type]
         for shot in numbers(shots, "--shots")
     ]
-    request = Request(method, options, split, tasks, seed, tune, results_dir, force)
+    request = Request(method, options, split, tasks, seed, tune, results_dir, force, find_base(base))
     reporter, machine = Reporter(quiet), Machine(choose_device(device), batch)
     rows = []
     for file in find_features(features, features_dir, reporter):

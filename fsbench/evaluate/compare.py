@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fsbench.errors import FsbenchError
 from fsbench.evaluate.comparison import Column, Comparison, Entry, compare_records
 from fsbench.evaluate.over_data import interval_over_data
 from fsbench.evaluate.run import Job, Machine, configure, run
 from fsbench.evaluate.solve import BASELINE, Solved
-from fsbench.evaluate.source import base_of, load_source
-from fsbench.methods import method_class, method_key, method_names, split_variant
+from fsbench.evaluate.source import source_of
+from fsbench.methods import WITHOUT_BASE, method_class, method_key, method_names, needs_base, split_variant
 from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from fsbench.features.store import FeatureFile
     from fsbench.report.progress import Reporter
 
+ALL = "all"
+
 
 @dataclass(frozen=True)
 class Contestant:
@@ -30,6 +33,11 @@ class Contestant:
     label: str
     method: str
     options: dict[str, Any]
+
+    @property
+    def needs_base(self) -> bool:
+        """Whether it needs statistics of base classes."""
+        return needs_base(self.method if ".py:" in self.method else self.label)
 
     def entry(self) -> Entry:
         """Its row in the table."""
@@ -54,6 +62,7 @@ class Question:
         force: Run again what has a record.
         published: Whether to show published numbers.
         over_data: Whether to add intervals over the data.
+        base: Feature file whose base classes to use, if not the files' own.
     """
 
     contestants: Sequence[Contestant]
@@ -67,11 +76,12 @@ class Question:
     force: bool = False
     published: bool = True
     over_data: bool = False
+    base: FeatureFile | None = None
 
 
 def parse_methods(text: str) -> list[Contestant]:
     """Parse `soft-kmeans,bavardage:released`; `all` is every method, with both variants of BAVARDAGE."""
-    if text == "all":
+    if text == ALL:
         names = [name for name in method_names() if name != "alpha-am"]  # minutes per setting: named when wanted
         text = ",".join("bavardage,bavardage:released" if name == "bavardage" else name for name in names)
     found = []
@@ -83,6 +93,32 @@ def parse_methods(text: str) -> list[Contestant]:
         method_class(name)
         found.append(Contestant(label, name, options))
     return found
+
+
+def choose_methods(
+    text: str, baseline: str | None, files: Sequence[FeatureFile], base: FeatureFile | None, reporter: Reporter
+) -> tuple[list[Contestant], str]:
+    """The methods asked for and their baseline, where the files have what they need.
+
+    Without base classes, `all` is every method that needs none, and the baseline is SimpleShot without centring.
+    """
+    contestants = parse_methods(text)
+    lacking = [str(file.path) for file in files if base is None and "base" not in file.splits]
+    if not lacking:
+        return contestants, baseline or BASELINE
+    needy = [contestant.label for contestant in contestants if contestant.needs_base]
+    if text == ALL:
+        reporter.say(f"Left out, as {lacking[0]} has no base classes: {', '.join(needy)}.")
+        contestants, needy = [entrant for entrant in contestants if not entrant.needs_base], []
+    if baseline and needs_base(baseline):
+        needy.append(baseline)
+    if needy:
+        raise FsbenchError(
+            f"{lacking[0]} has no base classes, which {', '.join(dict.fromkeys(needy))} need.",
+            "Give those of another feature file of the same backbone with --base FILE, or compare the methods that "
+            "need none: --methods all.",
+        )
+    return contestants, baseline or WITHOUT_BASE[-1]
 
 
 def _warn(runs: Runs, baseline: str, reporter: Reporter) -> None:
@@ -102,7 +138,7 @@ def compare(question: Question, files: Sequence[FeatureFile], machine: Machine, 
     runs: Runs = {}
     over_data: dict[tuple[int, str, Column], Interval] = {}
     for number, file in enumerate(files):
-        source = load_source(file, question.split, base_of(file, reporter))
+        source = source_of(file, question.split, question.base, reporter)
         for column in question.columns:
             protocol = TaskProtocol(
                 question.protocol.name, question.protocol.ways, column.shots, question.protocol.queries, column.alpha

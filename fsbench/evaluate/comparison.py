@@ -97,7 +97,8 @@ class Comparison:
         records = [cell.record for group in self.groups for cell in group.cells.values() if cell.record]
         key = records[0].key
         rules = f"{key.protocol['name']}:{key.protocol['version']}|{key.protocol['ways']}w{key.protocol['queries']}q"
-        return f"fsbench:{fsbench.__version__}|{key.split}|{rules}|seed:{key.seed}|tasks:{key.tasks}"
+        base = f"|base:{records[0].base_dataset}" if records[0].base_dataset else ""
+        return f"fsbench:{fsbench.__version__}|{key.split}{base}|{rules}|seed:{key.seed}|tasks:{key.tasks}"
 
 
 Runs = dict[tuple[int, str, Column], "RunRecord"]
@@ -144,7 +145,7 @@ def compare_records(
                 published=_published_for(record, column, crops) if with_published else None,
                 over_data=(over_data or {}).get(key),
             )
-        if with_published:
+        if with_published and not any(cell.record and cell.record.base_dataset for cell in cells.values()):
             cells |= _published_only(dataset, backbone, crops, columns)
         groups.append(Group(dataset, backbone, cells))
     extra = [
@@ -180,7 +181,7 @@ def _best(runs: Runs) -> dict[tuple[int, Column], str]:
 
 def _published_for(record: RunRecord, column: Column, crops: int) -> Published | None:
     protocol: dict[str, Any] = record.key.protocol
-    if record.key.split != "novel" or protocol["ways"] != 5:
+    if record.key.split != "novel" or protocol["ways"] != 5 or record.base_dataset:
         return None
     return published(
         record.key.method, record.dataset, record.backbone,

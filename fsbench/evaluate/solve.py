@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluate.run import Job, Machine, configure, run
-from fsbench.evaluate.source import Source, base_of, load_source
+from fsbench.evaluate.source import Source, load_source, source_of
 from fsbench.evaluate.statistics import Interval, paired_difference
 from fsbench.evaluate.tuning import tune, tuning_path
 from fsbench.methods import method_key, presets
@@ -37,6 +37,7 @@ class Request:
         tune: Whether to choose parameters on the validation classes.
         results: Folder of records.
         force: Run again what has a record.
+        base: Feature file whose base classes to use, if not the file's own.
     """
 
     method: str
@@ -47,6 +48,7 @@ class Request:
     tune: bool = False
     results: Path | None = None
     force: bool = False
+    base: FeatureFile | None = None
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,11 @@ def solve(
     request: Request, file: FeatureFile, protocols: list[TaskProtocol], machine: Machine, reporter: Reporter
 ) -> list[Solved]:
     """Solve every protocol on one feature file."""
-    source = load_source(file, request.split, base_of(file, reporter))
-    return [_solve_one(request, file, source, protocol, machine, reporter) for protocol in protocols]
+    source = source_of(file, request.split, request.base, reporter)
+    rows = [_solve_one(request, file, source, protocol, machine, reporter) for protocol in protocols]
+    if source.base is None:
+        reporter.say(f"{file.path.name} has no base classes, which {BASELINE} needs: it is left out.")
+    return rows
 
 
 def _solve_one(
@@ -112,7 +117,7 @@ def _solve_one(
     origin = tuned[1] if tuned else origin
     job = Job(method, protocol, request.seed, request.tasks, origin, method_key(request.method))
     record = _run(request, job, source, machine, reporter, f"{label} {method.info.title}")
-    if request.method == BASELINE:
+    if request.method == BASELINE or source.base is None:
         return Solved(record, None)
     shared = {name: value for name, value in request.options.items() if name == "t_km"}
     baseline, origin = configure(BASELINE, source, protocol, shared)
@@ -133,7 +138,7 @@ def _tuned(
             f"--tune needs validation classes, but {file.path} has no split val.",
             "Extract val images into the file, or leave --tune out: the scale-free defaults need no tuning.",
         )
-    validation = load_source(file, "val", source.base)
+    validation = load_source(file, "val", source.base, source.base_dataset)
     with reporter.bar(f"{source.dataset} {protocol.shots}-shot tuning on val", 0) as advance:
         found = tune(
             request.method, validation, protocol, request.seed, request.options, machine, tuning_path(file.path),
