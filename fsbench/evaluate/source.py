@@ -60,7 +60,8 @@ def source_of(file: FeatureFile, split: str, other: FeatureFile | None, reporter
     if other is None or _same_base(file, other):
         return load_source(file, split, base_of(file, reporter))
     check_base(file, other, reporter)
-    return load_source(file, split, base_of(other, reporter), other.provenance.dataset)
+    dataset = other.provenance.dataset
+    return load_source(file, split, base_of(other, reporter), "" if dataset == file.provenance.dataset else dataset)
 
 
 def base_of(file: FeatureFile, reporter: Reporter) -> BaseStatistics | None:

@@ -86,7 +86,7 @@ def remarks_on(split: Split, name: str) -> list[str]:
         remarks.append(f"{name}: all rows have unit norm; methods expect features as the backbone gives them")
     negative = float((split.features < 0).mean())
     if negative:
-        remarks.append(f"{name}: {100 * negative:.2g} % of the values are negative, so not the output of a ReLU")
+        remarks.append(f"{name}: {100 * negative:.3g} % of the values are negative, so not the output of a ReLU")
     return remarks
 
 

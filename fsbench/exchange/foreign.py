@@ -47,7 +47,7 @@ def foreign_content(opened: Opened) -> FsbenchError:
         what = f"one array of {content.dtype}, shape {content.shape}"
         return FsbenchError(f"{path} holds {'images: ' if _is_images(content) else ''}{what}.", EXPECTED)
     if isinstance(content, list):
-        if len(content) == 2 and all(np.ndim(item) < 2 for item in content):
+        if len(content) == 2 and all(isinstance(item, float | int) or _is_vector(item) for item in content):
             return FsbenchError(
                 f"{path} holds means of base features alone, no rows.", "Give the output.plk beside it."
             )
@@ -61,6 +61,10 @@ def foreign_content(opened: Opened) -> FsbenchError:
     return FsbenchError(
         f"{path} is {opened.container} without features that fsbench knows; it holds {listed}.", EXPECTED
     )
+
+
+def _is_vector(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == 1
 
 
 def _is_images(value: object) -> bool:
@@ -98,7 +102,7 @@ def _archive(path: Path) -> FsbenchError:
                 names = [member.name for member in tar if member.isfile()]
     except Exception:  # what is left of a damaged archive is not worth telling apart
         return FsbenchError(f"{path} is a damaged archive.", "Copy it again.")
-    if any(is_picture(name) for name in names):
+    if any(is_picture(name.rpartition("/")[2]) for name in names):
         return FsbenchError(f"{path} is an archive of images.", f"Unpack it. {EXTRACT}")
     listed = ", ".join(names[:3]) or "nothing"
     return FsbenchError(f"{path} is an archive that contains {listed}.", "Unpack it, and name the files in it.")

@@ -39,7 +39,7 @@ class Naming:
 
     def __post_init__(self) -> None:
         for kind, name in (("data set", self.dataset), ("backbone", self.backbone)):
-            if not re.fullmatch(r"[\w.+-]+(/[\w.+-]+)?", name):
+            if not re.fullmatch(r"\w[\w.+-]*(/\w[\w.+-]*)?", name):
                 raise FsbenchError(f"{name!r} cannot name a {kind}.", "Use letters, digits, dots and hyphens.")
 
     def file_name(self) -> str:

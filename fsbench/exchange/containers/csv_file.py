@@ -9,7 +9,7 @@ import numpy as np
 
 from fsbench.errors import FsbenchError
 from fsbench.exchange.containers.columns import IMAGES, LABELS, SPLITS, fields_of
-from fsbench.exchange.found import Opened, names_array, reading
+from fsbench.exchange.found import Opened, largest, names_array, reading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ def read(path: Path) -> Opened:
             values = [row[number] for row in rows]
             columns[name] = _column(path, name, values)
         content, remarks = fields_of(path, columns)
-    return Opened(path, CONTAINER, content, content["features"].nbytes, remarks)
+    return Opened(path, CONTAINER, content, largest(path), remarks)
 
 
 def _lines(path: Path) -> tuple[list[str], list[list[str]]]:

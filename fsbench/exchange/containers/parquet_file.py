@@ -42,7 +42,7 @@ def read(path: Path) -> Opened:
         table.validate(full=True)
         columns = {name: _column(path, name, table.column(name).combine_chunks()) for name in table.column_names}
         content, remarks = fields_of(path, columns)
-    return Opened(path, CONTAINER, content, content["features"].nbytes, remarks)
+    return Opened(path, CONTAINER, content, largest(path), remarks)
 
 
 def _column(path: Path, name: str, column: Any) -> NDArray[Any]:

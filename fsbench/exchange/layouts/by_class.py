@@ -17,8 +17,10 @@ LAYOUT = "vectors by class"
 
 
 def recognise(content: object) -> bool:
-    """Whether it is a dict whose values are tables, or lists of vectors, of real numbers."""
-    return isinstance(content, Mapping) and all(map(_is_class, content.values())) and any(map(len, content.values()))
+    """Whether it is a dict whose values are tables, or lists of vectors, of real numbers; one table is no classes."""
+    if not isinstance(content, Mapping) or len(content) < 2:
+        return False
+    return all(map(_is_class, content.values())) and any(map(len, content.values()))
 
 
 def read(opened: Opened, dataset: str, split: str) -> Found:
