@@ -46,7 +46,7 @@ def _classes(part: Part, origin: str) -> tuple[NDArray[np.int64], list[str]]:
     """Class numbers without gaps, and their names: those given, else the labels themselves."""
     labels = part.labels
     assert labels is not None
-    if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels == np.round(labels)).all():
+    if labels.dtype.kind == "f" and (np.abs(labels) < 1 << 53).all() and (labels == np.round(labels)).all():
         labels = labels.astype(np.int64)
     if labels.dtype.kind not in "iuUS":
         raise FsbenchError(f"{origin}: labels are {labels.dtype}, expected whole numbers or names.")
@@ -63,7 +63,7 @@ def _classes(part: Part, origin: str) -> tuple[NDArray[np.int64], list[str]]:
 
 
 def _check_finite(features: NDArray[Any], classes: NDArray[np.int64], names: list[str], origin: str) -> None:
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
         broken = np.flatnonzero(~np.isfinite(features.astype(np.float32, copy=False)).all(axis=1))
     if len(broken):
         raise FsbenchError(

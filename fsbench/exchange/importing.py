@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fsbench.data.catalog import dataset_names, resolve_name
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
+    from fsbench.features.store import Split
     from fsbench.report.progress import Reporter
 
 
@@ -55,6 +56,52 @@ def known_dataset(name: str) -> str:
         return name
 
 
+@dataclass
+class _Gathered:
+    """What the files hold together: parts and their origins by split, sources for the provenance, remarks."""
+
+    parts: dict[str, Part] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    sources: list[dict[str, str]] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def add(self, text: str, dataset: str) -> None:
+        """Read one file."""
+        given, path = parse_source(text)
+        kind, found = read_file(path, dataset, given)
+        assigned = _assigned(found.parts, given, path)
+        self.remarks += [f"{path.name}: {remark}" for remark in found.remarks]
+        if not given and any(not part.split for part in found.parts):
+            self.remarks.append(f"{path.name}: taken as {assigned[0].split}, by its name")
+        for part in assigned:
+            self._join(part, path)
+        splits = ", ".join(part.split for part in assigned)
+        self.sources.append({"file": path.name, "sha256": sha256_of(path), "format": kind, "splits": splits})
+
+    def _join(self, part: Part, path: Path) -> None:
+        """Keep a part, together with its other half if features and labels come in two files."""
+        before = self.parts.get(part.split)
+        if before is None:
+            self.parts[part.split], self.origins[part.split] = part, str(path)
+            return
+        origin = self.origins[part.split] = f"{self.origins[part.split]} and {path}"
+        features, labels = (before, part) if before.labels is None else (part, before)
+        if features.labels is not None or labels.features is not None:
+            raise FsbenchError(f"Two files hold the split {part.split}: {origin}.", "Give one of them.")
+        joined = Part(part.split, features.features, labels.labels, labels.class_names, features.images)
+        self.parts[part.split] = joined
+
+    def splits(self) -> dict[str, Split]:
+        """The checked rows; remarks on them are added."""
+        found = {
+            name: split_from(self.parts[name], f"{self.origins[name]}, {name}") for name in SPLITS if name in self.parts
+        }
+        for name, split in found.items():
+            self.remarks += remarks_on(split, name)
+        self.remarks += check_together(found, self.origins)
+        return found
+
+
 def import_files(
     sources: Sequence[str], out: Path, naming: Naming, reporter: Reporter, *, force: bool = False
 ) -> FeatureFile:
@@ -69,32 +116,18 @@ def import_files(
     """
     if out.exists() and not force:
         raise FsbenchError(f"{out} exists already.", "Replace it with --force, or choose another --out.")
-    parts: dict[str, Part] = {}
-    origins: dict[str, str] = {}
-    listed, remarks = [], []
+    gathered = _Gathered()
     for text in sources:
-        given, path = parse_source(text)
-        kind, found = read_file(path, naming.dataset, given)
-        remarks += [f"{path.name}: {remark}" for remark in found.remarks]
-        assigned = _assigned(found.parts, given, path)
-        if not given and any(not part.split for part in found.parts):
-            remarks.append(f"{path.name}: taken as {assigned[0].split}, by its name")
-        for part in assigned:
-            parts[part.split] = _joined(parts.get(part.split), part, path, origins)
-        splits = ", ".join(part.split for part in assigned)
-        listed.append({"file": path.name, "sha256": sha256_of(path), "format": kind, "splits": splits})
-    splits_read = {name: split_from(parts[name], f"{origins[name]}, {name}") for name in SPLITS if name in parts}
-    for name, split in splits_read.items():
-        remarks += remarks_on(split, name)
-    remarks += check_together(splits_read, origins)
-    remarks += _on_naming(naming, splits_read)
+        gathered.add(text, naming.dataset)
+    splits = gathered.splits()
+    remarks = [*gathered.remarks, *_on_naming(naming, splits)]
     for remark in remarks:
         reporter.say(f"note: {remark}.")
     provenance = Provenance(
-        naming.dataset, naming.backbone, crops=naming.crops, precision="", notes=remarks, imported=listed,
-        fingerprint=fingerprint({"imported": listed, "crops": naming.crops}),
+        naming.dataset, naming.backbone, crops=naming.crops, precision="", notes=remarks, imported=gathered.sources,
+        fingerprint=fingerprint({"imported": gathered.sources, "crops": naming.crops}),
     )  # fmt: skip
-    write_features(out, provenance, splits_read)
+    write_features(out, provenance, splits)
     return FeatureFile.open(out)
 
 
@@ -110,18 +143,6 @@ def _assigned(parts: Sequence[Part], given: str, path: Path) -> list[Part]:
             f"Say it: base={path}, val={path} or novel={path}.",
         )
     return [part if part.split else part.within(split) for part in parts]
-
-
-def _joined(before: Part | None, part: Part, path: Path, origins: dict[str, str]) -> Part:
-    """A part, together with its other half if features and labels come in two files."""
-    if before is None:
-        origins[part.split] = str(path)
-        return part
-    origins[part.split] = f"{origins[part.split]} and {path}"
-    features, labels = (before, part) if before.labels is None else (part, before)
-    if features.labels is not None or labels.features is not None:
-        raise FsbenchError(f"Two files hold the split {part.split}: {origins[part.split]}.", "Give one of them.")
-    return Part(part.split, features.features, labels.labels, labels.class_names, features.images)
 
 
 def _on_naming(naming: Naming, splits: Collection[str]) -> list[str]:

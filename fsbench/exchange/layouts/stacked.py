@@ -67,16 +67,18 @@ def _sizes(opened: Opened, tensor: NDArray[Any], dataset: str, info: DatasetInfo
 
 def true_counts(tensor: NDArray[Any]) -> NDArray[np.int64]:
     """Images per class, (C,): without the repeats of its last image, or zeros, that fill a class up."""
-    counts = np.empty(len(tensor), dtype=np.int64)
-    for c, rows in enumerate(tensor):
-        filled = np.flatnonzero(rows.any(axis=1))
-        rows = rows[: filled[-1] + 1 if len(filled) else 0].astype(np.float64)
-        counts[c] = len(rows)
-        if len(rows):
-            distances = np.linalg.norm(rows - rows[-1], axis=1)
-            others = np.flatnonzero(~(distances <= ROUND_OFF * np.linalg.norm(rows[-1])))
-            counts[c] = others[-1] + 2 if len(others) else 1
-    return counts
+    with np.errstate(all="ignore"):  # rows that are not finite are named later, with their class
+        return np.array([_true_count(rows) for rows in tensor], dtype=np.int64)
+
+
+def _true_count(rows: NDArray[Any]) -> int:
+    filled = np.flatnonzero(rows.any(axis=1))
+    if not len(filled):
+        return 0
+    rows = rows[: filled[-1] + 1].astype(np.float64)
+    distances = np.linalg.norm(rows[:-1] - rows[-1], axis=1)
+    others = np.flatnonzero(~(distances <= ROUND_OFF * np.linalg.norm(rows[-1])))
+    return int(others[-1]) + 2 if len(others) else 1
 
 
 def _remarks(images: int, counts: NDArray[np.int64], dataset: str, info: DatasetInfo | None) -> list[str]:

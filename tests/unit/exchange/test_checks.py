@@ -35,6 +35,8 @@ def test_rows_that_are_not_finite_are_named(tmp_path: Path, value: float) -> Non
     [
         ({"labels": ROWS.labels[:-1]}, "12 rows of features, labels of shape"),
         ({"labels": ROWS.labels + 0.5}, "labels are float64, expected whole numbers or names"),
+        ({"labels": ROWS.labels * 1e300}, "labels are float64, expected whole numbers or names"),
+        ({"labels": ROWS.labels * np.nan}, "labels are float64, expected whole numbers or names"),
         ({"labels": ROWS.labels[:, None, None]}, "labels of shape"),
         ({"features": ROWS.features[:0], "labels": ROWS.labels[:0]}, "no rows"),
         ({"features": ROWS.features[:, :0]}, "no rows"),

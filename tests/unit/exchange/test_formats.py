@@ -162,6 +162,10 @@ def test_easy_tensors_that_do_not_divide_say_what_to_do(tmp_path: Path) -> None:
         with pytest.raises(FsbenchError, match=words):
             imported(str(tmp_path / "f.pt"), out=tmp_path / "out.h5", dataset=dataset)
     file = imported(f"novel={tmp_path / 'f.pt'}", out=tmp_path / "out.h5")
+    tensor[5, 5, 0] = np.nan
+    easy(tmp_path / "f.pt", tensor)
+    with pytest.raises(FsbenchError, match=r"1 rows are not finite .* \(class 5\)"):
+        imported(f"novel={tmp_path / 'f.pt'}", out=tmp_path / "other.h5")
     assert np.diff(file.splits["novel"].offsets).tolist() == [6, 6, 4, 6, 6, 6, 6]
 
 
