@@ -79,7 +79,7 @@ def remarks_on(split: Split, name: str) -> list[str]:
     single = [split.class_names[c] for c in np.flatnonzero(np.diff(split.offsets) == 1)]
     if single:
         remarks.append(f"{name}: {len(single)} classes have a single image: {', '.join(single[:5])}")
-    norms = np.linalg.norm(split.features.astype(np.float64), axis=1)
+    norms = np.sqrt(np.einsum("md,md->m", split.features, split.features, dtype=np.float64))  # (M,)
     if (norms == 0).any():
         remarks.append(f"{name}: {int((norms == 0).sum())} rows are all zero")
     elif np.abs(norms - 1).max() < 1e-3:
