@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsbench.cli.options import (
-    BaseFile,
-    Device,
-    FeaturesArgument,
-    FeaturesRoot,
-    Quiet,
-    ResultsRoot,
-    find_base,
-    find_features,
-    numbers,
-)
+    BaseFile, Device, FeaturesArgument, FeaturesRoot, Quiet, ResultsRoot, find_base, find_features, numbers,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from fsbench.evaluate.comparison import Column
@@ -75,19 +67,9 @@ def compare(
     files = find_features(features, features_dir, reporter)
     contestants, reference = choose_methods(methods, baseline, files, other, reporter)
     question = Question(
-        contestants,
-        settings_asked,
-        reference,
-        rules,
-        split,
-        tasks,
-        seed,
-        results_dir,
-        force,
-        published,
-        over_data,
+        contestants, settings_asked, reference, rules, split, tasks, seed, results_dir, force, published, over_data,
         other,
-    )
+    )  # fmt: skip
     table = compare_files(question, files, Machine(choose_device(device), batch), reporter)
     show(table, output, out, timing)
     if out:

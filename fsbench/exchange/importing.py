@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fsbench.data.catalog import dataset_names, resolve_name
+from fsbench.data.catalog import dataset_info, dataset_names, resolve_name
 from fsbench.errors import FsbenchError
 from fsbench.exchange.checks import check_together, remarks_on, split_from
 from fsbench.exchange.detect import read_file
@@ -17,7 +17,7 @@ from fsbench.features.store import SPLITS, FeatureFile, Provenance, write_featur
 from fsbench.files import sha256_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from fsbench.features.store import Split
@@ -122,7 +122,7 @@ def import_files(
     splits = gathered.splits()
     remarks = [*gathered.remarks, *_on_naming(naming, splits)]
     for remark in remarks:
-        reporter.say(f"note: {remark}.")
+        reporter.say(f"note: {remark}")
     provenance = Provenance(
         naming.dataset, naming.backbone, crops=naming.crops, precision="", notes=remarks, imported=gathered.sources,
         fingerprint=fingerprint({"imported": gathered.sources, "crops": naming.crops}),
@@ -145,12 +145,19 @@ def _assigned(parts: Sequence[Part], given: str, path: Path) -> list[Part]:
     return [part if part.split else part.within(split) for part in parts]
 
 
-def _on_naming(naming: Naming, splits: Collection[str]) -> list[str]:
+def _on_naming(naming: Naming, splits: Mapping[str, Split]) -> list[str]:
+    """What follows from the names that the user gave."""
     remarks = ["weights, transform and image size are not known for imported features"]
-    if naming.dataset.partition("-")[0] not in {name.partition("-")[0] for name in dataset_names()}:
-        remarks.append(
-            f"{naming.dataset} is no data set of the catalog, so it has neither presets nor published numbers"
-        )
+    if naming.dataset in dataset_names():
+        known = dataset_info(naming.dataset).splits
+        for name, split in splits.items():
+            if len(split.class_names) != len(known[name]):
+                found = f"the file has {len(split.class_names)}"
+                remarks.append(
+                    f"{naming.dataset} has {len(known[name])} {name} classes, {found}: is it another data set?"
+                )
+    else:
+        remarks.append(f"{naming.dataset} is not in the catalog, so it has neither presets nor published numbers")
     if "base" not in splits:
         remarks.append("there are no base classes: methods that need them take those of another file with --base")
     return remarks
