@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsbench.cli.options import (
-    BaseFile, Device, FeaturesArgument, FeaturesRoot, Quiet, ResultsRoot, find_base, find_features, numbers,
-)  # fmt: skip
+    BaseFile,
+    Device,
+    FeaturesArgument,
+    FeaturesRoot,
+    Quiet,
+    ResultsRoot,
+    find_base,
+    find_features,
+    numbers,
+)
 
 if TYPE_CHECKING:
     from fsbench.evaluate.comparison import Column
