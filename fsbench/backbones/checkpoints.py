@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import io
 import tarfile
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,7 +16,14 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.serialization import safe_globals
 
-from fsbench.backbones.inspection import LEGACY_MAGIC, check_legacy, check_zip, damaged, plain_pickle
+from fsbench.backbones.inspection import (
+    LEGACY_MAGIC,
+    check_legacy,
+    check_legacy_stream,
+    check_zip,
+    damaged,
+    plain_pickle,
+)
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
@@ -70,16 +78,12 @@ def _read(path: Path, start: bytes) -> Checkpoint:
     metadata: Mapping[str, str] = {}
     if not start:
         raise FsbenchError(f"{path} is empty.", "Download or copy it again.")
-    if start.startswith(b"PK\x03\x04"):
-        check_zip(path)
-        tensors = _unwrap(path, _read_torch(path))
-    elif start[:1] == b"\x80" and start[2:14] == LEGACY_MAGIC:
-        check_legacy(path)
-        tensors = _unwrap(path, _read_torch(path))
+    if start.startswith(b"PK\x03\x04") or is_legacy(start):
+        tensors = _unwrap(path, read_torch(path, start))
     elif start[:1] == b"\x80":
         raise plain_pickle(path)
     elif start[8:9] == b"{":  # after eight bytes for the length of the header
-        tensors, metadata = _read_safetensors(path)
+        tensors, metadata = read_safetensors(path)
     else:
         raise _foreign(path, start)
     _check_tensors(path, tensors)
@@ -87,7 +91,28 @@ def _read(path: Path, start: bytes) -> Checkpoint:
     return Checkpoint(path, stripped, wrapper, metadata)
 
 
-def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def is_legacy(start: bytes) -> bool:
+    """Whether a file begins like a torch file of the kind written before torch 1.6."""
+    return start[:1] == b"\x80" and start[2:14] == LEGACY_MAGIC
+
+
+def read_torch(path: Path, start: bytes) -> object:
+    """Reads whatever a torch file of either kind holds, once its names and sizes are found in order."""
+    if is_legacy(start):
+        check_legacy(path)
+    else:
+        check_zip(path)
+    return _load(path, path)
+
+
+def read_embedded(path: Path, content: bytes) -> object:
+    """Reads a torch file of the old kind that lies inside another file, `path`."""
+    check_legacy_stream(path, io.BytesIO(content), len(content))
+    return _load(path, io.BytesIO(content))
+
+
+def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Reads the tensors of a safetensors file, and the free text of its header."""
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
@@ -95,11 +120,11 @@ def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise damaged(path, f"not a valid safetensors file ({error})") from error
 
 
-def _read_torch(path: Path) -> object:
+def _load(path: Path, source: Path | IO[bytes]) -> object:
     try:
         with safe_globals(_harmless_types()), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on unusual pickle protocols, which are fine as long as they load
-            return torch.load(path, map_location="cpu", weights_only=True)
+            return torch.load(source, map_location="cpu", weights_only=True)
     except Exception as error:  # the inspection found nothing foreign, so what is left is damage
         first_line = str(error).strip().partition("\n")[0]
         raise damaged(path, f"torch cannot read it ({first_line or type(error).__name__})") from error

@@ -136,11 +136,16 @@ def _find_index(path: Path, members: list[zipfile.ZipInfo]) -> str:
 
 def check_legacy(path: Path) -> None:
     """Checks a torch file of the kind written before torch 1.6: five pickles, then the tensor data."""
-    contents = Contents()
     with path.open("rb") as file:
-        for _ in range(5):
-            contents = _walk(path, file, contents)
-        present = path.stat().st_size - file.tell()
+        check_legacy_stream(path, file, path.stat().st_size)
+
+
+def check_legacy_stream(path: Path, file: IO[bytes], size: int) -> None:
+    """The same for one that lies inside another file, `path`."""
+    contents = Contents()
+    for _ in range(5):
+        contents = _walk(path, file, contents)
+    present = size - file.tell()
     _check_names(path, contents)
     claimed = sum(size + 8 for size in contents.storages.values())  # each storage begins with its length
     if claimed > present:

@@ -13,7 +13,9 @@ from fsbench.cli import (
     compare,
     demo,
     doctor,
+    export,
     extract,
+    import_,
     plot,
     report,
     scatter,
@@ -60,6 +62,8 @@ app.command()(doctor.doctor)
 app.command()(demo.demo)
 app.command()(train.train)
 app.command()(report.report)
+app.command("import")(import_.import_)
+app.command()(export.export)
 app.add_typer(plot.app, name="plot")
 
 

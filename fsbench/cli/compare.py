@@ -10,6 +10,7 @@ import typer
 from fsbench.cli.options import (
     OF_OUTPUT,
     OF_TASKS,
+    BaseFile,
     Batch,
     Device,
     FeaturesArgument,
@@ -24,6 +25,7 @@ from fsbench.cli.options import (
     SplitName,
     Tasks,
     Ways,
+    find_base,
     find_features,
 )
 from fsbench.cli.parse import numbers
@@ -48,7 +50,11 @@ def compare(
     seed: Seed = 0,
     split: SplitName = "novel",
     protocol: ProtocolName = "disjoint",
-    baseline: Annotated[str, typer.Option(help="The method that others are compared to.")] = "soft-kmeans",
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="What others are compared to. (default: soft-kmeans; without base classes simpleshot:L2N)"),
+    ] = None,
+    base: BaseFile = None,
     tune: Annotated[
         bool, typer.Option("--tune", help="Use parameters chosen on the val classes, where a method has some.")
     ] = False,
@@ -78,7 +84,7 @@ def compare(
     """
     from fsbench.devices import choose_device
     from fsbench.errors import unknown_name
-    from fsbench.evaluate.compare import Question, parse_methods
+    from fsbench.evaluate.compare import Question, choose_methods
     from fsbench.evaluate.compare import compare as compare_files
     from fsbench.evaluate.run import Machine
     from fsbench.ranks import join_ranks
@@ -89,13 +95,15 @@ def compare(
     if output not in FORMATS:
         raise unknown_name("format", output, FORMATS)
     rules = TaskProtocol(protocol, ways, 1, queries, alpha)  # type: ignore[arg-type]
-    question = Question(
-        parse_methods(methods), columns(settings, alpha, numbers(shots, "--shots")), baseline, rules, split, tasks,
-        seed, results_dir, force, published, over_data, tune,
-    )  # fmt: skip
+    settings_asked, other = columns(settings, alpha, numbers(shots, "--shots")), find_base(base)
     with join_ranks() as ranks:
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         files = find_features(features, features_dir, reporter, ranks)
+        contestants, reference = choose_methods(methods, baseline, files, other, reporter)
+        question = Question(
+            contestants, settings_asked, reference, rules, split, tasks, seed, results_dir, force, published,
+            over_data, tune, other,
+        )  # fmt: skip
         table = compare_files(question, files, machine, reporter)
         if ranks.leads:
             show(table, output, out, timing)

@@ -42,6 +42,12 @@ WeightsRoot = Annotated[
 ResultsRoot = Annotated[
     Path, typer.Option("--results-dir", envvar="FSBENCH_RESULTS", rich_help_panel=OF_RUN, help="Folder of records.")
 ]
+BaseFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--base", help="Take the base classes of this feature file, of the same backbone.", rich_help_panel=OF_TASKS
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.", rich_help_panel=OF_RUN)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.", rich_help_panel=OF_OUTPUT)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.", rich_help_panel=OF_RUN)]
@@ -95,3 +101,10 @@ def find_features(given: list[Path] | None, root: Path, reporter: Reporter, rank
     reporter.say(f"No feature file given, and none in {root}/: making that of the embedded data set.")
     data, weights = (Path(os.environ.get(f"FSBENCH_{name.upper()}", name)) for name in ("data", "weights"))
     return [embedded_features(data, weights, root, reporter, ranks)]
+
+
+def find_base(given: Path | None) -> FeatureFile | None:
+    """The feature file of `--base`, if one is given."""
+    from fsbench.features.store import FeatureFile
+
+    return FeatureFile.open(given) if given else None

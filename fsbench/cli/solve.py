@@ -14,6 +14,7 @@ from fsbench.cli.options import (
     ArticleClamp,
     ArticlePrecision,
     AsJson,
+    BaseFile,
     Batch,
     Clamp,
     Device,
@@ -35,6 +36,7 @@ from fsbench.cli.options import (
     Unbalanced,
     Variant,
     Ways,
+    find_base,
     find_features,
 )
 from fsbench.cli.parse import given, parameters, precision, protocols
@@ -55,6 +57,7 @@ def solve(
     seed: Seed = 0,
     split: SplitName = "novel",
     protocol: ProtocolName = "disjoint",
+    base: BaseFile = None,
     device: Device = "auto",
     batch: Batch = None,
     t_km: Temperature = None,
@@ -101,7 +104,7 @@ def solve(
     from fsbench.ranks import join_ranks
     from fsbench.report.progress import Reporter
 
-    request = Request(method, options, split, tasks, seed, tune, results_dir, force)
+    request = Request(method, options, split, tasks, seed, tune, results_dir, force, find_base(base))
     with join_ranks() as ranks:
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         rows = []

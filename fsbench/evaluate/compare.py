@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fsbench.errors import FsbenchError
 from fsbench.evaluate.comparison import Column, Comparison, Entry, compare_records
 from fsbench.evaluate.over_data import interval_over_data
 from fsbench.evaluate.run import Job, Machine, configure, run
 from fsbench.evaluate.solve import BASELINE, Solved
-from fsbench.evaluate.source import base_of, load_source
+from fsbench.evaluate.source import source_of
 from fsbench.evaluate.tuning import Search, configure_tuned
-from fsbench.methods import method_class, method_key, method_names, split_variant
+from fsbench.methods import WITHOUT_BASE, method_class, method_key, method_names, needs_base, split_variant
 from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from fsbench.methods.base import Method
     from fsbench.report.progress import Reporter
 
+ALL = "all"
+
 
 @dataclass(frozen=True)
 class Contestant:
@@ -33,6 +36,11 @@ class Contestant:
     label: str
     method: str
     options: dict[str, Any]
+
+    @property
+    def needs_base(self) -> bool:
+        """Whether it needs statistics of base classes."""
+        return needs_base(self.method if ".py:" in self.method else self.label)
 
     def entry(self) -> Entry:
         """Its row in the table."""
@@ -58,6 +66,7 @@ class Question:
         published: Whether to show published numbers.
         over_data: Whether to add intervals over the data.
         tune: Whether to use parameters chosen on the validation classes, where a method has some to choose.
+        base: Feature file whose base classes to use, if not the files' own.
     """
 
     contestants: Sequence[Contestant]
@@ -72,6 +81,7 @@ class Question:
     published: bool = True
     over_data: bool = False
     tune: bool = False
+    base: FeatureFile | None = None
 
 
 ABLATION = (
@@ -85,7 +95,7 @@ ABLATION = (
 
 def parse_methods(text: str) -> list[Contestant]:
     """Parse `soft-kmeans,bavardage:released`; `all` is every method, with both variants of BAVARDAGE."""
-    if text == "all":
+    if text == ALL:
         names = [name for name in method_names() if name != "alpha-am"]  # minutes per setting: named when wanted
         text = ",".join("bavardage,bavardage:released" if name == "bavardage" else name for name in names)
     found = []
@@ -97,6 +107,32 @@ def parse_methods(text: str) -> list[Contestant]:
         method_class(name)
         found.append(Contestant(label, name, options))
     return found
+
+
+def choose_methods(
+    text: str, baseline: str | None, files: Sequence[FeatureFile], base: FeatureFile | None, reporter: Reporter
+) -> tuple[list[Contestant], str]:
+    """The methods asked for and their baseline, where the files have what they need.
+
+    Without base classes, `all` is every method that needs none, and the baseline is SimpleShot without centring.
+    """
+    contestants = parse_methods(text)
+    lacking = [str(file.path) for file in files if base is None and "base" not in file.splits]
+    if not lacking:
+        return contestants, baseline or BASELINE
+    needy = [contestant.label for contestant in contestants if contestant.needs_base]
+    if text == ALL:
+        reporter.say(f"Left out, as {lacking[0]} has no base classes: {', '.join(needy)}.")
+        contestants, needy = [entrant for entrant in contestants if not entrant.needs_base], []
+    if baseline and needs_base(baseline):
+        needy.append(baseline)
+    if needy:
+        raise FsbenchError(
+            f"{lacking[0]} has no base classes, which {', '.join(dict.fromkeys(needy))} need.",
+            "Give those of another feature file of the same backbone with --base FILE, or compare the methods that "
+            "need none: --methods all.",
+        )
+    return contestants, baseline or WITHOUT_BASE[-1]
 
 
 def _warn(runs: Runs, baseline: str, reporter: Reporter) -> None:
@@ -132,7 +168,7 @@ def compare(question: Question, files: Sequence[FeatureFile], machine: Machine, 
     runs: Runs = {}
     over_data: dict[tuple[int, str, Column], Interval] = {}
     for number, file in enumerate(files):
-        source = load_source(file, question.split, base_of(file, reporter, machine.ranks))
+        source = source_of(file, question.split, question.base, reporter, machine.ranks)
         for column in question.columns:
             protocol = TaskProtocol(
                 question.protocol.name, question.protocol.ways, column.shots, question.protocol.queries, column.alpha

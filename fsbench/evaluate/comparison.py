@@ -115,7 +115,8 @@ class Comparison:
         key = records[0].key
         made = sorted({record.versions.get("fsbench", "unknown") for record in records})
         rules = f"{key.protocol['name']}:{key.protocol['version']}|{key.protocol['ways']}w{key.protocol['queries']}q"
-        return f"fsbench:{'+'.join(made)}|{key.split}|{rules}|seed:{key.seed}|tasks:{key.tasks}"
+        base = f"|base:{records[0].base_dataset}" if records[0].base_dataset else ""
+        return f"fsbench:{'+'.join(made)}|{key.split}{base}|{rules}|seed:{key.seed}|tasks:{key.tasks}"
 
 
 Runs = dict[tuple[int, str, Column], "RunRecord"]
@@ -219,7 +220,7 @@ def _published_name(record: RunRecord) -> str:
 def _published(name: str, record: RunRecord) -> Published | None:
     """The published number of a method in the setting of a record."""
     protocol = record.key.protocol
-    if record.key.split != "novel" or protocol["ways"] != 5:
+    if record.key.split != "novel" or protocol["ways"] != 5 or record.base_dataset:
         return None
     return published(
         name, record.dataset, record.backbone, balanced=protocol["alpha"] is None, alpha=protocol["alpha"],

@@ -130,6 +130,7 @@ def _compute(job: Job, key: RunKey, source: Source, machine: Machine, progress: 
         signature=signature(job, source),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         crops=source.crops,
+        base_dataset=source.base_dataset,
         versions={"fsbench": fsbench.__version__, "torch": torch.__version__, "python": platform.python_version()},
         ranks=machine.ranks.count,
     )
@@ -144,6 +145,7 @@ def signature(job: Job, source: Source) -> str:
     parts = [
         f"fsbench:{fsbench.__version__}",
         f"{source.dataset}/{source.backbone}/{source.split_name}",
+        *([f"base:{source.base_dataset}"] if source.base_dataset else []),
         job.protocol.signature(),
         f"seed:{job.seed}|tasks:{job.tasks}",
         f"{job.method.info.name}({params})" if params else job.method.info.name,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fsbench.evaluate.run import Job, Machine, configure, run
-from fsbench.evaluate.source import Source, base_of, load_source
+from fsbench.evaluate.source import Source, source_of
 from fsbench.evaluate.statistics import Interval, paired_difference
 from fsbench.evaluate.tuning import Search, configure_tuned
 from fsbench.methods import method_key, presets
@@ -36,6 +36,7 @@ class Request:
         tune: Whether to use parameters chosen on the validation classes, the baseline's too.
         results: Folder of records.
         force: Run again what has a record.
+        base: Feature file whose base classes to use, if not the file's own.
     """
 
     method: str
@@ -46,6 +47,7 @@ class Request:
     tune: bool = False
     results: Path | None = None
     force: bool = False
+    base: FeatureFile | None = None
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,11 @@ def solve(
     request: Request, file: FeatureFile, protocols: list[TaskProtocol], machine: Machine, reporter: Reporter
 ) -> list[Solved]:
     """Solve every protocol on one feature file."""
-    source = load_source(file, request.split, base_of(file, reporter, machine.ranks))
-    return [_solve_one(request, file, source, protocol, machine, reporter) for protocol in protocols]
+    source = source_of(file, request.split, request.base, reporter, machine.ranks)
+    rows = [_solve_one(request, file, source, protocol, machine, reporter) for protocol in protocols]
+    if source.base is None:
+        reporter.say(f"{file.path.name} has no base classes, which {BASELINE} needs: it is left out.")
+    return rows
 
 
 def _solve_one(
@@ -115,7 +120,7 @@ def _solve_one(
             return run(job, source, machine, request.results, force=request.force, progress=advance)
 
     record = record_of(request.method, request.options)
-    if request.method == BASELINE:
+    if request.method == BASELINE or source.base is None:
         return Solved(record, None)
     shared = {name: value for name, value in request.options.items() if name == "t_km"}
     return Solved(record, record_of(BASELINE, shared))

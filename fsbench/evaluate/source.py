@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fsbench.errors import FsbenchError
 from fsbench.features.scatter import base_statistics
 from fsbench.methods.base import Context
 from fsbench.ranks import ALONE
@@ -28,6 +29,7 @@ class Source:
         split: The features.
         base: Statistics of the base classes, if there are any.
         crops: Crops per image that the features are averaged over.
+        base_dataset: Data set of the base classes, if not the same.
     """
 
     dataset: str
@@ -36,6 +38,7 @@ class Source:
     split: Split
     base: BaseStatistics | None
     crops: int = 1
+    base_dataset: str = ""
 
     def context(self, protocol: TaskProtocol) -> Context:
         """What defaults of methods may depend on."""
@@ -48,10 +51,21 @@ class Source:
         )
 
 
-def load_source(file: FeatureFile, split: str, base: BaseStatistics | None) -> Source:
+def load_source(file: FeatureFile, split: str, base: BaseStatistics | None, base_dataset: str = "") -> Source:
     """Read a split of a feature file together with what belongs to it."""
     made = file.provenance
-    return Source(made.dataset, made.backbone, split, file.read(split), base, made.crops)
+    return Source(made.dataset, made.backbone, split, file.read(split), base, made.crops, base_dataset)
+
+
+def source_of(
+    file: FeatureFile, split: str, other: FeatureFile | None, reporter: Reporter, ranks: Ranks = ALONE
+) -> Source:
+    """A split of a feature file, with the base classes of another file if one is given."""
+    if other is None or _same_base(file, other):
+        return load_source(file, split, base_of(file, reporter, ranks))
+    check_base(file, other, reporter)
+    dataset, base = other.provenance.dataset, base_of(other, reporter, ranks)
+    return load_source(file, split, base, "" if dataset == file.provenance.dataset else dataset)
 
 
 def base_of(file: FeatureFile, reporter: Reporter, ranks: Ranks = ALONE) -> BaseStatistics | None:
@@ -60,3 +74,28 @@ def base_of(file: FeatureFile, reporter: Reporter, ranks: Ranks = ALONE) -> Base
         return None
     with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
         return ranks.first_alone(lambda: base_statistics(file, advance))
+
+
+def check_base(file: FeatureFile, other: FeatureFile, reporter: Reporter) -> None:
+    """Refuse base classes whose features cannot be those of the same network; warn where that is not known."""
+    base = other.summary("base")
+    if base.dimension != file.dimension:
+        raise FsbenchError(
+            f"{other.path} has {base.dimension} features per image, {file.path} has {file.dimension}.",
+            "--base takes a feature file of the same backbone.",
+        )
+    mine, theirs = file.provenance, other.provenance
+    weights = [made.weights_sha256 or made.weights for made in (mine, theirs)]
+    if all(weights) and weights[0] != weights[1]:
+        raise FsbenchError(
+            f"{other.path} was extracted with other weights ({theirs.weights}) than {file.path} ({mine.weights}).",
+            f"Extract the base images with the weights of {file.path.name}.",
+        )
+    if not all(weights) and mine.backbone != theirs.backbone:
+        reporter.warn(f"{other.path} is of backbone {theirs.backbone}, {file.path} of {mine.backbone}.")
+    if (mine.transform, mine.crops) != (theirs.transform, theirs.crops) and mine.transform and theirs.transform:
+        reporter.warn(f"{other.path} and {file.path} were extracted with different transforms or numbers of crops.")
+
+
+def _same_base(file: FeatureFile, other: FeatureFile) -> bool:
+    return "base" in file.splits and file.summary("base").digest == other.summary("base").digest

@@ -58,6 +58,7 @@ class Provenance:
         libraries: Versions.
         notes: What else is worth knowing, such as images that were left out.
         fingerprint: Of everything that determines the features.
+        imported: Where features come from that fsbench did not extract: file, sha256, format and splits of each.
     """
 
     dataset: str
@@ -73,6 +74,7 @@ class Provenance:
     libraries: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
     fingerprint: str = ""
+    imported: Sequence[Mapping[str, str]] = ()
 
 
 @dataclass(frozen=True)

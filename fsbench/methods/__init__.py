@@ -38,6 +38,8 @@ METHODS = {
 }
 # The word after the colon in `bavardage:released` is a value of this parameter.
 VARIANT_PARAMETER = {"bavardage": "variant", "simpleshot": "norm"}
+# Variants that need no base classes, although their method does.
+WITHOUT_BASE = ("simpleshot:UN", "simpleshot:L2N")
 ENTRY_POINTS = "fsbench.methods"
 
 
@@ -63,6 +65,11 @@ def split_variant(label: str) -> tuple[str, dict[str, Any]]:
     if name not in VARIANT_PARAMETER:
         raise FsbenchError(f"{name} has no variants, got {label!r}.", f"Variants: {', '.join(VARIANT_PARAMETER)}.")
     return name, {VARIANT_PARAMETER[name]: word}
+
+
+def needs_base(label: str) -> bool:
+    """Whether a method, or a variant of it, needs statistics of base classes."""
+    return label not in WITHOUT_BASE and method_class(split_variant(label)[0]).info.needs_base
 
 
 def method_names() -> list[str]:

@@ -29,6 +29,7 @@ class MethodInfo:
         transductive: Whether a query's answer depends on the other queries.
         prior: What it assumes of the class proportions among the queries: `none` (no role), `uniform`, or `free`
             (estimated).
+        needs_base: Whether it needs statistics of base classes.
     """
 
     name: str
@@ -36,6 +37,7 @@ class MethodInfo:
     source: str
     transductive: bool
     prior: Literal["none", "uniform", "free"]
+    needs_base: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ def require_base(base: BaseStatistics | None, name: str) -> BaseStatistics:
     if base is None:
         raise FsbenchError(
             f"{name} needs statistics of the base classes, and there are none.",
-            "Give a feature file with a `base` split, or base=BaseStatistics.fit(features, labels).",
+            "Give those of another feature file of the same backbone with --base FILE, or choose a method that needs "
+            "none, such as pt-map. From Python: base=BaseStatistics.fit(features, labels).",
         )
     return base

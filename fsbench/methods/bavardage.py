@@ -79,6 +79,7 @@ class Bavardage(Parameters):
         source='Hu, Pateux, Gripon, "Adaptive Dimension Reduction and Variational Inference…", 2022',
         transductive=True,
         prior="free",
+        needs_base=True,
     )
 
     def __post_init__(self) -> None:

@@ -43,6 +43,7 @@ class BdCspn(Parameters):
         source='Liu, Song, Qin, "Prototype Rectification for Few-Shot Learning", ECCV 2020',
         transductive=True,
         prior="none",
+        needs_base=True,
     )
 
     def __post_init__(self) -> None:

@@ -57,6 +57,7 @@ class LaplacianShot(Parameters):
         source='Ziko et al., "Laplacian Regularized Few-Shot Learning", ICML 2020',
         transductive=True,
         prior="none",
+        needs_base=True,
     )
 
     def __post_init__(self) -> None:

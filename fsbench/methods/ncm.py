@@ -32,6 +32,7 @@ class NearestClassMean(Parameters):
         source='Snell et al., "Prototypical Networks for Few-shot Learning", NeurIPS 2017',
         transductive=False,
         prior="none",
+        needs_base=True,
     )
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:

@@ -41,6 +41,7 @@ class SimpleShot(Parameters):
         source='Wang et al., "SimpleShot: Revisiting Nearest-Neighbor Classification for Few-Shot Learning", 2019',
         transductive=False,
         prior="none",
+        needs_base=True,
     )
 
     def __post_init__(self) -> None:

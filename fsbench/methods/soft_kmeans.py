@@ -45,6 +45,7 @@ class SoftKMeans(Parameters):
         source='Kearns, Mansour, Ng, "An information-theoretic analysis of hard and soft assignment…", 1998',
         transductive=True,
         prior="none",
+        needs_base=True,
     )
 
     def __post_init__(self) -> None:

@@ -60,6 +60,7 @@ class RunRecord:
         signature: One line that says what was done.
         created: UTC, ISO 8601.
         crops: Crops per image that the features are averaged over.
+        base_dataset: Data set of the base classes, if not that of the features.
         versions: Of fsbench, torch and Python.
         ranks: Processes that shared the tasks; time is that of all, memory and device are those of process 0.
     """
@@ -78,6 +79,7 @@ class RunRecord:
     signature: str
     created: str
     crops: int = 1
+    base_dataset: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     ranks: int = 1
 
@@ -98,6 +100,7 @@ class RunRecord:
         return {
             "dataset": self.dataset,
             "backbone": self.backbone,
+            "base_dataset": self.base_dataset or self.dataset,
             "method": self.key.method,
             "variant": self.key.params.get("variant"),
             "setting": "balanced" if protocol["alpha"] is None else "unbalanced",

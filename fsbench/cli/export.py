@@ -1,0 +1,28 @@
+"""`fsbench export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fsbench.cli.options import Quiet
+
+
+def export(
+    features: Annotated[Path, typer.Argument(help="The feature file.")],
+    to: Annotated[str, typer.Option(help="npz: one archive. ptmap: a folder of pickles, one per split.")] = "npz",
+    out: Annotated[Path | None, typer.Option(help="File or folder.  [default: beside the feature file]")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write a feature file in a layout that other programs read; `fsbench import` reads it back to the same rows.
+
+    Example: [bold]fsbench export features/cub-rn18.h5 --to ptmap --out pickles[/bold]
+    """
+    from fsbench.exchange.exporting import export_file
+    from fsbench.features.store import FeatureFile
+    from fsbench.report.progress import Reporter
+
+    for path in export_file(FeatureFile.open(features), to, out, Reporter(quiet)):
+        print(path)

@@ -1,0 +1,66 @@
+"""HDF5 files of other programs, such as S2M2's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+
+from fsbench.errors import FsbenchError
+from fsbench.exchange.found import Opened, largest, names_array, reading
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+CONTAINER = "an HDF5 file"
+
+
+def recognise(path: Path, start: bytes) -> bool:
+    """HDF5's mark."""
+    return start.startswith(b"\x89HDF\r\n\x1a\n")
+
+
+def read(path: Path) -> Opened:
+    """The arrays at the root and one group below it."""
+    with reading(path, CONTAINER), h5py.File(path, "r") as file:
+        _refuse_own(path, file)
+        arrays: dict[str, NDArray[Any]] = {}
+        _collect(path, file, "", arrays)
+        for name in _hard_links(file):
+            if isinstance(file[name], h5py.Group):
+                _collect(path, file[name], f"{name}/", arrays)
+    return Opened(path, CONTAINER, arrays, largest(path))
+
+
+def _refuse_own(path: Path, file: h5py.File) -> None:
+    match file.attrs.get("format"):
+        case "fsbench-features":
+            raise FsbenchError(f"{path} is a feature file of fsbench already.", f"Use it as it is: {path}.")
+        case "fsbench-scatter":
+            raise FsbenchError(
+                f"{path} is a scatter file of fsbench: statistics of base classes, no features.",
+                "Give the feature file it belongs to.",
+            )
+
+
+def _hard_links(group: h5py.Group) -> list[str]:
+    """Names of what lies in this very file: links to other files are not followed."""
+    return [name for name in group if isinstance(group.get(name, getlink=True), h5py.HardLink)]
+
+
+def _collect(path: Path, group: h5py.Group, prefix: str, arrays: dict[str, NDArray[Any]]) -> None:
+    for name in _hard_links(group):
+        node = group[name]
+        if not isinstance(node, h5py.Dataset):
+            continue
+        if node.external is not None or node.is_virtual:
+            raise FsbenchError(f"{path}: {prefix}{name} lies in another file.", "Copy the data into one file.")
+        if sum(array.nbytes for array in arrays.values()) + node.nbytes > largest(path):
+            raise FsbenchError(f"{path}: {prefix}{name} claims {node.nbytes} bytes, more than the file can hold.")
+        if h5py.check_string_dtype(node.dtype) is not None:
+            arrays[prefix + name] = names_array(np.ravel(node.asstr()[()]).tolist())
+        elif node.dtype.kind in "fiu":
+            arrays[prefix + name] = np.asarray(node[()])

@@ -1,0 +1,64 @@
+"""Parquet tables: one image per row, one of the columns its label. Needs pyarrow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fsbench.errors import FsbenchError
+from fsbench.exchange.containers.columns import fields_of
+from fsbench.exchange.found import Opened, largest, names_array, reading
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+CONTAINER = "a parquet table"
+
+
+def recognise(path: Path, start: bytes) -> bool:
+    """Parquet's mark."""
+    return start.startswith(b"PAR1")
+
+
+def read(path: Path) -> Opened:
+    """Columns by name; a column of lists of equal length is one of vectors."""
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise FsbenchError(
+            f"{path} is a parquet table, and pyarrow, which reads it, is not installed.",
+            "Install it with: pip install 'fsbench[import]'. Or save the table as csv.",
+        ) from None
+    with reading(path, CONTAINER):
+        file = parquet.ParquetFile(path)
+        described = file.metadata
+        claimed = sum(described.row_group(i).total_byte_size for i in range(described.num_row_groups))
+        if max(claimed, 4 * described.num_rows * described.num_columns) > largest(path):
+            raise FsbenchError(f"{path} claims {claimed} bytes, more than a file of its size can hold.")
+        table = file.read()
+        table.validate(full=True)
+        columns = {name: _column(path, name, table.column(name).combine_chunks()) for name in table.column_names}
+        content, remarks = fields_of(path, columns)
+    return Opened(path, CONTAINER, content, largest(path), remarks)
+
+
+def _column(path: Path, name: str, column: Any) -> NDArray[Any]:
+    from pyarrow import types
+
+    if column.null_count:
+        raise FsbenchError(f"{path}: column {name!r} has {column.null_count} empty cells.")
+    kind = column.type
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        flat = column.flatten()
+        lengths = set(column.value_lengths().to_pylist())
+        if len(lengths) != 1 or flat.null_count:
+            raise FsbenchError(f"{path}: the vectors of column {name!r} differ in length: {sorted(lengths)[:5]}.")
+        return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(column), -1)
+    if types.is_dictionary(kind):
+        column = column.dictionary_decode()
+    if types.is_floating(column.type) or types.is_integer(column.type):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    return names_array([str(item) for item in column.to_pylist()])

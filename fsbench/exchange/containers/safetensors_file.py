@@ -1,0 +1,28 @@
+"""Safetensors files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fsbench.exchange.found import Opened, reading
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONTAINER = "a safetensors file"
+
+
+def recognise(path: Path, start: bytes) -> bool:
+    """A header of JSON after eight bytes for its length."""
+    return start[8:10] == b'{"' and 8 + int.from_bytes(start[:8], "little") <= path.stat().st_size
+
+
+def read(path: Path) -> Opened:
+    """Arrays by name."""
+    from fsbench.backbones.checkpoints import read_safetensors
+    from fsbench.exchange.containers.torch_file import array_of
+
+    with reading(path, CONTAINER):
+        tensors, _ = read_safetensors(path)
+        arrays = {name: array_of(tensor) for name, tensor in tensors.items()}
+    return Opened(path, CONTAINER, arrays, path.stat().st_size)

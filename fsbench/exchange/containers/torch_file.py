@@ -1,0 +1,74 @@
+"""Files of `torch.save`, new and old, read as weights only."""
+
+from __future__ import annotations
+
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fsbench.errors import FsbenchError
+from fsbench.exchange.found import Opened, reading
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+CONTAINER = "a torch file"
+
+
+def recognise(path: Path, start: bytes) -> bool:
+    """A zip archive with an index of tensors, or the mark of old torch files."""
+    from fsbench.backbones.checkpoints import is_legacy
+
+    if is_legacy(start):
+        return True
+    if not start.startswith(b"PK\x03\x04"):
+        return False
+    with reading(path, "a zip archive"), zipfile.ZipFile(path) as archive:
+        return any(name.endswith("/data.pkl") for name in archive.namelist())
+
+
+def read(path: Path) -> Opened:
+    """Whatever was saved, with tensors as arrays."""
+    from fsbench.backbones.checkpoints import read_torch
+
+    with path.open("rb") as file:
+        start = file.read(64)
+    with reading(path, CONTAINER):
+        return Opened(path, CONTAINER, plain(read_torch(path, start), {}), path.stat().st_size)
+
+
+def array_of(tensor: Tensor) -> NDArray[Any]:
+    """A dense tensor of real numbers as an array; numpy knows no bfloat16."""
+    import torch
+
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_complex() or tensor.is_meta:
+        raise FsbenchError("It holds a tensor that is not a plain one of real numbers.", "Save it dense.")
+    if tensor.dtype.is_floating_point and tensor.dtype not in {torch.float16, torch.float32, torch.float64}:
+        tensor = tensor.float()
+    array: NDArray[Any] = tensor.detach().cpu().numpy()
+    return array
+
+
+def plain(value: object, done: dict[int, object]) -> object:
+    """Replace tensors by arrays; `done` keeps what is shared from being gone through twice."""
+    from torch import Tensor
+
+    if id(value) in done:
+        return done[id(value)]
+    if isinstance(value, Tensor):
+        done[id(value)] = array_of(value)
+    elif isinstance(value, dict):
+        pairs: dict[object, object] = {}
+        done[id(value)] = pairs
+        pairs.update({key: plain(item, done) for key, item in value.items()})
+    elif isinstance(value, list | tuple):
+        items: list[object] = []
+        done[id(value)] = items
+        items.extend(plain(item, done) for item in value)
+    else:
+        return np.asarray(value) if isinstance(value, np.number) else value
+    return done[id(value)]

@@ -1,0 +1,77 @@
+"""What `fsbench export` does: a feature file in the layouts that other programs read."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fsbench.errors import unknown_name
+from fsbench.files import whole_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fsbench.features.store import FeatureFile, Split
+    from fsbench.report.progress import Reporter
+
+# numpy 2 writes its own new name, which numpy 1 does not know; both know the old one.
+_NEW_NAME, _OLD_NAME = b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n"
+
+
+def export_npz(file: FeatureFile, out: Path | None, reporter: Reporter) -> list[Path]:
+    """One archive with `{base,val,novel}_{features,labels,class_names,images}`."""
+    path = out or file.path.with_suffix(".npz")
+    arrays: dict[str, Any] = {}
+    for name in file.splits:
+        split = file.read(name)
+        arrays |= {
+            f"{name}_features": split.features,
+            f"{name}_labels": split.labels,
+            f"{name}_class_names": np.array(split.class_names),
+        }
+        if split.images:
+            arrays[f"{name}_images"] = np.array(split.images)
+    with whole_file(path) as temporary, temporary.open("wb") as stream:
+        np.savez(stream, **arrays)
+    return [path]
+
+
+def export_ptmap(file: FeatureFile, out: Path | None, reporter: Reporter) -> list[Path]:
+    """One pickle per split, as PT-MAP reads them: class number → list of vectors."""
+    folder = out or file.path.with_suffix("")
+    first, paths = 0, []
+    for name in file.splits:
+        split = file.read(name)
+        numbers = _numbers(split, first)
+        if [str(number) for number in numbers] != list(split.class_names):
+            reporter.say(
+                f"note: {name}: classes are numbered {numbers[0]} to {numbers[-1]}; a pickle has no names for them."
+            )
+        first = max(first, numbers[-1] + 1)
+        bounds = zip(split.offsets[:-1], split.offsets[1:], strict=True)
+        classes = {number: list(split.features[a:b]) for number, (a, b) in zip(numbers, bounds, strict=True)}
+        paths.append(folder / f"{name}.plk")
+        with whole_file(paths[-1]) as temporary:
+            temporary.write_bytes(pickle.dumps(classes, protocol=3).replace(_NEW_NAME, _OLD_NAME, 1))
+    return paths
+
+
+def _numbers(split: Split, first: int) -> list[int]:
+    """The numbers that the classes have for names, if they ascend; else the next free ones."""
+    if all(name.isascii() and name.isdigit() for name in split.class_names):
+        numbers = [int(name) for name in split.class_names]
+        if sorted(set(numbers)) == numbers:
+            return numbers
+    return list(range(first, first + len(split.class_names)))
+
+
+LAYOUTS = {"npz": export_npz, "ptmap": export_ptmap}
+
+
+def export_file(file: FeatureFile, layout: str, out: Path | None, reporter: Reporter) -> list[Path]:
+    """Write a feature file in another layout; the paths that were written."""
+    if layout not in LAYOUTS:
+        raise unknown_name("layout", layout, LAYOUTS)
+    return LAYOUTS[layout](file, out, reporter)

@@ -1,0 +1,143 @@
+"""What readers give: the content of a container, then the rows that a layout finds in it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fsbench.errors import FsbenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+EXPANSION = 100  # compressed features do not come near it
+SMALL = 64 << 20
+LONGEST_NAME = 1000
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The content of a file: dicts and lists of arrays, strings and numbers.
+
+    Attributes:
+        path: The file.
+        container: What kind of file it is, with its article: `a pickle`.
+        content: What it holds.
+        room: Bytes that its arrays may take; shared or repeated ones could claim anything.
+        remarks: What is worth knowing.
+    """
+
+    path: Path
+    container: str
+    content: object
+    room: int
+    remarks: tuple[str, ...] = ()
+
+    def check_room(self, needed: int) -> None:
+        """Refuse arrays that would take more than the file can hold."""
+        if needed > self.room:
+            raise FsbenchError(
+                f"{self.path} claims features of {needed} bytes, more than a file of its size can hold.",
+                "The file is damaged or not what it claims to be.",
+            )
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one split.
+
+    Attributes:
+        split: `base`, `val` or `novel`; empty if the file does not say.
+        features: (M, D), or None if the file has labels only.
+        labels: (M,) whole numbers or names, or None if the file has features only.
+        class_names: Names of the classes 0, 1, …, where the file gives them.
+        images: M names, or none.
+    """
+
+    split: str
+    features: NDArray[Any] | None
+    labels: NDArray[Any] | None
+    class_names: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+
+    def within(self, split: str) -> Part:
+        """The same rows, as those of a split."""
+        return replace(self, split=split)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was recognised in a file.
+
+    Attributes:
+        layout: In words.
+        parts: Rows, by split.
+        remarks: What is worth knowing.
+    """
+
+    layout: str
+    parts: Sequence[Part]
+    remarks: tuple[str, ...] = ()
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Put the file's name before errors that lack it."""
+    try:
+        yield
+    except FsbenchError as error:
+        if str(path) in error.message:
+            raise
+        raise FsbenchError(f"{path}: {error.message}", error.hint) from error
+
+
+@contextmanager
+def reading(path: Path, container: str) -> Iterator[None]:
+    """Turn whatever a library says of a damaged file into one clear error."""
+    try:
+        yield
+    except FsbenchError:
+        raise
+    except Exception as error:  # every library has its own words for damage
+        told = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise FsbenchError(
+            f"{path} cannot be read as {container}: {told}.",
+            "The file is truncated, damaged or not what it claims to be: copy it again.",
+        ) from error
+
+
+def largest(path: Path) -> int:
+    """Bytes that the content of a compressed file may take."""
+    return max(SMALL, EXPANSION * path.stat().st_size)
+
+
+def text_of(value: object) -> str | None:
+    """A key or a name as text, if it is one."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    return value if isinstance(value, str) else None
+
+
+def texts_of(array: NDArray[Any]) -> tuple[str, ...] | None:
+    """The names in an array of strings, or None if it holds something else."""
+    if array.ndim != 1 or array.dtype.kind not in "US":
+        return None
+    return tuple(str(text_of(item)) for item in array.tolist())
+
+
+def names_array(values: Sequence[str]) -> NDArray[np.str_]:
+    """Names as an array, whose cells are as wide as the longest of them."""
+    if max((len(value) for value in values), default=0) > LONGEST_NAME:
+        raise FsbenchError(f"A name of more than {LONGEST_NAME} letters is no name.")
+    return np.array(values, dtype=np.str_)
+
+
+def is_table(value: object) -> bool:
+    """Whether a value is an array of real numbers with two axes."""
+    return isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind == "f"

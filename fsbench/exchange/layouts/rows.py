@@ -1,0 +1,161 @@
+"""Rows with labels under names that say what they are: npz and dicts of tensors, TIM's pickles, S2M2's HDF5.
+
+A name may carry its split (`novel_features`, `X_train`), or lie in a dict or group of that name (`novel/features`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fsbench.data.catalog import SPLIT_ALIASES
+from fsbench.errors import FsbenchError
+from fsbench.exchange.found import Found, Opened, Part, is_table, text_of, texts_of
+from fsbench.exchange.splits import split_of_word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+LAYOUT = "rows with labels"
+_WORDS = {
+    "features": (
+        "features",
+        "feature",
+        "feats",
+        "feat",
+        "all_feats",
+        "concat_features",
+        "embeddings",
+        "embedding",
+        "x",
+    ),
+    "labels": ("labels", "label", "all_labels", "concat_labels", "targets", "target", "y"),
+    "class_names": ("class_names", "classes", "names"),
+    "images": ("images", "image_names", "filenames", "paths"),
+    "count": ("count",),
+    "split": ("split", "splits"),
+}
+_ROLES = {word: role for role, words in _WORDS.items() for word in words}
+_SPLIT_WORDS = {alias for aliases in SPLIT_ALIASES.values() for alias in aliases}
+Fields = dict[tuple[str, str], "NDArray[Any]"]
+
+
+def recognise(content: object) -> bool:
+    """Whether there are features under a known name, or a single array, or a pair of features and labels."""
+    if isinstance(content, np.ndarray):
+        return is_table(content) or (content.ndim == 1 and content.dtype.kind in "iuUS")
+    if isinstance(content, list) and len(content) == 2:
+        return is_table(content[0]) and isinstance(content[1], np.ndarray) and content[1].ndim == 1
+    return any(role == "features" and array.ndim == 2 for (_, role), array in _fields(content)[0].items())
+
+
+def read(opened: Opened, dataset: str, split: str) -> Found:
+    """The rows of every split that the names speak of."""
+    others: list[str] = []
+    if isinstance(opened.content, np.ndarray):
+        fields = {("", "labels" if opened.content.ndim == 1 else "features"): opened.content}
+    elif isinstance(opened.content, list):
+        fields = {("", "features"): opened.content[0], ("", "labels"): opened.content[1]}
+    else:
+        fields, others = _fields(opened.content)
+    opened.check_room(sum(array.nbytes for array in fields.values()))
+    parts: list[Part] = []
+    remarks = [f"left out, as no features or labels: {', '.join(others[:5])}"] if others else []
+    for name in dict.fromkeys(name for name, _ in fields):
+        part, told = _part(opened, name, {role: fields[key] for key in fields for role in [key[1]] if key[0] == name})
+        parts += part
+        remarks += told
+    return Found(LAYOUT, parts, tuple(remarks))
+
+
+def _fields(content: object) -> tuple[Fields, list[str]]:
+    """Arrays by split and role, and the names of what has no known role."""
+    fields: Fields = {}
+    others = []
+    for key, array in _flat(content):
+        found = _meaning(key)
+        if found is None:
+            others.append(key)
+        elif found in fields:
+            raise FsbenchError(f"Two arrays could be the {' '.join(found).strip()}, one of them {key!r}.", "Keep one.")
+        else:
+            fields[found] = array
+    return fields, others
+
+
+def _flat(content: object) -> Iterator[tuple[str, NDArray[Any]]]:
+    for key, value in content.items() if isinstance(content, Mapping) else ():
+        name = text_of(key)
+        if name is None:
+            continue
+        if isinstance(value, Mapping):
+            yield from ((f"{name}/{inner}", array) for inner, array in _flat(value) if "/" not in inner)
+        elif isinstance(value, np.ndarray):
+            yield name, value
+        elif isinstance(value, list) and value and all(isinstance(item, str | bytes) for item in value):
+            yield name, np.array([text_of(item) for item in value])
+
+
+def _meaning(key: str) -> tuple[str, str] | None:
+    """The split, if any, and the role that a name stands for."""
+    words = re.sub(r"meta[-_]?(?=tr|va|te)", "", key.lower())
+    parts = re.split(r"[^a-z0-9]+", words)
+    splits = [part for part in parts if part in _SPLIT_WORDS]
+    role = _ROLES.get("_".join(part for part in parts if part not in _SPLIT_WORDS))
+    if role is None or len(splits) > 1:
+        return None
+    return split_of_word(splits[0]) if splits else "", role
+
+
+def _part(opened: Opened, split: str, arrays: dict[str, NDArray[Any]]) -> tuple[list[Part], list[str]]:
+    features, labels = arrays.get("features"), arrays.get("labels")
+    if features is None and labels is None:
+        return [], []
+    if features is not None and not is_table(features):
+        raise FsbenchError(
+            f"{split} features are {features.dtype} of shape {features.shape}, expected real numbers (M, D).".lstrip(),
+            "One row per image.",
+        )
+    if labels is not None and features is not None and labels.shape == (len(features), 1):
+        labels = labels[:, 0]
+    names = texts_of(arrays["class_names"]) if "class_names" in arrays else ()
+    images = texts_of(arrays["images"]) if "images" in arrays else ()
+    part = Part(split, features, labels, names or (), images or ())
+    part, remarks = _without_padding(opened, part, arrays.get("count"))
+    return _by_column(opened, part, arrays.get("split")), remarks
+
+
+def _without_padding(opened: Opened, part: Part, count: NDArray[Any] | None) -> tuple[Part, list[str]]:
+    """S2M2 fills its last batch with zeros and says how many rows are real."""
+    if count is None or part.features is None or part.labels is None:
+        return part, []
+    rows = int(count.ravel()[0]) if count.size == 1 and count.dtype.kind in "iu" else -1
+    if not 0 < rows <= len(part.features):
+        raise FsbenchError(f"{opened.path}: count is {count}, but there are {len(part.features)} rows.")
+    padding = len(part.features) - rows
+    remarks = [f"{padding} rows of padding after the first {rows} are left out"] if padding else []
+    return Part(part.split, part.features[:rows], part.labels[:rows], part.class_names, part.images[:rows]), remarks
+
+
+def _by_column(opened: Opened, part: Part, column: NDArray[Any] | None) -> list[Part]:
+    """Rows divided by a column that names their split."""
+    if column is None:
+        return [part]
+    words = texts_of(column)
+    if words is None or part.features is None or part.labels is None or len(words) != len(part.features):
+        raise FsbenchError(f"{opened.path}: expected one word per row in the column of splits.", "base, val or novel.")
+    if len(part.labels) != len(words):
+        raise FsbenchError(f"{opened.path}: {len(part.labels)} labels for {len(words)} rows.")
+    splits = {word: split_of_word(word) for word in set(words)}
+    where = np.array([splits[word] for word in words])
+    found = []
+    for split in sorted(set(splits.values())):
+        rows = where == split
+        images = tuple(name for name, inside in zip(part.images, rows, strict=False) if inside)
+        found.append(Part(split, part.features[rows], part.labels[rows], part.class_names, images))
+    return found

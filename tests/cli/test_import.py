@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from fsbench.features.store import FeatureFile
+from tests.cli import run
+
+if TYPE_CHECKING:
+    from tests.synthetic import Features
+
+
+@pytest.fixture
+def pickles(features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    for name, split in (("base_cub.plk", features.base), ("cub.plk", features.novel)):
+        classes = {c: list(split.features[split.labels == c]) for c in range(len(split.class_names))}
+        (tmp_path / name).write_bytes(pickle.dumps(classes))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("pickles")
+def test_a_pair_of_pickles_becomes_a_comparison_in_two_commands() -> None:
+    done = run("import", "base_cub.plk", "novel=cub.plk", "--dataset", "birds", "--backbone", "rn18")
+    assert done.returncode == 0, done.stderr
+    assert "features/cub-rn18.h5: cub, rn18, D = 48" in done.stdout
+    assert "base: " in done.stdout
+    assert "base_cub.plk: taken as base, by its name" in done.stderr
+    table = run("compare", "--tasks", "20", "--shots", "1", "--settings", "unbalanced")
+    assert table.returncode == 0, table.stderr
+    assert "bavardage:released" in table.stdout
+    assert run("scatter").returncode == 0
+    assert run("solve", "--tasks", "5", "--shots", "1").returncode == 0
+
+
+@pytest.mark.usefixtures("pickles")
+def test_novel_features_alone_with_another_files_base() -> None:
+    assert run("import", "novel=cub.plk", "--dataset", "own", "--backbone", "rn18", "-q").stderr == ""
+    alone = run("compare", "features/own-rn18.h5", "--tasks", "5")
+    assert alone.returncode == 1
+    assert "has no base classes, which soft-kmeans, bavardage, bavardage:released need" in alone.stderr
+    assert run("import", "base=base_cub.plk", "--dataset", "mini", "--backbone", "rn18", "-q").returncode == 0
+    arguments = ("features/own-rn18.h5", "--base", "features/mini-rn18.h5", "--tasks", "5", "--shots", "1")
+    crossed = run("compare", *arguments)
+    assert crossed.returncode == 0, crossed.stderr
+    assert "|novel|base:mini|" in crossed.stdout.replace("\n", "")
+    solved = run("solve", *arguments)
+    assert "own/rn18/novel|base:mini|" in solved.stdout
+
+
+@pytest.mark.usefixtures("pickles")
+def test_export_and_back() -> None:
+    run("import", "base_cub.plk", "novel=cub.plk", "--dataset", "cub", "--backbone", "rn18")
+    for layout, out, written in (("npz", "all.npz", ["all.npz"]), ("ptmap", "p", ["p/base.plk", "p/novel.plk"])):
+        done = run("export", "features/cub-rn18.h5", "--to", layout, "--out", out)
+        assert done.stdout.split() == written
+        run("import", *written, "--dataset", "cub", "--backbone", layout)
+        files = [FeatureFile.open(Path("features") / f"cub-{name}.h5") for name in ("rn18", layout)]
+        assert np.array_equal(files[0].read("novel").features, files[1].read("novel").features)
+
+
+@pytest.mark.usefixtures("pickles")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("import", "cub.plk"), "Say it: base=cub.plk, val=cub.plk or novel=cub.plk"),
+        (("import", "new=cub.plk"), "'new' in 'new=cub.plk' is no split"),
+        (("import", "nothing.plk"), "No such file: nothing.plk"),
+    ],
+)
+def test_errors_are_sentences(arguments: tuple[str, ...], words: str) -> None:
+    done = run(*arguments, "--dataset", "cub", "--backbone", "rn18")
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert not Path("features").exists()
+
+
+@pytest.mark.usefixtures("pickles")
+def test_names_are_asked_for() -> None:
+    assert run("import", "novel=cub.plk").returncode == 2

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+from fsbench.data.catalog import dataset_info
+from fsbench.errors import FsbenchError
+from fsbench.exchange.importing import Naming, import_files
+from fsbench.report.progress import Reporter
+from tests.unit.exchange.samples import PARQUET, WRITERS, Rows, by_class, easy, make_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fsbench.features.store import FeatureFile
+
+QUIET = Reporter(quiet=True)
+HAS_PYARROW = importlib.util.find_spec("pyarrow") is not None
+ROWS = make_rows()
+
+
+def imported(*sources: str, out: Path, dataset: str = "own", force: bool = False) -> FeatureFile:
+    return import_files(sources, out, Naming(dataset, "rn12"), QUIET, force=force)
+
+
+def assert_rows(file: FeatureFile, split: str, rows: Rows) -> None:
+    found = file.read(split)
+    assert found.features.dtype == np.float32
+    assert np.array_equal(found.features, rows.features)
+    assert np.array_equal(np.unique(rows.labels, return_inverse=True)[1], found.labels)
+
+
+@pytest.mark.parametrize("name", [*WRITERS, *(PARQUET if HAS_PYARROW else ())])
+def test_every_format_gives_the_very_rows(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "file"  # no name to go by
+    {**WRITERS, **PARQUET}[name](path, ROWS)
+    file = imported(f"novel={path}", out=tmp_path / "out.h5")
+    assert_rows(file, "novel", ROWS)
+    assert list(file.splits) == ["novel"]
+    names = ("class03", "class07", "class11") if name == "parquet_vectors" else ("3", "7", "11")
+    assert file.splits["novel"].class_names == names
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    (tmp_path / "novel.parquet").write_bytes(b"PAR1" + bytes(40) + b"PAR1")
+    with pytest.raises(FsbenchError, match=r"fsbench\[import\]"):
+        imported(str(tmp_path / "novel.parquet"), out=tmp_path / "out.h5")
+
+
+def test_provenance_names_the_sources(tmp_path: Path) -> None:
+    path = tmp_path / "novel.plk"
+    WRITERS["ptmap"](path, ROWS)
+    made = imported(str(path), out=tmp_path / "out.h5", dataset="mini").provenance
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert list(made.imported) == [
+        {"file": "novel.plk", "sha256": digest, "format": "pickle: vectors by class", "splits": "novel"}
+    ]
+    assert "novel.plk: taken as novel, by its name" in made.notes
+    assert any("weights" in note for note in made.notes)
+    assert "mini has 20 novel classes, the file has 3: is it another data set?" in made.notes
+    assert (made.dataset, made.backbone, made.precision) == ("mini", "rn12", "")
+
+
+def test_one_npz_of_three_splits_with_names(tmp_path: Path) -> None:
+    splits = {"base": make_rows(seed=1), "val": make_rows(seed=2), "novel": make_rows(seed=3)}
+    arrays: dict[str, Any] = {}
+    for split, rows in splits.items():
+        arrays[f"{split}_features"] = rows.features.astype(np.float16)
+        arrays[f"{split}_labels"] = np.searchsorted([3, 7, 11], rows.labels).astype(np.uint8)
+        arrays[f"{split}_class_names"] = np.array([f"{split} z", f"{split} b", f"{split} é"])
+    np.savez(tmp_path / "any.npz", **arrays)
+    file = imported(str(tmp_path / "any.npz"), out=tmp_path / "out.h5")
+    for split, rows in splits.items():
+        assert_rows(file, split, Rows(rows.features.astype(np.float16).astype(np.float32), rows.labels))
+        assert file.splits[split].class_names == (f"{split} z", f"{split} b", f"{split} é")  # in their own order
+
+
+def test_features_and_labels_in_files_of_their_own(tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", ROWS.features)
+    np.save(tmp_path / "l.npy", ROWS.labels)
+    sources = f"novel={tmp_path / 'l.npy'}", f"novel={tmp_path / 'f.npy'}"
+    assert_rows(imported(*sources, out=tmp_path / "out.h5"), "novel", ROWS)
+    with pytest.raises(FsbenchError, match="there are no labels"):
+        imported(sources[1], out=tmp_path / "other.h5")
+    with pytest.raises(FsbenchError, match="Two files hold the split novel"):
+        imported(*sources, sources[1], out=tmp_path / "other.h5")
+
+
+def test_a_column_of_splits_divides_a_table(tmp_path: Path) -> None:
+    lines = ["class_name;split;filename;a;b"]
+    for name, split, sign in (("cat", "train", "-"), ("dog", "test", "")):
+        lines += [f"{name};{split};{name}{i}.jpg;{i}.5;{sign}1e-3" for i in range(3)]
+    (tmp_path / "t").write_text("\n".join(lines))
+    file = imported(str(tmp_path / "t"), out=tmp_path / "out.h5")
+    expected = np.array([[0.5, -1e-3], [1.5, -1e-3], [2.5, -1e-3]], dtype=np.float32)
+    assert np.array_equal(file.read("base").features, expected)
+    assert file.read("novel").images == ("dog0.jpg", "dog1.jpg", "dog2.jpg")
+    assert file.splits["novel"].class_names == ("dog",)
+
+
+def test_words_in_the_name_or_the_folder_give_the_split(tmp_path: Path) -> None:
+    (tmp_path / "test").mkdir()
+    paths = [tmp_path / "base_cub.plk", tmp_path / "cub-validation.plk", tmp_path / "test" / "output.plk"]
+    for seed, path in enumerate(paths):
+        WRITERS["ptmap"](path, make_rows(seed=seed))
+    file = imported(*map(str, paths), out=tmp_path / "out.h5")
+    assert list(file.splits) == ["base", "val", "novel"]
+    assert_rows(file, "novel", make_rows(seed=2))
+    for name in ("output.plk", "base_or_novel.plk"):
+        WRITERS["ptmap"](tmp_path / name, ROWS)
+        with pytest.raises(FsbenchError, match=f"novel=.*{name}"):
+            imported(str(tmp_path / name), out=tmp_path / "other.h5")
+
+
+def test_the_users_word_wins_over_the_name_but_not_over_the_content(tmp_path: Path) -> None:
+    WRITERS["npz"](tmp_path / "base.npz", ROWS)
+    assert list(imported(f"test={tmp_path / 'base.npz'}", out=tmp_path / "a.h5").splits) == ["novel"]
+    WRITERS["npz_splits"](tmp_path / "s.npz", ROWS)
+    with pytest.raises(FsbenchError, match="says itself that it holds novel, not base"):
+        imported(f"base={tmp_path / 's.npz'}", out=tmp_path / "b.h5")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "sizes"), [("mini", (64, 16, 20)), ("fc100", (60, 20, 20)), ("cub", (100, 50, 50))]
+)
+def test_easy_tensors_divide_by_the_data_sets_classes(tmp_path: Path, dataset: str, sizes: tuple[int, ...]) -> None:
+    tensor = np.random.default_rng(0).normal(size=(sum(sizes), 6, 3)).astype(np.float32)
+    easy(tmp_path / "minifeatures1.pt11", tensor)
+    file = imported(str(tmp_path / "minifeatures1.pt11"), out=tmp_path / "out.h5", dataset=dataset)
+    assert [len(file.splits[split].class_names) for split in ("base", "val", "novel")] == list(sizes)
+    assert np.array_equal(file.read("novel").features, tensor[sum(sizes[:2]) :].reshape(-1, 3))
+    assert file.splits["val"].class_names[0] == str(sizes[0])
+    order = "unknown order" if dataset == "fc100" else "order of their names"
+    assert any(order in note for note in file.provenance.notes)
+
+
+def test_easy_padding_is_left_out_and_augmented_samples_are_remarked(tmp_path: Path) -> None:
+    tensor = np.random.default_rng(0).gamma(2.0, size=(200, 60, 3)).astype(np.float32)
+    counts = np.array([n for split in ("base", "val", "novel") for n in dataset_info("cub").splits[split].values()])
+    easy(tmp_path / "as.pt", tensor)
+    notes = imported(str(tmp_path / "as.pt"), out=tmp_path / "as.h5", dataset="cub").provenance.notes
+    assert any("augmented samples" in note for note in notes)
+    for c, count in enumerate(counts):
+        tensor[c, count:] = tensor[c, count - 1] * (1 + 1e-6)  # round-off of another batch
+    easy(tmp_path / "plain.pt", tensor)
+    file = imported(str(tmp_path / "plain.pt"), out=tmp_path / "plain.h5", dataset="cub")
+    found = [np.diff(file.splits[split].offsets) for split in ("base", "val", "novel")]
+    assert np.array_equal(np.concatenate(found), counts)
+    assert not any("augmented" in note for note in file.provenance.notes)
+
+
+def test_easy_tensors_that_do_not_divide_say_what_to_do(tmp_path: Path) -> None:
+    tensor = np.random.default_rng(0).normal(size=(7, 6, 3)).astype(np.float32)
+    tensor[2, 4:] = 0  # padded with zeros
+    easy(tmp_path / "f.pt", tensor)
+    for dataset, words in (("own", "how they divide"), ("mini", "mini has 64 \\+ 16 \\+ 20 = 100")):
+        with pytest.raises(FsbenchError, match=words):
+            imported(str(tmp_path / "f.pt"), out=tmp_path / "out.h5", dataset=dataset)
+    file = imported(f"novel={tmp_path / 'f.pt'}", out=tmp_path / "out.h5")
+    tensor[5, 5, 0] = np.nan
+    easy(tmp_path / "f.pt", tensor)
+    with pytest.raises(FsbenchError, match=r"1 rows are not finite .* \(class 5\)"):
+        imported(f"novel={tmp_path / 'f.pt'}", out=tmp_path / "other.h5")
+    assert np.diff(file.splits["novel"].offsets).tolist() == [6, 6, 4, 6, 6, 6, 6]
+
+
+def test_names_of_classes_stay_names(tmp_path: Path) -> None:
+    torch.save(by_class(ROWS, lambda label: f"bird {label:02d}") | {}, tmp_path / "refused.pt")
+    tensors = {f"bird {c:02d}": torch.from_numpy(np.stack(found)) for c, found in by_class(ROWS).items()}
+    torch.save(tensors, tmp_path / "novel.pt")
+    file = imported(str(tmp_path / "novel.pt"), out=tmp_path / "out.h5")
+    assert file.splits["novel"].class_names == ("bird 03", "bird 07", "bird 11")
+    with pytest.raises(FsbenchError, match="Nothing in it was executed"):  # arrays inside a torch file
+        imported(f"novel={tmp_path / 'refused.pt'}", out=tmp_path / "other.h5")
+
+
+def test_an_existing_file_is_kept_unless_forced(tmp_path: Path) -> None:
+    WRITERS["npz"](tmp_path / "novel.npz", ROWS)
+    out = tmp_path / "out.h5"
+    imported(str(tmp_path / "novel.npz"), out=out)
+    with pytest.raises(FsbenchError, match="exists already"):
+        imported(str(tmp_path / "novel.npz"), out=out)
+    imported(str(tmp_path / "novel.npz"), out=out, force=True)
+
+
+def test_names_must_be_names() -> None:
+    for dataset, backbone in (("a b", "rn12"), ("", "rn12"), ("../x", "rn12"), ("mini", "a/b/c")):
+        with pytest.raises(FsbenchError, match="cannot name a"):
+            Naming(dataset, backbone)
+    assert Naming("mini", "timm/vit_tiny").file_name() == "mini-timm_vit_tiny.h5"
