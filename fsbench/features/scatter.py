@@ -96,10 +96,7 @@ class BaseStatistics:
     def fit_blocks(cls, blocks: Callable[[], Iterable[NDArray[np.float32]]], split: Split) -> BaseStatistics:
         """Compute from blocks of rows, sorted by class, gone through twice; of `split` only the layout is used."""
         total = int(split.offsets[-1])
-        mean = (
-            sum((torch.from_numpy(block).sum(dim=0, dtype=torch.float64) for block in blocks()), torch.zeros(()))
-            / total
-        )
+        mean = _sum_of_rows(blocks()) / total
         scatter, class_weighted = _scatter_matrices(blocks(), split.offsets, mean)
         eigenvalues, eigenvectors = torch.linalg.eigh(scatter)
         counts = tuple(np.diff(split.offsets).tolist())
@@ -161,6 +158,11 @@ def base_statistics(file: FeatureFile, progress: Callable[[int], None] = lambda 
     return computed
 
 
+def _sum_of_rows(blocks: Iterable[NDArray[np.float32]]) -> Tensor:
+    parts = (part for block in blocks for part in torch.from_numpy(block).split(_ROWS_AT_ONCE))
+    return sum((part.double().sum(dim=0) for part in parts), torch.zeros(()))
+
+
 def _scatter_matrices(
     blocks: Iterable[NDArray[np.float32]], offsets: NDArray[np.int64], mean: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -184,19 +186,20 @@ def _class_moments(
 ) -> Iterable[tuple[int, Tensor, Tensor]]:
     """Number, sum and second moment of the CL2N rows of one class after another."""
     ends = offsets[1:].tolist()
-    total, second = np.zeros(len(mean)), np.zeros((len(mean), len(mean)))
+    total, second = torch.zeros_like(mean), torch.zeros(len(mean), len(mean), dtype=torch.float64)
     row, c = 0, 0
     for block in blocks:
         done = 0
         while done < len(block):
             part = torch.from_numpy(block[done : done + min(ends[c] - row, _ROWS_AT_ONCE)])
-            x = apply_rows("CL2N", part.double(), mean).numpy()
-            total += x.sum(axis=0)
-            second += x.T @ x  # NumPy notices the symmetry and does half the work
+            x = apply_rows("CL2N", part.double(), mean)
+            total += x.sum(dim=0)
+            second.addmm_(x.mT, x)
             row, done = row + len(x), done + len(x)
             if row == ends[c]:
-                yield row - int(offsets[c]), torch.from_numpy(total), torch.from_numpy(second)
-                total, second = np.zeros_like(total), np.zeros_like(second)
+                yield row - int(offsets[c]), total, second
+                total.zero_()
+                second.zero_()
                 c += 1
 
 

@@ -30,7 +30,7 @@ def test_what_is_written_is_read(features: Features, tmp_path: Path) -> None:
     novel = make_split(np.eye(3, 4), np.array([7, 2, 7]), images=["b/1.jpg", "ä/2.jpg", "b/3.jpg"])
     write_features(tmp_path / "f.h5", provenance, {"novel": novel})
     file = FeatureFile.open(tmp_path / "f.h5")
-    assert file.provenance == Provenance(**{**provenance.__dict__, "notes": ["a"]})
+    assert file.provenance == Provenance(**{**provenance.__dict__, "notes": ["a"], "imported": []})
     read = file.read("novel")
     np.testing.assert_array_equal(read.features, np.eye(3, 4)[[1, 0, 2]])
     np.testing.assert_array_equal(read.labels, [0, 1, 1])
