@@ -83,8 +83,8 @@ def trajectory(
     configured, batch = _prepared(method, support, support_labels, query, base, balanced, dataset, params)
     if not isinstance(configured, Stepwise):
         raise FsbenchError(f"{method} does not show its steps.", "Methods that do: soft-kmeans, bavardage.")
-    steps = torch.stack(list(configured.assignments(batch)))  # (T, B, K, N)
-    return _like(query, steps[..., batch.support_size :].mT)
+    steps = torch.stack(list(configured.assignments(batch)))  # (T, B, K, Q)
+    return _like(query, steps.mT)
 
 
 def _prepared(

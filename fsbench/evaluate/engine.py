@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 
 from fsbench.devices import out_of_memory, peak_memory
 from fsbench.errors import FsbenchError
@@ -170,13 +171,16 @@ def _count_right(
         torch.from_numpy(array).to(device, non_blocking=True) for array in (rows, support_labels, labels)
     )
     counts = torch.zeros(len(rows), dtype=torch.int64, device=device)
+    room = table.new_empty(0)  # for the features of a block; kept, as fresh memory is slow to touch
     done = 0
     while done < len(rows):
         part = slice(done, done + block.tasks)
         try:
             with torch.inference_mode():
                 index = rows_there[part]
-                features = table.index_select(0, index.reshape(-1)).view(*index.shape, -1)  # (B, N, E)
+                if len(room) != index.numel():
+                    room = table.new_empty(index.numel(), table.shape[1])
+                features = torch.index_select(table, 0, index.reshape(-1), out=room).view(*index.shape, -1)  # (B, N, E)
                 probabilities = method.classify(TaskBatch(features, support_there[part], ways))  # (B, Q, K)
                 predicted = probabilities.mT.argmax(dim=1)  # (B, Q); fast, as most methods compute (B, K, Q)
                 counts[part] = (predicted == labels_there[part]).sum(dim=1)
@@ -192,9 +196,13 @@ def _count_right(
 @contextmanager
 def _threads_for_blocks(device: torch.device) -> Iterator[int]:
     """On the CPU blocks run side by side, one thread each: small operations gain nothing from more."""
+    if device.type != "cpu":
+        yield 1
+        return
     threads = torch.get_num_threads()
     try:
-        yield threads if device.type == "cpu" else 1
+        with threadpool_limits(1, "blas"):  # of NumPy
+            yield threads
     finally:
         torch.set_num_threads(threads)
 

@@ -76,7 +76,8 @@ def watch(source: Source, protocol: TaskProtocol, seed: int, number: int, option
     with torch.inference_mode():
         embedded = method.embed(torch.from_numpy(source.split.features[rows]), source.base)
         tasks = TaskBatch(embedded[None], torch.from_numpy(drawn.support_labels), protocol.ways)
-        steps = torch.cat(list(method.assignments(tasks)))  # (T, K, N)
+        steps = torch.cat(list(method.assignments(tasks)))  # (T, K, Q)
+        steps = torch.cat([tasks.one_hot().expand(len(steps), -1, -1), steps], dim=2)  # (T, K, N)
     return WatchedTask(
         title=_title(source, protocol, seed, number, method),
         class_names=tuple(source.split.class_names[c] for c in drawn.classes[0]),

@@ -2,29 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import numpy as np
+import torch
+from torch import Tensor
 
-    from torch import Tensor
 
-    InnerProducts = Callable[[Tensor], Tensor]
+@dataclass(frozen=True)
+class InnerProducts:
+    """Products with samples X (B, N, D), as one matrix X Xᵀ or as two that are applied one after the other.
+
+    Points given as weights over the samples, W (B, K, N), stand for the vectors W X.
+
+    Attributes:
+        first: (B, N, N) the Gram matrix, or (B, N, D) the features.
+        second: None, or (B, D, N) the features.
+    """
+
+    first: Tensor
+    second: Tensor | None = None
+
+    def __call__(self, weights: Tensor) -> Tensor:
+        """The inner products of points W (B, K, N) with all samples, W X Xᵀ (B, K, N)."""
+        points = weights @ self.first
+        return points if self.second is None else points @ self.second
+
+    def of(self, rows: slice, columns: slice) -> InnerProducts:
+        """Products of points over some samples with others."""
+        if self.second is None:
+            return InnerProducts(self.first[:, rows, columns])
+        return InnerProducts(self.first[:, rows], self.second[:, :, columns])
 
 
 def inner_products(x: Tensor) -> InnerProducts:
-    """Prepare products with the samples X (B, N, D).
-
-    Points given as weights over the samples, W (B, K, N), stand for the vectors W X. The result maps W to their
-    inner products with all samples, W X Xᵀ (B, K, N), through the Gram matrix while it is the smaller one, else
-    through the features.
-    """
+    """Prepare products with X (B, N, D): through the Gram matrix while it is the smaller one, else the features."""
     _, N, D = x.shape
-    if N <= D:
-        return gram_products(x @ x.mT)  # (B, N, N)
-    return lambda weights: (weights @ x) @ x.mT  # (B, K, N)
+    return InnerProducts(gram(x)) if N <= D else InnerProducts(x, x.mT)
 
 
-def gram_products(gram: Tensor) -> InnerProducts:
-    """The same from a Gram matrix (B, N, N)."""
-    return lambda weights: weights @ gram
+@torch.library.custom_op("fsbench::gram", mutates_args=())
+def gram(x: Tensor) -> Tensor:
+    """X Xᵀ (B, N, N); on the CPU NumPy's product notices the symmetry and does half the work."""
+    if x.device.type != "cpu":
+        return x @ x.mT
+    array = x.numpy()
+    return torch.from_numpy(np.matmul(array, array.transpose(0, 2, 1)))
+
+
+@gram.register_fake
+def _(x: Tensor) -> Tensor:
+    return x.new_empty(x.shape[0], x.shape[1], x.shape[1])

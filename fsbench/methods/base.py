@@ -80,7 +80,7 @@ class Stepwise(Method, Protocol):
     """A method that can be watched at work."""
 
     def assignments(self, tasks: TaskBatch) -> Iterator[Tensor]:
-        """Soft assignments (B, K, N) of all samples after every step, support first; `classify` takes the last."""
+        """Soft assignments (B, K, Q) of the queries after every step; `classify` takes the last."""
         ...
 
 

@@ -24,10 +24,11 @@ from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import apply_rows
 from fsbench.methods import presets
 from fsbench.methods._checks import require_amount, require_count, require_weight
-from fsbench.methods._gram import gram_products, inner_products
+from fsbench.methods._clusters import Clusters
+from fsbench.methods._gram import InnerProducts, gram, inner_products
 from fsbench.methods._linalg import cholesky, clamp_within_span, inverse_square_root
 from fsbench.methods.base import Context, MethodInfo, Parameters, require_base
-from fsbench.methods.soft_kmeans import fix_support, soft_kmeans
+from fsbench.methods.soft_kmeans import soft_kmeans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fsbench.features.scatter import BaseStatistics
-    from fsbench.methods._gram import InnerProducts
     from fsbench.tasks.batch import TaskBatch
 
 RIDGE = 1e-6  # the released program adds it to its matrix
@@ -156,18 +156,19 @@ class Bavardage(Parameters):
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Assignments of the queries after the last step, (B, Q, K)."""
         *_, assigned = self.assignments(tasks)
-        return assigned[:, :, tasks.support_size :].mT
+        return assigned.mT
 
     def assignments(self, tasks: TaskBatch) -> Iterator[Tensor]:
-        """Algorithm 1 for every task of the batch: o (B, K, N) after every step of Soft-KMEANS, then of VB."""
-        plain, sphered = self.spaces(tasks)
-        for assigned in soft_kmeans(plain, tasks, self.t_km, self.km_steps):
+        """Algorithm 1 for every task of the batch: o (B, K, Q) after every step of Soft-KMEANS, then of VB.
+
+        Departs from Algorithm 1: the assignments of the support stay one-hot, as in the released program.
+        """
+        plain, sphered = (Clusters(products, tasks.one_hot()) for products in self.spaces(tasks))
+        for assigned in soft_kmeans(plain, self.t_km, self.km_steps):
             yield assigned
-        support = tasks.one_hot()  # (B, K, S)
         for _ in range(self.steps):
-            log_mixing, beta, centroids = self._m_step(assigned, support)
-            # Departs from Algorithm 1: the assignments of the support stay one-hot, as in the released program.
-            assigned = fix_support(self._e_step(sphered, assigned, log_mixing, beta, centroids), support)
+            log_mixing, beta = self._m_step(sphered, assigned)
+            assigned = self._e_step(sphered, assigned, log_mixing, beta)
             yield assigned
 
     def spaces(self, tasks: TaskBatch) -> tuple[InnerProducts, InnerProducts]:
@@ -175,41 +176,39 @@ class Bavardage(Parameters):
         plain, beside = tasks.rows.chunk(2, dim=2)  # (B, N, D) each
         if self.variant == "article" or self.stage == "vb":
             return inner_products(plain), inner_products(beside)
-        gram = plain @ plain.mT  # (B, N, N)
-        return gram_products(gram), gram_products(clamp_within_span(gram, beside @ beside.mT, self.sigma))
+        products = gram(plain)  # (B, N, N)
+        return InnerProducts(products), InnerProducts(clamp_within_span(products, gram(beside), self.sigma))
 
-    def _m_step(self, assigned: Tensor, support: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Eq. 3: E[log π_k] (B, K, 1), β_k (B, K, 1), and the centroids m_k as weights over the samples (B, K, N)."""
-        count = assigned.sum(dim=2, keepdim=True)  # (B, K, 1) N_k
-        beta = self.beta + count
-        centroids = assigned / beta  # m_o = 0
+    def _m_step(self, clusters: Clusters, assigned: Tensor) -> tuple[Tensor, Tensor]:
+        """Eq. 3: E[log π_k] and β_k, (B, K, 1) each; with m_o = 0, β_k is what the centroids m_k are divided by."""
+        count = clusters.count(assigned)  # (B, K, 1) N_k
         if self.mixing == "uniform":
             # Departs from Eq. 3: nothing is estimated, as behind the published balanced numbers.
-            return torch.zeros_like(count), beta, centroids
+            return torch.zeros_like(count), self.beta + count
         alpha = self.prior_alpha + count
         if self.variant == "released":
             # Departs from Eq. 3: the support is not counted.
-            alpha = alpha - support.sum(dim=2, keepdim=True)
-        return torch.digamma(alpha) - torch.digamma(alpha.sum(dim=1, keepdim=True)), beta, centroids
+            alpha = alpha - clusters.shots
+        return torch.digamma(alpha) - torch.digamma(alpha.sum(dim=1, keepdim=True)), self.beta + count
 
-    def _e_step(
-        self, products: InnerProducts, assigned: Tensor, log_mixing: Tensor, beta: Tensor, centroids: Tensor
-    ) -> Tensor:
-        """Eq. 5 without the terms that are the same for every class: assignments (B, K, N)."""
-        dimension = centroids.shape[1] - 1  # d = K − 1
-        similarity = products(centroids)  # (B, K, N) ⟨x'_n, m'_k⟩
-        tau = _learned_precision(similarity, assigned, centroids) if isinstance(self.tau, str) else self.tau
-        squared = (similarity * centroids).sum(dim=2, keepdim=True)  # (B, K, 1) ‖m'_k‖²
+    def _e_step(self, clusters: Clusters, assigned: Tensor, log_mixing: Tensor, beta: Tensor) -> Tensor:
+        """Eq. 5 without the terms that are the same for every class: assignments (B, K, Q)."""
+        dimension = assigned.shape[1] - 1  # d = K − 1
+        similarity, squared = clusters.centroids(assigned, beta)  # ⟨x'_q, m'_k⟩ and ‖m'_k‖²
+        tau = _learned_precision(clusters, assigned, beta) if isinstance(self.tau, str) else self.tau
         log_rho = log_mixing - dimension / (2 * beta) + tau * (similarity - squared / 2)
         return torch.softmax(log_rho, dim=1)
 
 
-def _learned_precision(similarity: Tensor, assigned: Tensor, centroids: Tensor) -> Tensor:
+def _learned_precision(clusters: Clusters, assigned: Tensor, beta: Tensor) -> Tensor:
     """τ = d N / Σ_nk o_nk ‖u_n − m_k‖², per task (B, 1, 1): the precision the article keeps fixed.
 
     Here the distances within the reduced space itself are needed, so the samples are projected: with c_j = m'_j −
     m'_0, j = 1..K-1, and their Gram matrix C = ℓ ℓᵀ, u_n = ℓ⁻¹ (⟨x'_n, c_j⟩)_j.
     """
+    assigned = torch.cat([clusters.support, assigned], dim=2)  # (B, K, N)
+    centroids = assigned / beta  # as weights over the samples
+    similarity = clusters.products(centroids)  # (B, K, N) ⟨x'_n, m'_k⟩
     dimension, samples = similarity.shape[1] - 1, similarity.shape[2]
     h = similarity[:, 1:] - similarity[:, :1]  # (B, K-1, N) ⟨x'_n, c_j⟩
     differences = centroids[:, 1:] - centroids[:, :1]  # (B, K-1, N)

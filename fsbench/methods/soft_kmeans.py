@@ -9,6 +9,7 @@ import torch
 
 from fsbench.features.preprocess import apply_rows
 from fsbench.methods._checks import require_amount, require_count
+from fsbench.methods._clusters import Clusters
 from fsbench.methods._gram import inner_products
 from fsbench.methods.base import Context, MethodInfo, Parameters, require_base
 from fsbench.methods.presets import temperature_of
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fsbench.features.scatter import BaseStatistics
-    from fsbench.methods._gram import InnerProducts
     from fsbench.tasks.batch import TaskBatch
 
 
@@ -65,36 +65,26 @@ class SoftKMeans(Parameters):
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Assignments of the queries after the last E step, (B, Q, K)."""
         *_, assigned = self.assignments(tasks)
-        return assigned[:, :, tasks.support_size :].mT
+        return assigned.mT
 
     def assignments(self, tasks: TaskBatch) -> Iterator[Tensor]:
-        """Soft assignments o (B, K, N) of all samples after every E step."""
-        return soft_kmeans(inner_products(tasks.rows), tasks, self.t_km, self.km_steps)
+        """Soft assignments o (B, K, Q) of the queries after every E step."""
+        return soft_kmeans(Clusters(inner_products(tasks.rows), tasks.one_hot()), self.t_km, self.km_steps)
 
 
-def soft_kmeans(products: InnerProducts, tasks: TaskBatch, temperature: float, steps: int) -> Iterator[Tensor]:
-    """Soft assignments o (B, K, N) of all samples after every E step, those of the support one-hot.
+def soft_kmeans(clusters: Clusters, temperature: float, steps: int) -> Iterator[Tensor]:
+    """Soft assignments o (B, K, Q) of the queries after every E step.
 
     The first ones are those of the nearest class mean, softmax(−T_km d²) with d the distance to the support's means.
 
     Args:
-        products: Inner products of the samples.
-        tasks: Gives the support labels.
+        clusters: The samples; the labels of the support stay as they are.
         temperature: T_km.
         steps: Number of E steps; the centroids after the last one are not needed.
     """
-    support = tasks.one_hot()  # (B, K, S)
-    queries = tasks.rows.shape[1] - tasks.support_size
-    assigned = torch.nn.functional.pad(support, (0, queries))  # the first centroids are the means of the support
+    assigned = clusters.unassigned()
     for _ in range(steps):
-        weights = assigned / assigned.sum(dim=2, keepdim=True)  # (B, K, N): centroids are weights over the samples
-        similarity = products(weights)  # (B, K, N)
-        squared = (similarity * weights).sum(dim=2, keepdim=True)  # (B, K, 1) ‖μ_k‖²
+        similarity, squared = clusters.centroids(assigned, clusters.count(assigned))
         logits = temperature * (2 * similarity - squared)  # −T d², up to ‖x_n‖², which is the same for every class
-        assigned = fix_support(torch.softmax(logits, dim=1), support)
+        assigned = torch.softmax(logits, dim=1)
         yield assigned
-
-
-def fix_support(assigned: Tensor, support: Tensor) -> Tensor:
-    """Put the known labels (B, K, S) in the place of the assignments (B, K, N) of the support."""
-    return torch.cat([support, assigned[:, :, support.shape[2] :]], dim=2)

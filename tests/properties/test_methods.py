@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import fsbench
 from fsbench.methods import METHODS, method_class
+from fsbench.methods._clusters import Clusters
+from fsbench.methods._gram import inner_products
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
-from fsbench.methods.soft_kmeans import fix_support
 from fsbench.tasks.batch import TaskBatch
 from tests.synthetic import make_features
 
@@ -154,19 +155,30 @@ def test_degenerate_tasks_give_numbers(
     torch.testing.assert_close(p.sum(dim=2), torch.ones_like(p[:, :, 0]), atol=1e-5, rtol=0)
 
 
-def test_support_stays_one_hot() -> None:
-    support = torch.eye(3).expand(2, 3, 3)
-    fixed = fix_support(torch.full((2, 3, 8), 1 / 3), support)
-    assert torch.equal(fixed[:, :, :3], support)
-    assert torch.equal(fixed[:, :, 3:], torch.full((2, 3, 5), 1 / 3))
+@pytest.mark.parametrize("dimension", [12, 100])  # through the features, and through the Gram matrix
+def test_centroids_are_those_of_the_weighted_samples(dimension: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 26, dimension, dtype=torch.float64, generator=generator)
+    support = torch.nn.functional.one_hot(torch.tensor([[0, 1, 2, 0, 1, 1], [2, 2, 1, 0, 0, 1]])).mT.double()
+    assigned = torch.rand(2, 3, 20, dtype=torch.float64, generator=generator)
+    weight = torch.rand(2, 3, 1, dtype=torch.float64, generator=generator) + 1
+    clusters = Clusters(inner_products(x), support)
+    similarity, squared = clusters.centroids(assigned, weight)
+    for b in range(2):
+        for k in range(3):
+            shares = [*support[b, k], *assigned[b, k]]
+            m = sum(o * row for o, row in zip(shares, x[b], strict=True)) / weight[b, k]
+            torch.testing.assert_close(similarity[b, k], x[b, 6:] @ m)
+            torch.testing.assert_close(squared[b, k, 0], (m * m).sum())
+            torch.testing.assert_close(clusters.count(assigned)[b, k, 0], sum(shares))
 
 
 def test_uniform_mixing_ignores_class_sizes_but_learned_mixing_does_not() -> None:
-    assigned = torch.rand(4, 5, 30).softmax(dim=1)
-    support = torch.eye(5).expand(4, 5, 5)
-    log_mixing, _, _ = Bavardage(mixing="uniform")._m_step(assigned, support)
+    assigned = torch.rand(4, 5, 25).softmax(dim=1)
+    clusters = Clusters(inner_products(torch.rand(4, 30, 8)), torch.eye(5).expand(4, 5, 5))
+    log_mixing, _ = Bavardage(mixing="uniform")._m_step(clusters, assigned)
     assert not log_mixing.any()
-    log_mixing, _, _ = Bavardage(mixing="learned")._m_step(assigned, support)
+    log_mixing, _ = Bavardage(mixing="learned")._m_step(clusters, assigned)
     assert (log_mixing.argmax(dim=1) == assigned.sum(dim=2, keepdim=True).argmax(dim=1)).all()
 
 
