@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fsbench.tasks.protocol import TaskProtocol
 
 _SAMPLED_AT_ONCE = 512
-_BLOCK = {"cpu": 32}  # tasks whose features and Gram matrices stay in the cache
+_BLOCK = {"cpu": 64}  # tasks whose features and Gram matrices stay in the cache
 _BLOCK_ELSEWHERE = 1000
 _EMBEDDED_AT_ONCE = 8192
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -11,13 +11,20 @@ import torch
 import fsbench
 from fsbench.errors import FsbenchError
 from fsbench.methods import method_class
+from fsbench.methods._linalg import minimum_by_eigenvalues, minimum_by_products
 from fsbench.methods._prototypes import class_means, mean_weights, squared_distances
 from fsbench.methods._sinkhorn import equal_sizes
 from fsbench.methods.base import Context
+from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.bms import Bms, smallest_cluster
 from fsbench.methods.laplacianshot import neighbour_graph
 from fsbench.methods.paddle import scale_to_queries
 from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.sampling import sample_tasks
+
+if TYPE_CHECKING:
+    from tests.synthetic import Features
 
 
 def random_tasks(samples: int = 20) -> TaskBatch:
@@ -161,3 +168,31 @@ def test_simpleshot_keeps_its_digits_far_from_the_origin() -> None:
     exact = method.classify(TaskBatch(rows, labels, 5))
     moved = method.classify(TaskBatch((rows + 300).float(), labels, 5))
     torch.testing.assert_close(moved.double(), exact, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("spread", [0.5, 2.0, 5.0])
+def test_the_spectral_minimum_is_the_same_by_eigenvalues_and_by_products(spread: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    turn = torch.linalg.qr(torch.randn(4, 30, 30, dtype=torch.float64, generator=generator))[0]
+    values = 10 ** (spread * torch.rand(4, 30, dtype=torch.float64, generator=generator))
+    values[0, :3] = 0.0
+    limit = float(values[1, 7])  # an eigenvalue that is the limit itself, too
+    matrix = (turn * values[:, None, :]) @ turn.mT
+    expected = (turn * values.clamp_max(limit)[:, None, :]) @ turn.mT
+    for minimum in (minimum_by_eigenvalues, minimum_by_products):
+        torch.testing.assert_close(minimum(matrix, limit), expected, rtol=0, atol=1e-9 * limit)
+
+
+def test_predictions_do_not_depend_on_how_the_spectrum_is_clamped(
+    features: Features, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = Bavardage(variant="released")
+    drawn = sample_tasks(TaskProtocol(), features.novel.offsets, 0, np.arange(50))
+    rows = torch.from_numpy(np.concatenate([drawn.support, drawn.query], axis=1))
+    table = method.embed(torch.from_numpy(features.novel.features), features.statistics)
+    tasks = TaskBatch(table[rows], torch.from_numpy(drawn.support_labels), 5)
+    by_eigenvalues = method.classify(tasks)
+    monkeypatch.setattr("fsbench.methods._linalg.minimum_by_eigenvalues", minimum_by_products)
+    by_products = method.classify(tasks)
+    assert torch.equal(by_products.argmax(dim=2), by_eigenvalues.argmax(dim=2))
+    torch.testing.assert_close(by_products, by_eigenvalues, atol=1e-5, rtol=0)
