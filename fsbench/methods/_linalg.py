@@ -62,7 +62,7 @@ def minimum_by_eigenvalues(matrix: Tensor, limit: float) -> Tensor:
 
 _OPENING = (3.4445, -4.7750, 2.0315)  # Jordan et al., "Muon", 2024: small values grow fast, and end within 0.7 … 1.2
 _CLOSING = (15 / 8, -10 / 8, 3 / 8)  # Newton–Schulz of fifth order: what is near 1 gets there
-_STEPS = (*(_OPENING,) * 12, *(_CLOSING,) * 4)
+_STEPS = (*(_OPENING,) * 14, *(_CLOSING,) * 4)
 
 
 def minimum_by_products(matrix: Tensor, limit: float) -> Tensor:
