@@ -14,7 +14,7 @@ ARGS     ?=
 SMALL    := --no-rotation --no-mixup --seed 0 --device cpu --eval-every 6 --force
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format types unit demo bench extract scatter solve compare weights clean
+.PHONY: help setup test lint format types unit demo bench figures extract scatter solve compare weights clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,8 +46,19 @@ unit: $(READY)  ## pytest alone
 demo: $(READY)  ## the whole way on the embedded data set, offline
 	$(BIN)/fsbench demo $(ARGS)
 
-bench: $(READY)  ## speed, as ratios within one run
+bench: $(READY)  ## speed, as ratios within one run, and what must hold of it
 	$(BIN)/pytest tests/benchmarks -m slow -q -s $(ARGS)
+
+figures: $(READY)  ## the article's tables and figures on the embedded data set, into results/
+	$(BIN)/fsbench compare --tasks 1000 $(ARGS)
+	$(BIN)/fsbench ablate --tasks 1000 $(ARGS)
+	$(BIN)/fsbench tune --shots 1 --tasks 300 --plot results/surface.png $(ARGS)
+	for figure in 3 4 5; do $(BIN)/fsbench sweep --figure $$figure --tasks 500 $(ARGS) || exit; done
+	for picture in simplex task; do $(BIN)/fsbench plot $$picture --task 3 --out results/$$picture.png $(ARGS) || exit; done
+	$(BIN)/fsbench plot spectrum --out results/spectrum.png $(ARGS)
+	$(BIN)/fsbench plot bars --out results/bars.png $(ARGS)
+	$(BIN)/fsbench plot differences bavardage --out results/differences.png $(ARGS)
+	$(BIN)/fsbench report --out results/report.html $(ARGS)
 
 weights: export OMP_NUM_THREADS := 1  # sums depend on the number of threads in their last bits
 weights: $(READY)  ## train the small weights that ship with fsbench, on the embedded data set

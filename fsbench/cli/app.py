@@ -10,6 +10,7 @@ import typer
 import fsbench
 from fsbench.cli import (
     ablate,
+    bench,
     compare,
     demo,
     doctor,
@@ -64,6 +65,7 @@ app.command()(train.train)
 app.command()(report.report)
 app.command("import")(import_.import_)
 app.command()(export.export)
+app.command()(bench.bench)
 app.add_typer(plot.app, name="plot")
 
 

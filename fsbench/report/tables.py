@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from rich.console import ConsoleOptions, RenderResult
 
+    from fsbench.bench.measure import Measure
     from fsbench.evaluate.solve import Solved
     from fsbench.features.scatter import BaseStatistics
 
@@ -88,4 +89,17 @@ def scatter_table(rows: list[tuple[Path, BaseStatistics, float]]) -> Table:
             f"{base.effective_rank:.1f}",
             f"{100 * base.share_clamped(sigma):.0f} % at σ = {sigma:g}",
         )
+    return table
+
+
+def measures_table(measures: list[Measure]) -> Table:
+    """What `fsbench bench` shows."""
+    table = plain_table("Speed on this machine, as ratios within this run")
+    table.add_column("case", overflow="fold")
+    table.add_column("measured against", overflow="fold")
+    table.add_column("", justify="right", no_wrap=True)
+    for measure in measures:
+        digits = 0 if measure.unit == "%" else 1 if measure.unit == "×" else 2
+        unit = "" if measure.unit == "ratio" else f" {measure.unit}"
+        table.add_row(measure.case, measure.against, f"{measure.value:.{digits}f}{unit}")
     return table

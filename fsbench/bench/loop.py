@@ -11,12 +11,16 @@ Ints = NDArray[np.int64]
 
 
 def softmax(logits: Floats) -> Floats:
+    """Over the classes (N, K)."""
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return shifted / shifted.sum(axis=1, keepdims=True)
+    shares: Floats = shifted / shifted.sum(axis=1, keepdims=True)
+    return shares
 
 
 def squared_distances(x: Floats, centroids: Floats) -> Floats:
-    return (x**2).sum(axis=1)[:, None] - 2 * x @ centroids.T + (centroids**2).sum(axis=1)[None]
+    """(N, K)."""
+    distances: Floats = (x**2).sum(axis=1)[:, None] - 2 * x @ centroids.T + (centroids**2).sum(axis=1)[None]
+    return distances
 
 
 def bavardage(x: Floats, sphered: Floats, labels: Ints, ways: int, t_km: float, tau: float, variant: str) -> Floats:
@@ -44,4 +48,5 @@ def sphere_in_span(x: Floats, inverse: Floats, sigma: float) -> Floats:
     """The released program's sphering of one task: scalings clamped inside the span of its samples."""
     u = np.linalg.svd(x.T, full_matrices=False)[0]
     values, vectors = np.linalg.eigh(np.linalg.inv(u.T @ inverse @ u))
-    return x @ u @ vectors * np.minimum(values**-0.5, sigma)
+    sphered: Floats = x @ u @ vectors * np.minimum(values**-0.5, sigma)
+    return sphered

@@ -1,0 +1,52 @@
+"""`fsbench bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fsbench.cli.options import OF_OUTPUT, AsJson, Quiet
+
+
+def bench(
+    cases: Annotated[
+        str, typer.Option(help="solver, growth, methods, scatter, extract, start, memory, or all.")
+    ] = "all",
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: shows that it works, not how fast.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write the rows to this JSON file.", rich_help_panel=OF_OUTPUT)
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure how fast fsbench is on this machine's CPU, as ratios within one run. It takes some minutes.
+
+    Example: [bold]fsbench bench --cases solver,scatter --out bench.json[/bold]
+    """
+    import json
+    from dataclasses import asdict
+
+    from fsbench.bench.run import CASES
+    from fsbench.errors import unknown_name
+    from fsbench.files import write_text
+    from fsbench.report.progress import Reporter
+    from fsbench.report.tables import measures_table, stdout_console
+
+    names = list(CASES) if cases == "all" else cases.split(",")
+    for name in names:
+        if name not in CASES:
+            raise unknown_name("case", name, CASES)
+    measures = []
+    with Reporter(quiet).bar("measuring", len(names)) as advance:
+        for name in names:
+            measures += CASES[name](quick)
+            advance(1)
+    text = json.dumps([asdict(measure) for measure in measures], indent=1, ensure_ascii=False)
+    if out:
+        write_text(out, text + "\n")
+    if as_json:
+        print(text)
+    else:
+        stdout_console().print(measures_table(measures))

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from fsbench.bench.measure import in_turns
+from tests.cli import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_benchmark_runs_and_writes_what_it_shows(tmp_path: Path) -> None:
+    done = run("bench", "--quick", "--cases", "scatter,start", "--out", str(tmp_path / "bench.json"))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "bench.json").read_text())
+    assert [row["case"] for row in rows] == ["scatter, from disk", "fsbench --help"]
+    assert all(row["value"] > 0 for row in rows)
+    assert "scatter, from disk" in done.stdout
+
+
+def test_an_unknown_case_is_named() -> None:
+    done = run("bench", "--cases", "solve")
+    assert done.returncode == 1
+    assert "Did you mean 'solver'" in done.stderr
+
+
+def test_actions_take_turns_after_one_to_warm_up() -> None:
+    order: list[str] = []
+    times = in_turns(2, a=lambda: order.append("a"), b=lambda: order.append("b"))
+    assert order == ["a", "b"] * 3
+    assert set(times) == {"a", "b"}
