@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from fsbench.tasks.protocol import TaskProtocol
 
 _SAMPLED_AT_ONCE = 512
-_BLOCK = {"cpu": 64}  # tasks whose features and Gram matrices stay in the cache
-_BLOCK_ELSEWHERE = 1000
+_BLOCK_ON_CPU = 64  # tasks whose features and Gram matrices stay in the cache
+_BLOCK_AT_MOST = 2048
 _EMBEDDED_AT_ONCE = 8192
 
 
@@ -101,11 +101,12 @@ def solve_tasks(
     start = time.perf_counter()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    block = BlockSize(batch or _BLOCK.get(device.type, _BLOCK_ELSEWHERE))
     correct = np.zeros(len(tasks), dtype=np.int64)
     queries = np.zeros(len(tasks), dtype=np.int64)
     with torch.inference_mode():
         table = embed_split(method, split, base, device)
+    samples = protocol.ways * protocol.shots + protocol.queries
+    block = BlockSize(batch or tasks_at_once(samples, table.shape[1], _free_memory(device)))
 
     def solve_chunk(chunk: range) -> range:
         rows = sample_tasks(protocol, split.offsets, seed, np.asarray(tasks)[chunk.start : chunk.stop])
@@ -120,6 +121,26 @@ def solve_tasks(
             report(len(chunk))
     correct, queries = ranks.sum(correct), ranks.sum(queries)
     return Outcome(correct, queries, time.perf_counter() - start, peak_memory(device))
+
+
+def tasks_at_once(samples: int, width: int, free: int | None) -> int:
+    """Tasks per block: few that stay in the cache of a CPU, or as many as fit well into the memory of a GPU.
+
+    Args:
+        samples: N.
+        width: E, length of an embedded row.
+        free: Bytes free on a GPU; None on a CPU.
+    """
+    if free is None:
+        return _BLOCK_ON_CPU
+    one = 4 * samples * width + 64 * samples**2  # rows, Gram matrices, and what is derived from them, in double
+    return max(1, min(_BLOCK_AT_MOST, free // (4 * one)))  # two blocks are under way, and half is left to others
+
+
+def _free_memory(device: torch.device) -> int | None:
+    if device.type == "cpu":
+        return None
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 4 << 30
 
 
 def embed_split(method: Method, split: Split, base: BaseStatistics | None, device: torch.device) -> Tensor:
@@ -195,9 +216,12 @@ def _count_right(
 
 @contextmanager
 def _threads_for_blocks(device: torch.device) -> Iterator[int]:
-    """On the CPU blocks run side by side, one thread each: small operations gain nothing from more."""
+    """On the CPU blocks run side by side, one thread each: small operations gain nothing from more.
+
+    On a GPU there are two, so that tasks are drawn while others are solved.
+    """
     if device.type != "cpu":
-        yield 1
+        yield 2
         return
     threads = torch.get_num_threads()
     try:

@@ -9,7 +9,7 @@ import torch
 
 from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.engine import Outcome, embed_split, solve_tasks
+from fsbench.evaluate.engine import Outcome, embed_split, solve_tasks, tasks_at_once
 from fsbench.methods.base import Method, MethodInfo, Parameters
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
@@ -139,3 +139,10 @@ def test_single_precision_keeps_the_predictions_of_double_precision(features: Fe
             answers.append(method.classify(TaskBatch(table[rows], labels, 5)))
         assert (answers[0].argmax(dim=2) == answers[1].argmax(dim=2)).double().mean() > 0.9995
         assert (answers[0] - answers[1]).abs().median() < 1e-5
+
+
+def test_blocks_are_planned_from_free_memory() -> None:
+    assert tasks_at_once(80, 1280, None) == 64
+    assert tasks_at_once(80, 1280, 20 << 30) == 2048
+    assert tasks_at_once(80, 1280, 1 << 30) == pytest.approx(2**30 / (4 * 820e3), rel=0.01)
+    assert tasks_at_once(800, 1280, 1000) == 1

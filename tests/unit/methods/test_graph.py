@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from fsbench.evaluate.engine import BlockSize, solve_rows
+from fsbench.methods._linalg import minimum_by_products
 from fsbench.methods.alpha_am import AlphaAm
 from fsbench.methods.alpha_tim import AlphaTim
 from fsbench.methods.baseline import Baseline, BaselinePlusPlus
@@ -23,6 +27,7 @@ from fsbench.methods.simpleshot import SimpleShot
 from fsbench.methods.soft_kmeans import SoftKMeans
 from fsbench.methods.tim import TimAlternating, TimGradient
 from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.sampling import TaskRows
 
 METHODS = [
     (Bavardage(), 96),
@@ -72,3 +77,50 @@ def test_traces_into_one_graph(method: Any, width: int) -> None:
     torch.compiler.reset()  # one function is compiled for all methods, which would count as compiling it again
     compiled = torch.compile(classify, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(rows, labels), classify(rows, labels), atol=1e-4, rtol=1e-4)
+
+
+class NoQuestions(TorchDispatchMode):
+    """Fails on operations that make the host wait for a value of the device, as shapes that depend on one do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    WAITING = ("_local_scalar_dense", "item", "nonzero", "masked_select", "unique", "equal", "is_nonzero", "bincount")
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        assert not any(name == word or name.startswith(f"{word}_") for word in self.WAITING), name
+        if name in {"index", "index_put", "index_put_"}:
+            assert all(index is None or index.dtype not in {torch.bool, torch.uint8} for index in args[1]), name
+        if name == "_to_copy":
+            assert (kwargs or {}).get("device", args[0].device) == args[0].device, "a copy between devices"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("method", "width"), METHODS)
+def test_never_waits_for_the_device(method: Any, width: int) -> None:
+    table = torch.randn(60, width)
+    rng = np.random.default_rng(0)
+    drawn = TaskRows(
+        classes=np.tile(np.arange(5), (4, 1)),
+        support=rng.integers(0, 60, (4, 5)),
+        query=rng.integers(0, 60, (4, 30)),
+        query_labels=rng.integers(0, 5, (4, 30)),
+    )
+    with NoQuestions():
+        right, asked = solve_rows(method, table, drawn, BlockSize(3))
+    assert (asked == 30).all()
+    assert (right <= 30).all()
+
+
+def test_the_clamp_of_gpus_never_waits_for_the_device() -> None:
+    with NoQuestions():
+        minimum_by_products(torch.eye(6).expand(2, 6, 6).double() * 3, 2.0)
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda x: x[0].item(), lambda x: x[x > 0], lambda x: bool((x > 0).any()), torch.nonzero]
+)
+def test_questions_are_noticed(ask: Any) -> None:
+    with NoQuestions(), pytest.raises(AssertionError):
+        ask(torch.ones(3))
