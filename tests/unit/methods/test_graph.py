@@ -83,7 +83,7 @@ class NoQuestions(TorchDispatchMode):
     """Fails on operations that make the host wait for a value of the device, as shapes that depend on one do."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
 
     WAITING = ("_local_scalar_dense", "item", "nonzero", "masked_select", "unique", "equal", "is_nonzero", "bincount")
 
