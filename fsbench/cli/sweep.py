@@ -101,19 +101,19 @@ def sweep(
 
 
 def show(found: Sweep, results: Path, plot: Path | None) -> None:
-    """Print the tables, and store the curves and their picture."""
+    """Store the curves and their picture, and print the tables."""
     from fsbench.report.curves import save_sweep
     from fsbench.report.plots.curves import draw_sweep
     from fsbench.report.plots.style import save
     from fsbench.report.study_tables import panel_table
     from fsbench.report.tables import stdout_console
 
+    stored = results / "sweeps" / f"{found.name}.json"
+    picture = plot or stored.with_suffix(".png")
+    save_sweep(stored, found)
+    save(draw_sweep(found), picture)
     console = stdout_console()
     for panel in found.panels:
         console.print(panel_table(panel))
     console.print(found.signature, style="dim", markup=False, soft_wrap=True)
-    stored = results / "sweeps" / f"{found.name}.json"
-    save_sweep(stored, found)
-    picture = plot or stored.with_suffix(".png")
-    save(draw_sweep(found), picture)
     console.print(f"Picture: {picture}. Points: {stored}.", soft_wrap=True)
