@@ -25,6 +25,7 @@ NOT_RUN = {
     "make demo": "installs fsbench first",
     "make test": "would run this test",
     "torchrun": "one process stands for all: tests/cli/test_ranks.py runs several",
+    "fsbench compare features/tinyimagenet-rn8.h5 --tune": "searches the parameters of nine methods, for minutes",
     "fsbench train": "takes hours: tests/cli/test_train.py trains for moments",
 }
 # What the user has before the commands of a section.
@@ -44,7 +45,7 @@ class Block:
     @property
     def commands(self) -> list[list[str]]:
         """The lines after a `$`, without comments, as words."""
-        lines = [line for line in self.text.splitlines() if line]
+        lines = [line for line in self.text.replace("\\\n", "").splitlines() if line]
         assert all(line.startswith("$ ") for line in lines), "a console block shows commands only"
         return [shlex.split(line[2:], comments=True) for line in lines]
 
