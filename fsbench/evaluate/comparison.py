@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fsbench.evaluate.statistics import LEVEL, Interval, holm, paired_difference, paired_p_value
@@ -10,7 +11,6 @@ from fsbench.report.published import ONLY_PUBLISHED, Published, published
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from fsbench.report.record import RunRecord
 
@@ -111,11 +111,11 @@ class Comparison:
 
         return render_markdown(self)
 
-    def show(self, form: str = "rich", out: Path | None = None, *, timing: bool = False) -> None:
+    def show(self, form: str = "rich", out: str | Path | None = None, *, timing: bool = False) -> None:
         """Print the table as `rich`, `markdown`, `latex`, `csv` or `json`, or write it to a file."""
         from fsbench.report.render import show
 
-        show(self, form, out, timing)
+        show(self, form, Path(out) if out else None, timing)
 
     @property
     def records(self) -> list[RunRecord]:

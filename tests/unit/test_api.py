@@ -113,8 +113,7 @@ def test_evaluate_says_nothing_and_stores_nothing_unless_asked(
     assert len(list(tmp_path.glob("*.json"))) == 1
 
 
-@pytest.mark.usefixtures("folder")
-def test_compare_is_the_table_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_is_the_table_of_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from tests.cli import run
 
     table = fsbench.compare("ncm,soft-kmeans", [GLYPHS], shots=1, settings="balanced", tasks=20)
@@ -122,6 +121,8 @@ def test_compare_is_the_table_of_the_command(capsys: pytest.CaptureFixture[str])
                 "--tasks", "20", "--quiet").stdout  # fmt: skip
     assert str(table).split() == shown.split()
     assert "| ncm |" in table._repr_markdown_()
+    table.show("csv", "table.csv")
+    assert (folder / "table.csv").read_text().startswith("dataset,")
     table.show("json")
     assert capsys.readouterr().out.startswith("[")
     with pytest.raises(FsbenchError, match="'latex'"):
