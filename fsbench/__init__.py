@@ -10,7 +10,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fsbench.api import predict, trajectory
+    from fsbench.api.arrays import predict, trajectory
+    from fsbench.api.files import compare, evaluate
+    from fsbench.api.images import extract
     from fsbench.backbones.load import load_backbone
     from fsbench.errors import FsbenchError
     from fsbench.features.scatter import BaseStatistics
@@ -25,6 +27,9 @@ __all__ = [
     "FeatureFile",
     "FsbenchError",
     "TaskProtocol",
+    "compare",
+    "evaluate",
+    "extract",
     "load_backbone",
     "predict",
     "sample_tasks",
@@ -36,10 +41,13 @@ _HOMES = {
     "FeatureFile": "fsbench.features.store",
     "FsbenchError": "fsbench.errors",
     "TaskProtocol": "fsbench.tasks.protocol",
+    "compare": "fsbench.api.files",
+    "evaluate": "fsbench.api.files",
+    "extract": "fsbench.api.images",
     "load_backbone": "fsbench.backbones.load",
-    "predict": "fsbench.api",
+    "predict": "fsbench.api.arrays",
     "sample_tasks": "fsbench.tasks.sampling",
-    "trajectory": "fsbench.api",
+    "trajectory": "fsbench.api.arrays",
 }
 
 
@@ -47,3 +55,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

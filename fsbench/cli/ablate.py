@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fsbench.cli import complete
 from fsbench.cli.compare import columns
 from fsbench.cli.options import (
     OF_OUTPUT,
@@ -33,7 +34,8 @@ from fsbench.cli.parse import numbers
 def ablate(
     features: FeaturesArgument = None,
     settings: Annotated[
-        str, typer.Option(help="unbalanced, balanced, or both.", rich_help_panel=OF_TASKS)
+        str,
+        typer.Option(help="unbalanced, balanced, or both.", rich_help_panel=OF_TASKS, autocompletion=complete.settings),
     ] = "unbalanced",
     alpha: Annotated[float, typer.Option(help="Dirichlet α of unbalanced queries.", rich_help_panel=OF_TASKS)] = 2.0,
     shots: Shots = "1,5",
@@ -44,7 +46,13 @@ def ablate(
     split: SplitName = "novel",
     protocol: ProtocolName = "disjoint",
     output: Annotated[
-        str, typer.Option("--format", help="rich, markdown, latex, csv or json.", rich_help_panel=OF_OUTPUT)
+        str,
+        typer.Option(
+            "--format",
+            help="rich, markdown, latex, csv or json.",
+            rich_help_panel=OF_OUTPUT,
+            autocompletion=complete.formats,
+        ),
     ] = "rich",
     out: Annotated[Path | None, typer.Option(help="Write the table to this file.", rich_help_panel=OF_OUTPUT)] = None,
     device: Device = "auto",
@@ -54,7 +62,9 @@ def ablate(
     results_dir: ResultsRoot = Path("results"),
     quiet: Quiet = False,
 ) -> None:
-    """What each element of BAVARDAGE adds, as the article's Table 2: Soft-KMEANS, + VB, + PLDA, for both variants.
+    """Show what each element of BAVARDAGE adds: the article's Table 2.
+
+    Soft-KMEANS, + VB, + PLDA, for both variants, all on the same tasks.
 
     Example: [bold]fsbench ablate --tasks 1000[/bold]
     """

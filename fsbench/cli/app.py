@@ -25,6 +25,7 @@ from fsbench.cli import (
     train,
     tune,
 )  # fmt: skip
+from fsbench.cli.help import help_of
 from fsbench.errors import FsbenchError
 from fsbench.ranks import in_one_voice
 
@@ -49,24 +50,23 @@ def fsbench_command(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Benchmark transductive few-shot classification: images → features → tasks → methods → honest tables."""
+    """Benchmark transductive few-shot classification: images → features → tasks → methods → honest tables.
+
+    Begin with [bold]fsbench demo[/bold], which needs nothing, or with [bold]fsbench doctor[/bold].
+    """
 
 
-app.command()(extract.extract)
-app.command()(scatter.scatter)
-app.command()(solve.solve)
-app.command()(compare.compare)
-app.command()(ablate.ablate)
-app.command()(sweep.sweep)
-app.command()(tune.tune)
-app.command()(doctor.doctor)
-app.command()(demo.demo)
-app.command()(train.train)
-app.command()(report.report)
-app.command("import")(import_.import_)
-app.command()(export.export)
-app.command()(bench.bench)
-app.add_typer(plot.app, name="plot")
+MAIN, STUDIES, EXCHANGE, UPKEEP = "From images to a table", "Studies", "Exchange of features", "Begin and keep up"
+for panel, commands in (
+    (MAIN, (extract.extract, scatter.scatter, solve.solve, compare.compare)),
+    (STUDIES, (ablate.ablate, sweep.sweep, tune.tune, report.report)),
+    (EXCHANGE, (import_.import_, export.export)),
+    (UPKEEP, (demo.demo, doctor.doctor, train.train, bench.bench)),
+):
+    for command in commands:
+        name = command.__name__.rstrip("_")
+        app.command(name, help=help_of(command), rich_help_panel=panel)(command)
+app.add_typer(plot.app, name="plot", rich_help_panel=STUDIES)
 
 
 def _show(error: FsbenchError) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fsbench.cli import complete
 from fsbench.cli.options import (
     OF_OUTPUT,
     OF_TASKS,
@@ -37,11 +38,15 @@ if TYPE_CHECKING:
 def compare(
     features: FeaturesArgument = None,
     methods: Annotated[
-        str, typer.Option(help="Names separated by commas, NAME:VARIANT, file.py:CLASS, or all.")
+        str,
+        typer.Option(
+            help="Names separated by commas, NAME:VARIANT, file.py:CLASS, or all.", autocompletion=complete.methods
+        ),
     ] = "soft-kmeans,bavardage,bavardage:released",
     shots: Shots = "1,5",
     settings: Annotated[
-        str, typer.Option(help="unbalanced, balanced, or both.", rich_help_panel=OF_TASKS)
+        str,
+        typer.Option(help="unbalanced, balanced, or both.", rich_help_panel=OF_TASKS, autocompletion=complete.settings),
     ] = "unbalanced,balanced",
     alpha: Annotated[float, typer.Option(help="Dirichlet α of unbalanced queries.", rich_help_panel=OF_TASKS)] = 2.0,
     ways: Ways = 5,
@@ -52,7 +57,10 @@ def compare(
     protocol: ProtocolName = "disjoint",
     baseline: Annotated[
         str | None,
-        typer.Option(help="What others are compared to. (default: soft-kmeans; without base classes simpleshot:L2N)"),
+        typer.Option(
+            help="What others are compared to. (default: soft-kmeans; without base classes simpleshot:L2N)",
+            autocompletion=complete.methods,
+        ),
     ] = None,
     base: BaseFile = None,
     tune: Annotated[
@@ -68,7 +76,13 @@ def compare(
         bool, typer.Option("--timing", help="Add tasks per second and peak memory.", rich_help_panel=OF_OUTPUT)
     ] = False,
     output: Annotated[
-        str, typer.Option("--format", help="rich, markdown, latex, csv or json.", rich_help_panel=OF_OUTPUT)
+        str,
+        typer.Option(
+            "--format",
+            help="rich, markdown, latex, csv or json.",
+            rich_help_panel=OF_OUTPUT,
+            autocompletion=complete.formats,
+        ),
     ] = "rich",
     out: Annotated[Path | None, typer.Option(help="Write the table to this file.", rich_help_panel=OF_OUTPUT)] = None,
     device: Device = "auto",
@@ -78,7 +92,11 @@ def compare(
     results_dir: ResultsRoot = Path("results"),
     quiet: Quiet = False,
 ) -> None:
-    """Put methods side by side: the same tasks, paired statistics, published numbers.
+    """Put methods side by side: same tasks, paired statistics.
+
+    Accuracy with its interval, the paired difference to a baseline (Holm-corrected over the table), and the published
+    numbers that match data set, backbone and setting. The best of a column and all that is not significantly worse
+    are marked. Runs that are recorded in results/ are not repeated.
 
     Example: [bold]fsbench compare --methods all --format latex --out table.tex[/bold]
     """

@@ -24,7 +24,9 @@ def demo(
     results_dir: ResultsRoot = Path("results"),
     quiet: Quiet = False,
 ) -> None:
-    """Go the whole way on the embedded data set: render, extract, scatter, solve, compare, one picture.
+    """Go the whole way on the embedded data set, in about a minute.
+
+    Render, extract, scatter, solve, compare, one picture. It needs no network and no data.
 
     Example: [bold]fsbench demo[/bold]
     """

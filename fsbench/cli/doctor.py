@@ -15,7 +15,9 @@ def doctor(
     features_dir: FeaturesRoot = Path("features"),
     as_json: AsJson = False,
 ) -> None:
-    """Say what is here: data sets, weights, features, libraries and devices.
+    """Say what is here, and what is wrong with it.
+
+    Data sets against the benchmark, split by split; weights, features, libraries and devices.
 
     Example: [bold]fsbench doctor --data-dir /mnt/data[/bold]
     """

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
+
+from fsbench.report.tables import plain_table, stdout_console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.console import Console
+    from rich.table import Table
 
     from fsbench.data.doctor import DatasetReport, DoctorReport, FoundFile
     from fsbench.data.probes import Environment
@@ -21,26 +24,26 @@ _COLOURS = {"complete": "green", "incomplete": "yellow", "differs": "yellow"}
 
 def show(report: DoctorReport) -> None:
     """Print the report, at most 100 columns wide."""
-    console = Console()
+    console = stdout_console()
     console.width = min(console.width, _WIDTH)
     if report.datasets:
         console.print(_datasets_table(report))
     for dataset in report.datasets:
         _say(console, f"{dataset.name}, {dataset.path}:", dataset.sentences)
     _say(console, "Data:", report.data_sentences)
-    _files(console, "Weights", report.weights_root, report.weights)
-    _files(console, "Features", report.features_root, report.features)
+    _files(console, f"Weights in {report.weights_root}", report.weights)
+    if report.shipped:
+        _files(console, "Weights that come with fsbench", report.shipped)
+    _files(console, f"Features in {report.features_root}", report.features)
     _environment(console, report.environment)
 
 
 def _datasets_table(report: DoctorReport) -> Table:
-    table = Table(title=Text(f"Data sets in {report.data_root}"), title_justify="left")
+    table = plain_table(f"Data sets in {report.data_root}")
     table.add_column("data set", overflow="fold")
     table.add_column("split")
-    table.add_column("classes", justify="right")
-    table.add_column("expected", justify="right")
-    table.add_column("pictures", justify="right")
-    table.add_column("expected", justify="right")
+    for name in ("classes", "expected", "pictures", "expected"):
+        table.add_column(name, justify="right")
     table.add_column("state")
     for dataset in report.datasets:
         _add_dataset(table, dataset)
@@ -50,7 +53,7 @@ def _datasets_table(report: DoctorReport) -> Table:
 def _add_dataset(table: Table, dataset: DatasetReport) -> None:
     state = Text(dataset.state, style=_COLOURS.get(dataset.state, "red"))
     if not dataset.splits:
-        table.add_row(dataset.name, "", "", "", "", "", state, end_section=True)
+        table.add_row(dataset.name, "", "", "", "", "", state)
     for position, split in enumerate(dataset.splits):
         table.add_row(
             dataset.name if position == 0 else "",
@@ -60,7 +63,6 @@ def _add_dataset(table: Table, dataset: DatasetReport) -> None:
             f"{split.found_images:,}",
             f"{split.expected_images:,}",
             state if position == 0 else "",
-            end_section=position == len(dataset.splits) - 1,
         )
 
 
@@ -71,11 +73,11 @@ def _say(console: Console, heading: str, sentences: Sequence[str]) -> None:
             console.print(Padding(Text(sentence), (0, 0, 0, 2)))
 
 
-def _files(console: Console, title: str, root: str, files: Sequence[FoundFile]) -> None:
+def _files(console: Console, title: str, files: Sequence[FoundFile]) -> None:
     if not files:
-        _say(console, f"{title}:", [f"none in {root}"])
+        _say(console, f"{title}:", ["none"])
         return
-    table = Table(title=Text(f"{title} in {root}"), title_justify="left")
+    table = plain_table(title)
     table.add_column("file", overflow="fold")
     table.add_column("MB", justify="right")
     for file in files:
@@ -92,7 +94,7 @@ def _environment(console: Console, environment: Environment) -> None:
     if not environment.devices:
         _say(console, "Devices:", ["none: torch does not start"])
         return
-    table = Table(title="Devices", title_justify="left")
+    table = plain_table("Devices")
     for column in ("device", "description", *environment.devices[0].precisions):
         table.add_column(column, overflow="fold")
     for device in environment.devices:

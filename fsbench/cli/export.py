@@ -7,16 +7,25 @@ from typing import Annotated
 
 import typer
 
+from fsbench.cli import complete
 from fsbench.cli.options import Quiet
 
 
 def export(
     features: Annotated[Path, typer.Argument(help="The feature file.")],
-    to: Annotated[str, typer.Option(help="npz: one archive. ptmap: a folder of pickles, one per split.")] = "npz",
-    out: Annotated[Path | None, typer.Option(help="File or folder.  [default: beside the feature file]")] = None,
+    to: Annotated[
+        str,
+        typer.Option(
+            help="npz: one archive. ptmap: a folder of pickles, one per split.",
+            autocompletion=complete.words("npz", "ptmap"),
+        ),
+    ] = "npz",
+    out: Annotated[Path | None, typer.Option(help="File or folder. (default: beside the feature file)")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write a feature file in a layout that other programs read; `fsbench import` reads it back to the same rows.
+    """Write a feature file in a layout that other programs read.
+
+    `fsbench import` reads it back to the same rows.
 
     Example: [bold]fsbench export features/cub-rn18.h5 --to ptmap --out pickles[/bold]
     """

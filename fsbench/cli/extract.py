@@ -7,40 +7,50 @@ from typing import Annotated
 
 import typer
 
+from fsbench.cli import complete
 from fsbench.cli.options import DataRoot, Device, FeaturesRoot, Quiet, WeightsRoot
 
 
 def extract(
-    backbone: Annotated[str, typer.Option(help="rn12, rn18, wrn, or timm/NAME.")] = "rn12",
-    dataset: Annotated[str | None, typer.Option(help="Data sets, separated by commas.  [default: all found]")] = None,
+    backbone: Annotated[
+        str, typer.Option(help="rn12, rn18, wrn, or timm/NAME.", autocompletion=complete.words(*complete.BACKBONES))
+    ] = "rn12",
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="Data sets, separated by commas. (default: all found)", autocompletion=complete.datasets),
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="A folder of your own images.")] = None,
     split_file: Annotated[Path | None, typer.Option(help="With --data: json or csv that divides the classes.")] = None,
     split_fractions: Annotated[
         str | None, typer.Option(help="With --data: shares of base, val and novel classes, such as 0.64,0.16,0.2.")
     ] = None,
-    weights: Annotated[Path | None, typer.Option(help="Checkpoint.  [default: weights/DATASET/BACKBONE.*]")] = None,
+    weights: Annotated[Path | None, typer.Option(help="Checkpoint. (default: weights/DATASET/BACKBONE.*)")] = None,
     random_weights: Annotated[
         int | None, typer.Option(min=0, help="No checkpoint: fresh weights of this seed.")
     ] = None,
     transform: Annotated[str | None, typer.Option(help="Replace the backbone's own transform, e.g. ptmap.")] = None,
     crops: Annotated[int, typer.Option(min=1, help="Average the features of that many random crops (RN12*: 30).")] = 1,
-    precision: Annotated[str, typer.Option(help="fp32, bf16 or fp16.")] = "fp32",
+    precision: Annotated[
+        str, typer.Option(help="fp32, bf16 or fp16.", autocompletion=complete.words("fp32", "bf16", "fp16"))
+    ] = "fp32",
     device: Device = "auto",
-    batch: Annotated[int | None, typer.Option(min=1, help="Images per forward pass.  [default: chosen]")] = None,
-    workers: Annotated[int | None, typer.Option(min=0, help="Processes that read images.  [default: chosen]")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Images per forward pass. (default: chosen)")] = None,
+    workers: Annotated[int | None, typer.Option(min=0, help="Processes that read images. (default: chosen)")] = None,
     skip_broken: Annotated[
         bool, typer.Option("--skip-broken", help="Leave out unreadable images, and record it.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="The feature file.  [default: features/DATASET-BACKBONE.h5]")] = None,
+    out: Annotated[Path | None, typer.Option(help="The feature file. (default: features/DATASET-BACKBONE.h5)")] = None,
     force: Annotated[bool, typer.Option("--force", help="Extract again what is there.")] = False,
     data_dir: DataRoot = Path("data"),
     weights_dir: WeightsRoot = Path("weights"),
     features_dir: FeaturesRoot = Path("features"),
     quiet: Quiet = False,
 ) -> None:
-    """Run a backbone over image folders, into one HDF5 feature file per data set.
+    """Run a backbone over image folders: one feature file per data set.
 
-    Killed at any moment, the same command goes on where it was.
+    Without options: every data set under data/, else the embedded one, into features/DATASET-BACKBONE.h5. Weights are
+    those at weights/DATASET/BACKBONE.*, and the transform follows them. Killed at any moment, the same command goes on
+    where it was; what is there already is not made again. Several processes share the images under torchrun.
 
     Example: [bold]fsbench extract --backbone wrn[/bold]
     """

@@ -7,17 +7,27 @@ from typing import Annotated
 
 import typer
 
+from fsbench.cli import complete
 from fsbench.cli.options import FeaturesRoot, Quiet
 
 
 def import_(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Files of features; SPLIT=FILE says of which split.")
+        list[str], typer.Argument(metavar="FILE", help="Files of features; SPLIT=FILE says of which split.")
     ],
-    dataset: Annotated[str, typer.Option(help="Name of the data set, such as mini, or one of your own.")],
-    backbone: Annotated[str, typer.Option(help="Name of the backbone: rn12, rn18, wrn, or any other.")],
+    dataset: Annotated[
+        str,
+        typer.Option(help="Name of the data set, such as mini, or one of your own.", autocompletion=complete.datasets),
+    ],
+    backbone: Annotated[
+        str,
+        typer.Option(
+            help="Name of the backbone: rn12, rn18, wrn, or any other.",
+            autocompletion=complete.words(*complete.BACKBONES),
+        ),
+    ],
     crops: Annotated[int, typer.Option(min=1, help="Crops per image they are averaged over (EASY's AS: 30).")] = 1,
-    out: Annotated[Path | None, typer.Option(help="The feature file.  [default: features/DATASET-BACKBONE.h5]")] = None,
+    out: Annotated[Path | None, typer.Option(help="The feature file. (default: features/DATASET-BACKBONE.h5)")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     features_dir: FeaturesRoot = Path("features"),
     quiet: Quiet = False,
@@ -25,7 +35,8 @@ def import_(
     """Make a feature file from features that others have extracted.
 
     Pickles of S2M2, PT-MAP, BAVARDAGE, SimpleShot and TIM, EASY's tensors, S2M2's HDF5, npz, npy, csv, parquet, torch
-    and safetensors files are recognised by their content. Nothing in them is ever executed.
+    and safetensors files are recognised by their content. Nothing in them is ever executed. What is missing,
+    contradictory or guessed is said.
 
     Example: [bold]fsbench import base=base_cub.plk novel=cub.plk --dataset cub --backbone rn18[/bold]
     """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fsbench.cli import complete
 from fsbench.ranks import ALONE
 
 if TYPE_CHECKING:
@@ -19,15 +20,11 @@ OF_TASKS, OF_METHOD, OF_RUN, OF_OUTPUT = "Tasks", "Method", "Run", "Output"
 
 FeaturesArgument = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="[FEATURES]...", help="Feature files; every one under the features folder if none is given."
-    ),
+    typer.Argument(metavar="FEATURES", help="Feature files; every one under the features folder if none is given."),
 ]
 RecordsArgument = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="[RECORDS]...", help="Records or folders of them; all of the results folder if none is given."
-    ),
+    typer.Argument(metavar="RECORDS", help="Records or folders of them; all of the results folder if none is given."),
 ]
 FeaturesRoot = Annotated[
     Path,
@@ -50,7 +47,14 @@ BaseFile = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.", rich_help_panel=OF_RUN)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.", rich_help_panel=OF_OUTPUT)]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.", rich_help_panel=OF_RUN)]
+Device = Annotated[
+    str,
+    typer.Option(
+        help="auto, cpu, cuda, cuda:1, mps.",
+        rich_help_panel=OF_RUN,
+        autocompletion=complete.words("auto", "cpu", "cuda", "mps"),
+    ),
+]
 Batch = Annotated[int | None, typer.Option(min=1, help="Tasks per block. (default: chosen)", rich_help_panel=OF_RUN)]
 Force = Annotated[bool, typer.Option("--force", help="Run again what has a record.", rich_help_panel=OF_RUN)]
 Unbalanced = Annotated[
@@ -64,9 +68,21 @@ Ways = Annotated[int, typer.Option(help="Classes per task.", rich_help_panel=OF_
 Queries = Annotated[int, typer.Option(help="Unlabelled images per task.", rich_help_panel=OF_TASKS)]
 Tasks = Annotated[int, typer.Option(min=1, help="Tasks per setting.", rich_help_panel=OF_TASKS)]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the task lists.", rich_help_panel=OF_TASKS)]
-SplitName = Annotated[str, typer.Option(help="novel, val or base.", rich_help_panel=OF_TASKS)]
-ProtocolName = Annotated[str, typer.Option(help="disjoint, released or veilleux.", rich_help_panel=OF_TASKS)]
-Variant = Annotated[str | None, typer.Option(help="Of BAVARDAGE: article or released.", rich_help_panel=OF_METHOD)]
+SplitName = Annotated[
+    str, typer.Option(help="novel, val or base.", rich_help_panel=OF_TASKS, autocompletion=complete.splits)
+]
+ProtocolName = Annotated[
+    str,
+    typer.Option(help="disjoint, released or veilleux.", rich_help_panel=OF_TASKS, autocompletion=complete.protocols),
+]
+Variant = Annotated[
+    str | None,
+    typer.Option(
+        help="Of BAVARDAGE: article or released.",
+        rich_help_panel=OF_METHOD,
+        autocompletion=complete.words("article", "released"),
+    ),
+]
 Temperature = Annotated[float | None, typer.Option(help="Temperature of Soft-KMEANS.", rich_help_panel=OF_METHOD)]
 ArticlePrecision = Annotated[
     float | None, typer.Option(help="Precision, in the article's units.", rich_help_panel=OF_METHOD)

@@ -66,7 +66,9 @@ def simplex(
     features_dir: FeaturesRoot = Path("features"),
     quiet: Quiet = False,
 ) -> None:
-    """Follow the queries of a 3-way task through the probability simplex: nearest class mean, Soft-KMEANS, BAVARDAGE.
+    """Follow the queries of a 3-way task through the simplex.
+
+    Three panels: nearest class mean, Soft-KMEANS, BAVARDAGE. A query stands where its class probabilities put it.
 
     Example: [bold]fsbench plot simplex features/mini-wrn.h5 --task 3 --shots 5 --out simplex.pdf[/bold]
     """
@@ -109,7 +111,9 @@ def task(
     features_dir: FeaturesRoot = Path("features"),
     quiet: Quiet = False,
 ) -> None:
-    """Show a task three ways: t-SNE of its features, the space of its centroids, that space after PLDA.
+    """Show a task three ways.
+
+    t-SNE of its features, the space of its centroids, that space after PLDA.
 
     Example: [bold]fsbench plot task features/mini-wrn.h5 --ways 5 --task 3 --out task.pdf[/bold]
     """
@@ -140,7 +144,7 @@ def spectrum(
     features_dir: FeaturesRoot = Path("features"),
     quiet: Quiet = False,
 ) -> None:
-    """Show the spectrum of the base classes' scatter S_w, and which directions the clamp σ of BAVARDAGE cuts.
+    """Show the spectrum of S_w, and what the clamp σ cuts.
 
     The clamp is that of the data set and setting unless it is given.
 

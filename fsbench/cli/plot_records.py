@@ -20,7 +20,7 @@ def bars(
     results_dir: ResultsRoot = Path("results"),
     quiet: Quiet = False,
 ) -> None:
-    """Draw accuracies with their intervals, from records.
+    """Draw accuracies with their intervals.
 
     Example: [bold]fsbench plot bars --out bars.pdf[/bold]
     """
@@ -43,7 +43,7 @@ def differences(
     results_dir: ResultsRoot = Path("results"),
     quiet: Quiet = False,
 ) -> None:
-    """Draw how a method fares against another, task by task, from records.
+    """Draw how a method fares against another, task by task.
 
     Example: [bold]fsbench plot differences bavardage soft-kmeans[/bold]
     """

@@ -7,19 +7,24 @@ from typing import Annotated
 
 import typer
 
+from fsbench.cli import complete
 from fsbench.cli.options import Quiet, RecordsArgument, ResultsRoot
 
 
 def report(
     records: RecordsArgument = None,
-    baseline: Annotated[str, typer.Option(help="The method that others are compared to.")] = "soft-kmeans",
+    baseline: Annotated[
+        str, typer.Option(help="The method that others are compared to.", autocompletion=complete.methods)
+    ] = "soft-kmeans",
     published: Annotated[bool, typer.Option("--published/--no-published", help="Show published numbers.")] = True,
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Few-shot benchmark",
     out: Annotated[Path, typer.Option(help="The page: one HTML file that needs nothing else.")] = Path("report.html"),
     results_dir: ResultsRoot = Path("results"),
     quiet: Quiet = False,
 ) -> None:
-    """Make one self-contained HTML page of all records: tables, pictures, signatures, environment.
+    """Make one HTML page of all records, which needs nothing else.
+
+    Sortable tables, pictures, the curves of sweeps, signatures and environment.
 
     Example: [bold]fsbench report --out report.html[/bold]
     """

@@ -17,7 +17,9 @@ def scatter(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compute the mean and the within-class scatter S_w of the base features, into a file beside each feature file.
+    """Compute mean and within-class scatter S_w of the base features.
+
+    They go into a file beside each feature file. Other commands compute what is missing by themselves.
 
     Example: [bold]fsbench scatter features/mini-wrn.h5[/bold]
     """

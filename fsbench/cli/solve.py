@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fsbench.cli import complete
 from fsbench.cli.options import (
     OF_METHOD,
     OF_OUTPUT,
@@ -45,7 +46,12 @@ from fsbench.cli.parse import given, parameters, precision, protocols
 def solve(
     features: FeaturesArgument = None,
     method: Annotated[
-        str, typer.Option(help="bavardage, soft-kmeans, pt-map, … or file.py:CLASS.", rich_help_panel=OF_METHOD)
+        str,
+        typer.Option(
+            help="bavardage, soft-kmeans, pt-map, … or file.py:CLASS.",
+            rich_help_panel=OF_METHOD,
+            autocompletion=complete.methods,
+        ),
     ] = "bavardage",
     variant: Variant = None,
     unbalanced: Unbalanced = True,
@@ -73,9 +79,19 @@ def solve(
         float | None, typer.Option(help="α_o. (default: that of --alpha)", rich_help_panel=OF_METHOD)
     ] = None,
     mixing: Annotated[
-        str | None, typer.Option(help="learned or uniform. (default: by setting)", rich_help_panel=OF_METHOD)
+        str | None,
+        typer.Option(
+            help="learned or uniform. (default: by setting)",
+            rich_help_panel=OF_METHOD,
+            autocompletion=complete.words("learned", "uniform"),
+        ),
     ] = None,
-    stage: Annotated[str | None, typer.Option(help="plda, or vb for the ablation.", rich_help_panel=OF_METHOD)] = None,
+    stage: Annotated[
+        str | None,
+        typer.Option(
+            help="plda, or vb for the ablation.", rich_help_panel=OF_METHOD, autocompletion=complete.words("plda", "vb")
+        ),
+    ] = None,
     steps: Steps = None,
     others: SetOption = None,
     out: Annotated[
@@ -87,7 +103,10 @@ def solve(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run one method over sampled tasks, with Soft-KMEANS on the same tasks beside it.
+    """Run one method over sampled tasks, with Soft-KMEANS beside it.
+
+    Every run is recorded task by task in results/, and not repeated. BAVARDAGE takes the article's parameters for the
+    article's data sets, and scale-free ones for all others: τ = T_vb/n̄ and σ = s_max·√n̄, with n̄ images per base class.
 
     Example: [bold]fsbench solve --unbalanced --alpha 2[/bold]
     """

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fsbench.cli import complete
 from fsbench.cli.options import (
     OF_OUTPUT,
     Alpha,
@@ -42,8 +43,12 @@ def sweep(
         ),
     ] = None,
     figure: Annotated[int | None, typer.Option(help="The curves of the article's figure 3, 4 or 5.")] = None,
-    methods: Annotated[str, typer.Option(help="Names separated by commas.")] = "bavardage",
-    split: Annotated[str, typer.Option(help="Splits separated by commas: val, novel, base.")] = "novel",
+    methods: Annotated[
+        str, typer.Option(help="Names separated by commas.", autocompletion=complete.methods)
+    ] = "bavardage",
+    split: Annotated[
+        str, typer.Option(help="Splits separated by commas: val, novel, base.", autocompletion=complete.splits)
+    ] = "novel",
     unbalanced: Unbalanced = True,
     alpha: Alpha = None,
     shots: Shots = "1,5",
@@ -61,9 +66,10 @@ def sweep(
     results_dir: ResultsRoot = Path("results"),
     quiet: Quiet = False,
 ) -> None:
-    """See how accuracy depends on a parameter; every point is recorded, so only missing ones are computed.
+    """See how accuracy depends on a parameter, as tables and a picture.
 
-    The first --over runs along the curves, every further one adds curves.
+    The first --over runs along the curves, every further one adds curves. Every point is recorded, so only missing
+    ones are computed.
 
     Example: [bold]fsbench sweep --over tau=0.1,0.2,0.3,0.5 --split val,novel[/bold]
     """

@@ -7,45 +7,48 @@ from typing import Annotated, Any
 
 import typer
 
+from fsbench.cli import complete
 from fsbench.cli.options import DataRoot, Device, Quiet, WeightsRoot
 from fsbench.errors import FsbenchError
 
 
 def train(
-    backbone: Annotated[str, typer.Option(help="rn12, rn18 or wrn.")] = "rn12",
-    dataset: Annotated[str | None, typer.Option(help="The data set.  [default: the one found]")] = None,
+    backbone: Annotated[
+        str, typer.Option(help="rn12, rn18 or wrn.", autocompletion=complete.words(*complete.BACKBONES[:3]))
+    ] = "rn12",
+    dataset: Annotated[
+        str | None, typer.Option(help="The data set. (default: the one found)", autocompletion=complete.datasets)
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="A folder of your own images.")] = None,
     split_file: Annotated[Path | None, typer.Option(help="With --data: json or csv that divides the classes.")] = None,
     split_fractions: Annotated[
         str | None, typer.Option(help="With --data: shares of base, val and novel classes, such as 0.64,0.16,0.2.")
     ] = None,
     width: Annotated[
-        float | None, typer.Option(help="Base width (rn12, rn18), widening factor (wrn).  [default: 64, 64, 10]")
+        float | None, typer.Option(help="Base width (rn12, rn18), widening factor (wrn). (default: 64, 64, 10)")
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the base images.")] = 100,
     batch: Annotated[int, typer.Option(min=2, help="Images per step, over all processes.")] = 64,
     lr: Annotated[float, typer.Option(help="Peak of the learning rate.")] = 0.1,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the first weights and all draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the first weights and all draws.")] = 0,
     rotation: Annotated[bool, typer.Option("--rotation/--no-rotation", help="Also learn to tell rotations.")] = True,
     mixup: Annotated[bool, typer.Option("--mixup/--no-mixup", help="Also learn from images mixed midway.")] = True,
     flip: Annotated[
-        bool | None, typer.Option("--flip/--no-flip", help="Mirror images at random.  [default: not for glyphs]")
+        bool | None, typer.Option("--flip/--no-flip", help="Mirror images at random. (default: not for glyphs)")
     ] = None,
     eval_every: Annotated[int, typer.Option(min=1, help="Epochs between two looks at the val classes.")] = 10,
     device: Device = "auto",
-    workers: Annotated[int | None, typer.Option(min=0, help="Processes that read images.  [default: chosen]")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The weights file.  [default: weights/DATASET/BACKBONE.safetensors]")
-    ] = None,
+    workers: Annotated[int | None, typer.Option(min=0, help="Processes that read images. (default: chosen)")] = None,
+    out: Annotated[Path | None, typer.Option(help="The weights file. (default: where extract looks)")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a weights file that is there.")] = False,
     data_dir: DataRoot = Path("data"),
     weights_dir: WeightsRoot = Path("weights"),
     quiet: Quiet = False,
 ) -> None:
-    """Train a backbone on the base classes of a data set, as S2M2 and EASY do.
+    """Train a backbone on the base classes, as S2M2 and EASY do.
 
-    Killed at any moment, the same command goes on after the last finished epoch. Several processes share the work
-    under torchrun.
+    The weights land where `fsbench extract` looks for them. Killed at any moment, the same command goes on after the
+    last finished epoch. Several processes share the work under torchrun.
 
     Example: [bold]fsbench train --backbone rn12 --dataset cifarfs[/bold]
     """

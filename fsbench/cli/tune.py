@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fsbench.cli import complete
 from fsbench.cli.options import (
     OF_METHOD,
     OF_OUTPUT,
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
 def tune(
     features: FeaturesArgument = None,
     method: Annotated[
-        str, typer.Option(help="NAME, NAME:VARIANT or file.py:CLASS.", rich_help_panel=OF_METHOD)
+        str,
+        typer.Option(
+            help="NAME, NAME:VARIANT or file.py:CLASS.", rich_help_panel=OF_METHOD, autocompletion=complete.methods
+        ),
     ] = "bavardage",
     over: Annotated[
         list[str] | None,
@@ -74,9 +78,10 @@ def tune(
     results_dir: ResultsRoot = Path("results"),
     quiet: Quiet = False,
 ) -> None:
-    """Choose parameters on the val classes; `solve --tune` and `compare --tune` use what was found last.
+    """Choose parameters on the val classes, never on novel ones.
 
-    Novel classes are never looked at. A broken search goes on where it was.
+    What was found is kept beside the feature file, and `solve --tune` and `compare --tune` use it. A broken search goes
+    on where it was.
 
     Example: [bold]fsbench tune --method bavardage --shots 1[/bold]
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from fsbench.backbones.weights import shipped_weights
 from fsbench.data.catalog import SPLITS, dataset_names
 from fsbench.data.check import compare_with_catalog
 from fsbench.data.find import find_datasets, other_folders
@@ -70,6 +71,7 @@ class DoctorReport:
         data_sentences: What is to be said about the data root itself.
         weights_root: Where weights were looked for.
         weights: Files at ``<data set>/<backbone>.*``.
+        shipped: Those that come with fsbench, unless they are the ones above.
         features_root: Where features were looked for.
         features: HDF5 files.
         environment: Libraries and devices.
@@ -80,6 +82,7 @@ class DoctorReport:
     data_sentences: tuple[str, ...]
     weights_root: str
     weights: tuple[FoundFile, ...]
+    shipped: tuple[FoundFile, ...]
     features_root: str
     features: tuple[FoundFile, ...]
     environment: Environment
@@ -107,6 +110,7 @@ def diagnose(
         _data_sentences(data, datasets),
         str(weights),
         list_weights(weights),
+        () if weights.resolve() == shipped_weights().resolve() else list_weights(shipped_weights()),
         str(features),
         list_features(features),
         probe(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fsbench.evaluate.statistics import LEVEL, Interval, holm, paired_difference, paired_p_value
@@ -95,9 +96,26 @@ class Comparison:
 
     entries: Sequence[Entry]
     columns: Sequence[Column]
-    groups: Sequence[Group]
+    groups: Sequence[Group] = field(repr=False)
     baseline: str
     tasks: int
+
+    def __str__(self) -> str:
+        from fsbench.report.render import as_text, render_rich
+
+        return as_text(render_rich(self)).rstrip()
+
+    def _repr_markdown_(self) -> str:
+        """The table in a notebook."""
+        from fsbench.report.render import render_markdown
+
+        return render_markdown(self)
+
+    def show(self, form: str = "rich", out: str | Path | None = None, *, timing: bool = False) -> None:
+        """Print the table as `rich`, `markdown`, `latex`, `csv` or `json`, or write it to a file."""
+        from fsbench.report.render import show
+
+        show(self, form, Path(out) if out else None, timing)
 
     @property
     def records(self) -> list[RunRecord]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fsbench.evaluate.run import Job, Machine, configure, run
@@ -104,23 +104,27 @@ def solve(
     return rows
 
 
+def record_of(
+    request: Request, file: FeatureFile, source: Source, protocol: TaskProtocol, machine: Machine, reporter: Reporter
+) -> RunRecord:
+    """The record of the requested method alone."""
+    name, options = request.method, request.options
+    if request.tune:
+        search = Search.on(file, source.base, name, options, protocol)
+        method, origin = configure_tuned(search, source, machine, reporter, request.results)
+    else:
+        method, origin = configure(name, source, protocol, options)
+    job = Job(method, protocol, request.seed, request.tasks, origin, method_key(name))
+    with reporter.bar(f"{source.dataset} {protocol.shots}-shot {method.info.title}", job.tasks) as advance:
+        return run(job, source, machine, request.results, force=request.force, progress=advance)
+
+
 def _solve_one(
     request: Request, file: FeatureFile, source: Source, protocol: TaskProtocol, machine: Machine, reporter: Reporter
 ) -> Solved:
-    label = f"{source.dataset} {protocol.shots}-shot"
-
-    def record_of(name: str, options: dict[str, Any]) -> RunRecord:
-        if request.tune:
-            search = Search.on(file, source.base, name, options, protocol)
-            method, origin = configure_tuned(search, source, machine, reporter, request.results)
-        else:
-            method, origin = configure(name, source, protocol, options)
-        job = Job(method, protocol, request.seed, request.tasks, origin, method_key(name))
-        with reporter.bar(f"{label} {method.info.title}", job.tasks) as advance:
-            return run(job, source, machine, request.results, force=request.force, progress=advance)
-
-    record = record_of(request.method, request.options)
+    record = record_of(request, file, source, protocol, machine, reporter)
     if request.method == BASELINE or source.base is None:
         return Solved(record, None)
     shared = {name: value for name, value in request.options.items() if name == "t_km"}
-    return Solved(record, record_of(BASELINE, shared))
+    baseline = replace(request, method=BASELINE, options=shared)
+    return Solved(record, record_of(baseline, file, source, protocol, machine, reporter))

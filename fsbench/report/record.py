@@ -71,8 +71,8 @@ class RunRecord:
     params_from: str
     accuracy: float
     ci95: float | None
-    correct: list[int]
-    queries: list[int]
+    correct: list[int] = field(repr=False)
+    queries: list[int] = field(repr=False)
     seconds: float
     peak_memory: int
     device: str
@@ -82,6 +82,15 @@ class RunRecord:
     base_dataset: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     ranks: int = 1
+
+    def __str__(self) -> str:
+        alpha, shots = self.key.protocol["alpha"], self.key.protocol["shots"]
+        setting = "balanced" if alpha is None else f"unbalanced α={alpha:g}"
+        width = "" if self.ci95 is None else f" ± {self.ci95:.2f}"
+        return (
+            f"{self.key.method} on {self.dataset} {self.backbone}, {setting} {shots}-shot: "
+            f"{self.accuracy:.2f}{width} % over {self.key.tasks:,} tasks"
+        )
 
     @property
     def tasks_per_second(self) -> float:

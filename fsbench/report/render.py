@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.console import Group as Together
 from rich.text import Text
 
+from fsbench.errors import unknown_name
 from fsbench.evaluate.statistics import LEVEL
 from fsbench.files import write_text
 from fsbench.report.tables import plain_table, plus_minus, stdout_console
@@ -32,11 +33,13 @@ LEGEND = (
 
 def show(comparison: Comparison, form: str, out: Path | None, timing: bool = False) -> None:
     """Print the table in a format, or write it to a file."""
+    if form not in FORMATS:
+        raise unknown_name("format", form, FORMATS)
     if form == "rich" and out is None:
         stdout_console().print(render_rich(comparison, timing))
         return
     text = {
-        "rich": lambda: _as_text(render_rich(comparison, timing)),
+        "rich": lambda: as_text(render_rich(comparison, timing)),
         "markdown": lambda: render_markdown(comparison, timing),
         "latex": lambda: render_latex(comparison, timing),
         "csv": lambda: render_csv(comparison),
@@ -48,7 +51,8 @@ def show(comparison: Comparison, form: str, out: Path | None, timing: bool = Fal
         write_text(out, text)
 
 
-def _as_text(table: RenderableType) -> str:
+def as_text(table: RenderableType) -> str:
+    """What the terminal would show, without colours."""
     stream = io.StringIO()
     Console(file=stream, width=100, highlight=False).print(table)
     return stream.getvalue()

@@ -66,8 +66,16 @@ def test_tables_fit_a_hundred_columns(here: Path) -> None:
 def test_nothing_here(here: Path) -> None:
     flat = " ".join(run().split())
     assert "There is no folder data." in flat
-    assert "none in weights" in flat
-    assert "none in features" in flat
+    assert "Weights in weights: none" in flat
+    assert "Features in features: none" in flat
+    assert "Weights that come with fsbench" in flat
+    assert "glyphs/rn12.safetensors" in flat
+
+
+def test_weights_that_ship_are_told_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(here, ["weights/glyphs/rn12.safetensors"])
+    monkeypatch.setattr("fsbench.data.doctor.shipped_weights", lambda: here / "weights")
+    assert run().count("glyphs/rn12.safetensors") == 1
 
 
 def test_json_is_all_that_is_printed(here: Path) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import doctest
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,26 +10,52 @@ import pytest
 import torch
 
 import fsbench
-import fsbench.api
+import fsbench.api.arrays
+import fsbench.api.files
+import fsbench.api.images
+from fsbench.errors import FsbenchError
+from tests.workspace import SHIPPED, write_feature_files, write_photos
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.synthetic import Features
 
+GLYPHS = "features/glyphs-rn12.h5"
 
-def test_the_documented_example_runs() -> None:
-    assert doctest.testmod(fsbench.api, raise_on_error=True).attempted > 5
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("api")
+    write_feature_files(folder)
+    write_photos(folder, classes=8, images=3)
+    return folder
+
+
+@pytest.fixture
+def folder(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(prepared)
+    return prepared
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "module", [fsbench.api.arrays, fsbench.api.files, fsbench.api.images], ids=["arrays", "files", "images"]
+)
+def test_the_documented_examples_run(module: object) -> None:
+    assert doctest.testmod(module, raise_on_error=True).attempted > 3  # type: ignore[arg-type]
 
 
 def test_every_public_name_is_there_and_no_other() -> None:
     for name in fsbench.__all__:
-        assert getattr(fsbench, name) is not None
+        assert callable(getattr(fsbench, name))
+        assert name in dir(fsbench)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = fsbench.nothing
 
 
 def test_load_backbone_gives_features() -> None:
-    shipped = Path(__file__).parents[2] / "weights" / "glyphs" / "wrn.safetensors"
-    network = fsbench.load_backbone("wrn", weights=shipped)
+    network = fsbench.load_backbone("wrn", weights=SHIPPED / "wrn.safetensors")
     assert not network.training
     with torch.inference_mode():
         assert network(torch.zeros(2, 3, 32, 32)).shape == (2, 64)
@@ -39,6 +64,12 @@ def test_load_backbone_gives_features() -> None:
 def test_importing_is_free() -> None:
     code = "import sys, fsbench; print('torch' in sys.modules, 'numpy' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["False", "False"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_evaluate_is_a_package_and_a_function() -> None:
+    assert hasattr(fsbench.evaluate, "__path__")
+    assert fsbench.evaluate("ncm", GLYPHS, tasks=2).key.tasks == 2
 
 
 def test_tensors_in_tensors_out_arrays_in_arrays_out(features: Features) -> None:
@@ -51,3 +82,79 @@ def test_tensors_in_tensors_out_arrays_in_arrays_out(features: Features) -> None
     assert isinstance(tensor, torch.Tensor)
     assert tensor.dtype == torch.float32
     np.testing.assert_allclose(tensor, array, atol=1e-6)
+
+
+@pytest.mark.usefixtures("folder")
+def test_evaluate_agrees_with_predict_on_sampled_tasks() -> None:
+    file = fsbench.FeatureFile.open(GLYPHS)
+    novel, base = file.read("novel"), fsbench.BaseStatistics.fit_file(file)
+    protocol = fsbench.TaskProtocol(shots=5, alpha=None)
+    tasks = fsbench.sample_tasks(protocol, novel.offsets, seed=3, tasks=np.arange(20))
+    probabilities = fsbench.predict(
+        "bavardage", novel.features[tasks.support], tasks.support_labels, novel.features[tasks.query],
+        base=base, balanced=True, tau=0.2,
+    )  # fmt: skip
+    by_hand = 100 * (probabilities.argmax(axis=2) == tasks.query_labels).mean(axis=1)
+    record = fsbench.evaluate("bavardage", file, shots=5, balanced=True, tasks=20, seed=3, tau=0.2)
+    np.testing.assert_allclose(record.per_task, by_hand)
+    assert record.accuracy == pytest.approx(by_hand.mean())
+
+
+def test_evaluate_says_nothing_and_stores_nothing_unless_asked(
+    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    record = fsbench.evaluate("bavardage:released", folder / GLYPHS, tasks=5, tau=0.5)
+    assert record.key.params["variant"] == "released"
+    assert record.key.params["tau"] == 0.5
+    assert capsys.readouterr() == ("", "")
+    assert not (folder / "results").exists()
+    first = fsbench.evaluate("ncm", GLYPHS, tasks=5, results=tmp_path)
+    assert fsbench.evaluate("ncm", GLYPHS, tasks=5, results=str(tmp_path)).created == first.created
+    assert len(list(tmp_path.glob("*.json"))) == 1
+
+
+def test_compare_is_the_table_of_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tests.cli import run
+
+    table = fsbench.compare("ncm,soft-kmeans", [GLYPHS], shots=1, settings="balanced", tasks=20)
+    shown = run("compare", GLYPHS, "--methods", "ncm,soft-kmeans", "--shots", "1", "--settings", "balanced",
+                "--tasks", "20", "--quiet").stdout  # fmt: skip
+    assert str(table).split() == shown.split()
+    assert "| ncm |" in table._repr_markdown_()
+    table.show("csv", "table.csv")
+    assert (folder / "table.csv").read_text().startswith("dataset,")
+    table.show("json")
+    assert capsys.readouterr().out.startswith("[")
+    with pytest.raises(FsbenchError, match="'latex'"):
+        table.show("latx")
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_printed_of_a_record_and_a_table_is_short() -> None:
+    record = fsbench.evaluate("ncm", GLYPHS, tasks=200, balanced=True)
+    assert str(record).startswith("ncm on glyphs rn12, balanced 1-shot: ")
+    assert str(record).endswith(f"± {record.ci95:.2f} % over 200 tasks")
+    assert len(repr(record)) < 1500
+    assert "±" not in str(fsbench.evaluate("ncm", GLYPHS, tasks=1))
+    assert len(repr(fsbench.compare("ncm", GLYPHS, tasks=200, shots=1))) < 1500
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: fsbench.evaluate("bavardge", GLYPHS), "Did you mean 'bavardage'"),
+        (lambda: fsbench.evaluate("bavardage", GLYPHS, taw=1), "Did you mean 'tau'"),
+        (lambda: fsbench.evaluate("ncm", GLYPHS, balanced=True, alpha=1.0), "no meaning"),
+        (lambda: fsbench.evaluate("ncm", GLYPHS, tasks=0), "At least one task"),
+        (lambda: fsbench.compare("ncm", []), "no feature file"),
+        (lambda: fsbench.compare("ncm", GLYPHS, settings="unbalancd"), "Did you mean 'unbalanced'"),
+        (lambda: fsbench.compare("ncm", GLYPHS, tasks=-1), "At least one task"),
+        (lambda: fsbench.extract("mini,cub", "rn12"), "One data set at a time"),
+        (lambda: fsbench.extract("photos", "rn81", data="photos"), "Unknown backbone 'rn81'"),
+    ],
+)
+def test_mistakes_are_answered_with_sentences(call: object, words: str) -> None:
+    with pytest.raises(FsbenchError) as caught:
+        call()  # type: ignore[operator]
+    assert words in str(caught.value)

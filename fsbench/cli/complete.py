@@ -1,0 +1,59 @@
+"""Names that the shell completes. Nothing heavy is imported for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+BACKBONES = ("rn12", "rn18", "wrn", "timm/")
+
+
+def methods(incomplete: str) -> list[str]:
+    """Methods and their variants, one or several with commas between them."""
+    from fsbench.methods import method_names
+
+    variants = ("bavardage:article", "bavardage:released", "simpleshot:UN", "simpleshot:L2N", "simpleshot:CL2N")
+    return _in_a_list([*method_names(), *variants, "all"], incomplete)
+
+
+def datasets(incomplete: str) -> list[str]:
+    """Data sets of the catalog, one or several with commas between them."""
+    from fsbench.data.catalog import dataset_names
+
+    return _in_a_list(dataset_names(), incomplete)
+
+
+def splits(incomplete: str) -> list[str]:
+    """Splits, one or several with commas between them."""
+    from fsbench.data.catalog import SPLITS
+
+    return _in_a_list(SPLITS, incomplete)
+
+
+def protocols(incomplete: str) -> list[str]:
+    """Task protocols."""
+    from fsbench.tasks.protocol import PROTOCOL_NAMES
+
+    return _in_a_list(PROTOCOL_NAMES, incomplete)
+
+
+def words(*known: str) -> Callable[[str], list[str]]:
+    """A completion of fixed words."""
+
+    def complete(incomplete: str) -> list[str]:
+        return _in_a_list(known, incomplete)
+
+    return complete
+
+
+settings = words("unbalanced", "balanced")
+formats = words("rich", "markdown", "latex", "csv", "json")
+
+
+def _in_a_list(names: Iterable[str], incomplete: str) -> list[str]:
+    """Names that continue the last part of a list; those before the last comma are kept, and not offered again."""
+    before, comma, last = incomplete.rpartition(",")
+    taken = before.split(",")
+    return [before + comma + name for name in names if name.startswith(last) and name not in taken]

@@ -1,0 +1,120 @@
+"""Help and completion."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import typer
+from rich.cells import cell_len
+
+from fsbench.backbones.load import BACKBONES
+from fsbench.cli import complete
+from fsbench.cli.app import app
+from tests.cli import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GROUP: Any = typer.main.get_command(app)
+
+
+def all_commands(group: Any = GROUP, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        yield (*path, name), command
+        if hasattr(command, "commands"):
+            yield from all_commands(command, (*path, name))
+
+
+COMMANDS = {" ".join(path): command for path, command in all_commands()}
+
+
+def help_text(*arguments: str, width: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("COLUMNS", str(width))
+    done = run(*arguments, "--help")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_command_has_a_panel_and_a_summary_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in ((), ("plot",)):
+        text = help_text(*path, width=80, monkeypatch=monkeypatch)
+        assert "─ Commands ─" not in text
+        for name, command in COMMANDS.items():
+            if tuple(name.split()[:-1]) == path:
+                summary = command.help.partition("\n")[0]
+                assert re.search(rf"│ {name.split()[-1]} +{re.escape(summary)} +│", text), name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("width", [80, 100])
+def test_help_keeps_to_the_width_and_shows_all_of_its_text(
+    name: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = help_text(*name.split(), width=width, monkeypatch=monkeypatch)
+    assert max(cell_len(line) for line in text.splitlines()) <= width
+    shown = "".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
+    for parameter in COMMANDS[name].params:
+        for word in (parameter.help or "").split():  # in brackets it would be taken for markup, and vanish
+            assert word in shown, (parameter.name, word)
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "plot"])
+def test_every_command_has_an_example_with_options_that_exist(name: str) -> None:
+    (example,) = re.findall(r"Example: \[bold\]fsbench (.*)\[/bold\]", COMMANDS[name].help)
+    assert example.startswith(name)
+    words = shlex.split(example.removeprefix(name))
+    COMMANDS[name].make_context(name, words)
+
+
+def completions(monkeypatch: pytest.MonkeyPatch, line: str) -> set[str]:
+    words = line.split(" ")
+    monkeypatch.setenv("_FSBENCH_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), pytest.raises(SystemExit):
+        GROUP.main(args=[], prog_name="fsbench")
+    return set(printed.getvalue().split())
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("fsbench sol", {"solve"}),
+        ("fsbench solve --method soft", {"soft-kmeans"}),
+        ("fsbench solve --method bavardage:", {"bavardage:article", "bavardage:released"}),
+        ("fsbench compare --methods ncm,soft", {"ncm,soft-kmeans"}),
+        ("fsbench compare --methods ncm,nc", set()),
+        ("fsbench compare --protocol v", {"veilleux"}),
+        ("fsbench compare --split n", {"novel"}),
+        ("fsbench compare --settings u", {"unbalanced"}),
+        ("fsbench compare --format l", {"latex"}),
+        ("fsbench extract --dataset cub", {"cub", "cub-feat", "cub-metadataset"}),
+        ("fsbench extract --backbone rn", {"rn12", "rn18"}),
+        ("fsbench import --backbone w", {"wrn"}),
+        ("fsbench sweep --split val,n", {"val,novel"}),
+        ("fsbench plot sp", {"spectrum"}),
+    ],
+)
+def test_the_shell_completes_names(line: str, expected: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert completions(monkeypatch, line) == expected
+
+
+def test_completed_backbones_are_those_that_load() -> None:
+    assert complete.BACKBONES[:-1] == BACKBONES
+
+
+def test_completing_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, fsbench.cli.app; from fsbench.cli import complete as c; "
+        "assert c.methods('') and c.datasets('') and c.splits('') and c.protocols('') and c.formats(''); "
+        "print({'torch', 'numpy', 'timm', 'h5py'} & set(sys.modules))"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"

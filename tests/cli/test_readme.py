@@ -1,0 +1,163 @@
+"""What the README shows is run: every line after a `$`, every Python block."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import typer
+
+from fsbench.cli.app import app
+from fsbench.data.probes import Device, Environment
+from tests.cli import run
+from tests.workspace import write_feature_files, write_mini, write_photos, write_pickles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+# What does not run here, and why; its options are checked all the same.
+NOT_RUN = {
+    "make demo": "installs fsbench first",
+    "make test": "would run this test",
+    "torchrun": "one process stands for all: tests/cli/test_ranks.py runs several",
+    "fsbench compare features/tinyimagenet-rn8.h5 --tune": "searches the parameters of nine methods, for minutes",
+    "fsbench train": "takes hours: tests/cli/test_train.py trains for moments",
+}
+# What the user has before the commands of a section.
+BEFORE: dict[str, list[Callable[[Path], None]]] = {
+    "In one minute": [write_mini],
+    "Your data": [write_feature_files, write_photos, write_pickles],
+}
+NOTHING = Environment({"torch": "2"}, "", "", (Device("cpu", "2 threads", {}),))
+
+
+@dataclass(frozen=True)
+class Block:
+    section: str
+    language: str
+    text: str
+
+    @property
+    def commands(self) -> list[list[str]]:
+        """The lines after a `$`, without comments, as words."""
+        lines = [line for line in self.text.replace("\\\n", "").splitlines() if line]
+        assert all(line.startswith("$ ") for line in lines), "a console block shows commands only"
+        return [shlex.split(line[2:], comments=True) for line in lines]
+
+
+def blocks(language: str) -> list[Block]:
+    found = []
+    for part in re.split(r"^## ", README, flags=re.MULTILINE):
+        section = part.partition("\n")[0]
+        fences = re.findall(r"^```(\w*)\n(.*?)^```", part, flags=re.MULTILINE | re.DOTALL)
+        found += [Block(section, kind, text) for kind, text in fences if kind == language]
+    return found
+
+
+SECTIONS = list(dict.fromkeys(block.section for block in blocks("console")))
+
+
+def command_of(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that words name, and what is left of them."""
+    found: Any = typer.main.get_command(app)
+    while words and words[0] in getattr(found, "commands", {}):
+        found, words = found.commands[words[0]], words[1:]
+    return found, words
+
+
+def kept_short(words: list[str]) -> list[str]:
+    """The same command with few tasks; the last value of an option counts."""
+    command, _ = command_of(words)
+    has_tasks = any("--tasks" in parameter.opts for parameter in command.params)
+    return [*words, "--tasks", "4"] if has_tasks else words
+
+
+def reason_not_to_run(words: list[str]) -> str:
+    return next((why for start, why in NOT_RUN.items() if words[: len(start.split())] == start.split()), "")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fsbench.data.doctor.diagnose.__defaults__", (lambda: NOTHING,))
+    for root in ("DATA", "WEIGHTS", "FEATURES", "RESULTS"):
+        monkeypatch.delenv(f"FSBENCH_{root}", raising=False)
+    return tmp_path
+
+
+def write_own_method(folder: Path) -> None:
+    """The first Python block of the README, under the name in its first line."""
+    block = blocks("python")[0]
+    name = block.text.partition("\n")[0].removeprefix("# ")
+    (folder / name).write_text(block.text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_commands_of_a_section_run_in_their_order(section: str, folder: Path) -> None:
+    for prepare in BEFORE.get(section, [write_feature_files, write_own_method]):
+        prepare(folder)
+    for block in blocks("console"):
+        for words in block.commands if block.section == section else ():
+            if not reason_not_to_run(words):
+                assert words[0] == "fsbench"
+                done = run(*kept_short(words[1:]))
+                assert done.returncode == 0, f"{shlex.join(words)}\n{done.stdout}\n{done.stderr}"
+
+
+def test_what_is_not_run_has_options_that_exist() -> None:
+    lines = [words for block in blocks("console") for words in block.commands]
+    for script in blocks("bash"):
+        joined = script.text.replace("\\\n", "").replace("${", "").replace("}", "")
+        lines += [shlex.split(line) for line in joined.splitlines() if "fsbench " in line]
+    checked = 0
+    for words in lines:
+        if "fsbench" in words:
+            command, rest = command_of(words[words.index("fsbench") + 1 :])
+            command.make_context(command.name, list(rest))  # raises on an option that does not exist
+            checked += 1
+    assert checked > 20
+    with pytest.raises(Exception, match="No such option"):
+        command_of(["train"])[0].make_context("train", ["--epoch", "3"])
+
+
+@pytest.mark.parametrize("start", NOT_RUN)
+def test_no_reason_outlives_its_command(start: str) -> None:
+    assert any(words[: len(start.split())] == start.split() for block in blocks("console") for words in block.commands)
+
+
+def test_the_python_walk_through_runs(folder: Path) -> None:
+    write_feature_files(folder)
+    (block,) = [block for block in blocks("python") if block.section == "From Python"]
+    names: dict[str, Any] = {}
+    exec(block.text.replace("tasks=1000", "tasks=20"), names)  # the README's own text
+    assert names["steps"].shape == (10, *names["probabilities"].shape)
+    assert 0.2 < names["accuracy"] <= 1
+
+
+def test_every_place_in_the_code_exists() -> None:
+    package = Path(__file__).parents[2] / "fsbench"
+    places = re.findall(r"`(\w+/\w+\.py): ([\w, ]+)`", README)
+    assert len(places) > 5
+    for path, names in places:
+        for name in names.split(", "):
+            assert re.search(rf"^\s*def {name}\(", (package / path).read_text(encoding="utf-8"), re.MULTILINE), name
+
+
+def test_links_and_pictures_are_there() -> None:
+    root = Path(__file__).parents[2]
+    targets = [target for target in re.findall(r"\]\(([^)#]+)\)", README) if "://" not in target]
+    assert len(targets) > 3
+    for target in targets:
+        assert (root / target).is_file(), target
+        assert (root / target).stat().st_size < 140_000, target
+
+
+def test_the_source_in_one_screen_names_every_package() -> None:
+    package = Path(__file__).parents[2] / "fsbench"
+    shown = re.findall(r"^fsbench/(\w+)/ ", README, re.MULTILINE)
+    assert sorted(shown) == sorted(path.parent.name for path in package.glob("*/__init__.py"))

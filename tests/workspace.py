@@ -1,0 +1,47 @@
+"""A folder as a user may have it: features, images, a checkpoint, files of others. All of it small."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from fsbench.data.catalog import dataset_info
+from tests.images import write_images
+from tests.synthetic import make_features
+
+SHIPPED = Path(__file__).parents[1] / "weights" / "glyphs"
+
+
+def write_feature_files(folder: Path) -> None:
+    """Feature files of the names that documents use, all with the same made-up rows."""
+    features = make_features()
+    (folder / "features").mkdir()
+    for dataset, backbone in (("glyphs", "rn12"), ("mini", "wrn"), ("mini", "rn18")):
+        features.write(folder / "features" / f"{dataset}-{backbone}.h5", dataset, backbone)
+
+
+def write_photos(folder: Path, classes: int = 25, images: int = 30) -> None:
+    """Class folders of small pictures in `photos`, and a checkpoint `my.pth` for them."""
+    names = [f"bird{number:02d}" for number in range(classes)]
+    write_images(folder, {"photos": names}, images=images)
+    shutil.copy(SHIPPED / "rn12.safetensors", folder / "my.pth")
+
+
+def write_pickles(folder: Path) -> None:
+    """`base_cub.plk` and `cub.plk`, as PT-MAP and BAVARDAGE keep features: class → list of rows."""
+    features = make_features()
+    for name, split in (("base_cub", features.base), ("cub", features.novel)):
+        rows = {int(label): list(split.features[split.labels == label]) for label in np.unique(split.labels)}
+        (folder / f"{name}.plk").write_bytes(pickle.dumps(rows))
+
+
+def write_mini(folder: Path, images: int = 30) -> None:
+    """mini-ImageNet under `data`, with its class names and few pictures, and weights for it."""
+    info = dataset_info("mini")
+    for split, name, classes, count in (("base", "train", 64, 2), ("val", "val", 16, 1), ("novel", "test", 5, images)):
+        write_images(folder / "data" / "mini", {name: list(info.classes(split))[:classes]}, images=count)
+    (folder / "weights" / "mini").mkdir(parents=True)
+    shutil.copy(SHIPPED / "wrn.safetensors", folder / "weights" / "mini")
