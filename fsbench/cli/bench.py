@@ -21,7 +21,9 @@ def bench(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure how fast fsbench is on this machine's CPU, as ratios within one run. It takes some minutes.
+    """Measure speed on this CPU, as ratios within one run.
+
+    It takes some minutes, and should be the only thing that runs.
 
     Example: [bold]fsbench bench --cases solver,scatter --out bench.json[/bold]
     """
