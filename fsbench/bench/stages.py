@@ -28,7 +28,7 @@ def scatter(repeats: int, classes: int = 64, images: int = 600, dimension: int =
     return [Measure("scatter, from disk", against, 100 * times["product"] / times["scatter"], "%")]
 
 
-def extraction(repeats: int, backbone: str = "rn12", images: int = 30) -> list[Measure]:
+def extraction(repeats: int, backbone: str = "rn12", images: int = 16) -> list[Measure]:
     """Pictures on disk to a feature file, against the bare forward pass on tensors in memory."""
     from PIL import Image
 
