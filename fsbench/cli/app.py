@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -24,7 +26,8 @@ from fsbench.cli import (
     train,
     tune,
 )  # fmt: skip
-from fsbench.errors import FsbenchError
+from fsbench.cli.interrupts import Interrupt, interrupts_raise
+from fsbench.errors import FsbenchError, system_trouble
 from fsbench.ranks import in_one_voice
 
 app = typer.Typer(
@@ -67,24 +70,45 @@ app.command()(export.export)
 app.add_typer(plot.app, name="plot")
 
 
-def _show(error: FsbenchError) -> None:
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print("error:", style="bold red", end=" ")
-    console.print(error.message, markup=False)
-    if error.hint:
-        console.print(error.hint, markup=False, style="dim")
-
-
 def main() -> None:
-    """Run a command; an FsbenchError is shown without a traceback, and the exit status is 1."""
+    """Run a command. Whatever ends it is one sentence on stderr and an exit status, never a traceback."""
+    interrupts_raise()
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # here, where a full disk behind it can still be named
     except FsbenchError as error:
-        with in_one_voice() as speaks:
-            if speaks:
-                _show(error)
+        _fail(error)
+    except Interrupt as interrupt:
+        _fail(FsbenchError(interrupt.sentence), interrupt.status)
+    except MemoryError:
+        _fail(FsbenchError("There is not enough memory.", "Use a smaller --batch, or a machine with more memory."))
+    except OSError as error:
+        _give_up_stdout()
+        if not isinstance(error, BrokenPipeError):
+            _fail(system_trouble(f"Could not go on with {error.filename or 'the output'}", error))
         sys.exit(1)
-    except BrokenPipeError:
-        sys.exit(1)
+
+
+def _fail(error: FsbenchError, status: int = 1) -> NoReturn:
+    with in_one_voice() as speaks:
+        if speaks:
+            _show(error)
+    sys.exit(status)
+
+
+def _show(error: FsbenchError) -> None:
+    from fsbench.report.console import SafeConsole
+
+    console = SafeConsole(stderr=True, soft_wrap=True)
+    console.print("error:", style="bold red", end=" ")
+    console.print(error.message)
+    if error.hint:
+        console.print(error.hint, style="dim")
+
+
+def _give_up_stdout() -> None:
+    """Keep Python from trying once more, on its way out, to write what could not be written."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

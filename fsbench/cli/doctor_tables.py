@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from fsbench.report.console import SafeConsole
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.console import Console
 
     from fsbench.data.doctor import DatasetReport, DoctorReport, FoundFile
     from fsbench.data.probes import Environment
@@ -21,7 +24,7 @@ _COLOURS = {"complete": "green", "incomplete": "yellow", "differs": "yellow"}
 
 def show(report: DoctorReport) -> None:
     """Print the report, at most 100 columns wide."""
-    console = Console()
+    console = SafeConsole()
     console.width = min(console.width, _WIDTH)
     if report.datasets:
         console.print(_datasets_table(report))

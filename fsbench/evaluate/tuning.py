@@ -18,6 +18,7 @@ from fsbench.evaluate.run import Job, Machine, configure, run
 from fsbench.evaluate.source import load_source
 from fsbench.evaluate.sweep import POINTS
 from fsbench.files import write_text
+from fsbench.locks import only_writer
 from fsbench.methods import method_key
 
 if TYPE_CHECKING:
@@ -160,9 +161,10 @@ class Search:
         return read_memory(self.memory).get(self.key)
 
     def remember(self, found: Tuned) -> None:
-        """Keep what was found for later runs."""
-        known = {name: asdict(tuned) for name, tuned in {**read_memory(self.memory), self.key: found}.items()}
-        write_text(self.memory, json.dumps(known, indent=1, sort_keys=True) + "\n")
+        """Keep what was found for later runs, beside what other runs find meanwhile."""
+        with only_writer(self.memory, waiting=lambda sentence: None):
+            known = {name: asdict(tuned) for name, tuned in {**read_memory(self.memory), self.key: found}.items()}
+            write_text(self.memory, json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 
 def tuning_path(features: Path) -> Path:

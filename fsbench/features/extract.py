@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from fsbench.errors import FsbenchError
 from fsbench.features.forward import PRECISIONS, Forward
 from fsbench.features.shards import Shards, fingerprint
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.locks import only_writer
 from fsbench.ranks import ALONE
 
 if TYPE_CHECKING:
@@ -110,12 +112,43 @@ def extract(
     refuse_unusable(settings.precision, device)
     images = _images(dataset, backbone, settings)
     plan = _plan(dataset, backbone, images, settings)
-    mark = fingerprint(plan)
-    stored = ranks.agree(lambda: FeatureFile.open(out) if out.exists() and not force else None)
-    if stored and stored.provenance.fingerprint == mark:
-        reporter.say(f"{out} is there already, made the same way.")
-        return stored
-    shards = Shards.open(out, plan, len(images), backbone.info.feature_dim)
+    with ExitStack() as held:
+        stored = ranks.agree(lambda: _stored(out, fingerprint(plan), force))
+        if stored is None:
+            ranks.agree(lambda: held.enter_context(only_writer(out, reporter.warn)))
+            stored = ranks.agree(lambda: _stored(out, fingerprint(plan), force))  # by the writer waited for
+        if stored is not None:
+            reporter.say(f"{out} is there already, made the same way.")
+            return stored
+        shards = Shards.open(out, plan, len(images), backbone.info.feature_dim)
+        _fill(shards, dataset, backbone, images, settings, device, reporter, ranks)
+        return ranks.agree(lambda: _assemble(dataset, backbone, images, shards, settings, out, fingerprint(plan)))
+
+
+def _stored(out: Path, mark: str, force: bool) -> FeatureFile | None:
+    """The finished file, if it was made the same way."""
+    if force or not out.exists():
+        return None
+    stored = FeatureFile.open(out)
+    if stored.provenance.imported:
+        raise FsbenchError(
+            f"{out} holds imported features, which could not be made again.",
+            "Write elsewhere with --out FILE, or replace it with --force.",
+        )
+    return stored if stored.provenance.fingerprint == mark else None
+
+
+def _fill(
+    shards: Shards,
+    dataset: ImageDataset,
+    backbone: Extractor,
+    images: Images,
+    settings: Settings,
+    device: torch.device,
+    reporter: Reporter,
+    ranks: Ranks,
+) -> None:
+    """Make the shards that are missing."""
     missing = ranks.agree(shards.missing)
     total = sum(len(part) for part in missing)
     if total < len(images):
@@ -131,7 +164,6 @@ def extract(
             shards.write(part, features, broken)
             report(len(part))
     ranks.wait()
-    return ranks.agree(lambda: _assemble(dataset, backbone, images, shards, settings, out, mark))
 
 
 def refuse_unusable(precision: str, device: torch.device) -> None:
