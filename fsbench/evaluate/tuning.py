@@ -6,6 +6,7 @@ takes the place of an earlier one, so `solve --tune` and `compare --tune` use wh
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from dataclasses import asdict, dataclass
@@ -17,6 +18,8 @@ from fsbench.evaluate.proposals import Grid, Guesses
 from fsbench.evaluate.run import Job, Machine, configure, run
 from fsbench.evaluate.source import load_source
 from fsbench.evaluate.sweep import POINTS
+from fsbench.features.overlap import overlap
+from fsbench.features.store import FeatureFile
 from fsbench.files import write_text
 from fsbench.locks import only_writer
 from fsbench.methods import method_key
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
 
     from fsbench.evaluate.source import Source
     from fsbench.features.scatter import BaseStatistics
-    from fsbench.features.store import FeatureFile
     from fsbench.methods.base import Method
     from fsbench.report.progress import Reporter
     from fsbench.tasks.protocol import TaskProtocol
@@ -138,6 +140,8 @@ class Search:
                 f"Tuning needs validation classes, but {file.path} has no split val.",
                 "Extract val images into the file, or do without: the scale-free defaults need no tuning.",
             )
+        if "novel" in file.splits:
+            _refuse_shared(file.path, file.summary("val").digest, file.summary("novel").digest)
         return cls(method, fixed, load_source(file, "val", base), protocol, tuning_path(file.path))
 
     @property
@@ -165,6 +169,14 @@ class Search:
         with only_writer(self.memory, waiting=lambda sentence: None):
             known = {name: asdict(tuned) for name, tuned in {**read_memory(self.memory), self.key: found}.items()}
             write_text(self.memory, json.dumps(known, indent=1, sort_keys=True) + "\n")
+
+
+@functools.cache
+def _refuse_shared(path: Path, *digests: str) -> None:
+    """Refuse to tune on val classes that are novel ones under another name; once for the same content."""
+    file = FeatureFile.open(path)
+    found = overlap(f"val of {path}", file.stream("val"), "novel", file.stream("novel"))
+    found.refuse_many("tuning there would be looking at novel classes.")
 
 
 def tuning_path(features: Path) -> Path:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ import numpy as np
 
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.features.hdf5 import REMAKE, dataset_of, encode, open_hdf5, strings_of
+from fsbench.features.provenance import Provenance as Provenance
+from fsbench.features.provenance import read_provenance
 from fsbench.files import whole_file
 
 if TYPE_CHECKING:
@@ -38,43 +40,6 @@ FORMAT = "fsbench-features"
 VERSION = 1
 SPLITS = ("base", "val", "novel")
 _CHUNK_BYTES = 32 << 20
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """Where features come from; what is not known is empty.
-
-    Attributes:
-        dataset: Name of the data set.
-        backbone: Name on the command line.
-        family: Network and origin, such as `wrn-s2m2`.
-        weights: Name of the weights file, or "none, seed s".
-        weights_sha256: Of that file.
-        split_digest: Of the class lists.
-        transform: From image to tensor, as JSON.
-        image_size: Side of the tensor, in pixels.
-        crops: Crops per image whose features were averaged.
-        precision: Of the forward pass.
-        libraries: Versions.
-        notes: What else is worth knowing, such as images that were left out.
-        fingerprint: Of everything that determines the features.
-        imported: Where features come from that fsbench did not extract: file, sha256, format and splits of each.
-    """
-
-    dataset: str
-    backbone: str
-    family: str = ""
-    weights: str = ""
-    weights_sha256: str = ""
-    split_digest: str = ""
-    transform: str = ""
-    image_size: int = 0
-    crops: int = 1
-    precision: str = "float32"
-    libraries: Mapping[str, str] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    fingerprint: str = ""
-    imported: Sequence[Mapping[str, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -189,7 +154,7 @@ class FeatureFile:
         """Check a file's structure and read everything but the features and the image names."""
         path = Path(path)
         with open_hdf5(path, FORMAT, VERSION) as file:
-            provenance = _read_provenance(file, path)
+            provenance = read_provenance(file, path)
             present = [name for name in SPLITS if name in file]
             if not present:
                 raise FsbenchError(f"{path} has none of the splits {', '.join(SPLITS)}.", REMAKE)
@@ -252,18 +217,6 @@ class FeatureFile:
             each = f"{sizes.min()}" if sizes.min() == sizes.max() else f"{sizes.min()} to {sizes.max()}"
             lines.append(f"  {name}: {summary.rows} images of {len(sizes)} classes ({each} each)")
         return lines
-
-
-def _read_provenance(file: h5py.File, path: Path) -> Provenance:
-    try:
-        stated = json.loads(file.attrs["provenance"])
-        known = {item.name for item in fields(Provenance)}
-        provenance = Provenance(**{key: value for key, value in stated.items() if key in known})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FsbenchError(f"{path} has no readable provenance: {error}.", REMAKE) from error
-    if not isinstance(provenance.dataset, str) or not isinstance(provenance.backbone, str):
-        raise FsbenchError(f"{path} does not name its data set and backbone.", REMAKE)
-    return provenance
 
 
 def _summarise(file: h5py.File, name: str, path: Path) -> SplitSummary:

@@ -11,6 +11,7 @@ import numpy as np
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluate.statistics import interval
+from fsbench.features.provenance import is_name
 from fsbench.files import write_text
 
 if TYPE_CHECKING:
@@ -165,6 +166,8 @@ def _trouble(record: RunRecord) -> str:
     from fsbench.tasks.protocol import TaskProtocol
 
     key = record.key
+    if not all(is_name(name) for name in (record.dataset, record.backbone, key.method, key.split)):
+        return "its data set, backbone, method or split has no proper name"
     if key.version != VERSION:
         return f"it has version {key.version}, and this fsbench reads version {VERSION}"
     try:
