@@ -33,6 +33,7 @@ def show(report: DoctorReport) -> None:
     _say(console, "Data:", report.data_sentences)
     _files(console, "Weights", report.weights_root, report.weights)
     _files(console, "Features", report.features_root, report.features)
+    _say(console, "Looked into everything:", report.deep_sentences)
     _environment(console, report.environment)
 
 
