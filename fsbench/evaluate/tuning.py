@@ -20,9 +20,9 @@ from fsbench.evaluate.source import load_source
 from fsbench.evaluate.sweep import POINTS
 from fsbench.features.overlap import overlap
 from fsbench.features.store import FeatureFile
-from fsbench.files import write_text
 from fsbench.locks import only_writer
 from fsbench.methods import method_key
+from fsbench.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -167,8 +167,7 @@ class Search:
     def remember(self, found: Tuned) -> None:
         """Keep what was found for later runs, beside what other runs find meanwhile."""
         with only_writer(self.memory, waiting=lambda sentence: None):
-            known = {name: asdict(tuned) for name, tuned in {**read_memory(self.memory), self.key: found}.items()}
-            write_text(self.memory, json.dumps(known, indent=1, sort_keys=True) + "\n")
+            write_memory(self.memory, {**read_memory(self.memory), self.key: found})
 
 
 @functools.cache
@@ -264,14 +263,18 @@ def read_memory(memory: Path) -> dict[str, Tuned]:
     """All that is remembered in a file."""
     from pydantic import TypeAdapter, ValidationError
 
+    remedy = "Delete the file: it is remade."
     if not memory.exists():
         return {}
     try:
-        known = TypeAdapter(dict[str, Tuned]).validate_json(memory.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise FsbenchError(
-            f"The tuned parameters in {memory} cannot be read.", "Delete the file: it is remade."
-        ) from error
+        known = TypeAdapter(dict[str, Tuned]).validate_python(read_sealed(memory, "memory of tuning", remedy))
+    except ValidationError as error:
+        raise FsbenchError(f"The tuned parameters in {memory} cannot be read.", remedy) from error
     if not all(tuned.trials for tuned in known.values()):
-        raise FsbenchError(f"The tuned parameters in {memory} are empty.", "Delete the file: it is remade.")
+        raise FsbenchError(f"The tuned parameters in {memory} are empty.", remedy)
     return known
+
+
+def write_memory(memory: Path, known: Mapping[str, Tuned]) -> None:
+    """Replace all that is remembered in a file."""
+    write_sealed(memory, {name: asdict(known[name]) for name in sorted(known)}, indent=1)

@@ -3,7 +3,7 @@
 ::
 
     /                 format, version, dataset, backbone, … (Provenance)
-    /base /val /novel classes; sha256 of the content
+    /base /val /novel classes; sha256 of the content, and of the names
         features      (M, D) float32, sorted by class
         labels        (M,)   int64, 0..C-1
         class_names   (C,)   UTF-8 bytes
@@ -28,7 +28,7 @@ import numpy as np
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.features.hdf5 import REMAKE, dataset_of, encode, open_hdf5, strings_of
 from fsbench.features.provenance import Provenance as Provenance
-from fsbench.features.provenance import read_provenance
+from fsbench.features.provenance import digest_of, read_provenance
 from fsbench.files import whole_file
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ def write_features(path: Path, provenance: Provenance, splits: Mapping[str, Spli
     with whole_file(path) as temporary, h5py.File(temporary, "w") as file:
         file.attrs["format"] = FORMAT
         file.attrs["version"] = VERSION
-        file.attrs["provenance"] = json.dumps(asdict(provenance), ensure_ascii=False, sort_keys=True)
+        file.attrs["provenance"] = text = json.dumps(asdict(provenance), ensure_ascii=False, sort_keys=True)
+        file.attrs["provenance_sha256"] = digest_of(text)
         for name, split in splits.items():
             _write_split(file.create_group(name), split)
 
@@ -139,6 +140,7 @@ def _write_split(group: h5py.Group, split: Split) -> None:
     if split.images:
         group.create_dataset("images", data=encode(split.images))
     group.attrs["sha256"] = digest.hexdigest()
+    group.attrs["names_sha256"] = digest_of(*split.class_names, "", *split.images)
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,9 @@ class FeatureFile:
             start += len(block)
         with open_hdf5(self.path, FORMAT, VERSION) as file:
             images = strings_of(file, f"{name}/images", self.path) if "images" in file[name] else ()
+            stated = file[name].attrs.get("names_sha256")
+        if len(images) not in {0, summary.rows} or stated not in {None, digest_of(*summary.class_names, "", *images)}:
+            raise FsbenchError(f"The names of split {name} in {self.path} are not those that were written.", REMAKE)
         return Split(features, summary.offsets, summary.class_names, images, summary.digest)
 
     def stream(self, name: str) -> Iterator[NDArray[np.float32]]:
