@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import os
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+_FULL = "Free some space, then run the same command again: what is finished is kept."
+_FORBIDDEN = "Check that the folder can be written to, or choose another one."
+_GONE = "The disk or the network folder does not answer: see to it, then run the same command again."
+_REMEDIES = {
+    errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EFBIG: _FULL,
+    errno.EACCES: _FORBIDDEN, errno.EPERM: _FORBIDDEN, errno.EROFS: _FORBIDDEN, errno.ENOTDIR: _FORBIDDEN,
+    errno.EIO: _GONE, errno.ESTALE: _GONE, errno.ENOTCONN: _GONE, errno.ETIMEDOUT: _GONE, errno.EHOSTDOWN: _GONE,
+    errno.ENOENT: "It is not there, or not any more: check the path.",
+    errno.ENAMETOOLONG: "Choose a shorter name.",
+    errno.EMFILE: "Raise the limit of open files with `ulimit -n`.",
+}  # fmt: skip
 
 
 class FsbenchError(Exception):
@@ -34,3 +49,19 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> FsbenchError:
     nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
     return FsbenchError(f"Unknown {kind} {name!r}.", f"{hint}Known: {', '.join(names)}.")
+
+
+def system_trouble(what: str, error: Exception) -> FsbenchError:
+    """An error of the operating system in words, with its remedy.
+
+    Args:
+        what: What could not be done, and with which file.
+        error: An OSError, or what a library made of one: HDF5 hides the number in its text.
+    """
+    number = error.errno if isinstance(error, OSError) else None
+    hidden = re.search(r"errno = (\d+)", str(error))
+    if number is None and hidden:
+        number = int(hidden[1])
+    reason = os.strerror(number) if number else str(error).strip().partition("\n")[0] or type(error).__name__
+    remedy = _REMEDIES.get(number or 0, "Check that the folder can be written to and that the disk has room.")
+    return FsbenchError(f"{what}: {reason}.", remedy)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import hashlib
 import os
+import re
 import secrets
 from typing import TYPE_CHECKING
 
-from fsbench.errors import FsbenchError
+from fsbench.errors import system_trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.tmp")
+_DAY = 86_400.0
+_NO_FOLDER_FLUSH = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES}
 
 
 @contextlib.contextmanager
@@ -27,13 +34,11 @@ def whole_file(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         _flush(temporary)
+        _remove_old_leftovers(path.parent)
         temporary.replace(path)
-        _flush(path.parent)
-    except OSError as error:
-        raise FsbenchError(
-            f"Could not write {path}: {error.strerror or error}.",
-            "Check that the folder can be written to and that the disk has room.",
-        ) from error
+        _flush_folder(path.parent)
+    except (OSError, RuntimeError) as error:  # HDF5 and torch have their own words for a full disk
+        raise system_trouble(f"Could not write {path}", error) from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -51,9 +56,31 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+@functools.cache
+def _remove_old_leftovers(folder: Path) -> None:
+    """Remove, once per folder, what runs that were killed a day ago or earlier have left.
+
+    A file has just been made in it, so the folder's own time is the present one of whatever machine keeps it.
+    """
+    with contextlib.suppress(OSError):
+        now = folder.stat().st_mtime
+        for leftover in folder.glob(".*.tmp"):
+            if TEMPORARY.fullmatch(leftover.name) and now - leftover.stat().st_mtime > _DAY:
+                leftover.unlink(missing_ok=True)
+
+
 def _flush(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make a rename last. Some network folders cannot be flushed; the file is in its place nevertheless."""
+    try:
+        _flush(folder)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_FLUSH:
+            raise

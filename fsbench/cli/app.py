@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -26,16 +29,43 @@ from fsbench.cli import (
     tune,
 )  # fmt: skip
 from fsbench.cli.help import help_of
-from fsbench.errors import FsbenchError
+from fsbench.cli.interrupts import Interrupt, interrupts_raise
+from fsbench.errors import FsbenchError, system_trouble
 from fsbench.ranks import in_one_voice
 
-app = typer.Typer(
-    name="fsbench",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-)
+MAIN, STUDIES, EXCHANGE, UPKEEP = "From images to a table", "Studies", "Exchange of features", "Begin and keep up"
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    MAIN: (extract.extract, scatter.scatter, solve.solve, compare.compare),
+    STUDIES: (ablate.ablate, sweep.sweep, tune.tune, report.report),
+    EXCHANGE: (import_.import_, export.export),
+    UPKEEP: (demo.demo, doctor.doctor, train.train, bench.bench),
+}
+
+
+def make_app(only: str | None = None) -> typer.Typer:
+    """All commands; of those not named by `only` just the summaries, as reading their options takes time."""
+    found = typer.Typer(
+        name="fsbench",
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+    )
+    found.callback()(fsbench_command)
+    for panel, commands in COMMANDS.items():
+        for command in commands:
+            name = command.__name__.rstrip("_")
+            action = command if only in {None, name} else _summary
+            found.command(name, help=help_of(command), rich_help_panel=panel)(action)
+    if only in {None, "plot"}:
+        found.add_typer(plot.app, name="plot", rich_help_panel=STUDIES)
+    else:
+        found.command("plot", help=plot.app.info.help, rich_help_panel=STUDIES)(_summary)
+    return found
+
+
+def _summary() -> None:
+    """Stands for a command that is not called."""
 
 
 def _version(asked: bool) -> None:
@@ -44,7 +74,6 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def fsbench_command(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
@@ -56,37 +85,55 @@ def fsbench_command(
     """
 
 
-MAIN, STUDIES, EXCHANGE, UPKEEP = "From images to a table", "Studies", "Exchange of features", "Begin and keep up"
-for panel, commands in (
-    (MAIN, (extract.extract, scatter.scatter, solve.solve, compare.compare)),
-    (STUDIES, (ablate.ablate, sweep.sweep, tune.tune, report.report)),
-    (EXCHANGE, (import_.import_, export.export)),
-    (UPKEEP, (demo.demo, doctor.doctor, train.train, bench.bench)),
-):
-    for command in commands:
-        name = command.__name__.rstrip("_")
-        app.command(name, help=help_of(command), rich_help_panel=panel)(command)
-app.add_typer(plot.app, name="plot", rich_help_panel=STUDIES)
+app = make_app()
 
 
-def _show(error: FsbenchError) -> None:
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print("error:", style="bold red", end=" ")
-    console.print(error.message, markup=False)
-    if error.hint:
-        console.print(error.hint, markup=False, style="dim")
+def _app_for_this_call() -> typer.Typer:
+    if "_FSBENCH_COMPLETE" in os.environ:  # set by a shell that completes a line
+        return app
+    words = [word for word in sys.argv[1:] if not word.startswith("-")]
+    return make_app(words[0] if words else "")
 
 
 def main() -> None:
-    """Run a command; an FsbenchError is shown without a traceback, and the exit status is 1."""
+    """Run a command. Whatever ends it is one sentence on stderr and an exit status, never a traceback."""
+    interrupts_raise()
     try:
-        app()
+        try:
+            _app_for_this_call()()
+        finally:
+            sys.stdout.flush()  # here, where a full disk behind it can still be named
     except FsbenchError as error:
-        with in_one_voice() as speaks:
-            if speaks:
-                _show(error)
+        _fail(error)
+    except Interrupt as interrupt:
+        _fail(FsbenchError(interrupt.sentence), interrupt.status)
+    except MemoryError:
+        _fail(FsbenchError("There is not enough memory.", "Use a smaller --batch, or a machine with more memory."))
+    except OSError as error:
+        _give_up_stdout()
+        if not isinstance(error, BrokenPipeError):
+            _fail(system_trouble(f"Could not go on with {error.filename or 'the output'}", error))
         sys.exit(1)
-    except BrokenPipeError:
-        sys.exit(1)
+
+
+def _fail(error: FsbenchError, status: int = 1) -> NoReturn:
+    with in_one_voice() as speaks:
+        if speaks:
+            _show(error)
+    sys.exit(status)
+
+
+def _show(error: FsbenchError) -> None:
+    from fsbench.report.console import SafeConsole
+
+    console = SafeConsole(stderr=True, soft_wrap=True)
+    console.print("error:", style="bold red", end=" ")
+    console.print(error.message)
+    if error.hint:
+        console.print(error.hint, style="dim")
+
+
+def _give_up_stdout() -> None:
+    """Keep Python from trying once more, on its way out, to write what could not be written."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

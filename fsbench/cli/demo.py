@@ -50,7 +50,7 @@ def demo(
         reporter, console = Reporter(quiet, not ranks.leads), stdout_console()
         file = embedded_features(data_dir, weights_dir, features_dir, reporter, ranks)
         if ranks.leads:
-            console.print("\n".join(file.describe()))
+            console.print("\n".join(file.describe()), soft_wrap=True)
         table = compare(question, [file], Machine(choose_device("auto"), ranks=ranks), reporter)
         if ranks.leads:
             console.print(render_rich(table))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -13,6 +14,9 @@ def doctor(
     data_dir: DataRoot = Path("data"),
     weights_dir: WeightsRoot = Path("weights"),
     features_dir: FeaturesRoot = Path("features"),
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also read everything: pictures that occur twice, damaged feature files.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what is here, and what is wrong with it.
@@ -29,6 +33,11 @@ def doctor(
 
     with Console(stderr=True).status("Looking at data sets, trying out libraries and devices …"):
         report = diagnose(data_dir, weights_dir, features_dir)
+    if deep:
+        from fsbench.data.deep import look_deeper
+        from fsbench.report.progress import Reporter
+
+        report = look_deeper(report, data_dir, features_dir, Reporter())
     if as_json:
         typer.echo(json.dumps(report.to_dict(), indent=2))
         return

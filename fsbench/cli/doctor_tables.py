@@ -35,6 +35,7 @@ def show(report: DoctorReport) -> None:
     if report.shipped:
         _files(console, "Weights that come with fsbench", report.shipped)
     _files(console, f"Features in {report.features_root}", report.features)
+    _say(console, "Looked into everything:", report.deep_sentences)
     _environment(console, report.environment)
 
 

@@ -61,6 +61,7 @@ def extract(
     from fsbench.features.extract_all import Weights, extract_all
     from fsbench.ranks import join_ranks
     from fsbench.report.progress import Reporter
+    from fsbench.report.tables import stdout_console
 
     refuse_unknown(backbone)
     own = OwnData(data, split_file, split_fractions) if data else None
@@ -73,4 +74,4 @@ def extract(
             datasets, chosen, settings, where, out or features_dir, reporter, force=force, ranks=ranks
         )  # fmt: skip
         for file in files if ranks.leads else ():
-            print("\n".join(file.describe()))
+            stdout_console().print("\n".join(file.describe()), soft_wrap=True)

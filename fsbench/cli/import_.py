@@ -42,7 +42,8 @@ def import_(
     """
     from fsbench.exchange.importing import Naming, import_files, known_dataset
     from fsbench.report.progress import Reporter
+    from fsbench.report.tables import stdout_console
 
     naming = Naming(known_dataset(dataset), backbone, crops)
     file = import_files(files, out or features_dir / naming.file_name(), naming, Reporter(quiet), force=force)
-    print("\n".join(file.describe()))
+    stdout_console().print("\n".join(file.describe()), soft_wrap=True)

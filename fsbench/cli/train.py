@@ -58,6 +58,7 @@ def train(
     from fsbench.devices import choose_device
     from fsbench.ranks import join_ranks
     from fsbench.report.progress import Reporter
+    from fsbench.report.tables import stdout_console
     from fsbench.train.output import default_output
     from fsbench.train.run import train_backbone
     from fsbench.train.settings import Execution, TrainSettings
@@ -75,7 +76,7 @@ def train(
         execution = Execution(where, reporter, workers, eval_every, ranks)
         trained = train_backbone(chosen, settings, execution, path, force=force)
         if ranks.leads:
-            print("\n".join(trained.describe()))
+            stdout_console().print("\n".join(trained.describe()), soft_wrap=True)
 
 
 def the_only(datasets: list[Any]) -> Any:

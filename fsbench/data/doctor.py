@@ -75,6 +75,7 @@ class DoctorReport:
         features_root: Where features were looked for.
         features: HDF5 files.
         environment: Libraries and devices.
+        deep_sentences: What reading everything has shown; empty if that was not asked for.
     """
 
     data_root: str
@@ -86,6 +87,7 @@ class DoctorReport:
     features_root: str
     features: tuple[FoundFile, ...]
     environment: Environment
+    deep_sentences: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""

@@ -12,19 +12,25 @@ Only plain picture formats are decoded, because some others (EPS) would start an
 
 from __future__ import annotations
 
+import errno
 import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
-from fsbench.errors import FsbenchError
+from fsbench.errors import FsbenchError, system_trouble
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".webp", ".tif", ".tiff")
+_OUT_OF_REACH = {errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENODEV, errno.ENXIO}
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "WEBP", "TIFF")
+
+
+class OutOfReachError(FsbenchError):
+    """A picture that is not broken, but gone: so may be all others, and none of them may be left out for it."""
 
 
 def is_picture(name: str) -> bool:
@@ -51,8 +57,11 @@ def open_image(path: Path) -> Image.Image:
             "A small file that unpacks to a huge picture can exhaust the memory. Shrink it, or remove it.",
         ) from error
     except FileNotFoundError as error:
-        raise FsbenchError(f"The picture {path} is missing.", "Copy the data set again.") from error
+        raise OutOfReachError(f"The picture {path} is missing.", "Copy the data set again.") from error
     except Exception as error:  # PIL's decoders raise errors of many kinds on damaged bytes
+        if isinstance(error, OSError) and error.errno in _OUT_OF_REACH:
+            told = system_trouble(f"Could not read the picture {path}", error)
+            raise OutOfReachError(told.message, told.hint) from error
         raise FsbenchError(
             f"Could not read the picture {path}: {error}",
             "The file is damaged or is not a picture. Copy it again, or remove it.",

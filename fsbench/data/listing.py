@@ -38,6 +38,12 @@ class Pictures(Protocol):
     def name(self, source: Source) -> str:
         """The picture's name relative to the data set, for records."""
 
+    def mark(self, source: Source) -> int:
+        """A number that is cheap to get and tells most pictures apart."""
+
+    def content(self, source: Source) -> bytes:
+        """The picture as it is stored."""
+
 
 @dataclass(frozen=True)
 class FolderPictures:
@@ -52,6 +58,17 @@ class FolderPictures:
     def name(self, source: Source) -> str:
         """The relative path itself."""
         return str(source)
+
+    def mark(self, source: Source) -> int:
+        """The size of the file; -1 if it is not there."""
+        try:
+            return (self.root / str(source)).stat().st_size
+        except OSError:
+            return -1
+
+    def content(self, source: Source) -> bytes:
+        """The bytes of the file."""
+        return (self.root / str(source)).read_bytes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +146,10 @@ class ImageSplit:
     def image_name(self, index: int) -> str:
         """The relative name of that row's picture."""
         return self.pictures.name(self.sources[index])
+
+    def image_mark(self, index: int) -> int:
+        """A number that changes when that row's picture is replaced by another, as good as always."""
+        return self.pictures.mark(self.sources[index])
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fsbench.errors import FsbenchError
+from fsbench.features.overlap import overlap
 from fsbench.features.scatter import base_statistics
 from fsbench.methods.base import Context
 from fsbench.ranks import ALONE
@@ -64,6 +65,7 @@ def source_of(
     if other is None or _same_base(file, other):
         return load_source(file, split, base_of(file, reporter, ranks))
     check_base(file, other, reporter)
+    _check_apart(file, split, other, reporter)
     dataset, base = other.provenance.dataset, base_of(other, reporter, ranks)
     return load_source(file, split, base, "" if dataset == file.provenance.dataset else dataset)
 
@@ -95,6 +97,26 @@ def check_base(file: FeatureFile, other: FeatureFile, reporter: Reporter) -> Non
         reporter.warn(f"{other.path} is of backbone {theirs.backbone}, {file.path} of {mine.backbone}.")
     if (mine.transform, mine.crops) != (theirs.transform, theirs.crops) and mine.transform and theirs.transform:
         reporter.warn(f"{other.path} and {file.path} were extracted with different transforms or numbers of crops.")
+
+
+def _check_apart(file: FeatureFile, split: str, other: FeatureFile, reporter: Reporter) -> None:
+    """Refuse base classes that hold what is to be classified; warn where names alone say so."""
+    mine, theirs = file.provenance, other.provenance
+    if mine.dataset == theirs.dataset and mine.split_digest != theirs.split_digest and mine.split_digest:
+        raise FsbenchError(
+            f"{other.path} divides {mine.dataset} into other base, val and novel classes than {file.path}.",
+            "Extract both with the same class lists.",
+        )
+    found = overlap(f"base of {other.path}", other.stream("base"), f"{split} of {file.path}", file.stream(split))
+    if remark := found.refuse_many("the base classes would hold the images to be classified."):
+        reporter.warn(remark)
+    shared = sorted(set(file.summary(split).class_names) & set(other.summary("base").class_names))
+    named = [name for name in shared if not name.lstrip("-").isdigit()]
+    if named:
+        reporter.warn(
+            f"{len(named)} classes of {split} have the names of base classes of {other.path}, such as {named[0]}: "
+            "if they are the same, the result means nothing."
+        )
 
 
 def _same_base(file: FeatureFile, other: FeatureFile) -> bool:

@@ -6,6 +6,7 @@ takes the place of an earlier one, so `solve --tune` and `compare --tune` use wh
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from dataclasses import asdict, dataclass
@@ -17,8 +18,11 @@ from fsbench.evaluate.proposals import Grid, Guesses
 from fsbench.evaluate.run import Job, Machine, configure, run
 from fsbench.evaluate.source import load_source
 from fsbench.evaluate.sweep import POINTS
-from fsbench.files import write_text
+from fsbench.features.overlap import overlap
+from fsbench.features.store import FeatureFile
+from fsbench.locks import only_writer
 from fsbench.methods import method_key
+from fsbench.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +30,6 @@ if TYPE_CHECKING:
 
     from fsbench.evaluate.source import Source
     from fsbench.features.scatter import BaseStatistics
-    from fsbench.features.store import FeatureFile
     from fsbench.methods.base import Method
     from fsbench.report.progress import Reporter
     from fsbench.tasks.protocol import TaskProtocol
@@ -137,6 +140,8 @@ class Search:
                 f"Tuning needs validation classes, but {file.path} has no split val.",
                 "Extract val images into the file, or do without: the scale-free defaults need no tuning.",
             )
+        if "novel" in file.splits:
+            _refuse_shared(file.path, file.summary("val").digest, file.summary("novel").digest)
         return cls(method, fixed, load_source(file, "val", base), protocol, tuning_path(file.path))
 
     @property
@@ -160,9 +165,17 @@ class Search:
         return read_memory(self.memory).get(self.key)
 
     def remember(self, found: Tuned) -> None:
-        """Keep what was found for later runs."""
-        known = {name: asdict(tuned) for name, tuned in {**read_memory(self.memory), self.key: found}.items()}
-        write_text(self.memory, json.dumps(known, indent=1, sort_keys=True) + "\n")
+        """Keep what was found for later runs, beside what other runs find meanwhile."""
+        with only_writer(self.memory, waiting=lambda sentence: None):
+            write_memory(self.memory, {**read_memory(self.memory), self.key: found})
+
+
+@functools.cache
+def _refuse_shared(path: Path, *digests: str) -> None:
+    """Refuse to tune on val classes that are novel ones under another name; once for the same content."""
+    file = FeatureFile.open(path)
+    found = overlap(f"val of {path}", file.stream("val"), "novel", file.stream("novel"))
+    found.refuse_many("tuning there would be looking at novel classes.")
 
 
 def tuning_path(features: Path) -> Path:
@@ -250,14 +263,18 @@ def read_memory(memory: Path) -> dict[str, Tuned]:
     """All that is remembered in a file."""
     from pydantic import TypeAdapter, ValidationError
 
+    remedy = "Delete the file: it is remade."
     if not memory.exists():
         return {}
     try:
-        known = TypeAdapter(dict[str, Tuned]).validate_json(memory.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise FsbenchError(
-            f"The tuned parameters in {memory} cannot be read.", "Delete the file: it is remade."
-        ) from error
+        known = TypeAdapter(dict[str, Tuned]).validate_python(read_sealed(memory, "memory of tuning", remedy))
+    except ValidationError as error:
+        raise FsbenchError(f"The tuned parameters in {memory} cannot be read.", remedy) from error
     if not all(tuned.trials for tuned in known.values()):
-        raise FsbenchError(f"The tuned parameters in {memory} are empty.", "Delete the file: it is remade.")
+        raise FsbenchError(f"The tuned parameters in {memory} are empty.", remedy)
     return known
+
+
+def write_memory(memory: Path, known: Mapping[str, Tuned]) -> None:
+    """Replace all that is remembered in a file."""
+    write_sealed(memory, {name: asdict(known[name]) for name in sorted(known)}, indent=1)

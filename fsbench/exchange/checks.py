@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fsbench.errors import FsbenchError
+from fsbench.features.overlap import overlaps
 from fsbench.features.store import Split, make_split
 
 if TYPE_CHECKING:
@@ -111,6 +112,9 @@ def check_together(splits: Mapping[str, Split], origins: Mapping[str, str]) -> l
                 "A class belongs to one split: remove it from the other.",
             )
         numbers_shared |= bool(shared)
-    if not numbers_shared:
-        return []
-    return ["splits share class numbers: right if every split numbers its classes anew, else they share classes"]
+    remarks = [found.refuse_many("they cannot belong together.") for found in overlaps(splits)]
+    if numbers_shared:
+        remarks.append(
+            "splits share class numbers: right if every split numbers its classes anew, else they share classes"
+        )
+    return [remark for remark in remarks if remark]

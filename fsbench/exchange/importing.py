@@ -15,6 +15,7 @@ from fsbench.exchange.splits import parse_source, split_in_name
 from fsbench.features.shards import fingerprint
 from fsbench.features.store import SPLITS, FeatureFile, Provenance, write_features
 from fsbench.files import sha256_of
+from fsbench.locks import only_writer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,8 +115,7 @@ def import_files(
         reporter: Hears what the files do not say, and what is worth knowing of them.
         force: Replace a file that is there.
     """
-    if out.exists() and not force:
-        raise FsbenchError(f"{out} exists already.", "Replace it with --force, or choose another --out.")
+    _refuse_present(out, force)
     gathered = _Gathered()
     for text in sources:
         gathered.add(text, naming.dataset)
@@ -127,8 +127,15 @@ def import_files(
         naming.dataset, naming.backbone, crops=naming.crops, precision="", notes=remarks, imported=gathered.sources,
         fingerprint=fingerprint({"imported": gathered.sources, "crops": naming.crops}),
     )  # fmt: skip
-    write_features(out, provenance, splits)
+    with only_writer(out):
+        _refuse_present(out, force)
+        write_features(out, provenance, splits)
     return FeatureFile.open(out)
+
+
+def _refuse_present(out: Path, force: bool) -> None:
+    if out.exists() and not force:
+        raise FsbenchError(f"{out} exists already.", "Replace it with --force, or choose another --out.")
 
 
 def _assigned(parts: Sequence[Part], given: str, path: Path) -> list[Part]:

@@ -5,31 +5,33 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from fsbench.data.probes import library_versions, precision_problem
 from fsbench.data.recipes import crops_for, timm_transform, transform_for
 from fsbench.errors import FsbenchError
 from fsbench.features.forward import PRECISIONS, Forward
+from fsbench.features.images import Images, collate
+from fsbench.features.overlap import overlaps
 from fsbench.features.shards import Shards, fingerprint
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.locks import only_writer
 from fsbench.ranks import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    import torch
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from fsbench.backbones.info import Extractor
-    from fsbench.data.listing import ImageDataset, ImageSplit
-    from fsbench.data.transforms import CropTransform, EvalTransform
+    from fsbench.data.listing import ImageDataset
     from fsbench.ranks import Ranks
     from fsbench.report.progress import Reporter
 
@@ -60,37 +62,6 @@ class Settings:
     skip_broken: bool = False
 
 
-@dataclass(frozen=True)
-class Images(Dataset[tuple[int, "Tensor | str"]]):
-    """All images of a data set in the order base, val, novel, as tensors (crops, 3, H, W), or the reason why not."""
-
-    splits: tuple[ImageSplit, ...]
-    transform: EvalTransform
-    random_crops: CropTransform | None
-    crops: int
-
-    def __len__(self) -> int:
-        return sum(len(split) for split in self.splits)
-
-    def __getitem__(self, row: int) -> tuple[int, Tensor | str]:
-        split, index = self.place(row)
-        try:
-            image = split.open(index)
-            if self.random_crops is None:
-                return row, self.transform(image)[None]
-            return row, self.random_crops(image, split.image_name(index), self.crops)
-        except FsbenchError as error:
-            return row, f"{split.image_name(index)}: {error.message}"
-
-    def place(self, row: int) -> tuple[ImageSplit, int]:
-        """The split of an image, and its number there."""
-        for split in self.splits:
-            if row < len(split):
-                return split, row
-            row -= len(split)
-        raise IndexError(row)
-
-
 def extract(
     dataset: ImageDataset,
     backbone: Extractor,
@@ -110,12 +81,46 @@ def extract(
     refuse_unusable(settings.precision, device)
     images = _images(dataset, backbone, settings)
     plan = _plan(dataset, backbone, images, settings)
-    mark = fingerprint(plan)
-    stored = ranks.agree(lambda: FeatureFile.open(out) if out.exists() and not force else None)
-    if stored and stored.provenance.fingerprint == mark:
-        reporter.say(f"{out} is there already, made the same way.")
-        return stored
-    shards = Shards.open(out, plan, len(images), backbone.info.feature_dim)
+    with ExitStack() as held:
+        stored = ranks.agree(lambda: _stored(out, fingerprint(plan), force))
+        if stored is None:
+            ranks.agree(lambda: held.enter_context(only_writer(out, reporter.warn)))
+            stored = ranks.agree(lambda: _stored(out, fingerprint(plan), force))  # by the writer waited for
+        if stored is not None:
+            reporter.say(f"{out} is there already, made the same way.")
+            return stored
+        shards = Shards.open(out, plan, len(images), backbone.info.feature_dim)
+        _fill(shards, dataset, backbone, images, settings, device, reporter, ranks)
+        file = ranks.agree(lambda: _assemble(dataset, backbone, images, shards, settings, out, fingerprint(plan)))
+    for note in file.provenance.notes[len(dataset.notes) :]:
+        reporter.warn(f"{dataset.name}: {note}")
+    return file
+
+
+def _stored(out: Path, mark: str, force: bool) -> FeatureFile | None:
+    """The finished file, if it was made the same way."""
+    if force or not out.exists():
+        return None
+    stored = FeatureFile.open(out)
+    if stored.provenance.imported:
+        raise FsbenchError(
+            f"{out} holds imported features, which could not be made again.",
+            "Write elsewhere with --out FILE, or replace it with --force.",
+        )
+    return stored if stored.provenance.fingerprint == mark else None
+
+
+def _fill(
+    shards: Shards,
+    dataset: ImageDataset,
+    backbone: Extractor,
+    images: Images,
+    settings: Settings,
+    device: torch.device,
+    reporter: Reporter,
+    ranks: Ranks,
+) -> None:
+    """Make the shards that are missing."""
     missing = ranks.agree(shards.missing)
     total = sum(len(part) for part in missing)
     if total < len(images):
@@ -131,7 +136,6 @@ def extract(
             shards.write(part, features, broken)
             report(len(part))
     ranks.wait()
-    return ranks.agree(lambda: _assemble(dataset, backbone, images, shards, settings, out, mark))
 
 
 def refuse_unusable(precision: str, device: torch.device) -> None:
@@ -162,9 +166,13 @@ def _images(dataset: ImageDataset, backbone: Extractor, settings: Settings) -> I
 
 
 def _plan(dataset: ImageDataset, backbone: Extractor, images: Images, settings: Settings) -> dict[str, Any]:
-    """Everything that determines the features."""
+    """Everything that determines the features.
+
+    Of the images: names and sizes. A picture that was replaced by another under its name is noticed unless both have
+    the same number of bytes. Times would not survive a copy, and to read all contents would take as long as to extract.
+    """
     names = "\n".join(
-        f"{split.name}\t{split.class_names[split.labels[i]]}\t{split.image_name(i)}"
+        f"{split.name}\t{split.class_names[split.labels[i]]}\t{split.image_name(i)}\t{split.image_mark(i)}"
         for split in images.splits
         for i in range(len(split))
     )
@@ -198,12 +206,14 @@ def _features(
 
     workers = _workers(device) if settings.workers is None else settings.workers
     loader = DataLoader(
-        images, batch_sampler=batches(), num_workers=workers, collate_fn=_collate, pin_memory=device.type == "cuda"
+        images, batch_sampler=batches(), num_workers=workers, collate_fn=collate, pin_memory=device.type == "cuda"
     )
     forward = Forward(backbone, settings.precision, device, images.transform.crop, batch)
     rows: dict[int, NDArray[np.float32]] = {}
     broken: dict[int, str] = {}
-    for numbers, tensors, unreadable in loader:
+    for numbers, tensors, unreadable, gone in loader:
+        if gone is not None:
+            raise gone
         broken |= unreadable
         if numbers:
             rows |= dict(zip(numbers, forward(tensors), strict=True))
@@ -211,14 +221,6 @@ def _features(
             part, empty = taken.popleft(), np.full(backbone.info.feature_dim, np.nan, dtype=np.float32)
             yield part, np.stack([rows.get(row, empty) for row in part]), broken
             rows, broken = {}, {}
-
-
-def _collate(items: list[tuple[int, Tensor | str]]) -> tuple[list[int], Tensor, dict[int, str]]:
-    """Image numbers, their tensors (B, crops, 3, H, W), and the reasons for those that could not be read."""
-    good = [(row, value) for row, value in items if not isinstance(value, str)]
-    broken = {row: value for row, value in items if isinstance(value, str)}
-    tensors = torch.stack([value for _, value in good]) if good else torch.empty(0)
-    return [row for row, _ in good], tensors, broken
 
 
 def _workers(device: torch.device) -> int:
@@ -245,6 +247,7 @@ def _assemble(
         splits[split.name] = make_split(rows, split.labels[keep], split.class_names, names)
         start += len(split)
     info, chosen = backbone.info, images.random_crops or images.transform
+    shared = [found.sentence for found in overlaps(splits) if found.rows]
     provenance = Provenance(
         dataset=dataset.name,
         backbone=info.name,
@@ -257,7 +260,7 @@ def _assemble(
         crops=settings.crops,
         precision=settings.precision,
         libraries=library_versions(),
-        notes=(*dataset.notes, *(f"skipped {why}" for why in broken.values())),
+        notes=(*dataset.notes, *(f"skipped {why}" for why in broken.values()), *shared),
         fingerprint=mark,
     )
     write_features(out, provenance, splits)

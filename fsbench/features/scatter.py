@@ -10,6 +10,8 @@ norm, averaged,
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,6 +118,7 @@ class BaseStatistics:
             file.attrs["format"] = FORMAT
             file.attrs["version"] = VERSION
             file.attrs["features_sha256"] = self.digest
+            file.attrs["sha256"] = self._own_digest()
             for name in _ARRAYS:
                 file.create_dataset(name, data=getattr(self, name).numpy())
             file.create_dataset("class_counts", data=np.array(self.class_counts, dtype=np.int64))
@@ -132,13 +135,23 @@ class BaseStatistics:
                 for name, ndim in _ARRAYS.items()
             }
             counts = dataset_of(file, "class_counts", path, ndim=1, kind="i")[()].tolist()
-            digest = str(file.attrs.get("features_sha256", ""))
+            digest, stated = str(file.attrs.get("features_sha256", "")), file.attrs.get("sha256")
         dimension = len(arrays["mean"])
         if any(set(array.shape) != {dimension} for array in arrays.values()) or not counts or min(counts) < 1:
             raise FsbenchError(f"The arrays of {path} do not fit together.", REMAKE)
         if not all(bool(torch.isfinite(array).all()) for array in arrays.values()):
             raise FsbenchError(f"{path} contains values that are not finite.", REMAKE)
-        return cls(**arrays, class_counts=tuple(counts), digest=digest)
+        found = cls(**arrays, class_counts=tuple(counts), digest=digest)
+        if stated != found._own_digest():
+            raise FsbenchError(f"The numbers in {path} are not those that were written: the SHA-256 differs.", REMAKE)
+        return found
+
+    def _own_digest(self) -> str:
+        """SHA-256 of all that is stored."""
+        digest = hashlib.sha256(f"{self.digest} {self.class_counts}".encode())
+        for name in _ARRAYS:
+            digest.update(getattr(self, name).contiguous().numpy().astype("<f8", copy=False).data)
+        return digest.hexdigest()
 
 
 def scatter_path(features: Path) -> Path:
@@ -147,12 +160,13 @@ def scatter_path(features: Path) -> Path:
 
 
 def base_statistics(file: FeatureFile, progress: Callable[[int], None] = lambda rows: None) -> BaseStatistics:
-    """The statistics of a file's base split: from the scatter file if it belongs to it, else computed and saved."""
+    """The statistics of a file's base split: from the scatter file if it is sound and belongs to it, else made anew."""
     path = scatter_path(file.path)
     if path.exists():
-        stored = BaseStatistics.load(path)
-        if stored.digest == file.summary("base").digest:
-            return stored
+        with contextlib.suppress(FsbenchError):
+            stored = BaseStatistics.load(path)
+            if stored.digest == file.summary("base").digest:
+                return stored
     computed = BaseStatistics.fit_file(file, progress)
     computed.save(path)
     return computed

@@ -80,10 +80,15 @@ class Shards:
             if features is None:
                 raise FsbenchError(f"A piece of the extraction in {self.folder} is missing.", "Run extract again.")
             parts.append(features)
-            notes = self._path(part).with_suffix(".json")
-            if notes.exists():
-                broken.update({int(row): why for row, why in json.loads(notes.read_text()).items()})
+            broken.update(self._broken(part))
         return np.concatenate(parts), broken
+
+    def _broken(self, part: range) -> dict[int, str]:
+        notes = self._path(part).with_suffix(".json")
+        try:
+            return {int(row): str(why) for row, why in json.loads(notes.read_text()).items()} if notes.exists() else {}
+        except (OSError, ValueError, AttributeError) as error:
+            raise FsbenchError(f"{notes} is damaged.", f"Remove {self.folder}, and run extract again.") from error
 
     def discard(self) -> None:
         """Remove everything: the feature file is whole."""

@@ -3,7 +3,7 @@
 ::
 
     /                 format, version, dataset, backbone, … (Provenance)
-    /base /val /novel classes; sha256 of the content
+    /base /val /novel classes; sha256 of the content, and of the names
         features      (M, D) float32, sorted by class
         labels        (M,)   int64, 0..C-1
         class_names   (C,)   UTF-8 bytes
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ import numpy as np
 
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.features.hdf5 import REMAKE, dataset_of, encode, open_hdf5, strings_of
+from fsbench.features.provenance import Provenance as Provenance
+from fsbench.features.provenance import digest_of, read_provenance
 from fsbench.files import whole_file
 
 if TYPE_CHECKING:
@@ -38,43 +40,6 @@ FORMAT = "fsbench-features"
 VERSION = 1
 SPLITS = ("base", "val", "novel")
 _CHUNK_BYTES = 32 << 20
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """Where features come from; what is not known is empty.
-
-    Attributes:
-        dataset: Name of the data set.
-        backbone: Name on the command line.
-        family: Network and origin, such as `wrn-s2m2`.
-        weights: Name of the weights file, or "none, seed s".
-        weights_sha256: Of that file.
-        split_digest: Of the class lists.
-        transform: From image to tensor, as JSON.
-        image_size: Side of the tensor, in pixels.
-        crops: Crops per image whose features were averaged.
-        precision: Of the forward pass.
-        libraries: Versions.
-        notes: What else is worth knowing, such as images that were left out.
-        fingerprint: Of everything that determines the features.
-        imported: Where features come from that fsbench did not extract: file, sha256, format and splits of each.
-    """
-
-    dataset: str
-    backbone: str
-    family: str = ""
-    weights: str = ""
-    weights_sha256: str = ""
-    split_digest: str = ""
-    transform: str = ""
-    image_size: int = 0
-    crops: int = 1
-    precision: str = "float32"
-    libraries: Mapping[str, str] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    fingerprint: str = ""
-    imported: Sequence[Mapping[str, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -152,7 +117,8 @@ def write_features(path: Path, provenance: Provenance, splits: Mapping[str, Spli
     with whole_file(path) as temporary, h5py.File(temporary, "w") as file:
         file.attrs["format"] = FORMAT
         file.attrs["version"] = VERSION
-        file.attrs["provenance"] = json.dumps(asdict(provenance), ensure_ascii=False, sort_keys=True)
+        file.attrs["provenance"] = text = json.dumps(asdict(provenance), ensure_ascii=False, sort_keys=True)
+        file.attrs["provenance_sha256"] = digest_of(text)
         for name, split in splits.items():
             _write_split(file.create_group(name), split)
 
@@ -174,6 +140,7 @@ def _write_split(group: h5py.Group, split: Split) -> None:
     if split.images:
         group.create_dataset("images", data=encode(split.images))
     group.attrs["sha256"] = digest.hexdigest()
+    group.attrs["names_sha256"] = digest_of(*split.class_names, "", *split.images)
 
 
 @dataclass(frozen=True)
@@ -189,7 +156,7 @@ class FeatureFile:
         """Check a file's structure and read everything but the features and the image names."""
         path = Path(path)
         with open_hdf5(path, FORMAT, VERSION) as file:
-            provenance = _read_provenance(file, path)
+            provenance = read_provenance(file, path)
             present = [name for name in SPLITS if name in file]
             if not present:
                 raise FsbenchError(f"{path} has none of the splits {', '.join(SPLITS)}.", REMAKE)
@@ -224,6 +191,9 @@ class FeatureFile:
             start += len(block)
         with open_hdf5(self.path, FORMAT, VERSION) as file:
             images = strings_of(file, f"{name}/images", self.path) if "images" in file[name] else ()
+            stated = file[name].attrs.get("names_sha256")
+        if len(images) not in {0, summary.rows} or stated not in {None, digest_of(*summary.class_names, "", *images)}:
+            raise FsbenchError(f"The names of split {name} in {self.path} are not those that were written.", REMAKE)
         return Split(features, summary.offsets, summary.class_names, images, summary.digest)
 
     def stream(self, name: str) -> Iterator[NDArray[np.float32]]:
@@ -252,18 +222,6 @@ class FeatureFile:
             each = f"{sizes.min()}" if sizes.min() == sizes.max() else f"{sizes.min()} to {sizes.max()}"
             lines.append(f"  {name}: {summary.rows} images of {len(sizes)} classes ({each} each)")
         return lines
-
-
-def _read_provenance(file: h5py.File, path: Path) -> Provenance:
-    try:
-        stated = json.loads(file.attrs["provenance"])
-        known = {item.name for item in fields(Provenance)}
-        provenance = Provenance(**{key: value for key, value in stated.items() if key in known})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FsbenchError(f"{path} has no readable provenance: {error}.", REMAKE) from error
-    if not isinstance(provenance.dataset, str) or not isinstance(provenance.backbone, str):
-        raise FsbenchError(f"{path} does not name its data set and backbone.", REMAKE)
-    return provenance
 
 
 def _summarise(file: h5py.File, name: str, path: Path) -> SplitSummary:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from fsbench.errors import FsbenchError
-from fsbench.files import write_text
+from fsbench.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +69,7 @@ class Sweep:
 
 def save_sweep(path: Path, sweep: Sweep) -> None:
     """Write a sweep, whole or not at all."""
-    write_text(path, json.dumps(asdict(sweep), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_sealed(path, asdict(sweep), indent=1)
 
 
 def load_sweep(path: Path) -> Sweep:
@@ -79,9 +78,7 @@ def load_sweep(path: Path) -> Sweep:
 
     remedy = "Files of sweeps are written by `fsbench sweep`, into results/sweeps/."
     try:
-        sweep = TypeAdapter(Sweep).validate_json(path.read_bytes())
-    except OSError as error:
-        raise FsbenchError(f"The sweep {path} cannot be read: {error.strerror}.", remedy) from error
+        sweep = TypeAdapter(Sweep).validate_python(read_sealed(path, "sweep", remedy))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fsbench.report.console import SafeConsole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,14 +30,14 @@ class Reporter:
     """
 
     def __init__(self, quiet: bool = False, silent: bool = False) -> None:
-        self.console = Console(stderr=True, highlight=False, quiet=silent)
+        self.console = SafeConsole(stderr=True, quiet=silent)
         self.quiet = quiet or silent
 
     @contextmanager
     def bar(self, label: str, total: int) -> Iterator[Advance]:
         """Show a bar, with speed and time left, while the block runs."""
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[speed]}"),
@@ -56,8 +57,8 @@ class Reporter:
     def say(self, text: str) -> None:
         """A remark."""
         if not self.quiet:
-            self.console.print(text, style="dim", markup=False, soft_wrap=True)
+            self.console.print(text, style="dim", soft_wrap=True)
 
     def warn(self, text: str) -> None:
         """A warning, shown even when quiet."""
-        self.console.print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
+        self.console.print(f"warning: {text}", style="yellow", soft_wrap=True)

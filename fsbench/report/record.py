@@ -11,7 +11,8 @@ import numpy as np
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluate.statistics import interval
-from fsbench.files import write_text
+from fsbench.features.provenance import is_name
+from fsbench.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,7 +145,7 @@ def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
 
 def save_record(path: Path, record: RunRecord) -> None:
     """Write a record, whole or not at all."""
-    write_text(path, json.dumps(asdict(record), indent=None, separators=(",", ":"), allow_nan=False) + "\n")
+    write_sealed(path, asdict(record))
 
 
 def load_record(path: Path, key: RunKey | None = None) -> RunRecord:
@@ -153,9 +154,7 @@ def load_record(path: Path, key: RunKey | None = None) -> RunRecord:
 
     remedy = "Delete it, or run again with --force."
     try:
-        record = TypeAdapter(RunRecord).validate_json(path.read_bytes())
-    except OSError as error:
-        raise FsbenchError(f"The record {path} cannot be read: {error.strerror}.", remedy) from error
+        record = TypeAdapter(RunRecord).validate_python(read_sealed(path, "record", remedy))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
@@ -174,6 +173,8 @@ def _trouble(record: RunRecord) -> str:
     from fsbench.tasks.protocol import TaskProtocol
 
     key = record.key
+    if not all(is_name(name) for name in (record.dataset, record.backbone, key.method, key.split)):
+        return "its data set, backbone, method or split has no proper name"
     if key.version != VERSION:
         return f"it has version {key.version}, and this fsbench reads version {VERSION}"
     try:
@@ -187,7 +188,7 @@ def _trouble(record: RunRecord) -> str:
     if counts != (key.tasks,) * 2 or not sound or min(record.queries, default=0) < 1 or not 0 < record.seconds < np.inf:
         return f"its counts do not fit its {key.tasks} tasks"
     found = interval(record.per_task)
-    if not np.isclose(record.accuracy, found.mean) or not _same_width(record.ci95, found.half_width):
+    if not np.isclose(record.accuracy, found.mean, rtol=1e-9) or not _same_width(record.ci95, found.half_width):
         return "its accuracy is not that of its tasks"
     return ""
 

@@ -8,13 +8,13 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.console import Group as Together
 from rich.text import Text
 
 from fsbench.errors import unknown_name
 from fsbench.evaluate.statistics import LEVEL
 from fsbench.files import write_text
+from fsbench.report.console import SafeConsole, printable
 from fsbench.report.tables import plain_table, plus_minus, stdout_console
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def show(comparison: Comparison, form: str, out: Path | None, timing: bool = Fal
 def as_text(table: RenderableType) -> str:
     """What the terminal would show, without colours."""
     stream = io.StringIO()
-    Console(file=stream, width=100, highlight=False).print(table)
+    SafeConsole(file=stream, width=100).print(table)
     return stream.getvalue()
 
 
@@ -141,20 +141,22 @@ def render_markdown(comparison: Comparison, timing: bool = False) -> str:
     lines: list[str] = []
     for group in comparison.groups:
         for title, text in views(comparison, group, timing):
-            lines += [f"**{group.title}: {title}**", ""]
+            lines += [f"**{_markdown(group.title)}: {_markdown(title)}**", ""]
             lines.append("| method | assumes | " + " | ".join(column.title for column in comparison.columns) + " |")
             lines.append("|---|---|" + "--:|" * len(comparison.columns))
             for label, assumes, row in _rows(comparison, group, text):
                 first = text is accuracy_text
                 cells = [f"**{value}**" if first and cell and cell.best else value for cell, value in row]
-                lines.append("| " + " | ".join([_markdown(label), assumes, *map(_markdown_cell, cells)]) + " |")
+                lines.append(
+                    "| " + " | ".join([_markdown(label), _markdown(assumes), *map(_markdown_cell, cells)]) + " |"
+                )
             lines.append("")
     lines += [
         "Bold: " + LEGEND.replace("*", r"\*") + ".",
         "",
-        f"`{comparison.signature()}`",
+        _markdown_code(comparison.signature()),
         "",
-        *(f"Published: {note}." for note in comparison.notes()),
+        *(f"Published: {_markdown(note)}." for note in comparison.notes()),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -180,7 +182,7 @@ def render_latex(comparison: Comparison, timing: bool = False) -> str:
             lines += ["\\bottomrule", "\\end{tabular}", ""]
     lines += [
         f"% bold: {_latex(LEGEND)}",
-        f"% {comparison.signature()}",
+        f"% {_one_line(comparison.signature())}",
         *(f"% published: {_latex(note)}" for note in comparison.notes()),
     ]
     return "\n".join(lines).rstrip() + "\n"
@@ -260,7 +262,18 @@ def _finite(value: float) -> float | None:
 
 
 def _markdown(text: str) -> str:
-    return re.sub(r"([\\`*_{}\[\]<>|])", r"\\\1", text)
+    return re.sub(r"([\\`*_{}\[\]<>|])", r"\\\1", _one_line(text))
+
+
+def _markdown_code(text: str) -> str:
+    """Code, within more backticks than the text has in a row."""
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}{_one_line(text)}{fence}"
+
+
+def _one_line(text: str) -> str:
+    """Names may hold line breaks, after which a comment or a cell would have ended."""
+    return printable(re.sub(r"\s", " ", text))
 
 
 def _markdown_cell(text: str) -> str:
@@ -275,4 +288,4 @@ _LATEX = {
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text)
+    return "".join(_LATEX.get(character, character) for character in _one_line(text))

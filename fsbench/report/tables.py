@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from fsbench.report.console import SafeConsole
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rich.console import ConsoleOptions, RenderResult
+    from rich.console import Console, ConsoleOptions, RenderResult
 
     from fsbench.bench.measure import Measure
     from fsbench.evaluate.solve import Solved
@@ -26,8 +27,8 @@ def plus_minus(mean: float, half_width: float | None) -> str:
 
 def stdout_console() -> Console:
     """The console for tables: as wide as the terminal, or 100 columns where there is none."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=100)
+    console = SafeConsole()
+    return console if console.is_terminal else SafeConsole(width=100)
 
 
 def solved_table(rows: list[Solved]) -> Table:

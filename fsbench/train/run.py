@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from fsbench.data.probes import library_versions
 from fsbench.data.recipes import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.features.shards import fingerprint
+from fsbench.locks import only_writer
 from fsbench.train.checkpoint import CheckpointFile, Progress
 from fsbench.train.loop import Keys, Trainer, choose_workers, load_batches
 from fsbench.train.output import check_output, is_finished
@@ -152,10 +154,12 @@ def train_backbone(
         execution.reporter.say(f"{out} is there already, trained in the same way.")
         return Trained(out)
     check_output(out, settings.backbone, force=force)
-    progress = _train(plan, execution, checkpoint)
-    if execution.ranks.leads:
-        save_backbone(plan.backbone, out, plan.metadata(progress))
-        checkpoint.discard()
+    with ExitStack() as held:
+        execution.ranks.agree(lambda: held.enter_context(only_writer(out)))
+        progress = _train(plan, execution, checkpoint)
+        if execution.ranks.leads:
+            save_backbone(plan.backbone, out, plan.metadata(progress))
+            checkpoint.discard()
     return Trained(out, progress.history, progress.seconds)
 
 

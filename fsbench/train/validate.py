@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from fsbench.errors import FsbenchError
 from fsbench.evaluate.engine import solve_tasks
 from fsbench.evaluate.statistics import Interval, accuracies, interval
-from fsbench.features.extract import Images
+from fsbench.features.images import Images
 from fsbench.features.preprocess import apply_rows
 from fsbench.features.store import make_split
 from fsbench.methods.ncm import NearestClassMean

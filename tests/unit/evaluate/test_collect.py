@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from rich.console import Console
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluate.collect import collect, read_records
@@ -16,6 +15,7 @@ from fsbench.evaluate.compare import Question, compare, parse_methods
 from fsbench.evaluate.comparison import Column
 from fsbench.evaluate.run import Machine
 from fsbench.features.store import FeatureFile
+from fsbench.report.console import SafeConsole
 from fsbench.report.progress import Reporter
 from fsbench.report.render import render_json, render_markdown, render_rich
 from fsbench.tasks.protocol import TaskProtocol
@@ -38,7 +38,7 @@ def labels(comparison: Comparison) -> list[str]:
 
 def listening() -> tuple[Reporter, io.StringIO]:
     reporter, heard = Reporter(), io.StringIO()
-    reporter.console = Console(file=heard, width=400)
+    reporter.console = SafeConsole(file=heard, width=400)
     return reporter, heard
 
 
@@ -267,6 +267,7 @@ def _protocol(record: dict[str, dict[str, object]], **changes: object) -> dict[s
 def test_a_record_that_contradicts_itself_is_damaged(tmp_path: Path) -> None:
     (path,) = store(tmp_path, make_record())
     data = json.loads(path.read_text())
+    del data["sha256"]  # as if the file had no seal
     key = data["key"]
     bad = {
         "its accuracy": [{**data, "accuracy": data["accuracy"] + 1}, {**data, "ci95": None}, {**data, "ci95": 9.0}],

@@ -39,7 +39,8 @@ def novel_only(path: Path, features: Features, made: Provenance = MADE) -> Featu
 
 
 def whole(path: Path, features: Features, made: Provenance) -> FeatureFile:
-    write_features(path, made, {"base": features.base, "novel": features.novel})
+    base = replace(features.base, class_names=tuple(f"base-{name}" for name in features.base.class_names))
+    write_features(path, made, {"base": base, "novel": features.novel})
     return FeatureFile.open(path)
 
 

@@ -108,7 +108,12 @@ def set_attribute(name: str, value: Any) -> Any:
         (set_attribute("version", "x"), "no valid format version"),
         (set_attribute("provenance", "{"), "no readable provenance"),
         (set_attribute("provenance", "[1]"), "no readable provenance"),
-        (set_attribute("provenance", '{"dataset": 3, "backbone": "x"}'), "does not name its data set"),
+        (set_attribute("provenance", '{"dataset": 3, "backbone": "x"}'), "no readable provenance: dataset"),
+        (
+            set_attribute("provenance", '{"dataset": "m", "backbone": "x", "crops": "y"}'),
+            "no readable provenance: crops",
+        ),
+        (set_attribute("provenance", '{"dataset": "a\\u001b[2J", "backbone": "x"}'), "does not name its data set"),
         (lambda file: file["val"].__delitem__("labels"), "has no val/labels"),
         (replace("val/labels", np.zeros(3, dtype=np.int64)), "rows of features but 3 labels"),
         (replace("novel/features", np.zeros((5, 5))), "rows of features but"),

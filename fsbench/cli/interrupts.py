@@ -1,0 +1,38 @@
+"""Ends that come from outside: Ctrl-C, a batch system's SIGTERM, a closed terminal."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_REASONS = {"SIGINT": "Interrupted", "SIGTERM": "Ended from outside (SIGTERM)", "SIGHUP": "The terminal was closed"}
+
+
+class Interrupt(BaseException):
+    """A signal that ends the program in order: what is half written is removed on the way out."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.status = 128 + number
+        reason = _REASONS[signal.Signals(number).name]
+        self.sentence = f"{reason}. What is finished is kept: the same command goes on from there."
+
+
+def interrupts_raise() -> None:
+    """Let signals raise an Interrupt; those that the caller ignores, as nohup does, stay ignored."""
+    process = os.getpid()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != process:  # a worker, forked before it had handlers of its own
+            os._exit(128 + number)
+        signal.signal(number, signal.SIG_DFL)  # a second one ends at once
+        raise Interrupt(number)
+
+    for name in _REASONS:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) in {signal.SIG_DFL, signal.default_int_handler}:
+            signal.signal(number, handle)

@@ -1,0 +1,77 @@
+"""Rows that two splits have in common, bit for bit: a picture that is in both, or features given twice."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fsbench.errors import FsbenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from fsbench.features.store import Split
+
+MANY = 0.01  # share of the smaller split; public data sets have a few doubles, a mistake has many
+_ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How much two splits share.
+
+    Attributes:
+        one: What the first is called.
+        other: What the second is called.
+        rows: Different rows that are in both; rows of zeros do not count.
+        share: Of the rows of the smaller one.
+    """
+
+    one: str
+    other: str
+    rows: int
+    share: float
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+        return f"{self.one} and {self.other} share {self.rows:,} rows, bit for bit"
+
+    def refuse_many(self, why: str) -> str:
+        """An error if it is no accident; else a remark, which is empty if there is no overlap."""
+        if self.share >= MANY:
+            raise FsbenchError(
+                f"{self.sentence}: {why}", "Find the doubles with `fsbench doctor --deep`, and make the features again."
+            )
+        return f"{self.sentence}: the same pictures in both?" if self.rows else ""
+
+
+def overlap(
+    one: str, first: Iterable[NDArray[np.float32]], other: str, second: Iterable[NDArray[np.float32]]
+) -> Overlap:
+    """Compare two splits, each given as blocks of rows."""
+    marks, others = _marks(first), _marks(second)
+    rows = len(np.intersect1d(marks[marks > 0], others[others > 0]))
+    return Overlap(one, other, rows, rows / max(1, min(len(marks), len(others))))
+
+
+def overlaps(splits: Mapping[str, Split]) -> list[Overlap]:
+    """Compare all splits of a data set, pair by pair."""
+    pairs = itertools.combinations(splits.items(), 2)
+    return [overlap(one, [first.features], other, [second.features]) for (one, first), (other, second) in pairs]
+
+
+def _marks(blocks: Iterable[NDArray[np.float32]]) -> NDArray[np.uint64]:
+    """(M,) a 64-bit sum of the bits of every row, each place with its own odd weight; 0 for a row of zeros."""
+    found = [np.zeros(0, dtype=np.uint64)]
+    for block in blocks:
+        weights = np.random.default_rng(0).integers(0, 1 << 63, block.shape[1], dtype=np.uint64) * 2 + 1
+        for start in range(0, len(block), _ROWS_AT_ONCE):
+            bits = np.ascontiguousarray(block[start : start + _ROWS_AT_ONCE]).view(np.uint32)
+            found.append(bits.astype(np.uint64) @ weights)
+    return np.concatenate(found)
