@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ from fsbench.report.record import load_record, save_record
 from fsbench.train.checkpoint import CheckpointFile, Progress
 from tests.images import write_images
 from tests.records import make_record
-from tests.unit.exchange.samples import PARQUET, WRITERS, easy, make_rows
+from tests.unit.exchange.samples import PARQUET, WRITERS, Rows, easy, make_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,11 +114,18 @@ def _read_training(path: Path) -> object:
     return progress, [value.numpy().tobytes() for value in network.state_dict().values()], str(optimiser.state_dict())
 
 
-STATE = {"state_dict": {"module.conv1.weight": torch.arange(12.0).reshape(3, 4), "fc.bias": torch.ones(3)}, "epoch": 3}
+STATE: dict[str, Any] = {
+    "state_dict": {"module.conv1.weight": torch.arange(12.0).reshape(3, 4), "fc.bias": torch.ones(3)},
+    "epoch": 3,
+}
 
 
 def _read_weights(path: Path) -> object:
     return {name: tensor.shape for name, tensor in read_checkpoint(path).tensors.items()}
+
+
+def _write_foreign(writer: Callable[[Path, Rows], None], path: Path) -> None:
+    writer(path, make_rows())
 
 
 def _read_foreign(path: Path) -> object:
@@ -166,7 +174,7 @@ KINDS = [
          _read_weights, file="a.pth"),
     Kind("safetensors", lambda path: save_file(STATE["state_dict"], path, {"fsbench": "{}"}), _read_weights,
          file="a.safetensors"),
-    *(Kind(f"import {name}", lambda path, writer=writer: writer(path, make_rows()), _read_foreign, file="novel.dat")
+    *(Kind(f"import {name}", partial(_write_foreign, writer), _read_foreign, file="novel.dat")
       for name, writer in {**WRITERS, **(PARQUET if importlib.util.find_spec("pyarrow") else {})}.items()),
     Kind("import easy", lambda path: easy(path, make_rows().features.reshape(3, 4, 5)), _read_foreign, file="novel.pt"),
     *(Kind(f"{kind} picture", _picture(kind), lambda path: open_image(path).size, file=f"a.{kind.lower()}")
