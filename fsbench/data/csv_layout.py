@@ -73,7 +73,10 @@ def list_csv(root: Path, files: Mapping[str, Path], info: DatasetInfo | None) ->
     rows = 0
     for split, csv_path in files.items():
         for row in read_picture_rows(csv_path):
-            path = index.find(row.file, row.label)
+            try:
+                path = index.find(row.file, row.label)
+            except FsbenchError as error:
+                raise FsbenchError(f"Line {row.line} of {csv_path}: {error.message}", error.hint) from error
             if path is None:
                 missing.append(row.file)
                 continue

@@ -255,7 +255,7 @@ def _refuse_undecodable(names: Iterable[str], root: Path) -> None:
 def _refuse_missing_files(listing: Listing) -> None:
     if listing.missing:
         raise FsbenchError(
-            f"{len(listing.missing):,} files that should be in {listing.root} are missing: "
+            f"{len(listing.missing):,} files that should be in {listing.root} ({listing.layout}) are missing: "
             f"{first_names(listing.missing)}.",
             "Is the copy complete, and are the pictures beside their csv files? Copy the missing files.",
         )

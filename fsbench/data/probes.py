@@ -109,10 +109,10 @@ class Environment:
 
 
 def run_child(code: str) -> ChildResult:
-    """Run Python code in a process of its own."""
+    """Run Python code in a process of its own, which imports nothing from the current folder."""
     try:
         done = subprocess.run(
-            [sys.executable, "-c", code],
+            [sys.executable, "-P", "-c", code],
             capture_output=True,
             text=True,
             timeout=_TIMEOUT,

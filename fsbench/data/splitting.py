@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+_HEADERS = {"split", "set", "subset", "partition", "part"}
 _JSON_EXAMPLE = '{"base": ["cat", "dog"], "val": ["cow"], "novel": ["hen"]}'
 
 
@@ -107,7 +108,7 @@ def _pairs_of_json(path: Path) -> list[tuple[str, str]]:
     plain = all(isinstance(names, list) and all(isinstance(x, str) for x in names) for names in lists.values())
     if not lists or not plain:
         raise FsbenchError(f"Expected lists of class names per split in {path}.", f"Write {_JSON_EXAMPLE}.")
-    return [(name, canonical_split(split)) for split, names in lists.items() for name in names]
+    return [(name, _split_named(split, str(path))) for split, names in lists.items() for name in names]
 
 
 def _pairs_of_csv(path: Path) -> list[tuple[str, str]]:
@@ -119,12 +120,17 @@ def _pairs_of_csv(path: Path) -> list[tuple[str, str]]:
                 f"Expected the two columns class,split, found {len(cells)} in line {line} of {path}.",
                 "Write one class per line, for example `cat,base`.",
             )
-        try:
-            pairs.append((cells[0], canonical_split(cells[1])))
-        except FsbenchError:
-            if position > 0:  # the first line may be a header
-                raise
+        if position == 0 and cells[1].lower() in _HEADERS:
+            continue
+        pairs.append((cells[0], _split_named(cells[1], f"line {line} of {path}")))
     return pairs
+
+
+def _split_named(text: str, where: str) -> str:
+    try:
+        return canonical_split(text)
+    except FsbenchError as error:
+        raise FsbenchError(f"{error.message} It stands in {where}.", error.hint) from error
 
 
 def _by_class(pairs: Iterable[tuple[str, str]], where: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fsbench.errors import FsbenchError
+from fsbench.exchange.found import REPAIR
 from fsbench.features.overlap import overlaps
 from fsbench.features.store import Split, make_split
 
@@ -33,11 +34,13 @@ def split_from(part: Part, origin: str) -> Split:
             f"Give the file of {missing} too, for the same split: novel=features.npy novel=labels.npy.",
         )
     if part.labels.shape != part.features.shape[:1]:
-        raise FsbenchError(f"{origin}: {len(part.features)} rows of features, labels of shape {part.labels.shape}.")
+        raise FsbenchError(
+            f"{origin}: {len(part.features)} rows of features, labels of shape {part.labels.shape}.", REPAIR
+        )
     if not part.features.size:
-        raise FsbenchError(f"{origin}: no rows.")
+        raise FsbenchError(f"{origin}: no rows.", REPAIR)
     if part.images and len(part.images) != len(part.features):
-        raise FsbenchError(f"{origin}: {len(part.features)} rows, but {len(part.images)} names of images.")
+        raise FsbenchError(f"{origin}: {len(part.features)} rows, but {len(part.images)} names of images.", REPAIR)
     classes, names = _classes(part, origin)
     _check_finite(part.features, classes, names, origin)
     return make_split(part.features, classes, names, part.images)
@@ -50,16 +53,16 @@ def _classes(part: Part, origin: str) -> tuple[NDArray[np.int64], list[str]]:
     if labels.dtype.kind == "f" and (np.abs(labels) < 1 << 53).all() and (labels == np.round(labels)).all():
         labels = labels.astype(np.int64)
     if labels.dtype.kind not in "iuUS":
-        raise FsbenchError(f"{origin}: labels are {labels.dtype}, expected whole numbers or names.")
+        raise FsbenchError(f"{origin}: labels are {labels.dtype}, expected whole numbers or names.", REPAIR)
     values, classes = np.unique(labels, return_inverse=True)
     names = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in values.tolist()]
     if part.class_names and labels.dtype.kind in "iu":
         if values[0] < 0 or values[-1] >= len(part.class_names):
             raise FsbenchError(f"{origin}: labels go from {values[0]} to {values[-1]}, but there are "
-                               f"{len(part.class_names)} names of classes.")  # fmt: skip
+                               f"{len(part.class_names)} names of classes.", REPAIR)  # fmt: skip
         names = [part.class_names[value] for value in values.tolist()]
     if len(set(names)) < len(names) or not all(names):
-        raise FsbenchError(f"{origin}: two classes have the same name, or one has none.")
+        raise FsbenchError(f"{origin}: two classes have the same name, or one has none.", REPAIR)
     return classes.astype(np.int64), names
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EXPANSION = 100  # compressed features do not come near it
 SMALL = 64 << 20
 LONGEST_NAME = 1000
+REPAIR = "The file is damaged or not what it claims to be: copy it again, or repair it where it was made."
 
 
 @dataclass(frozen=True)
@@ -88,13 +89,12 @@ class Found:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Put the file's name before errors that lack it."""
+    """Put the file's name before errors that lack it, and a remedy behind them."""
     try:
         yield
     except FsbenchError as error:
-        if str(path) in error.message:
-            raise
-        raise FsbenchError(f"{path}: {error.message}", error.hint) from error
+        named = error.message if str(path) in error.message else f"{path}: {error.message}"
+        raise FsbenchError(named, error.hint or REPAIR) from error
 
 
 @contextmanager

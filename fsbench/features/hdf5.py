@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
 
-from fsbench.errors import FsbenchError
+from fsbench.errors import FsbenchError, system_trouble
+from fsbench.features.probe import refuse_dangerous
+from fsbench.features.seal import REMAKE as REMAKE
+from fsbench.features.seal import is_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
-
-REMAKE = "The file is damaged or was not written by fsbench: make it again."
 
 
 @contextmanager
@@ -27,11 +29,23 @@ def open_hdf5(path: Path, kind: str, version: int) -> Iterator[h5py.File]:
     if not path.is_file():
         raise FsbenchError(f"No such file: {path}.", "Check the path, or make the file with `fsbench extract`.")
     try:
+        modified = path.stat().st_mtime_ns
+        if not is_sealed(path):
+            _try_once(path, modified)
+    except OSError as error:
+        raise system_trouble(f"Could not read {path}", error) from error
+    try:
         with h5py.File(path, "r") as file:
             _check_format(file, path, kind, version)
             yield file
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, UnicodeError) as error:
         raise FsbenchError(f"{path} cannot be read as an HDF5 file: {error}.", REMAKE) from error
+
+
+@functools.cache
+def _try_once(path: Path, modified: int) -> None:
+    """Try out a file from before there were seals, once in a run."""
+    refuse_dangerous(path, REMAKE)
 
 
 def _check_format(file: h5py.File, path: Path, kind: str, version: int) -> None:

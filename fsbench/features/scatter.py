@@ -11,18 +11,17 @@ norm, averaged,
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import h5py
 import numpy as np
 import torch
 
 from fsbench.errors import FsbenchError
 from fsbench.features.hdf5 import REMAKE, dataset_of, open_hdf5
 from fsbench.features.preprocess import apply_rows
+from fsbench.features.seal import sealed_hdf5
 from fsbench.features.store import FeatureFile, Split, make_split
 from fsbench.files import whole_file
 
@@ -114,11 +113,10 @@ class BaseStatistics:
 
     def save(self, path: Path) -> None:
         """Write the scatter file, whole or not at all."""
-        with whole_file(path) as temporary, h5py.File(temporary, "w") as file:
+        with whole_file(path) as temporary, sealed_hdf5(temporary) as file:
             file.attrs["format"] = FORMAT
             file.attrs["version"] = VERSION
             file.attrs["features_sha256"] = self.digest
-            file.attrs["sha256"] = self._own_digest()
             for name in _ARRAYS:
                 file.create_dataset(name, data=getattr(self, name).numpy())
             file.create_dataset("class_counts", data=np.array(self.class_counts, dtype=np.int64))
@@ -135,23 +133,13 @@ class BaseStatistics:
                 for name, ndim in _ARRAYS.items()
             }
             counts = dataset_of(file, "class_counts", path, ndim=1, kind="i")[()].tolist()
-            digest, stated = str(file.attrs.get("features_sha256", "")), file.attrs.get("sha256")
+            digest = str(file.attrs.get("features_sha256", ""))
         dimension = len(arrays["mean"])
         if any(set(array.shape) != {dimension} for array in arrays.values()) or not counts or min(counts) < 1:
             raise FsbenchError(f"The arrays of {path} do not fit together.", REMAKE)
         if not all(bool(torch.isfinite(array).all()) for array in arrays.values()):
             raise FsbenchError(f"{path} contains values that are not finite.", REMAKE)
-        found = cls(**arrays, class_counts=tuple(counts), digest=digest)
-        if stated != found._own_digest():
-            raise FsbenchError(f"The numbers in {path} are not those that were written: the SHA-256 differs.", REMAKE)
-        return found
-
-    def _own_digest(self) -> str:
-        """SHA-256 of all that is stored."""
-        digest = hashlib.sha256(f"{self.digest} {self.class_counts}".encode())
-        for name in _ARRAYS:
-            digest.update(getattr(self, name).contiguous().numpy().astype("<f8", copy=False).data)
-        return digest.hexdigest()
+        return cls(**arrays, class_counts=tuple(counts), digest=digest)
 
 
 def scatter_path(features: Path) -> Path:

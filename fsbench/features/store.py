@@ -3,7 +3,7 @@
 ::
 
     /                 format, version, dataset, backbone, … (Provenance)
-    /base /val /novel classes; sha256 of the content, and of the names
+    /base /val /novel classes; sha256 of the content
         features      (M, D) float32, sorted by class
         labels        (M,)   int64, 0..C-1
         class_names   (C,)   UTF-8 bytes
@@ -11,7 +11,7 @@
         images        (M,)   UTF-8 bytes, relative names
 
 Every data set is contiguous and uncompressed, so that its size on disk can be checked against its header before
-anything is read.
+anything is read. The seal before all that (`seal.py`) covers everything but the features, which have their own SHA-256.
 """
 
 from __future__ import annotations
@@ -22,24 +22,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import h5py
 import numpy as np
 
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.features.hdf5 import REMAKE, dataset_of, encode, open_hdf5, strings_of
 from fsbench.features.provenance import Provenance as Provenance
-from fsbench.features.provenance import digest_of, read_provenance
+from fsbench.features.provenance import read_provenance
+from fsbench.features.seal import sealed_hdf5
 from fsbench.files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import h5py
     from numpy.typing import NDArray
 
 FORMAT = "fsbench-features"
 VERSION = 1
 SPLITS = ("base", "val", "novel")
 _CHUNK_BYTES = 32 << 20
+_RELABEL = "Every class has a number from 0 and at least one image: repair the labels, or make the file again."
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def make_split(
             "Pass one label per row of features.",
         )
     if not np.issubdtype(labels.dtype, np.integer):
-        raise FsbenchError(f"Labels must be integers, got {labels.dtype}.")
+        raise FsbenchError(f"Labels must be integers, got {labels.dtype}.", _RELABEL)
     if class_names is None:
         values, labels = np.unique(labels, return_inverse=True)
         class_names = [str(value) for value in values]
@@ -114,11 +116,10 @@ def write_features(path: Path, provenance: Provenance, splits: Mapping[str, Spli
         raise FsbenchError(f"A feature file holds the splits {', '.join(SPLITS)}, got: {', '.join(splits) or 'none'}.")
     if len({split.features.shape[1] for split in splits.values()}) > 1:
         raise FsbenchError("All splits of a feature file must have the same number of features.")
-    with whole_file(path) as temporary, h5py.File(temporary, "w") as file:
+    with whole_file(path) as temporary, sealed_hdf5(temporary, [f"{name}/features" for name in splits]) as file:
         file.attrs["format"] = FORMAT
         file.attrs["version"] = VERSION
-        file.attrs["provenance"] = text = json.dumps(asdict(provenance), ensure_ascii=False, sort_keys=True)
-        file.attrs["provenance_sha256"] = digest_of(text)
+        file.attrs["provenance"] = json.dumps(asdict(provenance), ensure_ascii=False, sort_keys=True)
         for name, split in splits.items():
             _write_split(file.create_group(name), split)
 
@@ -140,7 +141,6 @@ def _write_split(group: h5py.Group, split: Split) -> None:
     if split.images:
         group.create_dataset("images", data=encode(split.images))
     group.attrs["sha256"] = digest.hexdigest()
-    group.attrs["names_sha256"] = digest_of(*split.class_names, "", *split.images)
 
 
 @dataclass(frozen=True)
@@ -191,9 +191,10 @@ class FeatureFile:
             start += len(block)
         with open_hdf5(self.path, FORMAT, VERSION) as file:
             images = strings_of(file, f"{name}/images", self.path) if "images" in file[name] else ()
-            stated = file[name].attrs.get("names_sha256")
-        if len(images) not in {0, summary.rows} or stated not in {None, digest_of(*summary.class_names, "", *images)}:
-            raise FsbenchError(f"The names of split {name} in {self.path} are not those that were written.", REMAKE)
+        if len(images) not in {0, summary.rows}:
+            raise FsbenchError(
+                f"{self.path}: {summary.rows} rows in {name}, but {len(images)} names of images.", REMAKE
+            )
         return Split(features, summary.offsets, summary.class_names, images, summary.digest)
 
     def stream(self, name: str) -> Iterator[NDArray[np.float32]]:
@@ -253,14 +254,14 @@ def _chunks(rows: int, dimension: int) -> Iterator[tuple[int, int]]:
 
 def _check_labels(labels: NDArray[Any], classes: int, where: str) -> None:
     if not len(labels):
-        raise FsbenchError(f"{where}: no images at all.")
+        raise FsbenchError(f"{where}: no images at all.", _RELABEL)
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         row = int(np.flatnonzero((labels < 0) | (labels >= classes))[0])
-        raise FsbenchError(f"{where}: row {row} has label {int(labels[row])}, outside 0..{classes - 1}.")
+        raise FsbenchError(f"{where}: row {row} has label {int(labels[row])}, outside 0..{classes - 1}.", _RELABEL)
     counts = np.bincount(labels.astype(np.int64), minlength=classes)
     if not counts.all():
-        raise FsbenchError(f"{where}: class {int(np.flatnonzero(counts == 0)[0])} has no images.")
+        raise FsbenchError(f"{where}: class {int(np.flatnonzero(counts == 0)[0])} has no images.", _RELABEL)
 
 
 def _check_finite(block: NDArray[np.float32], start: int, where: str, images: Sequence[str]) -> None:

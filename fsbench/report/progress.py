@@ -12,6 +12,8 @@ from fsbench.report.console import SafeConsole
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rich.console import Console
+
 
 class Advance(Protocol):
     """Tells a bar that more is done, and, where it became known only now, how much there is."""
@@ -30,7 +32,7 @@ class Reporter:
     """
 
     def __init__(self, quiet: bool = False, silent: bool = False) -> None:
-        self.console = SafeConsole(stderr=True, quiet=silent)
+        self.console: Console = SafeConsole(stderr=True, quiet=silent)
         self.quiet = quiet or silent
 
     @contextmanager

@@ -9,6 +9,7 @@ import numpy as np
 
 from fsbench.errors import FsbenchError
 from fsbench.exchange.found import Opened, largest, names_array, reading
+from fsbench.features.probe import refuse_dangerous
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,12 +20,13 @@ CONTAINER = "an HDF5 file"
 
 
 def recognise(path: Path, start: bytes) -> bool:
-    """HDF5's mark."""
-    return start.startswith(b"\x89HDF\r\n\x1a\n")
+    """HDF5's mark, at the beginning or after the seal of fsbench's own files."""
+    return b"\x89HDF\r\n\x1a\n" in (start[:8], start[512:520])
 
 
 def read(path: Path) -> Opened:
     """The arrays at the root and one group below it."""
+    refuse_dangerous(path, "The file is truncated, damaged or not what it claims to be: copy it again.")
     with reading(path, CONTAINER), h5py.File(path, "r") as file:
         _refuse_own(path, file)
         arrays: dict[str, NDArray[Any]] = {}

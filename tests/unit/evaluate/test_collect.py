@@ -267,7 +267,10 @@ def _protocol(record: dict[str, dict[str, object]], **changes: object) -> dict[s
 def test_a_record_that_contradicts_itself_is_damaged(tmp_path: Path) -> None:
     (path,) = store(tmp_path, make_record())
     data = json.loads(path.read_text())
-    del data["sha256"]  # as if the file had no seal
+    path.write_text(json.dumps({**data, "accuracy": data["accuracy"] + 1}))
+    with pytest.raises(FsbenchError, match="not what was written"):
+        read_records([path], tmp_path, QUIET)
+    del data["sha256"]  # as records were before they had one
     key = data["key"]
     bad = {
         "its accuracy": [{**data, "accuracy": data["accuracy"] + 1}, {**data, "ci95": None}, {**data, "ci95": 9.0}],

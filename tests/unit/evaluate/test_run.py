@@ -16,7 +16,7 @@ from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.report.progress import Reporter
-from fsbench.report.record import load_record
+from fsbench.report.record import load_record, save_record
 from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_a_record_is_written_once_and_then_reused(source: Source, tmp_path: Path
     first = run(job(), source, MACHINE, tmp_path)
     (path,) = tmp_path.glob("*.json")
     assert load_record(path) == first
-    path.write_text(path.read_text().replace(first.created, "1999-01-01T00:00:00+00:00"))
+    save_record(path, dataclasses.replace(first, created="1999-01-01T00:00:00+00:00"))
     assert run(job(), source, MACHINE, tmp_path).created.startswith("1999")
     again = run(job(), source, MACHINE, tmp_path, force=True)
     assert not again.created.startswith("1999")

@@ -11,6 +11,7 @@ import torch
 
 from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics, base_statistics, scatter_path
+from fsbench.features.seal import seal
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from tests.synthetic import Features, make_features
 
@@ -101,6 +102,9 @@ def test_damaged_scatter_files(features: Features, tmp_path: Path, name: str, da
     with h5py.File(path, "r+") as file:
         del file[name]
         file.create_dataset(name, data=data)
+    with pytest.raises(FsbenchError, match="not as it was written"):
+        BaseStatistics.load(path)
+    seal(path)
     with pytest.raises(FsbenchError, match=words):
         BaseStatistics.load(path)
 

@@ -10,6 +10,7 @@ import pytest
 
 from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics
+from fsbench.features.seal import seal
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def test_bad_labels_are_named(labels: list[float], names: list[str] | None, word
 def edit(path: Path, change: Any) -> Path:
     with h5py.File(path, "r+") as file:
         change(file)
+    seal(path)
     return path
 
 
@@ -157,9 +159,11 @@ def test_files_that_are_no_feature_files(tmp_path: Path, path: Path) -> None:
     (tmp_path / "empty.h5").write_bytes(b"")
     cut = tmp_path / "cut.h5"
     cut.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    for name in ("text.h5", "empty.h5", "cut.h5"):
+    for name in ("text.h5", "empty.h5"):
         with pytest.raises(FsbenchError, match="cannot be read as an HDF5 file"):
             FeatureFile.open(tmp_path / name)
+    with pytest.raises(FsbenchError, match="it is truncated"):
+        FeatureFile.open(cut)
     with pytest.raises(FsbenchError, match="No such file"):
         FeatureFile.open(tmp_path / "nothing.h5")
     with pytest.raises(FsbenchError, match="is a folder"):

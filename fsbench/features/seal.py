@@ -1,0 +1,99 @@
+"""The seal of an HDF5 file that fsbench writes: a first block that tells whether the rest is as it was written.
+
+HDF5 leaves room for such a block before its own data. The library itself can hang, crash or read wrong values when its
+internal structures are damaged, so they are compared with their SHA-256 before it sees them. Large arrays are left out:
+they are raw numbers, and have digests of their own that are checked while they are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+import h5py
+
+from fsbench.errors import FsbenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+REMAKE = "The file is damaged or was not written by fsbench: make it again."
+_BLOCK = 512
+_MARK = b"fsbench sealed HDF5\n"
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_AT_ONCE = 1 << 20
+
+Ranges = list[tuple[int, int]]
+
+
+@contextmanager
+def sealed_hdf5(path: Path, left_out: Sequence[str] = ()) -> Iterator[h5py.File]:
+    """Create an HDF5 file, and seal it once it is closed.
+
+    Args:
+        path: The file.
+        left_out: Names of contiguous data sets that have digests of their own.
+    """
+    with h5py.File(path, "w", userblock_size=_BLOCK) as file:
+        yield file
+    seal(path, left_out)
+
+
+def seal(path: Path, left_out: Sequence[str] = ()) -> None:
+    """Write the seal of a file that has room for it."""
+    with h5py.File(path, "r") as file:
+        arrays = [file[name] for name in left_out if name in file]
+        ranges = sorted((int(array.id.get_offset()), int(array.nbytes)) for array in arrays if array.size)
+    with path.open("r+b") as stream:
+        size = stream.seek(0, 2)
+        stated = {"size": size, "left_out": ranges, "sha256": _digest(stream, size, ranges)}
+        block = _MARK + json.dumps(stated).encode()
+        stream.seek(0)
+        stream.write(block.ljust(_BLOCK, b"\0"))
+
+
+def is_sealed(path: Path) -> bool:
+    """Check a file against its seal; False for an HDF5 file that never had one."""
+    with path.open("rb") as stream:
+        block = stream.read(_BLOCK)
+        if block.startswith(_SIGNATURE):
+            return False
+        if not block.startswith(_MARK):
+            raise FsbenchError(f"{path} cannot be read as an HDF5 file: it does not begin like one.", REMAKE)
+        size = stream.seek(0, 2)
+        try:
+            stated = json.loads(block[len(_MARK) :].rstrip(b"\0"))
+            ranges = [(int(start), int(length)) for start, length in stated["left_out"]]
+            sound = stated["size"] == size and _in_order(ranges, size)
+            sound = sound and stated["sha256"] == _digest(stream, size, ranges)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            sound = False
+    if not sound:
+        raise FsbenchError(f"{path} is not as it was written: it is truncated, or bytes in it have changed.", REMAKE)
+    return True
+
+
+def _in_order(ranges: Ranges, size: int) -> bool:
+    ends = [_BLOCK, *(start + length for start, length in ranges)]
+    starts = [*(start for start, _ in ranges), size]
+    return all(length > 0 for _, length in ranges) and all(a <= b for a, b in zip(ends, starts, strict=True))
+
+
+def _digest(stream: IO[bytes], size: int, ranges: Ranges) -> str:
+    """SHA-256 of everything after the block but for the ranges, and of the ranges themselves."""
+    digest: Any = hashlib.sha256(repr((size, ranges)).encode())
+    place = _BLOCK
+    for start, length in [*ranges, (size, 0)]:
+        stream.seek(place)
+        while place < start:
+            piece = stream.read(min(_AT_ONCE, start - place))
+            if not piece:
+                break
+            digest.update(piece)
+            place += len(piece)
+        place = start + length
+    found: str = digest.hexdigest()
+    return found

@@ -1,0 +1,119 @@
+"""Commands in processes of their own, forked from this one so that nothing is imported twice."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from fsbench.cli.app import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+
+for _name in (  # what commands import when they run
+    "evaluate.compare", "evaluate.figures", "evaluate.tuning", "exchange.importing", "features.extract_all",
+    "report.plots.curves", "report.plots.surface", "report.render", "train.run",
+):  # fmt: skip
+    importlib.import_module(f"fsbench.{_name}")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended: its status, negative for a signal, and what it said."""
+
+    status: int
+    output: str
+    errors: str
+    seconds: float
+
+    @property
+    def orderly(self) -> bool:
+        return "Traceback" not in self.errors and "Error:" not in self.errors
+
+
+@dataclass(frozen=True)
+class Running:
+    """A command at work."""
+
+    process: int
+    folder: Path
+    started: float
+
+    def end(self) -> Ended:
+        """Wait for it."""
+        _, status = os.waitpid(self.process, 0)
+        seconds = time.monotonic() - self.started
+        output, errors = ((self.folder / f"{self.process}.{name}").read_text() for name in ("out", "err"))
+        return Ended(os.waitstatus_to_exitcode(status), output, errors, seconds)
+
+    def kill_after(self, seconds: float, number: int = signal.SIGKILL, *, group: bool = False) -> Ended:
+        """Send a signal at a moment, unless it has ended by then."""
+        time.sleep(seconds)
+        with contextlib.suppress(ProcessLookupError):
+            (os.killpg if group else os.kill)(self.process, number)
+        return self.end()
+
+
+def start(arguments: Sequence[str], folder: Path, said: Path, before: Callable[[], object] = lambda: None) -> Running:
+    """Start a command in a folder.
+
+    Args:
+        arguments: Of the command line.
+        folder: The current folder of the command.
+        said: Folder for what it prints.
+        before: Called in the new process, before the command.
+    """
+    said.mkdir(exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    process = os.fork()
+    if process:
+        return Running(process, said, time.monotonic())
+    status = 70
+    try:
+        os.setsid()
+        os.chdir(folder)
+        for name, handle in (("out", 1), ("err", 2)):
+            os.dup2(os.open(said / f"{os.getpid()}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), handle)
+        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
+        warnings.resetwarnings()
+        warnings.simplefilter("ignore")
+        torch.set_num_threads(1)
+        sys.argv = ["fsbench", *arguments]
+        before()
+        main()
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                status = 120
+        os._exit(status)
+
+
+def run(arguments: Sequence[str], folder: Path, said: Path, before: Callable[[], object] = lambda: None) -> Ended:
+    """Run a command to its end."""
+    return start(arguments, folder, said, before).end()
+
+
+def small_files(size: int) -> Callable[[], None]:
+    """Keep every file below a size, as a full disk does."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
