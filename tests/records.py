@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fsbench.evaluate.statistics import accuracies, interval
+from fsbench.evaluation.statistics import accuracies, interval
 from fsbench.report.record import RunKey, RunRecord, record_path, save_record
 from fsbench.tasks.protocol import TaskProtocol
 

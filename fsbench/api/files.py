@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.evaluate.compare import Question, choose_methods
-from fsbench.evaluate.compare import compare as compare_files
-from fsbench.evaluate.comparison import Column
-from fsbench.evaluate.run import Machine
-from fsbench.evaluate.solve import Request, record_of
-from fsbench.evaluate.source import source_of
+from fsbench.evaluation.compare import Question, choose_methods
+from fsbench.evaluation.compare import compare as compare_files
+from fsbench.evaluation.comparison import Column
+from fsbench.evaluation.run import Machine
+from fsbench.evaluation.solve import Request, record_of
+from fsbench.evaluation.source import source_of
 from fsbench.features.store import FeatureFile
 from fsbench.methods import split_variant
 from fsbench.report.progress import Reporter
@@ -21,7 +21,7 @@ from fsbench.tasks.protocol import TaskProtocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fsbench.evaluate.comparison import Comparison
+    from fsbench.evaluation.comparison import Comparison
     from fsbench.report.record import RunRecord
 
     Protocol = Literal["disjoint", "released", "veilleux"]

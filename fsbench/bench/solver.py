@@ -11,7 +11,7 @@ import torch
 from fsbench.bench import loop
 from fsbench.bench.material import Material, mini_like
 from fsbench.bench.measure import Measure, in_turns
-from fsbench.evaluate.engine import solve_tasks
+from fsbench.evaluation.engine import solve_tasks
 from fsbench.methods import method_class
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import RIDGE, Bavardage

@@ -70,9 +70,9 @@ def ablate(
     """
     from fsbench.devices import choose_device
     from fsbench.errors import unknown_name
-    from fsbench.evaluate.compare import ABLATION, Question
-    from fsbench.evaluate.compare import compare as compare_files
-    from fsbench.evaluate.run import Machine
+    from fsbench.evaluation.compare import ABLATION, Question
+    from fsbench.evaluation.compare import compare as compare_files
+    from fsbench.evaluation.run import Machine
     from fsbench.ranks import join_ranks
     from fsbench.report.progress import Reporter
     from fsbench.report.render import FORMATS, show

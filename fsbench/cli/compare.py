@@ -32,7 +32,7 @@ from fsbench.cli.options import (
 from fsbench.cli.parse import numbers
 
 if TYPE_CHECKING:
-    from fsbench.evaluate.comparison import Column
+    from fsbench.evaluation.comparison import Column
 
 
 def compare(
@@ -102,9 +102,9 @@ def compare(
     """
     from fsbench.devices import choose_device
     from fsbench.errors import unknown_name
-    from fsbench.evaluate.compare import Question, choose_methods
-    from fsbench.evaluate.compare import compare as compare_files
-    from fsbench.evaluate.run import Machine
+    from fsbench.evaluation.compare import Question, choose_methods
+    from fsbench.evaluation.compare import compare as compare_files
+    from fsbench.evaluation.run import Machine
     from fsbench.ranks import join_ranks
     from fsbench.report.progress import Reporter
     from fsbench.report.render import FORMATS, show
@@ -131,7 +131,7 @@ def compare(
 
 def columns(settings: str, alpha: float, shots: list[int]) -> list[Column]:
     """The settings of the table, from the words of the command line."""
-    from fsbench.evaluate.comparison import Column
+    from fsbench.evaluation.comparison import Column
 
     found = []
     for word in settings.split(","):

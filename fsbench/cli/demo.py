@@ -31,9 +31,9 @@ def demo(
     Example: [bold]fsbench demo[/bold]
     """
     from fsbench.devices import choose_device
-    from fsbench.evaluate.compare import Question, compare, parse_methods
-    from fsbench.evaluate.comparison import Column
-    from fsbench.evaluate.run import Machine
+    from fsbench.evaluation.compare import Question, compare, parse_methods
+    from fsbench.evaluation.comparison import Column
+    from fsbench.evaluation.run import Machine
     from fsbench.features.embedded import embedded_features
     from fsbench.ranks import join_ranks
     from fsbench.report.plots.bars import accuracy_bars

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from fsbench.evaluate.axes import Axis
+    from fsbench.evaluation.axes import Axis
     from fsbench.tasks.protocol import TaskProtocol
 
 
@@ -57,7 +57,7 @@ def parameters(texts: list[str] | None) -> dict[str, Any]:
 
 def axes(texts: list[str] | None) -> list[Axis]:
     """`--over NAME=VALUE,VALUE` as axes."""
-    from fsbench.evaluate.axes import Axis
+    from fsbench.evaluation.axes import Axis
 
     return [
         Axis(name, tuple(value(part.strip()) for part in text.split(",")))

@@ -33,7 +33,7 @@ from fsbench.cli.options import (
 from fsbench.cli.parse import given, level_of, parameters, precision
 
 if TYPE_CHECKING:
-    from fsbench.evaluate.watch import WatchedTask
+    from fsbench.evaluation.watch import WatchedTask
     from fsbench.report.progress import Reporter
     from fsbench.tasks.protocol import TaskProtocol
 
@@ -121,7 +121,7 @@ def task(
         variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, steps=steps
     ) | parameters(others)  # fmt: skip
 
-    from fsbench.evaluate.views import three_views
+    from fsbench.evaluation.views import three_views
     from fsbench.report.plots.style import check_ending
     from fsbench.report.plots.task import draw_task
     from fsbench.report.progress import Reporter
@@ -181,8 +181,8 @@ def watched(
     reporter: Reporter,
 ) -> WatchedTask:
     """One task of the first feature file, watched; other files are left out, and that is said."""
-    from fsbench.evaluate.source import base_of, load_source
-    from fsbench.evaluate.watch import watch
+    from fsbench.evaluation.source import base_of, load_source
+    from fsbench.evaluation.watch import watch
 
     first, *rest = find_features(features, root, reporter)
     if rest:

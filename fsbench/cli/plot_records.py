@@ -10,7 +10,7 @@ import typer
 from fsbench.cli.options import PictureFile, Quiet, RecordsArgument, ResultsRoot
 
 if TYPE_CHECKING:
-    from fsbench.evaluate.comparison import Comparison
+    from fsbench.evaluation.comparison import Comparison
     from fsbench.report.progress import Reporter
 
 
@@ -24,7 +24,7 @@ def bars(
 
     Example: [bold]fsbench plot bars --out bars.pdf[/bold]
     """
-    from fsbench.evaluate.collect import collect, read_records
+    from fsbench.evaluation.collect import collect, read_records
     from fsbench.report.plots.bars import accuracy_bars
     from fsbench.report.plots.style import check_ending
     from fsbench.report.progress import Reporter
@@ -48,7 +48,7 @@ def differences(
     Example: [bold]fsbench plot differences bavardage soft-kmeans[/bold]
     """
     from fsbench.errors import FsbenchError, unknown_name
-    from fsbench.evaluate.collect import collect, read_records
+    from fsbench.evaluation.collect import collect, read_records
     from fsbench.report.plots.differences import differences_figure, paired_runs
     from fsbench.report.plots.style import check_ending, save
     from fsbench.report.progress import Reporter

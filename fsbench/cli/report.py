@@ -28,7 +28,7 @@ def report(
 
     Example: [bold]fsbench report --out report.html[/bold]
     """
-    from fsbench.evaluate.collect import collect, read_records
+    from fsbench.evaluation.collect import collect, read_records
     from fsbench.files import write_text
     from fsbench.report.curves import load_sweep
     from fsbench.report.html.page import render_html

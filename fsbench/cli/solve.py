@@ -117,9 +117,9 @@ def solve(
     ) | parameters(others)  # fmt: skip
 
     from fsbench.devices import choose_device
-    from fsbench.evaluate.run import Machine
-    from fsbench.evaluate.solve import Request
-    from fsbench.evaluate.solve import solve as solve_file
+    from fsbench.evaluation.run import Machine
+    from fsbench.evaluation.solve import Request
+    from fsbench.evaluation.solve import solve as solve_file
     from fsbench.ranks import join_ranks
     from fsbench.report.progress import Reporter
 

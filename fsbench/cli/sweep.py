@@ -78,10 +78,10 @@ def sweep(
     settings, along = protocols(protocol, ways, shots, queries, unbalanced, alpha), axes(over)
 
     from fsbench.devices import choose_device
-    from fsbench.evaluate.compare import parse_methods
-    from fsbench.evaluate.figures import figure as figure_plans
-    from fsbench.evaluate.run import Machine
-    from fsbench.evaluate.sweep import plan_sweep, run_sweep
+    from fsbench.evaluation.compare import parse_methods
+    from fsbench.evaluation.figures import figure as figure_plans
+    from fsbench.evaluation.run import Machine
+    from fsbench.evaluation.sweep import plan_sweep, run_sweep
     from fsbench.ranks import join_ranks
     from fsbench.report.plots.style import check_ending
     from fsbench.report.progress import Reporter

@@ -31,7 +31,7 @@ from fsbench.cli.options import (
 from fsbench.cli.parse import axes, parameters, protocols
 
 if TYPE_CHECKING:
-    from fsbench.evaluate.tuning import Tuned
+    from fsbench.evaluation.tuning import Tuned
 
 
 def tune(
@@ -92,10 +92,10 @@ def tune(
     )
 
     from fsbench.devices import choose_device
-    from fsbench.evaluate.run import Machine
-    from fsbench.evaluate.source import base_of
-    from fsbench.evaluate.tuning import Search, grid_of
-    from fsbench.evaluate.tuning import tune as search_parameters
+    from fsbench.evaluation.run import Machine
+    from fsbench.evaluation.source import base_of
+    from fsbench.evaluation.tuning import Search, grid_of
+    from fsbench.evaluation.tuning import tune as search_parameters
     from fsbench.methods import split_variant
     from fsbench.ranks import join_ranks
     from fsbench.report.plots.style import check_ending, save

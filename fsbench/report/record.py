@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.statistics import interval
+from fsbench.evaluation.statistics import interval
 from fsbench.features.provenance import is_name
 from fsbench.sealed import read_sealed, write_sealed
 

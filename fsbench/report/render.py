@@ -12,7 +12,7 @@ from rich.console import Group as Together
 from rich.text import Text
 
 from fsbench.errors import unknown_name
-from fsbench.evaluate.statistics import LEVEL
+from fsbench.evaluation.statistics import LEVEL
 from fsbench.files import write_text
 from fsbench.report.console import SafeConsole, printable
 from fsbench.report.tables import plain_table, plus_minus, stdout_console
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from fsbench.evaluate.comparison import Cell, Column, Comparison, Group
+    from fsbench.evaluation.comparison import Cell, Column, Comparison, Group
 
 FORMATS = ("rich", "markdown", "latex", "csv", "json")
 LEGEND = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from fsbench.evaluate.axes import symbol
+from fsbench.evaluation.axes import symbol
 from fsbench.report.tables import plain_table, plus_minus
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from fsbench.evaluate.axes import Value
-    from fsbench.evaluate.tuning import Trial, Tuned
+    from fsbench.evaluation.axes import Value
+    from fsbench.evaluation.tuning import Trial, Tuned
     from fsbench.report.curves import Curve, Panel
 
 WIDE = 5  # curves up to which a table has room for intervals

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from fsbench.bench.measure import Measure
-    from fsbench.evaluate.solve import Solved
+    from fsbench.evaluation.solve import Solved
     from fsbench.features.scatter import BaseStatistics
 
 

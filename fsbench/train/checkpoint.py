@@ -10,7 +10,7 @@ import torch
 
 from fsbench.backbones.checkpoints import read_torch
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.statistics import Interval
+from fsbench.evaluation.statistics import Interval
 from fsbench.files import whole_file
 from fsbench.train.validate import Evaluation
 

@@ -10,8 +10,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.engine import solve_tasks
-from fsbench.evaluate.statistics import Interval, accuracies, interval
+from fsbench.evaluation.engine import solve_tasks
+from fsbench.evaluation.statistics import Interval, accuracies, interval
 from fsbench.features.images import Images
 from fsbench.features.preprocess import apply_rows
 from fsbench.features.store import make_split

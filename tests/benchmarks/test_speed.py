@@ -10,7 +10,7 @@ import pytest
 
 from fsbench.bench import solver, stages
 from fsbench.bench.material import Material, mini_like
-from fsbench.evaluate.engine import solve_tasks
+from fsbench.evaluation.engine import solve_tasks
 from fsbench.methods.bavardage import Bavardage
 from fsbench.report.tables import measures_table, stdout_console
 from fsbench.tasks.protocol import TaskProtocol

@@ -17,7 +17,7 @@ from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.data.images import open_image
 from fsbench.data.layouts import load_own
 from fsbench.data.splitting import read_split_file
-from fsbench.evaluate.tuning import Trial, Tuned, read_memory, write_memory
+from fsbench.evaluation.tuning import Trial, Tuned, read_memory, write_memory
 from fsbench.exchange.checks import split_from
 from fsbench.exchange.detect import read_file
 from fsbench.features.scatter import BaseStatistics

@@ -66,12 +66,6 @@ def test_importing_is_free() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["False", "False"]
 
 
-@pytest.mark.usefixtures("folder")
-def test_evaluate_is_a_package_and_a_function() -> None:
-    assert hasattr(fsbench.evaluate, "__path__")
-    assert fsbench.evaluate("ncm", GLYPHS, tasks=2).key.tasks == 2
-
-
 def test_tensors_in_tensors_out_arrays_in_arrays_out(features: Features) -> None:
     x = features.novel.features
     support, query, labels = x[None, :5], x[None, 10:30], np.arange(5)[None]

@@ -22,7 +22,7 @@ from fsbench.report.render import LEGEND
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fsbench.evaluate.comparison import Comparison, Group
+    from fsbench.evaluation.comparison import Comparison, Group
 
 TITLE = "Few-shot benchmark"
 

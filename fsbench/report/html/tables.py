@@ -10,7 +10,7 @@ from fsbench.report.render import accuracy_text, difference_text, published_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fsbench.evaluate.comparison import Cell, Comparison, Entry, Group
+    from fsbench.evaluation.comparison import Cell, Comparison, Entry, Group
     from fsbench.report.record import RunRecord
 
 

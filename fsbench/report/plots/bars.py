@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fsbench.evaluate.comparison import Cell, Column, Comparison, Entry, Group
+    from fsbench.evaluation.comparison import Cell, Column, Comparison, Entry, Group
 
 # What a method assumes of the class proportions gives its colour, and its hatch for readers in grey.
 _LOOKS = {

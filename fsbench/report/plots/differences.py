@@ -10,7 +10,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from fsbench.evaluate.statistics import Interval, paired_difference
+from fsbench.evaluation.statistics import Interval, paired_difference
 from fsbench.report.plots.style import COLOURS, INK, STYLE, layers
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from fsbench.evaluate.comparison import Comparison, Group
+    from fsbench.evaluation.comparison import Comparison, Group
     from fsbench.report.record import RunRecord
 
 _LOOKS = {"worse": (COLOURS[5], "////"), "equal": (COLOURS[7], ""), "better": (COLOURS[0], "")}

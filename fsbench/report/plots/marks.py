@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from fsbench.evaluate.watch import WatchedTask
+    from fsbench.evaluation.watch import WatchedTask
 
 _SUPPORT, _QUERY = 9.0, 5.0  # sizes in points
 _WIDTH, _LETTERS = 10.5, 145  # of the picture in inches, and letters of the legend beside each other

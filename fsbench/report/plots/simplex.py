@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from fsbench.evaluate.watch import WatchedTask
+    from fsbench.evaluation.watch import WatchedTask
 
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.75**0.5]])  # of an equilateral triangle, one per class
 NOTE = (

@@ -9,7 +9,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from fsbench.evaluate.axes import symbol
+from fsbench.evaluation.axes import symbol
 from fsbench.report.plots.style import COLOURS, STYLE
 from fsbench.report.study_tables import grid_axes, number, split_axes
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fsbench.evaluate.axes import Value
-    from fsbench.evaluate.tuning import Tuned
+    from fsbench.evaluation.axes import Value
+    from fsbench.evaluation.tuning import Tuned
 
 
 def draw_surface(tuned: Tuned) -> Figure:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from fsbench.evaluate.views import View
-    from fsbench.evaluate.watch import WatchedTask
+    from fsbench.evaluation.views import View
+    from fsbench.evaluation.watch import WatchedTask
 
 _FILLED = 7  # more ellipses than these are drawn as outlines
 NOTE = (

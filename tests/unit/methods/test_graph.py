@@ -10,7 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fsbench.evaluate.engine import BlockSize, solve_rows
+from fsbench.evaluation.engine import BlockSize, solve_rows
 from fsbench.methods._linalg import minimum_by_products
 from fsbench.methods.alpha_am import AlphaAm
 from fsbench.methods.alpha_tim import AlphaTim

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fsbench.evaluate.collect import collect
+from fsbench.evaluation.collect import collect
 from fsbench.report.html.page import render_html
 from tests.browser import CHROMIUM, Page, browser
 from tests.records import four_settings, make_record

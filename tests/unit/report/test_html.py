@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fsbench.evaluate.collect import collect
+from fsbench.evaluation.collect import collect
 from fsbench.report.html.inline import inline_svg
 from fsbench.report.html.page import render_html
 from fsbench.report.plots.bars import bars_figure
@@ -18,7 +18,7 @@ from fsbench.report.render import render_json
 from tests.records import four_settings, make_record
 
 if TYPE_CHECKING:
-    from fsbench.evaluate.comparison import Comparison
+    from fsbench.evaluation.comparison import Comparison
 
 VOID = {"meta", "link", "wbr", "br", "hr", "img", "input"}
 HOSTILE = "<script>alert(1)</script>'\"&"

@@ -12,9 +12,9 @@ import torch
 from matplotlib.figure import Figure
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.source import Source
-from fsbench.evaluate.views import three_views
-from fsbench.evaluate.watch import WatchedTask, watch
+from fsbench.evaluation.source import Source
+from fsbench.evaluation.views import three_views
+from fsbench.evaluation.watch import WatchedTask, watch
 from fsbench.report.plots import marks, spectrum
 from fsbench.report.plots.simplex import CORNERS, draw_simplex, in_triangle
 from fsbench.report.plots.spectrum import Spectrum, draw_spectra

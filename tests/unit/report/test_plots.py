@@ -10,7 +10,7 @@ import pytest
 from matplotlib.patches import Rectangle, StepPatch
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.collect import collect
+from fsbench.evaluation.collect import collect
 from fsbench.methods import METHODS
 from fsbench.report.plots.bars import accuracy_bars, bars_figure
 from fsbench.report.plots.differences import differences_figure, paired_runs
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fsbench.evaluate.comparison import Comparison
+    from fsbench.evaluation.comparison import Comparison
 
 NAMES = ("ncm", "pt-map", "soft-kmeans", "bavardage")
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from fsbench.data.recipes import transform_for
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.statistics import Interval
+from fsbench.evaluation.statistics import Interval
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 from fsbench.train.validate import Evaluation, Validation, best_of

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.engine import solve_tasks
-from fsbench.evaluate.run import configure
-from fsbench.evaluate.source import Source
-from fsbench.evaluate.views import centroid_plane, three_views
-from fsbench.evaluate.watch import watch
+from fsbench.evaluation.engine import solve_tasks
+from fsbench.evaluation.run import configure
+from fsbench.evaluation.source import Source
+from fsbench.evaluation.views import centroid_plane, three_views
+from fsbench.evaluation.watch import watch
 from fsbench.methods._gram import inner_products
 from fsbench.tasks.protocol import TaskProtocol
 from tests.oracle import reference

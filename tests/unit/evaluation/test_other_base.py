@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.compare import Question, choose_methods, compare
-from fsbench.evaluate.comparison import Column
-from fsbench.evaluate.run import Machine
-from fsbench.evaluate.solve import Request, solve
-from fsbench.evaluate.source import source_of
+from fsbench.evaluation.compare import Question, choose_methods, compare
+from fsbench.evaluation.comparison import Column
+from fsbench.evaluation.run import Machine
+from fsbench.evaluation.solve import Request, solve
+from fsbench.evaluation.source import source_of
 from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.methods import METHODS, method_class, needs_base
 from fsbench.methods.base import Context

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import fsbench
-from fsbench.evaluate.axes import Axis, Value, at, symbol
-from fsbench.evaluate.run import Job, Machine, configure, run
-from fsbench.evaluate.source import Source, base_of, load_source
+from fsbench.evaluation.axes import Axis, Value, at, symbol
+from fsbench.evaluation.run import Job, Machine, configure, run
+from fsbench.evaluation.source import Source, base_of, load_source
 from fsbench.methods import method_key
 from fsbench.report.curves import Curve, Panel, Point, Sweep
 from fsbench.report.published import published_curve
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from fsbench.evaluate.compare import Contestant
+    from fsbench.evaluation.compare import Contestant
     from fsbench.features.store import FeatureFile
     from fsbench.report.progress import Reporter
     from fsbench.report.record import RunRecord

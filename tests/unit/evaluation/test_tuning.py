@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.axes import Axis
-from fsbench.evaluate.compare import Question, compare, parse_methods
-from fsbench.evaluate.comparison import Column
-from fsbench.evaluate.engine import solve_tasks
-from fsbench.evaluate.run import Machine
-from fsbench.evaluate.solve import Request, solve
-from fsbench.evaluate.source import Source
-from fsbench.evaluate.statistics import accuracies
-from fsbench.evaluate.tuning import GRIDS, Search, grid_of, read_memory, tune, tuning_path
+from fsbench.evaluation.axes import Axis
+from fsbench.evaluation.compare import Question, compare, parse_methods
+from fsbench.evaluation.comparison import Column
+from fsbench.evaluation.engine import solve_tasks
+from fsbench.evaluation.run import Machine
+from fsbench.evaluation.solve import Request, solve
+from fsbench.evaluation.source import Source
+from fsbench.evaluation.statistics import accuracies
+from fsbench.evaluation.tuning import GRIDS, Search, grid_of, read_memory, tune, tuning_path
 from fsbench.features.scatter import base_statistics
 from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.methods import METHODS, method_class
@@ -130,7 +130,7 @@ def test_a_broken_search_goes_on(search: Search, tmp_path: Path, monkeypatch: py
         computed.append(1)
         return solve_tasks(*arguments, **options)
 
-    monkeypatch.setattr("fsbench.evaluate.run.solve_tasks", counted)
+    monkeypatch.setattr("fsbench.evaluation.run.solve_tasks", counted)
     assert tune(search, SMALL, MACHINE, tasks=10, results=tmp_path / "broken") == whole
     assert len(computed) == 2
 

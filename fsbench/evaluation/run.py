@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import fsbench
-from fsbench.evaluate.engine import solve_tasks
-from fsbench.evaluate.statistics import accuracies, interval
+from fsbench.evaluation.engine import solve_tasks
+from fsbench.evaluation.statistics import accuracies, interval
 from fsbench.methods import method_class
 from fsbench.methods.presets import preset_of
 from fsbench.ranks import ALONE, Ranks
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from fsbench.evaluate.source import Source
+    from fsbench.evaluation.source import Source
     from fsbench.methods.base import Method
     from fsbench.tasks.protocol import TaskProtocol
 

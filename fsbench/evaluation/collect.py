@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.evaluate.compare import Contestant
-from fsbench.evaluate.comparison import Column, Comparison, Entry, compare_records
-from fsbench.evaluate.labels import label_runs, order
-from fsbench.evaluate.solve import BASELINE
+from fsbench.evaluation.compare import Contestant
+from fsbench.evaluation.comparison import Column, Comparison, Entry, compare_records
+from fsbench.evaluation.labels import label_runs, order
+from fsbench.evaluation.solve import BASELINE
 from fsbench.methods import method_names
 from fsbench.report.record import RunRecord, load_record
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from fsbench.evaluate.comparison import Runs
+    from fsbench.evaluation.comparison import Runs
     from fsbench.report.progress import Reporter
 
 Rules = tuple[str, str, int, int, int, int, int]

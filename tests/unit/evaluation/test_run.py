@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.run import Job, Machine, run
-from fsbench.evaluate.solve import Request, Solved, solve
-from fsbench.evaluate.source import Source
+from fsbench.evaluation.run import Job, Machine, run
+from fsbench.evaluation.solve import Request, Solved, solve
+from fsbench.evaluation.source import Source
 from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean

@@ -14,13 +14,13 @@ import torch
 from rich.console import Console
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.compare import Question, compare, parse_methods
-from fsbench.evaluate.comparison import Column, Comparison
-from fsbench.evaluate.engine import solve_tasks
-from fsbench.evaluate.over_data import interval_over_data, tasks_without_shared_images
-from fsbench.evaluate.run import Machine
-from fsbench.evaluate.source import Source
-from fsbench.evaluate.statistics import accuracies, interval
+from fsbench.evaluation.compare import Question, compare, parse_methods
+from fsbench.evaluation.comparison import Column, Comparison
+from fsbench.evaluation.engine import solve_tasks
+from fsbench.evaluation.over_data import interval_over_data, tasks_without_shared_images
+from fsbench.evaluation.run import Machine
+from fsbench.evaluation.source import Source
+from fsbench.evaluation.statistics import accuracies, interval
 from fsbench.features.store import FeatureFile
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.report.progress import Reporter

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fsbench.evaluate.engine import BlockSize, embed_split, solve_rows
-from fsbench.evaluate.statistics import Interval, accuracies, small_sample_interval
+from fsbench.evaluation.engine import BlockSize, embed_split, solve_rows
+from fsbench.evaluation.statistics import Interval, accuracies, small_sample_interval
 from fsbench.tasks.sampling import TaskRows, apportion
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from fsbench.evaluate.source import Source
+    from fsbench.evaluation.source import Source
     from fsbench.methods.base import Method
     from fsbench.tasks.protocol import TaskProtocol
 

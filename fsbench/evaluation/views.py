@@ -9,14 +9,14 @@ import numpy as np
 import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.tsne import tsne
+from fsbench.evaluation.tsne import tsne
 from fsbench.tasks.batch import TaskBatch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from fsbench.evaluate.watch import WatchedTask
+    from fsbench.evaluation.watch import WatchedTask
     from fsbench.methods._gram import InnerProducts
 
 

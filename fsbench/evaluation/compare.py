@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.comparison import Column, Comparison, Entry, compare_records
-from fsbench.evaluate.over_data import interval_over_data
-from fsbench.evaluate.run import Job, Machine, configure, run
-from fsbench.evaluate.solve import BASELINE, Solved
-from fsbench.evaluate.source import source_of
-from fsbench.evaluate.tuning import Search, configure_tuned
+from fsbench.evaluation.comparison import Column, Comparison, Entry, compare_records
+from fsbench.evaluation.over_data import interval_over_data
+from fsbench.evaluation.run import Job, Machine, configure, run
+from fsbench.evaluation.solve import BASELINE, Solved
+from fsbench.evaluation.source import source_of
+from fsbench.evaluation.tuning import Search, configure_tuned
 from fsbench.methods import WITHOUT_BASE, method_class, method_key, method_names, needs_base, split_variant
 from fsbench.tasks.protocol import TaskProtocol
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from fsbench.evaluate.comparison import Runs
-    from fsbench.evaluate.source import Source
-    from fsbench.evaluate.statistics import Interval
+    from fsbench.evaluation.comparison import Runs
+    from fsbench.evaluation.source import Source
+    from fsbench.evaluation.statistics import Interval
     from fsbench.features.store import FeatureFile
     from fsbench.methods.base import Method
     from fsbench.report.progress import Reporter

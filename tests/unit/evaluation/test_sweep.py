@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.axes import Axis, at
-from fsbench.evaluate.compare import parse_methods
-from fsbench.evaluate.engine import solve_tasks
-from fsbench.evaluate.figures import figure
-from fsbench.evaluate.run import Machine
-from fsbench.evaluate.statistics import accuracies
-from fsbench.evaluate.sweep import plan_sweep, run_sweep
+from fsbench.evaluation.axes import Axis, at
+from fsbench.evaluation.compare import parse_methods
+from fsbench.evaluation.engine import solve_tasks
+from fsbench.evaluation.figures import figure
+from fsbench.evaluation.run import Machine
+from fsbench.evaluation.statistics import accuracies
+from fsbench.evaluation.sweep import plan_sweep, run_sweep
 from fsbench.features.store import FeatureFile
 from fsbench.methods import method_class
 from fsbench.methods.base import Context
@@ -76,7 +76,7 @@ def test_only_missing_points_are_computed(mini: FeatureFile, tmp_path: Path, mon
         computed.append(1)
         return solve_tasks(*arguments, **options)
 
-    monkeypatch.setattr("fsbench.evaluate.run.solve_tasks", counted)
+    monkeypatch.setattr("fsbench.evaluation.run.solve_tasks", counted)
     assert sweep(mini, [Axis("beta", (0.0, 10.0))], results=tmp_path) == first
     assert computed == []
     longer = sweep(mini, [Axis("beta", (0.0, 5.0, 10.0))], results=tmp_path)

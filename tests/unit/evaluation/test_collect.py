@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.collect import collect, read_records
-from fsbench.evaluate.compare import Question, compare, parse_methods
-from fsbench.evaluate.comparison import Column
-from fsbench.evaluate.run import Machine
+from fsbench.evaluation.collect import collect, read_records
+from fsbench.evaluation.compare import Question, compare, parse_methods
+from fsbench.evaluation.comparison import Column
+from fsbench.evaluation.run import Machine
 from fsbench.features.store import FeatureFile
 from fsbench.report.console import SafeConsole
 from fsbench.report.progress import Reporter
@@ -24,7 +24,7 @@ from tests.records import four_settings, make_record, store
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.evaluate.comparison import Comparison
+    from fsbench.evaluation.comparison import Comparison
     from fsbench.report.record import RunRecord
     from tests.synthetic import Features
 

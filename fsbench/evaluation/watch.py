@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from fsbench.evaluate.run import configure
+from fsbench.evaluation.run import configure
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.sampling import sample_tasks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fsbench.evaluate.source import Source
+    from fsbench.evaluation.source import Source
     from fsbench.methods.bavardage import Bavardage
     from fsbench.tasks.protocol import TaskProtocol
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.axes import Axis
-from fsbench.evaluate.compare import parse_methods
-from fsbench.evaluate.sweep import Plan, plan_sweep
+from fsbench.evaluation.axes import Axis
+from fsbench.evaluation.compare import parse_methods
+from fsbench.evaluation.sweep import Plan, plan_sweep
 from fsbench.methods.base import Context
 from fsbench.methods.presets import preset_of
 from fsbench.tasks.protocol import TaskProtocol

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fsbench.evaluate.statistics import (
+from fsbench.evaluation.statistics import (
     accuracies,
     holm,
     interval,

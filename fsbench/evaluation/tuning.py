@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluate.axes import OF_PROTOCOL, Axis, Value, symbol
-from fsbench.evaluate.proposals import Grid, Guesses
-from fsbench.evaluate.run import Job, Machine, configure, run
-from fsbench.evaluate.source import load_source
-from fsbench.evaluate.sweep import POINTS
+from fsbench.evaluation.axes import OF_PROTOCOL, Axis, Value, symbol
+from fsbench.evaluation.proposals import Grid, Guesses
+from fsbench.evaluation.run import Job, Machine, configure, run
+from fsbench.evaluation.source import load_source
+from fsbench.evaluation.sweep import POINTS
 from fsbench.features.overlap import overlap
 from fsbench.features.store import FeatureFile
 from fsbench.locks import only_writer
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from fsbench.evaluate.source import Source
+    from fsbench.evaluation.source import Source
     from fsbench.features.scatter import BaseStatistics
     from fsbench.methods.base import Method
     from fsbench.report.progress import Reporter

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fsbench.evaluate.statistics import LEVEL, Interval, holm, paired_difference, paired_p_value
+from fsbench.evaluation.statistics import LEVEL, Interval, holm, paired_difference, paired_p_value
 from fsbench.report.published import ONLY_PUBLISHED, Published, published
 
 if TYPE_CHECKING:

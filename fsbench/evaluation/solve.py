@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from fsbench.evaluate.run import Job, Machine, configure, run
-from fsbench.evaluate.source import Source, source_of
-from fsbench.evaluate.statistics import Interval, paired_difference
-from fsbench.evaluate.tuning import Search, configure_tuned
+from fsbench.evaluation.run import Job, Machine, configure, run
+from fsbench.evaluation.source import Source, source_of
+from fsbench.evaluation.statistics import Interval, paired_difference
+from fsbench.evaluation.tuning import Search, configure_tuned
 from fsbench.methods import method_key, presets
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from fsbench.errors import FsbenchError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fsbench.evaluate.axes import Axis, Value
+    from fsbench.evaluation.axes import Axis, Value
 
 
 class Grid:

@@ -1,0 +1,1 @@
+"""Methods over many tasks: runs, comparison, sweeps, tuning, statistics."""
