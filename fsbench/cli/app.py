@@ -72,12 +72,12 @@ app.add_typer(plot.app, name="plot")
 
 def main() -> None:
     """Run a command. Whatever ends it is one sentence on stderr and an exit status, never a traceback."""
-    interrupts_raise()
     try:
-        try:
-            app()
-        finally:
-            sys.stdout.flush()  # here, where a full disk behind it can still be named
+        with interrupts_raise():
+            try:
+                app()
+            finally:
+                sys.stdout.flush()  # here, where a full disk behind it can still be named
     except FsbenchError as error:
         _fail(error)
     except Interrupt as interrupt:
