@@ -14,7 +14,7 @@ ARGS     ?=
 SMALL    := --no-rotation --no-mixup --seed 0 --device cpu --eval-every 6 --force
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format types unit demo bench figures extract scatter solve compare weights clean
+.PHONY: help setup test lint format types unit demo bench figures trust extract scatter solve compare weights clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ figures: $(READY)  ## the article's tables and figures on the embedded data set,
 	$(BIN)/fsbench plot bars --out results/bars.png $(ARGS)
 	$(BIN)/fsbench plot differences bavardage --out results/differences.png $(ARGS)
 	$(BIN)/fsbench report --out results/report.html $(ARGS)
+
+trust: $(READY)  ## kills, full disks, damaged and hostile files, a million tasks: half an hour, counts at the end
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/trust -m "slow or not slow" -q --timeout 3600 $(ARGS)
 
 weights: export OMP_NUM_THREADS := 1  # sums depend on the number of threads in their last bits
 weights: $(READY)  ## train the small weights that ship with fsbench, on the embedded data set

@@ -97,12 +97,12 @@ def _app_for_this_call() -> typer.Typer:
 
 def main() -> None:
     """Run a command. Whatever ends it is one sentence on stderr and an exit status, never a traceback."""
-    interrupts_raise()
     try:
-        try:
-            _app_for_this_call()()
-        finally:
-            sys.stdout.flush()  # here, where a full disk behind it can still be named
+        with interrupts_raise():
+            try:
+                _app_for_this_call()()
+            finally:
+                sys.stdout.flush()  # here, where a full disk behind it can still be named
     except FsbenchError as error:
         _fail(error)
     except Interrupt as interrupt:

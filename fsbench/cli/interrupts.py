@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
 _REASONS = {"SIGINT": "Interrupted", "SIGTERM": "Ended from outside (SIGTERM)", "SIGHUP": "The terminal was closed"}
@@ -22,8 +24,9 @@ class Interrupt(BaseException):
         self.sentence = f"{reason}. What is finished is kept: the same command goes on from there."
 
 
-def interrupts_raise() -> None:
-    """Let signals raise an Interrupt; those that the caller ignores, as nohup does, stay ignored."""
+@contextmanager
+def interrupts_raise() -> Iterator[None]:
+    """Let signals raise an Interrupt within the block; those that the caller ignores, as nohup does, stay ignored."""
     process = os.getpid()
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -32,7 +35,14 @@ def interrupts_raise() -> None:
         signal.signal(number, signal.SIG_DFL)  # a second one ends at once
         raise Interrupt(number)
 
-    for name in _REASONS:
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) in {signal.SIG_DFL, signal.default_int_handler}:
-            signal.signal(number, handle)
+    known = [getattr(signal, name) for name in _REASONS if hasattr(signal, name)]
+    usual = (signal.SIG_DFL, signal.default_int_handler)
+    before = {number: found for number in known if (found := signal.getsignal(number)) in usual}
+    for number in before:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, found in before.items():
+            if signal.getsignal(number) is handle:
+                signal.signal(number, found)

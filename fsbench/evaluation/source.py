@@ -75,7 +75,7 @@ def base_of(file: FeatureFile, reporter: Reporter, ranks: Ranks = ALONE) -> Base
     if "base" not in file.splits:
         return None
     with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
-        return ranks.first_alone(lambda: base_statistics(file, advance))
+        return ranks.first_alone(lambda: base_statistics(file, advance, reporter.warn))
 
 
 def check_base(file: FeatureFile, other: FeatureFile, reporter: Reporter) -> None:

@@ -115,27 +115,33 @@ def import_files(
         reporter: Hears what the files do not say, and what is worth knowing of them.
         force: Replace a file that is there.
     """
-    _refuse_present(out, force)
     gathered = _Gathered()
     for text in sources:
         gathered.add(text, naming.dataset)
     splits = gathered.splits()
     remarks = [*gathered.remarks, *_on_naming(naming, splits)]
-    for remark in remarks:
-        reporter.say(f"note: {remark}")
     provenance = Provenance(
         naming.dataset, naming.backbone, crops=naming.crops, precision="", notes=remarks, imported=gathered.sources,
         fingerprint=fingerprint({"imported": gathered.sources, "crops": naming.crops}),
     )  # fmt: skip
     with only_writer(out):
-        _refuse_present(out, force)
+        if out.exists() and not force:
+            return _same(FeatureFile.open(out), provenance, reporter)
+        for remark in remarks:
+            reporter.say(f"note: {remark}")
         write_features(out, provenance, splits)
     return FeatureFile.open(out)
 
 
-def _refuse_present(out: Path, force: bool) -> None:
-    if out.exists() and not force:
-        raise FsbenchError(f"{out} exists already.", "Replace it with --force, or choose another --out.")
+def _same(stored: FeatureFile, provenance: Provenance, reporter: Reporter) -> FeatureFile:
+    """The file that is there, if it was made of the same files in the same way."""
+    made = stored.provenance
+    if (made.fingerprint, made.dataset, made.backbone) != (
+        provenance.fingerprint, provenance.dataset, provenance.backbone,
+    ):  # fmt: skip
+        raise FsbenchError(f"{stored.path} exists already.", "Replace it with --force, or choose another --out.")
+    reporter.say(f"{stored.path} is there already, made of the same files.")
+    return stored
 
 
 def _assigned(parts: Sequence[Part], given: str, path: Path) -> list[Part]:

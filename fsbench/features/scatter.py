@@ -147,8 +147,18 @@ def scatter_path(features: Path) -> Path:
     return features.with_suffix(".scatter.h5")
 
 
-def base_statistics(file: FeatureFile, progress: Callable[[int], None] = lambda rows: None) -> BaseStatistics:
-    """The statistics of a file's base split: from the scatter file if it is sound and belongs to it, else made anew."""
+def base_statistics(
+    file: FeatureFile,
+    progress: Callable[[int], None] = lambda rows: None,
+    warn: Callable[[str], None] = lambda sentence: None,
+) -> BaseStatistics:
+    """The statistics of a file's base split: from the scatter file if it is sound and belongs to it, else made anew.
+
+    Args:
+        file: With base classes.
+        progress: Called with the number of rows just gone through; there are two rounds.
+        warn: Hears that the scatter file could not be written.
+    """
     path = scatter_path(file.path)
     if path.exists():
         with contextlib.suppress(FsbenchError):
@@ -156,7 +166,10 @@ def base_statistics(file: FeatureFile, progress: Callable[[int], None] = lambda 
             if stored.digest == file.summary("base").digest:
                 return stored
     computed = BaseStatistics.fit_file(file, progress)
-    computed.save(path)
+    try:
+        computed.save(path)
+    except FsbenchError as error:  # a folder of someone else, or a full disk
+        warn(f"The scatter is computed again next time. {error.message}")
     return computed
 
 

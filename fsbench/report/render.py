@@ -200,7 +200,7 @@ def render_csv(comparison: Comparison) -> str:
 
 def render_json(comparison: Comparison) -> str:
     """A list of rows, one per method and setting."""
-    return json.dumps(_records(comparison), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(_records(comparison), indent=1, allow_nan=False) + "\n"
 
 
 def _rows(comparison: Comparison, group: Group, text: Any) -> list[tuple[str, str, list[tuple[Cell | None, str]]]]:

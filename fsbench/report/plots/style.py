@@ -10,6 +10,7 @@ import matplotlib as mpl
 
 from fsbench.errors import FsbenchError
 from fsbench.files import whole_file
+from fsbench.report.console import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,6 +85,8 @@ def save(figure: Figure, path: Path) -> None:
 def svg_text(figure: Figure) -> str:
     """A figure as the text of an SVG for a web page: letters stay letters, and nothing is behind them."""
     stream = io.StringIO()
-    with mpl.rc_context({**STYLE, "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}):
+    style = {**STYLE, "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}
+    with mpl.rc_context(style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
         figure.savefig(stream, format="svg", metadata={"Date": None}, transparent=True)
-    return stream.getvalue()
+    return printable(stream.getvalue())  # no name can make it ill-formed

@@ -184,9 +184,14 @@ def test_an_existing_file_is_kept_unless_forced(tmp_path: Path) -> None:
     WRITERS["npz"](tmp_path / "novel.npz", ROWS)
     out = tmp_path / "out.h5"
     imported(str(tmp_path / "novel.npz"), out=out)
+    written = out.stat().st_mtime_ns
+    imported(str(tmp_path / "novel.npz"), out=out)
+    assert out.stat().st_mtime_ns == written  # the same files again
+    WRITERS["npz"](tmp_path / "novel.npz", make_rows(seed=5))
     with pytest.raises(FsbenchError, match="exists already"):
         imported(str(tmp_path / "novel.npz"), out=out)
     imported(str(tmp_path / "novel.npz"), out=out, force=True)
+    assert out.stat().st_mtime_ns > written
 
 
 def test_names_must_be_names() -> None:

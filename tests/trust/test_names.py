@@ -1,0 +1,139 @@
+"""Names from files of others are shown, never obeyed: not by a terminal, a browser, LaTeX or Markdown."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.progress import Progress, TextColumn
+from rich.table import Table
+
+from fsbench.cli.app import _show
+from fsbench.errors import FsbenchError
+from fsbench.evaluation.collect import collect
+from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.report.console import SafeConsole, printable
+from fsbench.report.html.page import render_html
+from fsbench.report.progress import Reporter
+from fsbench.report.record import load_record, record_path, save_record
+from fsbench.report.render import FORMATS, render_latex, render_markdown, show
+from tests.records import four_settings, make_record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fsbench.report.record import RunRecord
+
+EVIL = "\x1b[2J\x1b]0;title\x07[/red][link=x]a[/]\r\x9b31m\u202eabc\n\\input{/etc/passwd}|`x`<script>alert(1)</script>"
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def evil_records(name: str = EVIL) -> list[RunRecord]:
+    return [
+        replace(record, dataset=name, backbone=name, signature=name, device=name, params_from=name)
+        for method in ("ncm", "soft-kmeans")
+        for record in four_settings(method, 0.6)
+    ]
+
+
+@given(text=st.text())
+@settings(max_examples=200, deadline=None)
+def test_what_is_printable_stays_and_the_rest_shows(text: str) -> None:
+    shown = printable(text)
+    assert not OBEYED.search(shown)
+    assert shown == text or OBEYED.search(text) or re.search("[\u200e\u200f\u2028\u2029]", text)
+
+
+def test_a_console_obeys_no_name() -> None:
+    stream = io.StringIO()
+    console = SafeConsole(file=stream, force_terminal=False, width=300)
+    table = Table(EVIL)
+    table.add_row(EVIL)
+    console.print(EVIL)
+    console.print(table)
+    with Progress(TextColumn("{task.description}", markup=False), console=console) as progress:
+        progress.add_task(EVIL)
+    assert "[/red]" in stream.getvalue()
+    assert not OBEYED.search(stream.getvalue())
+
+
+def test_remarks_and_errors_obey_no_name(capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = Reporter()
+    reporter.say(EVIL)
+    reporter.warn(EVIL)
+    with reporter.bar(EVIL, 3) as advance:
+        advance(1)
+    _show(FsbenchError(EVIL, EVIL))
+    told = capsys.readouterr().err
+    assert told.count("[/red]") >= 4
+    assert not OBEYED.search(told)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_tables_obey_no_name(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for comparison in collect(evil_records()):
+        show(comparison, form, None)
+    told = capsys.readouterr().out
+    assert "passwd" in told
+    if form != "csv":  # quotes what it holds, and is read by programs
+        assert not OBEYED.search(told)
+
+
+def test_latex_keeps_names_in_their_cells_and_comments() -> None:
+    for comparison in collect(evil_records()):
+        for line in render_latex(comparison).splitlines():
+            assert r"\input" not in line or line.startswith("%"), line
+
+
+def test_markdown_keeps_names_in_their_cells() -> None:
+    for comparison in collect(evil_records("a|b`c`<b>[x](y)")):
+        text = render_markdown(comparison)
+        code = re.sub(r"(`+).*?\1(?!`)", "", re.sub(r"\\.", "", text))
+        assert "<b>" not in code
+        assert "[x]" not in code
+        rows = [line for line in re.sub(r"\\.", "", text).splitlines() if line.startswith("|")]
+        assert len({line.count("|") for line in rows}) == 1
+
+
+def test_a_page_runs_no_name() -> None:
+    page = render_html(collect(evil_records()), title=EVIL)
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+
+
+@pytest.mark.parametrize("field", ["dataset", "backbone"])
+def test_records_and_feature_files_with_such_names_are_refused(field: str, tmp_path: Path) -> None:
+    record = replace(make_record(), **{field: EVIL})  # type: ignore[arg-type]
+    save_record(tmp_path / "a.json", record)
+    with pytest.raises(FsbenchError, match="no proper name"):
+        load_record(tmp_path / "a.json")
+    split = make_split([[1.0, 2.0]], [0])  # type: ignore[arg-type]
+    write_features(tmp_path / "a.h5", replace(Provenance("a", "b"), **{field: EVIL}), {"novel": split})  # type: ignore[arg-type]
+    with pytest.raises(FsbenchError, match="does not name"):
+        FeatureFile.open(tmp_path / "a.h5")
+
+
+@pytest.mark.parametrize("name", ["..", "../../x", "/etc/x", "a/b", "."])
+def test_records_stay_in_their_folder_whatever_the_data_set_is_called(name: str, tmp_path: Path) -> None:
+    record = make_record()
+    path = record_path(tmp_path, record.key, name, name)
+    assert path.parent == tmp_path
+    assert path.name not in {".", ".."}
+
+
+def test_class_names_reach_the_terminal_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Folders may be called anything; `fsbench extract` describes what it has done with them."""
+    from fsbench.report.tables import stdout_console
+
+    names = [f"{EVIL}0", f"{EVIL}1"]
+    split = make_split([[1.0, 2.0], [2.0, 3.0]], [0, 1], names)  # type: ignore[arg-type]
+    write_features(tmp_path / "a\x1b[2J.h5", Provenance("a", "b"), {"novel": split})
+    file = FeatureFile.open(tmp_path / "a\x1b[2J.h5")
+    assert file.read("novel").class_names == tuple(names)
+    stdout_console().print("\n".join(file.describe()), soft_wrap=True)
+    assert not OBEYED.search(capsys.readouterr().out)
