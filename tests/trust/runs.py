@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 for _name in (  # what commands import when they run
-    "evaluate.compare", "evaluate.figures", "evaluate.tuning", "exchange.importing", "features.extract_all",
+    "evaluation.compare", "evaluation.figures", "evaluation.tuning", "exchange.importing", "features.extract_all",
     "report.plots.curves", "report.plots.surface", "report.render", "train.run",
 ):  # fmt: skip
     importlib.import_module(f"fsbench.{_name}")
