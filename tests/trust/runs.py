@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 for _name in (  # what commands import when they run
     "evaluate.compare", "evaluate.figures", "evaluate.tuning", "exchange.importing", "features.extract_all",
-    "report.plots.curves", "report.plots.surface", "report.render", "train.run",
+    "report.plots.curves", "report.plots.surface", "report.render", "train.run", "exchange.exporting",
+    "evaluate.collect", "evaluate.views", "evaluate.watch", "report.html.page", "cli.plot_features", "cli.plot_records",
 ):  # fmt: skip
     importlib.import_module(f"fsbench.{_name}")
 
