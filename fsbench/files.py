@@ -11,7 +11,7 @@ import re
 import secrets
 from typing import TYPE_CHECKING
 
-from fsbench.errors import system_trouble
+from fsbench.errors import FsbenchError, system_trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +29,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     A reader sees the old file or the new one, never a part. Trouble with the folder or the disk becomes an
     FsbenchError.
     """
+    require_name(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,6 +43,12 @@ def whole_file(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def require_name(path: Path) -> None:
+    """Refuse a path that can only be a folder."""
+    if path.name in {"", ".."}:
+        raise FsbenchError(f"Could not write {path}: it is a folder.", "Name a file in it.")
 
 
 def write_text(path: Path, text: str) -> None:

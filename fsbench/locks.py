@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from fsbench.errors import FsbenchError, system_trouble
-from fsbench.files import TEMPORARY
+from fsbench.files import TEMPORARY, require_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +34,7 @@ def only_writer(path: Path, waiting: Callable[[str], None] | None = None) -> Ite
         waiting: Called once with a sentence that names the other writer, who is then waited for; without it, another
             writer is an error.
     """
+    require_name(path)
     side = path.with_name(f".{path.name}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -117,7 +117,7 @@ def main() -> None:
 
 
 def _fail(error: FsbenchError, status: int = 1) -> NoReturn:
-    with in_one_voice() as speaks:
+    with in_one_voice() as speaks, contextlib.suppress(OSError):  # stderr may be on the full disk too
         if speaks:
             _show(error)
     sys.exit(status)
