@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 for _name in (  # what commands import when they run
     "evaluation.compare", "evaluation.figures", "evaluation.tuning", "exchange.importing", "features.extract_all",
     "report.plots.curves", "report.plots.surface", "report.render", "train.run", "exchange.exporting",
-    "evaluation.collect", "evaluation.views", "evaluation.watch", "report.html.page", "cli.plot_features", "cli.plot_records",
+    "evaluation.collect", "evaluation.views", "evaluation.watch", "report.html.page", "cli.plot_features",
+    "cli.plot_records",
 ):  # fmt: skip
     importlib.import_module(f"fsbench.{_name}")
 
