@@ -56,12 +56,21 @@ def system_trouble(what: str, error: Exception) -> FsbenchError:
 
     Args:
         what: What could not be done, and with which file.
-        error: An OSError, or what a library made of one: HDF5 hides the number in its text.
+        error: An OSError, or what a library made of one: torch raises another in its place, HDF5 has it in its text.
     """
-    number = error.errno if isinstance(error, OSError) else None
+    number = _errno_behind(error)
     hidden = re.search(r"errno = (\d+)", str(error))
     if number is None and hidden:
         number = int(hidden[1])
     reason = os.strerror(number) if number else str(error).strip().partition("\n")[0] or type(error).__name__
     remedy = _REMEDIES.get(number or 0, "Check that the folder can be written to and that the disk has room.")
     return FsbenchError(f"{what}: {reason}.", remedy)
+
+
+def _errno_behind(error: BaseException | None) -> int | None:
+    """The number of the system's error that an error came from."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno is not None:
+            return error.errno
+        error = error.__cause__ or error.__context__
+    return None

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 
 from fsbench.data.probes import library_versions, precision_problem
 from fsbench.data.recipes import crops_for, timm_transform, transform_for
+from fsbench.data.workers import while_workers_live
 from fsbench.errors import FsbenchError
 from fsbench.features.forward import PRECISIONS, Forward
 from fsbench.features.images import Images, collate
@@ -211,7 +212,7 @@ def _features(
     forward = Forward(backbone, settings.precision, device, images.transform.crop, batch)
     rows: dict[int, NDArray[np.float32]] = {}
     broken: dict[int, str] = {}
-    for numbers, tensors, unreadable, gone in loader:
+    for numbers, tensors, unreadable, gone in while_workers_live(loader):
         if gone is not None:
             raise gone
         broken |= unreadable

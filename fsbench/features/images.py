@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from fsbench.data.images import OutOfReachError
+from fsbench.data.workers import share
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
@@ -55,10 +56,13 @@ class Images(Dataset[Item]):
         raise IndexError(row)
 
 
-def collate(items: list[Item]) -> tuple[list[int], Tensor, dict[int, str], OutOfReachError | None]:
+def collate(items: list[Item]) -> tuple[list[int], Tensor, dict[int, str], FsbenchError | None]:
     """Image numbers, their tensors (B, crops, 3, H, W), the reasons for broken ones, and what is out of reach."""
     good = [(row, value) for row, value in items if isinstance(value, Tensor)]
     broken = {row: value for row, value in items if isinstance(value, str)}
-    gone = next((value for _, value in items if isinstance(value, OutOfReachError)), None)
+    gone: FsbenchError | None = next((value for _, value in items if isinstance(value, OutOfReachError)), None)
     tensors = torch.stack([value for _, value in good]) if good else torch.empty(0)
-    return [row for row, _ in good], tensors, broken, gone
+    try:
+        return [row for row, _ in good], share(tensors), broken, gone
+    except FsbenchError as error:
+        return [], torch.empty(0), {}, error

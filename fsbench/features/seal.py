@@ -37,7 +37,8 @@ def sealed_hdf5(path: Path, left_out: Sequence[str] = ()) -> Iterator[h5py.File]
         path: The file.
         left_out: Names of contiguous data sets that have digests of their own.
     """
-    with h5py.File(path, "w", userblock_size=_BLOCK) as file:
+    # Through a stream of Python's: HDF5's own would not get over a full disk, and complain until the very end.
+    with path.open("w+b") as stream, h5py.File(stream, "w", userblock_size=_BLOCK) as file:
         yield file
     seal(path, left_out)
 

@@ -7,6 +7,7 @@ on with the shards that are missing. Shards belong to one plan; those of another
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import shutil
 import time
@@ -67,8 +68,10 @@ class Shards:
             write_text(
                 self._path(part).with_suffix(".json"), json.dumps({str(row): why for row, why in broken.items()})
             )
-        with whole_file(self._path(part)) as temporary, temporary.open("wb") as stream:
-            np.save(stream, features.astype(np.float32))
+        content = io.BytesIO()  # numpy would keep to itself why a file could not be written
+        np.save(content, features.astype(np.float32))
+        with whole_file(self._path(part)) as temporary:
+            temporary.write_bytes(content.getvalue())
 
     def assemble(self) -> tuple[NDArray[np.float32], dict[int, str]]:
         """All features (M, D), rows of broken images included, and what was broken."""

@@ -67,8 +67,8 @@ class CheckpointFile:
             "objective": objective.state_dict(),
             "optimiser": optimiser.state_dict(),
         }
-        with whole_file(self.path) as temporary:
-            torch.save(content, temporary)
+        with whole_file(self.path) as temporary, temporary.open("wb") as stream:
+            torch.save(content, stream)
 
     def restore(self, objective: torch.nn.Module, optimiser: torch.optim.Optimizer) -> Progress:
         """Put a training back to where it was; without a checkpoint it stays at its beginning."""

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
+from fsbench.data.workers import while_workers_live
 from fsbench.errors import FsbenchError
 from fsbench.ranks import ALONE
 from fsbench.train import draws
@@ -155,7 +156,7 @@ def load_batches(views: Views, keys: Keys, workers: int, device: torch.device) -
     loader: DataLoader[Batch | FsbenchError] = DataLoader(
         views, batch_size=None, sampler=keys, num_workers=workers, pin_memory=device.type == "cuda"
     )
-    return iter(loader)
+    return while_workers_live(loader)
 
 
 def choose_workers(asked: int | None, device: torch.device, in_memory: bool) -> int:

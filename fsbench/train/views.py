@@ -14,6 +14,7 @@ from torch.utils.data import Dataset
 
 from fsbench.data.recipes import crops_for
 from fsbench.data.transforms import normalise
+from fsbench.data.workers import share
 from fsbench.errors import FsbenchError
 from fsbench.train import draws
 
@@ -143,6 +144,10 @@ class Views(Dataset["Batch | FsbenchError"]):
         if self.settings.flip:
             flipped = torch.from_numpy(draws.flips(seed, epoch, rows))
             images = torch.where(flipped[:, None, None, None], images.flip(3), images)
+        try:
+            images = share(images)
+        except FsbenchError as error:
+            return error
         return Batch(images, self.labels[rows], torch.from_numpy(draws.turns(seed, epoch, rows)))
 
 

@@ -14,6 +14,7 @@ from PIL import Image
 
 from fsbench import files
 from fsbench.data.layouts import load_own
+from fsbench.data.workers import while_workers_live
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.tuning import read_memory
 from fsbench.features import shards
@@ -47,8 +48,9 @@ def a_full_disk_loses_nothing(command: str, sizes: tuple[int, ...], tmp_path: Pa
     said, whole = tmp_path / "said", Study.prepare(command, tmp_path / "whole")
     assert run(whole.arguments, whole.folder, said).status == 0
     study = Study.prepare(command, tmp_path / "full")
+    alone = ("--workers", "0") if command == "extract" else ()
     for size in sizes:
-        ended = run(study.arguments, study.folder, said, small_files(size))
+        ended = run((*study.arguments, *alone), study.folder, said, small_files(size))
         if ended.status:
             said_in_words(ended, "Could not", "File too large", "Free some space")
             tally[f"full disk: {command}"] += 1
@@ -70,6 +72,23 @@ def test_a_disk_that_is_full_at_many_sizes(command: str, tmp_path: Path, tally: 
     sizes = (600, 800, 1_100, 2_000, 5_000, 20_000, 60_000)  # what is said must fit
     a_full_disk_loses_nothing(command, sizes, tmp_path, tally)
     assert tally[f"full disk: {command}"] >= 3
+
+
+@pytest.mark.parametrize("command", ["extract", "train"])
+def test_a_full_shared_memory_is_an_error_and_no_hang(command: str, tmp_path: Path) -> None:
+    study = Study.prepare(command, tmp_path / "here")
+    ended = run((*study.arguments, "--workers", "1"), study.folder, tmp_path / "said", small_files(4_000))
+    said_in_words(ended, "shared memory has no room", "--workers 0")
+
+
+def test_a_reader_that_is_killed_is_an_error_in_words() -> None:
+    def batches() -> Iterator[int]:
+        yield 1
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. \nmore")
+
+    with pytest.raises(FsbenchError, match="A process that reads images has ended: DataLoader worker") as caught:
+        list(while_workers_live(batches()))
+    assert "--workers 0" in caught.value.hint
 
 
 @pytest.fixture
