@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fsbench.evaluation.comparison import Runs
     from fsbench.report.progress import Reporter
 
-Rules = tuple[str, str, int, int, int, int, int]
+Rules = tuple[str, str, str, int, int, int, int, int]
 
 
 def read_records(given: Sequence[Path] | None, folder: Path, reporter: Reporter) -> list[RunRecord]:
@@ -56,7 +56,7 @@ def _of_folder(folder: Path, reporter: Reporter) -> list[RunRecord]:
 
 
 def collect(records: Iterable[RunRecord], baseline: str = BASELINE, *, published: bool = True) -> list[Comparison]:
-    """Put records side by side, one comparison per task list: split, rules, seed and number of tasks.
+    """Put records side by side, one comparison per split, origin of the base classes, rules, seed and number of tasks.
 
     The comparison of the most runs comes first.
 
@@ -80,7 +80,7 @@ def _rules(record: RunRecord) -> Rules:
     """What the runs of one comparison have in common."""
     key, protocol = record.key, record.key.protocol
     rules = protocol["name"], protocol["version"], protocol["ways"], protocol["queries"]
-    return key.split, *rules, key.seed, key.tasks
+    return key.split, record.base_dataset, *rules, key.seed, key.tasks
 
 
 def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) -> Comparison:

@@ -136,12 +136,18 @@ def choose_methods(
 
 
 def _warn(runs: Runs, baseline: str, reporter: Reporter) -> None:
-    """Say where BAVARDAGE failed, as `solve` does."""
+    """Say where BAVARDAGE failed, as `solve` does: once per feature file and variant, where it is worst."""
     if baseline != BASELINE:
         return
-    for (source, _, column), record in runs.items():
-        if warning := Solved(record, runs[source, baseline, column]).warning():
-            reporter.warn(warning)
+    failed: dict[tuple[int, str], list[Solved]] = {}
+    for (source, label, column), record in runs.items():
+        solved = Solved(record, runs[source, baseline, column])
+        if solved.warning():
+            failed.setdefault((source, label), []).append(solved)
+    for cases in failed.values():
+        worst = min(cases, key=lambda solved: solved.gain.mean if solved.gain else 0.0)
+        others = f" So it is in {len(cases) - 1} more of these settings." if len(cases) > 1 else ""
+        reporter.warn(f"{worst.warning()}{others}")
 
 
 def _configure(

@@ -193,15 +193,21 @@ Pair = tuple[int, Column, frozenset[str]]
 
 
 def _corrected(runs: Runs, baseline: str, best: Mapping[tuple[int, Column], str]) -> dict[Pair, float]:
-    """Holm-corrected p-values of all pairs the table speaks of, each once: with the baseline, and with the best."""
-    pairs: dict[Pair, float] = {}
+    """Holm-corrected p-values of all pairs a table speaks of, each once: with the baseline, and with the best.
+
+    The tables of different feature files are corrected apart, so that one does not depend on what else was run.
+    """
+    pairs: dict[int, dict[Pair, float]] = {}
     for (source, label, column), record in runs.items():
         for other in (baseline, best[source, column]):
             reference = runs.get((source, other, column))
             if reference and other != label:
                 p_value = paired_p_value(record.per_task, reference.per_task)
-                pairs[source, column, frozenset((label, other))] = p_value
-    return dict(zip(pairs, holm(list(pairs.values())), strict=True))
+                pairs.setdefault(source, {})[source, column, frozenset((label, other))] = p_value
+    corrected: dict[Pair, float] = {}
+    for family in pairs.values():
+        corrected.update(zip(family, holm(list(family.values())), strict=True))
+    return corrected
 
 
 def _best(runs: Runs) -> dict[tuple[int, Column], str]:

@@ -82,14 +82,17 @@ class Solved:
             return None
         remedies = []
         if not self.record.params_from.startswith("tuned"):
-            remedies.append("choose them on the val classes: fsbench solve --tune")
+            remedies.append("choose them on val classes, if there are any: --tune")
         if (params["tau"], params["sigma"]) != (presets.TAU, presets.SIGMA):
-            remedies.append(f"take the scale-free defaults: --tau {presets.TAU:g} --sigma {presets.SIGMA:g}")
+            defaults = f"--tau {presets.TAU:g} --sigma {presets.SIGMA:g}"
+            remedies.append(f"take the scale-free defaults: fsbench solve {defaults}")
+        row = self.record.row()
+        tau = params["tau"] if isinstance(params["tau"], str) else f"{params['tau']:.3g}"
         return (
-            f"BAVARDAGE ({params['variant']}) is {-gain.mean:.1f} points below Soft-KMEANS on the same "
-            f"{self.record.key.tasks} tasks ({self.record.dataset}, {self.record.key.protocol['shots']}-shot). Likely "
-            f"cause: τ = {params['tau']}, σ = {params['sigma']} do not suit these features; with too small a precision "
-            f"the prior lets the largest class swallow the task. What helps: {'; or '.join(remedies) or 'Soft-KMEANS'}."
+            f"BAVARDAGE ({params['variant']}) is {-gain.mean:.1f} points below Soft-KMEANS on the same {row['tasks']} "
+            f"tasks ({row['dataset']}, {row['setting']}, {row['shots']}-shot). Likely cause: τ = {tau}, "
+            f"σ = {float(params['sigma']):.3g} do not suit these features; with too small a precision the prior lets "
+            f"the largest class swallow the task. What helps: {'; or '.join(remedies) or 'Soft-KMEANS'}."
         )
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-REMAKE = "The file is damaged or was not written by fsbench: make it again."
+REMAKE = "The file is damaged or was not written by fsbench: make it again, or bring it in with fsbench import."
 _BLOCK = 512
 _MARK = b"fsbench sealed HDF5\n"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"

@@ -75,11 +75,11 @@ def difference_text(cell: Cell | None) -> str:
     return text if cell.p_value is not None and cell.p_value < LEVEL else f"({text})"
 
 
-def published_text(cell: Cell | None) -> str:
-    """The published number, and how far ours is from it."""
+def published_text(cell: Cell | None, *, interval: bool = False) -> str:
+    """The published number, and how far ours is from it; with its interval where there is room."""
     if cell is None or cell.published is None:
         return "–"
-    text = plus_minus(cell.published.accuracy, cell.published.ci95)
+    text = plus_minus(cell.published.accuracy, cell.published.ci95 if interval else None)
     return f"{text} ({cell.record.accuracy - cell.published.accuracy:+.1f})" if cell.record else text
 
 

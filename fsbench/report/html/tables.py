@@ -58,7 +58,7 @@ def _cell(cell: Cell | None) -> str:
         lines.append(f"<span class='difference{faint}'>{_minus(difference_text(cell))}</span>")
     if cell.published:
         source = escape(cell.published.source)
-        lines.append(f"<span class='published' title='{source}'>{_minus(published_text(cell))}</span>")
+        lines.append(f"<span class='published' title='{source}'>{_minus(published_text(cell, interval=True))}</span>")
     return _number(cell.record.accuracy if cell.record else None, "".join(lines))
 
 
