@@ -87,6 +87,8 @@ def start(arguments: Sequence[str], folder: Path, said: Path, before: Callable[[
     status = 70
     try:
         os.setsid()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)  # whoever runs the tests, nohup or a batch system, may ignore some
         os.chdir(folder)
         for name, handle in (("out", 1), ("err", 2)):
             os.dup2(os.open(said / f"{os.getpid()}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), handle)
