@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.tmp")
 _DAY = 86_400.0
+_SIGNATURES = {  # what a file of each kind begins with
+    "an HDF5 file": rb"fsbench sealed HDF5|\x89HDF\r\n\x1a\n",
+    "an archive": rb"PK\x03\x04",
+    "a pickle": rb"\x80",
+    "a weights file": rb".{4}\0{4}\{",
+    "a JSON file": rb"\{",
+}
 _NO_FOLDER_FLUSH = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES}
 
 
@@ -26,16 +33,19 @@ _NO_FOLDER_FLUSH = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errn
 def whole_file(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; on success it is flushed to disk and renamed, else it is removed.
 
-    A reader sees the old file or the new one, never a part. Trouble with the folder or the disk becomes an
-    FsbenchError.
+    A reader sees the old file or the new one, never a part. Features, weights and records are not replaced by anything
+    else, nor devices by files. Trouble with the folder or the disk becomes an FsbenchError.
     """
     require_name(path)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise FsbenchError(f"Could not write {path}: it is a device or a pipe.", "Name a file.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         _flush(temporary)
         _remove_old_leftovers(path.parent)
+        _refuse_another_kind(path, temporary)
         temporary.replace(path)
         _flush_folder(path.parent)
     except (OSError, RuntimeError) as error:  # HDF5 and torch have their own words for a full disk
@@ -43,6 +53,21 @@ def whole_file(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _refuse_another_kind(old: Path, new: Path) -> None:
+    kind = _kind_of(old) if old.is_file() else None
+    if kind and kind != _kind_of(new):
+        raise FsbenchError(
+            f"{old} is {kind}, and would be replaced by something else.", "Choose another name, or remove it first."
+        )
+
+
+def _kind_of(path: Path) -> str | None:
+    """Its kind, of those that take work to make."""
+    with path.open("rb") as stream:
+        start = stream.read(32)
+    return next((kind for kind, signature in _SIGNATURES.items() if re.match(signature, start, re.DOTALL)), None)
 
 
 def require_name(path: Path) -> None:

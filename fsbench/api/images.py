@@ -73,11 +73,9 @@ def extract(
     """
     refuse_unknown(backbone)
     reporter = Reporter(quiet=not progress)
-    own = None
-    if data is not None:
-        shares = ",".join(map(str, split_fractions)) if split_fractions is not None else None
-        own = OwnData(Path(data), Path(split_file) if split_file else None, shares)
-    elif "," in dataset:
+    shares = ",".join(map(str, split_fractions)) if split_fractions is not None else None
+    own = OwnData.given(Path(data) if data else None, Path(split_file) if split_file else None, shares)
+    if own is None and "," in dataset:
         raise FsbenchError(f"One data set at a time, got {dataset!r}.", "Call extract once for each.")
     settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken)
     source = Weights(backbone, Path(weights) if weights else None, random_weights, Path(weights_dir))

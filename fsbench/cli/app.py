@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Callable
 from typing import Annotated, NoReturn
 
@@ -108,7 +109,7 @@ def main() -> None:
     except Interrupt as interrupt:
         _fail(FsbenchError(interrupt.sentence), interrupt.status)
     except MemoryError:
-        _fail(FsbenchError("There is not enough memory.", "Use a smaller --batch, or a machine with more memory."))
+        _fail(FsbenchError("There is not enough memory.", "Use a smaller --batch, fewer --tasks, or another machine."))
     except OSError as error:
         _give_up_stdout()
         if not isinstance(error, BrokenPipeError):
@@ -120,6 +121,16 @@ def _fail(error: FsbenchError, status: int = 1) -> NoReturn:
     with in_one_voice() as speaks, contextlib.suppress(OSError):  # stderr may be on the full disk too
         if speaks:
             _show(error)
+    _exit(status)
+
+
+def _exit(status: int) -> NoReturn:
+    """End; at once, if threads are in the midst of a long computation that nobody will read."""
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
     sys.exit(status)
 
 

@@ -39,7 +39,9 @@ def extract(
     skip_broken: Annotated[
         bool, typer.Option("--skip-broken", help="Leave out unreadable images, and record it.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="The feature file. (default: features/DATASET-BACKBONE.h5)")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A .h5 file, or a folder. (default: features/DATASET-BACKBONE.h5)")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Extract again what is there.")] = False,
     data_dir: DataRoot = Path("data"),
     weights_dir: WeightsRoot = Path("weights"),
@@ -64,7 +66,7 @@ def extract(
     from fsbench.report.tables import stdout_console
 
     refuse_unknown(backbone)
-    own = OwnData(data, split_file, split_fractions) if data else None
+    own = OwnData.given(data, split_file, split_fractions)
     settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken)
     chosen = Weights(backbone, weights, random_weights, weights_dir)
     with join_ranks() as ranks:

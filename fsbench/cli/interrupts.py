@@ -33,6 +33,8 @@ def interrupts_raise() -> Iterator[None]:
         if os.getpid() != process:  # a worker, forked before it had handlers of its own
             os._exit(128 + number)
         signal.signal(number, signal.SIG_DFL)  # a second one ends at once
+        if hasattr(signal, "SIGCHLD"):  # torch raises when a worker dies: here they are meant to
+            signal.signal(signal.SIGCHLD, lambda number, frame: None)
         raise Interrupt(number)
 
     known = [getattr(signal, name) for name in _REASONS if hasattr(signal, name)]

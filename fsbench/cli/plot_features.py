@@ -37,7 +37,10 @@ if TYPE_CHECKING:
     from fsbench.report.progress import Reporter
     from fsbench.tasks.protocol import TaskProtocol
 
-Number = Annotated[int, typer.Option("--task", min=0, help="Number of the task in the list.", rich_help_panel=OF_TASKS)]
+Number = Annotated[
+    int,
+    typer.Option("--task", min=0, max=10**9, help="Number of the task in the list.", rich_help_panel=OF_TASKS),
+]
 Shots = Annotated[int, typer.Option(help="Labelled images per class.", rich_help_panel=OF_TASKS)]
 
 

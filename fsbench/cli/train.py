@@ -68,7 +68,7 @@ def train(
             backbone, width, epochs, batch, lr, seed, rotation, mixup, flip is not False, ranks.count
         )  # fmt: skip
         reporter, where = Reporter(quiet, not ranks.leads), choose_device(device)
-        own = OwnData(data, split_file, split_fractions) if data else None
+        own = OwnData.given(data, split_file, split_fractions)
         chosen = the_only(ranks.first_alone(lambda: choose_datasets(dataset, own, data_dir, reporter)))
         if flip is None and chosen.name == EMBEDDED:  # characters are not mirror images of each other
             settings = replace(settings, flip=False)

@@ -35,6 +35,19 @@ class OwnData:
     split_file: Path | None = None
     fractions: str | None = None
 
+    @classmethod
+    def given(cls, folder: Path | None, split_file: Path | None, fractions: str | None) -> OwnData | None:
+        """What a user said of own images, if anything: a division without images to divide is an error."""
+        if folder is not None:
+            return cls(folder, split_file, fractions)
+        if split_file is not None or fractions is not None:
+            what = "A split file divides" if split_file is not None else "Split fractions divide"
+            raise FsbenchError(
+                f"{what} the classes of your own images, and no folder of images is given.",
+                "Name the folder with `data`, or --data; data sets known by name are divided as published.",
+            )
+        return None
+
     def load(self, name: str | None) -> ImageDataset:
         """Read it; a name of the catalog makes it that data set, any other name is just its name."""
         try:

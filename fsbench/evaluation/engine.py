@@ -109,13 +109,13 @@ def solve_tasks(
     block = BlockSize(batch or tasks_at_once(samples, table.shape[1], _free_memory(device)))
 
     def solve_chunk(chunk: range) -> range:
-        rows = sample_tasks(protocol, split.offsets, seed, np.asarray(tasks)[chunk.start : chunk.stop])
+        rows = sample_tasks(protocol, split.offsets, seed, np.asarray(tasks[chunk.start : chunk.stop]))
         right, asked = solve_rows(method, table, rows, block)
         correct[chunk.start : chunk.stop], queries[chunk.start : chunk.stop] = right, asked
         return chunk
 
     report = ranks.counting(progress)
-    with _threads_for_blocks(device) as workers, ThreadPoolExecutor(workers, initializer=_one_thread) as pool:
+    with _threads_for_blocks(device) as workers, _pool(workers) as pool:
         chunks = ranks.hand_out(list(_chunks(len(tasks), workers * ranks.count, block.tasks)))
         for chunk in _side_by_side(pool, workers, solve_chunk, chunks):
             report(len(chunk))
@@ -229,6 +229,16 @@ def _threads_for_blocks(device: torch.device) -> Iterator[int]:
             yield threads
     finally:
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that nobody waits for: after an error or Ctrl-C, blocks under way have no reader."""
+    pool = ThreadPoolExecutor(workers, initializer=_one_thread)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _one_thread() -> None:

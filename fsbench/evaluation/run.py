@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import fsbench
+from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import solve_tasks
 from fsbench.evaluation.statistics import accuracies, interval
 from fsbench.methods import method_class
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from fsbench.evaluation.source import Source
     from fsbench.methods.base import Method
     from fsbench.tasks.protocol import TaskProtocol
+
+_MOST_TASKS = 10**9
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,10 @@ class Job:
     tasks: int
     params_from: str = "given"
     name: str = ""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.tasks <= _MOST_TASKS:
+            raise FsbenchError(f"A list has from 1 to {_MOST_TASKS:,} tasks, got {self.tasks}.", "10,000 are usual.")
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,8 @@ def import_files(
     gathered = _Gathered()
     for text in sources:
         gathered.add(text, naming.dataset)
+        if out.exists() and out.samefile(parse_source(text)[1]):
+            raise FsbenchError(f"{out} would be replaced by what is read from it.", "Choose another --out.")
     splits = gathered.splits()
     remarks = [*gathered.remarks, *_on_naming(naming, splits)]
     provenance = Provenance(

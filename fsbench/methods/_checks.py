@@ -6,12 +6,14 @@ import math
 
 from fsbench.errors import FsbenchError
 
+_LARGEST_COUNT = 10**6
+
 
 def require_count(**values: int) -> None:
-    """Refuse parameters that are not whole numbers of at least 1."""
+    """Refuse parameters that are not whole numbers of at least 1, or that would not come to an end."""
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise FsbenchError(f"{name} must be a whole number of at least 1, got {value!r}.")
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LARGEST_COUNT:
+            raise FsbenchError(f"{name} must be a whole number from 1 to {_LARGEST_COUNT:,}, got {value!r}.")
 
 
 def require_amount(**values: float) -> None:

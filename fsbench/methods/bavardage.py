@@ -28,7 +28,7 @@ from fsbench.methods._clusters import Clusters
 from fsbench.methods._gram import InnerProducts, gram, inner_products
 from fsbench.methods._linalg import cholesky, clamp_within_span, inverse_square_root
 from fsbench.methods.base import Context, MethodInfo, Parameters, require_base
-from fsbench.methods.soft_kmeans import soft_kmeans
+from fsbench.methods.soft_kmeans import last, soft_kmeans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,8 +155,7 @@ class Bavardage(Parameters):
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Assignments of the queries after the last step, (B, Q, K)."""
-        *_, assigned = self.assignments(tasks)
-        return assigned.mT
+        return last(self.assignments(tasks)).mT
 
     def assignments(self, tasks: TaskBatch) -> Iterator[Tensor]:
         """Algorithm 1 for every task of the batch: o (B, K, Q) after every step of Soft-KMEANS, then of VB.

@@ -64,8 +64,7 @@ class SoftKMeans(Parameters):
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Assignments of the queries after the last E step, (B, Q, K)."""
-        *_, assigned = self.assignments(tasks)
-        return assigned.mT
+        return last(self.assignments(tasks)).mT
 
     def assignments(self, tasks: TaskBatch) -> Iterator[Tensor]:
         """Soft assignments o (B, K, Q) of the queries after every E step."""
@@ -88,3 +87,11 @@ def soft_kmeans(clusters: Clusters, temperature: float, steps: int) -> Iterator[
         logits = temperature * (2 * similarity - squared)  # −T d², up to ‖x_n‖², which is the same for every class
         assigned = torch.softmax(logits, dim=1)
         yield assigned
+
+
+def last(steps: Iterator[Tensor]) -> Tensor:
+    """What the last step gives; those before are not kept."""
+    found = next(steps)
+    for step in steps:
+        found = step
+    return found

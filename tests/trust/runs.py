@@ -34,12 +34,13 @@ for _name in (  # what commands import when they run
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: its status, negative for a signal, and what it said."""
+    """How a process ended: its status, negative for a signal, what it said and what it took."""
 
     status: int
     output: str
     errors: str
     seconds: float
+    megabytes: int
 
     @property
     def orderly(self) -> bool:
@@ -56,17 +57,30 @@ class Running:
 
     def end(self) -> Ended:
         """Wait for it."""
-        _, status = os.waitpid(self.process, 0)
+        _, status, used = os.wait4(self.process, 0)
         seconds = time.monotonic() - self.started
         output, errors = ((self.folder / f"{self.process}.{name}").read_text() for name in ("out", "err"))
-        return Ended(os.waitstatus_to_exitcode(status), output, errors, seconds)
+        return Ended(os.waitstatus_to_exitcode(status), output, errors, seconds, used.ru_maxrss >> 10)
+
+    def end_within(self, seconds: float) -> Ended | None:
+        """Wait for it no longer than that; it goes on."""
+        until = time.monotonic() + seconds
+        while os.waitid(os.P_PID, self.process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            if time.monotonic() > until:
+                return None
+            time.sleep(0.01)
+        return self.end()
 
     def kill_after(self, seconds: float, number: int = signal.SIGKILL, *, group: bool = False) -> Ended:
         """Send a signal at a moment, unless it has ended by then."""
         time.sleep(seconds)
+        self.signal(number, group=group)
+        return self.end()
+
+    def signal(self, number: int, *, group: bool = False) -> None:
+        """Send a signal, to its workers too if asked."""
         with contextlib.suppress(ProcessLookupError):
             (os.killpg if group else os.kill)(self.process, number)
-        return self.end()
 
 
 def start(arguments: Sequence[str], folder: Path, said: Path, before: Callable[[], object] = lambda: None) -> Running:

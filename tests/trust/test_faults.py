@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from fsbench import files
+from fsbench.cli.interrupts import Interrupt, interrupts_raise
 from fsbench.data.layouts import load_own
 from fsbench.data.workers import while_workers_live
 from fsbench.errors import FsbenchError
@@ -310,6 +311,30 @@ def test_signals_end_with_one_sentence(number: int, status: int, tmp_path: Path)
     assert ended.errors.count("\n") == 1
     assert "What is finished is kept" in ended.errors
     assert study.hidden() == []
+
+
+def test_nobody_waits_for_a_long_block(tmp_path: Path) -> None:
+    study = Study.prepare("solve", tmp_path / "here")
+    endless = ("solve", "--tasks", "3", "--shots", "1", "--steps", "1000000", "--quiet")
+    ended = start(endless, study.folder, tmp_path / "said").kill_after(1.5, signal.SIGTERM)
+    assert ended.status == 143, ended.errors
+    assert ended.errors.count("\n") == 1
+    assert ended.seconds < 15  # all steps take minutes
+
+
+def test_workers_that_die_with_the_program_are_no_further_error() -> None:
+    """Torch raises in the program that a worker of it has died; after a signal to all of them that is no news."""
+
+    def shout(number: int, frame: object) -> None:
+        raise RuntimeError("DataLoader worker is killed by signal: Terminated.")
+
+    before = signal.signal(signal.SIGCHLD, shout)
+    try:
+        with pytest.raises(Interrupt), interrupts_raise():
+            os.kill(os.getpid(), signal.SIGTERM)
+        subprocess.run(["true"], check=True)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_nohup_stays_nohup(tmp_path: Path) -> None:

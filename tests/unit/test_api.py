@@ -141,6 +141,7 @@ def test_what_is_printed_of_a_record_and_a_table_is_short() -> None:
         (lambda: fsbench.evaluate("bavardage", GLYPHS, taw=1), "Did you mean 'tau'"),
         (lambda: fsbench.evaluate("ncm", GLYPHS, balanced=True, alpha=1.0), "no meaning"),
         (lambda: fsbench.evaluate("ncm", GLYPHS, tasks=0), "At least one task"),
+        (lambda: fsbench.evaluate("ncm", GLYPHS, tasks=10**20), "from 1 to 1,000,000,000 tasks"),
         (lambda: fsbench.compare("ncm", []), "no feature file"),
         (lambda: fsbench.compare("ncm", GLYPHS, settings="unbalancd"), "Did you mean 'unbalanced'"),
         (lambda: fsbench.compare("ncm", GLYPHS, tasks=-1), "At least one task"),

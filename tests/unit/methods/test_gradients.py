@@ -119,7 +119,7 @@ def test_defaults_of_a_setting(name: str, balanced: bool, shots: int, expected: 
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        *((name, {"steps": 0}, "steps must be a whole number of at least 1, got 0") for name in NAMES),
+        *((name, {"steps": 0}, "steps must be a whole number from 1 to 1,000,000, got 0") for name in NAMES),
         *((name, {"steps": 2.5}, "steps must be a whole number") for name in NAMES),
         *((name, {"temperature": -1.0}, "temperature must be a positive number") for name in NAMES),
         ("tim-gd", {"steps": True}, "steps must be a whole number"),
