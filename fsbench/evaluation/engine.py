@@ -233,12 +233,14 @@ def _threads_for_blocks(device: torch.device) -> Iterator[int]:
 
 @contextmanager
 def _pool(workers: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that nobody waits for: after an error or Ctrl-C, blocks under way have no reader."""
+    """Threads that nobody waits for after an error or Ctrl-C: blocks under way have no reader then."""
     pool = ThreadPoolExecutor(workers, initializer=_one_thread)
     try:
         yield pool
-    finally:
+    except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 def _one_thread() -> None:
