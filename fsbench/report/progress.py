@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import Console
+
+SECONDS_OF_SILENCE = 30.0
 
 
 class Advance(Protocol):
@@ -34,10 +38,14 @@ class Reporter:
     def __init__(self, quiet: bool = False, silent: bool = False) -> None:
         self.console: Console = SafeConsole(stderr=True, quiet=silent)
         self.quiet = quiet or silent
+        self.spoken = time.monotonic()
 
     @contextmanager
     def bar(self, label: str, total: int) -> Iterator[Advance]:
-        """Show a bar, with speed and time left, while the block runs."""
+        """Show a bar, with speed and time left, while the block runs; in a log, a line now and then."""
+        if self.quiet or not self.console.is_terminal:
+            yield _Lines(self, label, total)
+            return
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -45,8 +53,7 @@ class Reporter:
             TextColumn("{task.fields[speed]}"),
             TimeRemainingColumn(),
         )
-        hidden = self.quiet or not self.console.is_terminal
-        with Progress(*columns, console=self.console, transient=True, disable=hidden) as progress:
+        with Progress(*columns, console=self.console, transient=True) as progress:
             task = progress.add_task(label, total=total or None, speed="")
 
             def advance(done: int, total: int | None = None) -> None:
@@ -58,9 +65,28 @@ class Reporter:
 
     def say(self, text: str) -> None:
         """A remark."""
+        self.spoken = time.monotonic()
         if not self.quiet:
             self.console.print(text, style="dim", soft_wrap=True)
 
     def warn(self, text: str) -> None:
         """A warning, shown even when quiet."""
         self.console.print(f"warning: {text}", style="yellow", soft_wrap=True)
+
+
+class _Lines:
+    """Progress where no bar can be drawn, as in the log of a batch job: a line when nothing was said for long."""
+
+    def __init__(self, reporter: Reporter, label: str, total: int) -> None:
+        self.reporter, self.label, self.total = reporter, label, total
+        self.done, self.start = 0, time.monotonic()
+
+    def __call__(self, done: int, total: int | None = None) -> None:
+        self.done += done
+        self.total = total or self.total
+        now = time.monotonic()
+        if now - self.reporter.spoken < SECONDS_OF_SILENCE or not 0 < self.done < self.total:
+            return
+        speed = self.done / (now - self.start)
+        left = timedelta(seconds=round((self.total - self.done) / speed))
+        self.reporter.say(f"{self.label}: {self.done:,} of {self.total:,}, {speed:,.1f}/s, {left} left")
