@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 _FULL = "Free some space, then run the same command again: what is finished is kept."
 _FORBIDDEN = "Check that the folder can be written to, or choose another one."
@@ -49,6 +50,16 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> FsbenchError:
     nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
     return FsbenchError(f"Unknown {kind} {name!r}.", f"{hint}Known: {', '.join(names)}.")
+
+
+def missing_file(path: Path, hint: str) -> FsbenchError:
+    """An error for a path where nothing is, that suggests the nearest name in its folder."""
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        names = []
+    nearest = difflib.get_close_matches(path.name, names, n=1)
+    return FsbenchError(f"No such file: {path}.", f"Did you mean {path.parent / nearest[0]}?" if nearest else hint)
 
 
 def system_trouble(what: str, error: Exception) -> FsbenchError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from fsbench.errors import FsbenchError
+from fsbench.errors import FsbenchError, missing_file
 from fsbench.exchange.containers import (
     csv_file,
     hdf5_file,
@@ -61,7 +61,7 @@ def open_file(path: Path) -> Opened:
     except IsADirectoryError:
         raise FsbenchError(f"{path} is a folder.", "Name the files in it.") from None
     except FileNotFoundError:
-        raise FsbenchError(f"No such file: {path}.", "Check the path.") from None
+        raise missing_file(path, "Check the path.") from None
     except OSError as error:
         raise FsbenchError(f"{path} cannot be read: {error.strerror or error}.") from error
     for container in CONTAINERS:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import h5py
 import numpy as np
 
-from fsbench.errors import FsbenchError, system_trouble
+from fsbench.errors import FsbenchError, missing_file, system_trouble
 from fsbench.features.probe import refuse_dangerous
 from fsbench.features.seal import REMAKE as REMAKE
 from fsbench.features.seal import is_sealed
@@ -27,7 +27,7 @@ def open_hdf5(path: Path, kind: str, version: int) -> Iterator[h5py.File]:
     if path.is_dir():
         raise FsbenchError(f"{path} is a folder.", "Name the file in it.")
     if not path.is_file():
-        raise FsbenchError(f"No such file: {path}.", "Check the path, or make the file with `fsbench extract`.")
+        raise missing_file(path, "Check the path, or make the file with `fsbench extract`.")
     try:
         modified = path.stat().st_mtime_ns
         if not is_sealed(path):

@@ -164,8 +164,10 @@ def test_files_that_are_no_feature_files(tmp_path: Path, path: Path) -> None:
             FeatureFile.open(tmp_path / name)
     with pytest.raises(FsbenchError, match="it is truncated"):
         FeatureFile.open(cut)
-    with pytest.raises(FsbenchError, match="No such file"):
-        FeatureFile.open(tmp_path / "nothing.h5")
+    with pytest.raises(FsbenchError, match=r"No such file.*\n.*make the file with `fsbench extract`"):
+        FeatureFile.open(tmp_path / "nothing" / "at-all.h5")
+    with pytest.raises(FsbenchError, match=r"No such file.*\nDid you mean .*/text\.h5\?"):
+        FeatureFile.open(tmp_path / "texts.h5")
     with pytest.raises(FsbenchError, match="is a folder"):
         FeatureFile.open(tmp_path)
 
