@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from fsbench.data.catalog import DatasetInfo
     from fsbench.data.listing import ImageDataset, Listing
 
+_USUAL_WAYS = 5
+
 
 def load_dataset(root: Path, name: str) -> ImageDataset:
     """Read a data set of the catalog from its folder.
@@ -106,6 +108,11 @@ def load_own(
     if listing.unassigned:
         left = first_names(listing.unassigned)
         notes.append(f"{len(listing.unassigned)} class folders are in no split and left out: {left}.")
+    novel = len(listing.counts("novel"))
+    if novel == 1:
+        notes.append("it has 1 novel class, and a task needs two.")
+    elif 1 < novel < _USUAL_WAYS:
+        notes.append(f"it has {novel} novel classes: tasks are {_USUAL_WAYS}-way unless you say --ways {novel}.")
     return build_dataset(listing, name or root.resolve().name, None, notes)
 
 

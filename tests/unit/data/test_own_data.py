@@ -50,6 +50,19 @@ def test_a_single_split_is_enough(tmp_path: Path) -> None:
     assert load_own(tmp_path, name="pets").name == "pets"
 
 
+@pytest.mark.parametrize(
+    ("count", "notes"),
+    [
+        (1, ["it has 1 novel class, and a task needs two."]),
+        (3, ["it has 3 novel classes: tasks are 5-way unless you say --ways 3."]),
+        (5, []),
+    ],
+)
+def test_too_few_classes_for_usual_tasks_are_named(count: int, notes: list[str], tmp_path: Path) -> None:
+    put(tmp_path, [f"novel/c{number}/1.png" for number in range(count)])
+    assert list(load_own(tmp_path).notes) == notes
+
+
 def test_json_with_other_split_names(animals: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "s.json", json.dumps({"train": ["cat", "dog"], "valid": ["cow"], "test": ["pig"]}))
     dataset = load_own(animals, split_file=file)
