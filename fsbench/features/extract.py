@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _BATCH = {"cpu": 64}
 _BATCH_ELSEWHERE = 256
+_MOST_CROPS = 1000  # all crops of an image are in memory at once
 
 
 @dataclass(frozen=True)
@@ -151,8 +152,8 @@ def refuse_unusable(precision: str, device: torch.device) -> None:
 
 
 def _images(dataset: ImageDataset, backbone: Extractor, settings: Settings) -> Images:
-    if settings.crops < 1:
-        raise FsbenchError(f"--crops must be at least 1, got {settings.crops}.")
+    if not 1 <= settings.crops <= _MOST_CROPS:
+        raise FsbenchError(f"--crops must be from 1 to {_MOST_CROPS:,}, got {settings.crops}.", "30 are usual.")
     info = backbone.info
     if info.data_config is not None:
         if settings.transform:

@@ -54,6 +54,7 @@ def test_own_images_in_two_commands() -> None:
         (("--data", "photos", "--random-weights", "0", "--split-fractions", "60,20,20"), "add up to 1"),
         (("--split-file", "split.json"), "A split file divides the classes of your own images"),
         (("--dataset", "mini", "--split-fractions", "0.6,0.2,0.2"), "Split fractions divide"),
+        (("--data", "photos", "--random-weights", "0", "--crops", "1001"), "from 1 to 1,000"),
         (("--data", "photos", "--random-weights", "0", "--transform", "ptmp"), "Did you mean 'ptmap'"),
     ],
 )
