@@ -59,8 +59,13 @@ class Running:
         """Wait for it."""
         _, status, used = os.wait4(self.process, 0)
         seconds = time.monotonic() - self.started
-        output, errors = ((self.folder / f"{self.process}.{name}").read_text() for name in ("out", "err"))
+        output, errors = self.said("out"), self.said("err")
         return Ended(os.waitstatus_to_exitcode(status), output, errors, seconds, used.ru_maxrss >> 10)
+
+    def said(self, stream: str) -> str:
+        """What it has written to `out` or `err`; nothing, if it had no time to begin."""
+        path = self.folder / f"{self.process}.{stream}"
+        return path.read_text() if path.exists() else ""
 
     def end_within(self, seconds: float) -> Ended | None:
         """Wait for it no longer than that; it goes on."""

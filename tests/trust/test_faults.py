@@ -206,7 +206,10 @@ def test_a_second_extraction_waits_and_finds_it_done(tmp_path: Path, monkeypatch
     first = started_and_holding(study, said, study.folder / "features")
     os.kill(first.process, signal.SIGSTOP)
     second = start([word for word in study.arguments if word != "--quiet"], study.folder, said)
-    time.sleep(0.6)
+    for _ in range(3000):
+        if "is being written" in second.said("err"):
+            break
+        time.sleep(0.01)
     os.kill(first.process, signal.SIGCONT)
     ended = second.end()
     assert first.end().status == 0
