@@ -261,15 +261,10 @@ def configure_tuned(
 
 def read_memory(memory: Path) -> dict[str, Tuned]:
     """All that is remembered in a file."""
-    from pydantic import TypeAdapter, ValidationError
-
     remedy = "Delete the file: it is remade."
     if not memory.exists():
         return {}
-    try:
-        known = TypeAdapter(dict[str, Tuned]).validate_python(read_sealed(memory, "memory of tuning", remedy))
-    except ValidationError as error:
-        raise FsbenchError(f"The tuned parameters in {memory} cannot be read.", remedy) from error
+    known = read_sealed(memory, dict[str, Tuned], "memory of tuning", remedy)
     if not all(tuned.trials for tuned in known.values()):
         raise FsbenchError(f"The tuned parameters in {memory} are empty.", remedy)
     return known

@@ -74,15 +74,8 @@ def save_sweep(path: Path, sweep: Sweep) -> None:
 
 def load_sweep(path: Path) -> Sweep:
     """Read and check a sweep."""
-    from pydantic import TypeAdapter, ValidationError
-
     remedy = "Files of sweeps are written by `fsbench sweep`, into results/sweeps/."
-    try:
-        sweep = TypeAdapter(Sweep).validate_python(read_sealed(path, "sweep", remedy))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise FsbenchError(f"{path} is not a sweep: {where}: {first['msg']}.", remedy) from error
+    sweep = read_sealed(path, Sweep, "sweep", remedy)
     if not all(panel.curves and all(curve.points for curve in panel.curves) for panel in sweep.panels):
         raise FsbenchError(f"The sweep {path} has a panel without points.", remedy)
     return sweep

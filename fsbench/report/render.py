@@ -194,8 +194,16 @@ def render_csv(comparison: Comparison) -> str:
     rows = _records(comparison)
     writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: _csv_cell(value) for name, value in row.items()} for row in rows)
     return stream.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    """Text on one line, and none that a spreadsheet would compute."""
+    if not isinstance(value, str):
+        return value
+    line = _one_line(value)
+    return f"'{line}" if line.startswith(("=", "+", "-", "@")) else line
 
 
 def render_json(comparison: Comparison) -> str:

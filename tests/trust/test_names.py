@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import re
 from dataclasses import replace
@@ -21,7 +22,7 @@ from fsbench.report.console import SafeConsole, printable
 from fsbench.report.html.page import render_html
 from fsbench.report.progress import Reporter
 from fsbench.report.record import load_record, record_path, save_record
-from fsbench.report.render import FORMATS, render_latex, render_markdown, show
+from fsbench.report.render import FORMATS, render_csv, render_latex, render_markdown, show
 from tests.records import four_settings, make_record
 
 if TYPE_CHECKING:
@@ -80,8 +81,15 @@ def test_tables_obey_no_name(form: str, capsys: pytest.CaptureFixture[str]) -> N
         show(comparison, form, None)
     told = capsys.readouterr().out
     assert "passwd" in told
-    if form != "csv":  # quotes what it holds, and is read by programs
-        assert not OBEYED.search(told)
+    assert not OBEYED.search(told)
+
+
+def test_a_spreadsheet_computes_no_name() -> None:
+    for name in ("=1+1", "+1", "-1", "@SUM(A1)"):
+        (comparison,) = collect(evil_records(name))
+        cells = next(csv.reader(render_csv(comparison).splitlines()[1:]))
+        assert cells[0] == f"'{name}"
+        assert not any(cell.startswith(("=", "@")) for cell in cells)
 
 
 def test_latex_keeps_names_in_their_cells_and_comments() -> None:
