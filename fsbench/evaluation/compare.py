@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fsbench.errors import FsbenchError
@@ -41,6 +42,10 @@ class Contestant:
     def needs_base(self) -> bool:
         """Whether it needs statistics of base classes."""
         return needs_base(self.method if ".py:" in self.method else self.label)
+
+    def runs_as(self, other: Contestant) -> bool:
+        """Whether both are the same but for their labels."""
+        return (self.method, self.options) == (other.method, other.options)
 
     def entry(self) -> Entry:
         """Its row in the table."""
@@ -166,11 +171,24 @@ def _configure(
     return configure(contestant.method, source, protocol, contestant.options)
 
 
+def _with_baseline(question: Question) -> tuple[list[Contestant], str]:
+    """All methods that run, and the label of the baseline.
+
+    Own methods go by the name of their class, and by that of their file too where two classes have the same name.
+    """
+    contestants = list(question.contestants)
+    (wanted,) = [one for one in contestants if one.label == question.baseline] or parse_methods(question.baseline)
+    place = next((place for place, one in enumerate(contestants) if one.runs_as(wanted)), None)
+    if place is None:
+        contestants, place = [wanted, *contestants], 0
+    count = Counter(contestant.label for contestant in contestants)
+    distinct = [replace(one, label=one.method) if count[one.label] > 1 else one for one in contestants]
+    return distinct, distinct[place].label
+
+
 def compare(question: Question, files: Sequence[FeatureFile], machine: Machine, reporter: Reporter) -> Comparison:
     """Run what is missing, read the rest from records, and put the table together."""
-    contestants = list(question.contestants)
-    if question.baseline not in {contestant.label for contestant in contestants}:
-        contestants = [*parse_methods(question.baseline), *contestants]
+    contestants, baseline = _with_baseline(question)
     runs: Runs = {}
     over_data: dict[tuple[int, str, Column], Interval] = {}
     for number, file in enumerate(files):
@@ -190,12 +208,12 @@ def compare(question: Question, files: Sequence[FeatureFile], machine: Machine, 
                     found = interval_over_data(method, source, protocol, question.seed, machine.device)
                     if found:
                         over_data[number, contestant.label, column] = found
-    _warn(runs, question.baseline, reporter)
+    _warn(runs, baseline, reporter)
     return compare_records(
         runs,
         [contestant.entry() for contestant in contestants],
         question.columns,
-        question.baseline,
+        baseline,
         with_published=question.published,
         over_data=over_data,
     )

@@ -204,14 +204,21 @@ def _count_right(
                 features = torch.index_select(table, 0, index.reshape(-1), out=room).view(*index.shape, -1)  # (B, N, E)
                 probabilities = method.classify(TaskBatch(features, support_there[part], ways))  # (B, Q, K)
                 predicted = probabilities.mT.argmax(dim=1)  # (B, Q); fast, as most methods compute (B, K, Q)
-                counts[part] = (predicted == labels_there[part]).sum(dim=1)
+                right = (predicted == labels_there[part]).sum(dim=1)
+                counts[part] = torch.where(probabilities.sum(dim=(1, 2)).isfinite(), right, -1)
         except RuntimeError as error:
             if not out_of_memory(error):
                 raise
             block.halve(len(rows[part]), error)
             continue
         done += len(rows[part])
-    return counts.cpu().numpy()
+    found = counts.cpu().numpy()
+    if (found < 0).any():
+        raise FsbenchError(
+            f"{method.info.title} gave NaN or infinity in place of probabilities.",
+            "Its parameters, or the features, are out of any sensible range.",
+        )
+    return found
 
 
 @contextmanager

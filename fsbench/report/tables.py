@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Column
 
     from fsbench.bench.measure import Measure
     from fsbench.evaluation.solve import Solved
@@ -59,13 +63,48 @@ def solved_table(rows: list[Solved]) -> Table:
 
 
 class _Headed(Table):
-    """A table below its heading, which may be wider than the table."""
+    """A table below its heading, which may be wider than the table.
+
+    Numbers are never cut: columns of numbers that have no room come below, beside the same first column and texts.
+    """
 
     heading: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(self.heading, style="bold")
-        yield from super().__rich_console__(console, options)
+        numbers = [column for column in self.columns[1:] if column.justify == "right"]
+        while True:
+            count = len(numbers)
+            while count > 1 and self._width_with(numbers[:count], console, options) > options.max_width:
+                count -= 1
+            yield from super(_Headed, self._part(numbers[:count])).__rich_console__(console, options)
+            numbers = numbers[count:]
+            if not numbers:
+                break
+
+    def _part(self, numbers: list[Column]) -> _Headed:
+        """The table with only these of its columns of numbers."""
+        kept = [
+            column
+            for place, column in enumerate(self.columns)
+            if place == 0 or column.justify != "right" or any(column is number for number in numbers)
+        ]
+        part = copy.copy(self)
+        part.columns = [dataclasses.replace(column, _index=place) for place, column in enumerate(kept)]
+        return part
+
+    def _width_with(self, numbers: list[Column], console: Console, options: ConsoleOptions) -> int:
+        """Columns that a part takes when its texts are folded and its numbers are not."""
+        part = self._part(numbers)
+        unlimited = options.update(max_width=10_000)
+        widths = []
+        for place, column in enumerate(part.columns):
+            alone = copy.copy(part)
+            alone.columns = [dataclasses.replace(column, _index=0)]
+            measured = Measurement.get(console, unlimited, alone)
+            folds = column.justify != "right" and not column.no_wrap
+            widths.append(measured.minimum if folds and place else measured.maximum)
+        return sum(widths) - (len(widths) - 1)  # two neighbours share an edge
 
 
 def plain_table(heading: str) -> Table:

@@ -39,8 +39,14 @@ COLUMNS = [Column(False, 2.0, 1), Column(False, 2.0, 5), Column(True, None, 1), 
 METHODS = "ncm,soft-kmeans,bavardage,bavardage:released"
 
 
-def ask(files: list[FeatureFile], results: Path | None = None, methods: str = METHODS, tasks: int = 60) -> Comparison:
-    question = Question(parse_methods(methods), COLUMNS, "soft-kmeans", TaskProtocol(), tasks=tasks, results=results)
+def ask(
+    files: list[FeatureFile],
+    results: Path | None = None,
+    methods: str = METHODS,
+    tasks: int = 60,
+    baseline: str = "soft-kmeans",
+) -> Comparison:
+    question = Question(parse_methods(methods), COLUMNS, baseline, TaskProtocol(), tasks=tasks, results=results)
     return compare(question, files, MACHINE, QUIET)
 
 
@@ -290,3 +296,39 @@ def test_a_method_from_a_file_of_the_users(folder: Path, table: Comparison, tmp_
     plugin.write_text("import nothing_of_the_kind")
     with pytest.raises(FsbenchError, match="cannot be imported"):
         ask(file, None, f"{plugin}:Mine")
+
+
+INVERTED = """
+from dataclasses import dataclass
+from fsbench.methods.base import MethodInfo
+from fsbench.methods.ncm import NearestClassMean
+
+@dataclass(frozen=True)
+class Mine(NearestClassMean):
+    info = MethodInfo("mine", "Mine", "me", transductive=False, prior="none")
+
+    def classify(self, tasks):
+        return 1 - super().classify(tasks)
+"""
+
+
+def test_own_methods_of_the_same_name_are_told_apart(folder: Path, table: Comparison, tmp_path: Path) -> None:
+    file = [FeatureFile.open(folder / "own.h5")]
+    plain, inverted = (f"{tmp_path / name}:Mine" for name in ("plain.py", "inverted.py"))
+    (tmp_path / "plain.py").write_text(PLUGIN)
+    (tmp_path / "inverted.py").write_text(INVERTED)
+    found = ask(file, None, f"{plain},{inverted}")
+    records = [found.groups[0].cells[label, COLUMNS[0]].record for label in (plain, inverted)]
+    assert records[0] is not None
+    assert records[1] is not None
+    assert records[0].accuracy > records[1].accuracy
+
+
+def test_an_own_method_as_baseline_is_found_among_the_methods(folder: Path, table: Comparison, tmp_path: Path) -> None:
+    file = [FeatureFile.open(folder / "own.h5")]
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    for methods in (f"{tmp_path}/mine.py:Mine,soft-kmeans", "soft-kmeans"):
+        found = ask(file, None, methods, baseline=f"{tmp_path}/mine.py:Mine")
+        assert found.baseline == "Mine"
+        assert sorted(entry.label for entry in found.entries) == ["Mine", "soft-kmeans"]
+        assert found.groups[0].cells["soft-kmeans", COLUMNS[0]].difference is not None

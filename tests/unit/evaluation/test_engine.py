@@ -108,6 +108,18 @@ def test_other_errors_are_not_swallowed(features: Features) -> None:
         solve(Hungry(most=0, message="a bug"), features, TaskProtocol())
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_no_number_is_no_answer(features: Features, value: float) -> None:
+    class Lost(NearestClassMean):
+        def classify(self, tasks: TaskBatch) -> torch.Tensor:
+            found = super().classify(tasks).clone()
+            found[-1, 0, 0] = value
+            return found
+
+    with pytest.raises(FsbenchError, match="gave NaN or infinity in place of probabilities"):
+        solve(Lost(), features, TaskProtocol())
+
+
 def test_progress_adds_up(features: Features) -> None:
     seen: list[int] = []
     solve_tasks(
