@@ -39,6 +39,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     require_name(path)
     if path.exists() and not path.is_file() and not path.is_dir():
         raise FsbenchError(f"Could not write {path}: it is a device or a pipe.", "Name a file.")
+    if path.is_symlink():
+        path = path.resolve()  # the link stays one
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -38,13 +38,16 @@ def make_features(dimension: int = 48, seed: int = 0, classes: tuple[int, int, i
     rng = np.random.default_rng(seed)
     rotation = np.linalg.qr(rng.normal(size=(dimension, dimension)))[0]
     within = rotation * np.geomspace(1.6, 0.2, dimension) @ rotation.T
-    splits = [_draw(rng, count, dimension, within) for count in classes]
+    splits = [
+        _draw(rng, name, count, dimension, within)
+        for name, count in zip(("base", "val", "novel"), classes, strict=True)
+    ]
     return Features(*splits)
 
 
-def _draw(rng: np.random.Generator, classes: int, dimension: int, within: NDArray[np.float64]) -> Split:
+def _draw(rng: np.random.Generator, name: str, classes: int, dimension: int, within: NDArray[np.float64]) -> Split:
     sizes = rng.integers(40, 61, size=classes)
     labels = np.repeat(np.arange(classes), sizes)
     means = rng.normal(size=(classes, dimension)) * 0.45 + 0.8
     rows = np.maximum(means[labels] + rng.normal(size=(len(labels), dimension)) @ within, 0.0)
-    return make_split(rows.astype(np.float32), labels, [f"class{c:02d}" for c in range(classes)])
+    return make_split(rows.astype(np.float32), labels, [f"{name}{c:02d}" for c in range(classes)])

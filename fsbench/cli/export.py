@@ -21,6 +21,7 @@ def export(
         ),
     ] = "npz",
     out: Annotated[Path | None, typer.Option(help="File or folder. (default: beside the feature file)")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Write a feature file in a layout that other programs read.
@@ -34,5 +35,5 @@ def export(
     from fsbench.report.progress import Reporter
     from fsbench.report.tables import stdout_console
 
-    for path in export_file(FeatureFile.open(features), to, out, Reporter(quiet)):
+    for path in export_file(FeatureFile.open(features), to, out, Reporter(quiet), force=force):
         stdout_console().print(str(path), soft_wrap=True)

@@ -189,6 +189,11 @@ def resolve_name(name: str) -> str:
     raise unknown_name("data set", name, _TABLE)
 
 
+def benchmark_of(name: str) -> str:
+    """The benchmark that a data set of the catalog is a split of, as `cub-feat` is of `cub`; any other name itself."""
+    return name.partition("-")[0] if name in _TABLE else name
+
+
 def names_for_folder(folder: str) -> tuple[str, ...]:
     """The data sets that may lie in a folder of that name, the most usual first."""
     wanted = plain(folder)

@@ -63,6 +63,7 @@ def source_of(
 ) -> Source:
     """A split of a feature file, with the base classes of another file if one is given."""
     if other is None or _same_base(file, other):
+        _check_within(file, split, reporter)
         return load_source(file, split, base_of(file, reporter, ranks))
     check_base(file, other, reporter)
     _check_apart(file, split, other, reporter)
@@ -99,6 +100,18 @@ def check_base(file: FeatureFile, other: FeatureFile, reporter: Reporter) -> Non
         reporter.warn(f"{other.path} and {file.path} were extracted with different transforms or numbers of crops.")
 
 
+def _check_within(file: FeatureFile, split: str, reporter: Reporter) -> None:
+    """Refuse a file whose base classes are what is to be classified; say so where that is what was asked for."""
+    if split == "base":
+        reporter.warn(f"The base classes of {file.path} are classified with what was learned and measured on them.")
+    elif "base" in file.splits and file.summary("base").digest == file.summary(split).digest:
+        raise FsbenchError(
+            f"The base and {split} classes of {file.path} are the same images.", "Extract or import the file anew."
+        )
+    elif "base" in file.splits:
+        _warn_of_shared_names(file, split, file, reporter)
+
+
 def _check_apart(file: FeatureFile, split: str, other: FeatureFile, reporter: Reporter) -> None:
     """Refuse base classes that hold what is to be classified; warn where names alone say so."""
     mine, theirs = file.provenance, other.provenance
@@ -110,6 +123,10 @@ def _check_apart(file: FeatureFile, split: str, other: FeatureFile, reporter: Re
     found = overlap(f"base of {other.path}", other.stream("base"), f"{split} of {file.path}", file.stream(split))
     if remark := found.refuse_many("the base classes would hold the images to be classified."):
         reporter.warn(remark)
+    _warn_of_shared_names(file, split, other, reporter)
+
+
+def _warn_of_shared_names(file: FeatureFile, split: str, other: FeatureFile, reporter: Reporter) -> None:
     shared = sorted(set(file.summary(split).class_names) & set(other.summary("base").class_names))
     named = [name for name in shared if not name.lstrip("-").isdigit()]
     if named:

@@ -248,6 +248,11 @@ def configure_tuned(
         reporter: Shows progress, and says what was found.
         results: Folder of results.
     """
+    if source.split_name == "val":
+        raise FsbenchError(
+            "Parameters are tuned on the val classes, and these are what --split val would report on.",
+            "Leave out --tune, or use --split novel.",
+        )
     found = machine.ranks.agree(search.remembered)
     if found is None:
         axes = grid_of(search.method, search.fixed)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fsbench.errors import unknown_name
+from fsbench.errors import FsbenchError, unknown_name
 from fsbench.files import whole_file
 
 if TYPE_CHECKING:
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 _NEW_NAME, _OLD_NAME = b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n"
 
 
-def export_npz(file: FeatureFile, out: Path | None, reporter: Reporter) -> list[Path]:
+def export_npz(file: FeatureFile, out: Path | None, reporter: Reporter, force: bool) -> list[Path]:
     """One archive with `{base,val,novel}_{features,labels,class_names,images}`."""
     path = out or file.path.with_suffix(".npz")
+    _refuse_existing([path], force)
     arrays: dict[str, Any] = {}
     for name in file.splits:
         split = file.read(name)
@@ -38,11 +39,12 @@ def export_npz(file: FeatureFile, out: Path | None, reporter: Reporter) -> list[
     return [path]
 
 
-def export_ptmap(file: FeatureFile, out: Path | None, reporter: Reporter) -> list[Path]:
+def export_ptmap(file: FeatureFile, out: Path | None, reporter: Reporter, force: bool) -> list[Path]:
     """One pickle per split, as PT-MAP reads them: class number → list of vectors."""
-    folder = out or file.path.with_suffix("")
-    first, paths = 0, []
-    for name in file.splits:
+    folder, first = out or file.path.with_suffix(""), 0
+    paths = [folder / f"{name}.plk" for name in file.splits]
+    _refuse_existing(paths, force)
+    for name, path in zip(file.splits, paths, strict=True):
         split = file.read(name)
         numbers = _numbers(split, first)
         if [str(number) for number in numbers] != list(split.class_names):
@@ -52,8 +54,7 @@ def export_ptmap(file: FeatureFile, out: Path | None, reporter: Reporter) -> lis
         first = max(first, numbers[-1] + 1)
         bounds = zip(split.offsets[:-1], split.offsets[1:], strict=True)
         classes = {number: list(split.features[a:b]) for number, (a, b) in zip(numbers, bounds, strict=True)}
-        paths.append(folder / f"{name}.plk")
-        with whole_file(paths[-1]) as temporary:
+        with whole_file(path) as temporary:
             temporary.write_bytes(pickle.dumps(classes, protocol=3).replace(_NEW_NAME, _OLD_NAME, 1))
     return paths
 
@@ -67,11 +68,20 @@ def _numbers(split: Split, first: int) -> list[int]:
     return list(range(first, first + len(split.class_names)))
 
 
+def _refuse_existing(paths: list[Path], force: bool) -> None:
+    """What is there may be the original that the features were imported from."""
+    for path in paths:
+        if path.exists() and not force:
+            raise FsbenchError(f"{path} exists already.", "Replace it with --force, or choose another --out.")
+
+
 LAYOUTS = {"npz": export_npz, "ptmap": export_ptmap}
 
 
-def export_file(file: FeatureFile, layout: str, out: Path | None, reporter: Reporter) -> list[Path]:
+def export_file(
+    file: FeatureFile, layout: str, out: Path | None, reporter: Reporter, *, force: bool = False
+) -> list[Path]:
     """Write a feature file in another layout; the paths that were written."""
     if layout not in LAYOUTS:
         raise unknown_name("layout", layout, LAYOUTS)
-    return LAYOUTS[layout](file, out, reporter)
+    return LAYOUTS[layout](file, out, reporter, force)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from fsbench.data.catalog import benchmark_of
+
 if TYPE_CHECKING:
     from fsbench.methods.base import Context
 
@@ -36,7 +38,7 @@ T_KM = {"balanced": 10.0, "unbalanced": 50.0}
 
 def preset_of(context: Context) -> Preset | None:
     """The article's preset for the context's data set and setting, if it has one."""
-    presets = PRESETS.get(context.dataset.partition("-")[0])  # `cub-feat` is another split of `cub`
+    presets = PRESETS.get(benchmark_of(context.dataset))
     return presets[_setting(context)] if presets else None
 
 

@@ -8,6 +8,8 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from fsbench.data.catalog import benchmark_of
+
 if TYPE_CHECKING:
     from fsbench.tasks.protocol import TaskProtocol
 
@@ -118,7 +120,7 @@ def published_curve(
 
 def _features(dataset: str, backbone: str, crops: int) -> dict[str, str]:
     return {
-        "dataset": _DATASETS.get(dataset.partition("-")[0], "none"),
+        "dataset": _DATASETS.get(benchmark_of(dataset), "none"),
         "backbone": _BACKBONES.get(backbone, "none") + ("*" if crops > 1 else ""),
     }
 

@@ -68,7 +68,7 @@ def test_features_are_no_place_for_a_table(tmp_path: Path) -> None:
         ("compare", "--methods", "ncm", "--out", str(file), *few),
         ("solve", "--out", str(file), *few),
         ("report", "--out", str(file)),
-        ("export", str(file), "--out", str(file)),
+        ("export", str(file), "--out", str(file), "--force"),
     ):
         ended = run(line, tmp_path, tmp_path / "said")
         assert ended.status == 1, ended
@@ -96,3 +96,27 @@ def test_an_import_does_not_replace_what_it_reads(tmp_path: Path) -> None:
     assert ended.status == 1
     assert "theirs.h5 would be replaced by what is read from it" in ended.errors
     assert theirs.read_bytes() == before
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    link = tmp_path / "table.md"
+    link.symlink_to(tmp_path / "far" / "table.md")
+    for text in ("first", "second"):
+        write_text(link, text)
+        assert link.is_symlink()
+        assert (tmp_path / "far" / "table.md").read_text() == text
+
+
+def test_an_export_replaces_nothing_unless_asked(tmp_path: Path) -> None:
+    make_features(dimension=8).write(tmp_path / "a.h5")
+    (tmp_path / "a.npz").write_text("the original")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "novel.plk").write_text("the original")
+    for layout, path in (("npz", tmp_path / "a.npz"), ("ptmap", tmp_path / "a" / "novel.plk")):
+        ended = run(("export", "a.h5", "--to", layout), tmp_path, tmp_path / "said")
+        assert ended.status == 1
+        assert "exists already" in ended.errors
+        assert path.read_text() == "the original"
+        assert run(("export", "a.h5", "--to", layout, "--force"), tmp_path, tmp_path / "said").status == 0
+        assert path.read_bytes() != b"the original"

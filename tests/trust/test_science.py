@@ -28,7 +28,10 @@ from fsbench.features.extract import Settings, extract
 from fsbench.features.overlap import overlap
 from fsbench.features.scatter import BaseStatistics, base_statistics, scatter_path
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.methods.base import Context
+from fsbench.methods.presets import preset_of
 from fsbench.report.progress import Reporter
+from fsbench.report.published import published
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 from tests.images import SPLITS, write_images
@@ -98,9 +101,49 @@ def test_base_classes_of_another_division_are_refused(tmp_path: Path) -> None:
 
 def test_base_classes_of_the_same_names_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mine, theirs = make_features(seed=1), make_features(seed=2)
-    novel, other = written(tmp_path / "n.h5", novel=mine.novel), written(tmp_path / "b.h5", base=theirs.base)
+    base = make_split(theirs.novel.features, theirs.novel.labels, mine.novel.class_names)
+    novel, other = written(tmp_path / "n.h5", novel=mine.novel), written(tmp_path / "b.h5", base=base)
     source_of(novel, "novel", other, QUIET)
     assert "10 classes of novel have the names of base classes" in capsys.readouterr().err
+
+
+def test_a_file_whose_base_is_its_novel_split_is_refused(features: Features, tmp_path: Path) -> None:
+    file = written(tmp_path / "f.h5", base=features.novel, val=features.val, novel=features.novel)
+    with pytest.raises(FsbenchError, match=r"base and novel classes of .*f.h5 are the same images"):
+        source_of(file, "novel", None, QUIET)
+
+
+def test_names_that_are_base_and_novel_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine, theirs = make_features(seed=1), make_features(seed=2)
+    novel = make_split(
+        theirs.novel.features, theirs.novel.labels, mine.base.class_names[: len(theirs.novel.class_names)]
+    )
+    source_of(written(tmp_path / "f.h5", base=mine.base, novel=novel), "novel", None, QUIET)
+    assert "classes of novel have the names of base classes" in capsys.readouterr().err
+
+
+def test_classifying_base_classes_is_named(
+    features: Features, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source_of(written(tmp_path / "f.h5", base=features.base), "base", None, QUIET)
+    assert "are classified with what was learned and measured on them" in capsys.readouterr().err
+
+
+def test_what_was_tuned_on_val_is_not_reported_on_val(features: Features, tmp_path: Path) -> None:
+    file = written(tmp_path / "f.h5", base=features.base, val=features.val, novel=features.novel)
+    request = Request("soft-kmeans", split="val", tune=True)
+    with pytest.raises(FsbenchError, match="tuned on the val classes, and these are what --split val would report on"):
+        solve(request, file, [TaskProtocol()], Machine(CPU), QUIET)
+
+
+@pytest.mark.parametrize(
+    ("name", "known"), [("mini", True), ("cub-feat", True), ("mini-sketch", False), ("cubs", False)]
+)
+def test_presets_and_published_numbers_are_those_of_the_catalogs_data_sets(name: str, known: bool) -> None:
+    assert (preset_of(Context(balanced=True, dataset=name)) is not None) is known
+    backbone = "wrn" if name.startswith("mini") else "rn18"
+    found = published("bavardage", name, backbone, balanced=True, alpha=None, shots=1, queries=75, crops=1)
+    assert (found is not None) is known
 
 
 def test_imported_splits_that_share_rows_are_refused(tmp_path: Path) -> None:
