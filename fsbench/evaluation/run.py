@@ -125,6 +125,7 @@ def _told_anew(stored: RunRecord, job: Job, source: Source) -> RunRecord:
         signature=signature(job, source, stored.versions.get("fsbench", "unknown")),
         crops=source.crops,
         base_dataset=source.base_dataset,
+        other_base=source.other_base,
     )
 
 
@@ -158,6 +159,7 @@ def _compute(job: Job, key: RunKey, source: Source, machine: Machine, progress: 
         base_dataset=source.base_dataset,
         versions={"fsbench": fsbench.__version__, "torch": torch.__version__, "python": platform.python_version()},
         ranks=machine.ranks.count,
+        other_base=source.other_base,
     )
 
 
@@ -170,7 +172,7 @@ def signature(job: Job, source: Source, version: str = fsbench.__version__) -> s
     parts = [
         f"fsbench:{version}",
         f"{source.dataset}/{source.backbone}/{source.split_name}",
-        *([f"base:{source.base_dataset}"] if source.base_dataset else []),
+        *([f"base:{source.base_name}"] if source.base_name else []),
         job.protocol.signature(),
         f"seed:{job.seed}|tasks:{job.tasks}",
         f"{job.method.info.name}({params})" if params else job.method.info.name,

@@ -209,6 +209,11 @@ def test_published_numbers_belong_to_five_ways_of_the_novel_classes() -> None:
     assert labels(collect([ours], published=False)[0]) == ["pt-map"]
 
 
+def test_records_without_a_word_on_another_file_name_its_data_set_and_digest() -> None:
+    (found,) = collect([make_record("ncm", base_dataset="mini"), make_record("pt-map", base_dataset="mini")])
+    assert "|base:mini@bbbbbb|" in found.signature()
+
+
 def test_versions_of_the_records_are_in_the_signature() -> None:
     old = make_record("soft-kmeans", versions={"fsbench": "0.0.9"})
     (found,) = collect([make_record(), old])
