@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fsbench.evaluation.axes import Axis, Value, at, symbol
 from fsbench.evaluation.run import Job, Machine, configure, key_of, run
 from fsbench.evaluation.source import Source, base_of, load_source
+from fsbench.files import readable_part
 from fsbench.methods import method_key
 from fsbench.report.curves import Curve, Panel, Point, Sweep
 from fsbench.report.published import published_curve
@@ -131,7 +132,7 @@ def run_sweep(
     origins = _each(job.params_from for lines in jobs for along in lines for job in along)
     parts = [f"fsbench:{'+'.join(sorted(versions))}", names, *_fixed(plans), f"seed:{seed}|tasks:{tasks}"]
     signature = "|".join([*parts, _over(plans), f"params:{origins}"])
-    words = re.sub(r"[^\w.+-]+", "-", f"{made.dataset}-{made.backbone}-{name}")
+    words = readable_part(re.sub(r"[^\w.+-]+", "-", f"{made.dataset}-{made.backbone}-{name}"))
     title = f"{made.dataset} {made.backbone}: {name}, {tasks:,} tasks per point"
     keys = [
         key_of(job, sources[line.split]).digest()

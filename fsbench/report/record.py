@@ -12,6 +12,7 @@ import numpy as np
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.statistics import interval
 from fsbench.features.provenance import is_name
+from fsbench.files import readable_part
 from fsbench.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
     setting = "balanced" if key.protocol["alpha"] is None else "unbalanced"
     words = [dataset, backbone, key.method, setting, f"{key.protocol['shots']}shot"]
     name = "-".join(word.replace("/", "_") for word in words)
-    return folder / f"{name}-{key.digest()}.json"
+    return folder / f"{readable_part(name)}-{key.digest()}.json"
 
 
 def save_record(path: Path, record: RunRecord) -> None:

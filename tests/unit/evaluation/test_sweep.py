@@ -240,6 +240,16 @@ def test_other_features_of_the_same_name_make_another_file(mini: FeatureFile, tm
     assert sweep(mini, axes, tasks=3, methods="ncm").name == first.name
 
 
+def test_long_names_fit_into_the_file_system(features: Features, tmp_path: Path) -> None:
+    name = 100 * "é"
+    file = FeatureFile.open(features.write(tmp_path / "f.h5", name, name))
+    found = sweep(file, [Axis("shots", (1,))], tasks=3, methods="ncm", results=tmp_path, name=", ".join(200 * ["ncm"]))
+    save_sweep(tmp_path / f"{found.name}.json", found)
+    (record,) = (tmp_path / "points").glob("*.json")
+    assert load_record(record).dataset == load_record(record).backbone == name
+    assert sweep(file, [Axis("shots", (1,))], tasks=3, methods="ncm", results=tmp_path).panels == found.panels
+
+
 def test_points_say_which_version_computed_them(mini: FeatureFile, tmp_path: Path) -> None:
     sweep(mini, [Axis("shots", (1,))], tasks=3, methods="ncm", results=tmp_path)
     (path,) = (tmp_path / "points").glob("*.json")
