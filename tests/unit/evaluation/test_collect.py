@@ -224,7 +224,7 @@ def test_versions_of_installed_methods_are_named_where_there_are_two(keys: list[
 
 @pytest.mark.parametrize("change", [{"crops": 30}, {"features": "a" * 64}, {"base": "a" * 64}])
 def test_rows_of_files_of_the_same_name_can_be_told_apart(change: dict[str, Any]) -> None:
-    names = {"dataset": "mini", "backbone": "rn18"}
+    names: dict[str, Any] = {"dataset": "mini", "backbone": "rn18"}
     other = {"features": "e" * 64, **change}
     (found,) = collect([make_record("bavardage", **names), make_record("bavardage", **names, **other)])
     rows = json.loads(render_json(found))
