@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.tmp")
 _DAY = 86_400.0
+_READABLE_BYTES = 180  # file systems allow 255; a digest, an ending and what temporary files add come after it
 _SIGNATURES = {  # what a file of each kind begins with
     "an HDF5 file": rb"fsbench sealed HDF5|\x89HDF\r\n\x1a\n",
     "an archive": rb"PK\x03\x04",
@@ -76,6 +77,11 @@ def require_name(path: Path) -> None:
     """Refuse a path that can only be a folder."""
     if path.name in {"", ".."}:
         raise FsbenchError(f"Could not write {path}: it is a folder.", "Name a file in it.")
+
+
+def readable_part(text: str) -> str:
+    """A text as the part of a file's name that is for people, as long as file systems allow."""
+    return text.encode()[:_READABLE_BYTES].decode(errors="ignore")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -28,9 +28,8 @@ def report(
 
     Example: [bold]fsbench report --out report.html[/bold]
     """
-    from fsbench.evaluation.collect import collect, read_records
+    from fsbench.evaluation.collect import collect, read_records, read_sweeps
     from fsbench.files import write_text
-    from fsbench.report.curves import load_sweep
     from fsbench.report.html.page import render_html
     from fsbench.report.plots.curves import draw_sweep
     from fsbench.report.plots.style import svg_text
@@ -38,7 +37,6 @@ def report(
 
     reporter = Reporter(quiet)
     comparisons = collect(read_records(records, results_dir, reporter), baseline, published=published)
-    sweeps = [load_sweep(path) for path in sorted((results_dir / "sweeps").glob("*.json"))]
-    figures = [(sweep.title, svg_text(draw_sweep(sweep))) for sweep in sweeps]
+    figures = [(sweep.title, svg_text(draw_sweep(sweep))) for sweep in read_sweeps(results_dir, reporter)]
     write_text(out, render_html(comparisons, figures, title=title))
     reporter.say(f"Wrote {out}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.evaluation.compare import Contestant
@@ -10,15 +10,17 @@ from fsbench.evaluation.comparison import Column, Comparison, Entry, compare_rec
 from fsbench.evaluation.labels import label_runs, order
 from fsbench.evaluation.solve import BASELINE
 from fsbench.methods import method_names
+from fsbench.report.curves import Sweep, load_sweep
 from fsbench.report.record import RunRecord, load_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from fsbench.evaluation.comparison import Runs
     from fsbench.report.progress import Reporter
 
+T = TypeVar("T")
 Rules = tuple[str, str, str, int, int, int, int, int]
 
 
@@ -46,13 +48,23 @@ def read_records(given: Sequence[Path] | None, folder: Path, reporter: Reporter)
 
 
 def _of_folder(folder: Path, reporter: Reporter) -> list[RunRecord]:
-    records = []
-    for path in sorted(folder.glob("*.json")):
+    return _sound(folder.glob("*.json"), load_record, reporter)
+
+
+def _sound(paths: Iterable[Path], load: Callable[[Path], T], reporter: Reporter) -> list[T]:
+    """What can be read; for the rest there is a warning."""
+    found = []
+    for path in sorted(paths):
         try:
-            records.append(load_record(path))
+            found.append(load(path))
         except FsbenchError as error:
             reporter.warn(f"{error.message} It is left out.")
-    return records
+    return found
+
+
+def read_sweeps(folder: Path, reporter: Reporter) -> list[Sweep]:
+    """Read all sweeps of a folder of results; files that are no sound sweep are left out with a warning."""
+    return _sound((folder / "sweeps").glob("*.json"), load_sweep, reporter)
 
 
 def collect(records: Iterable[RunRecord], baseline: str = BASELINE, *, published: bool = True) -> list[Comparison]:
@@ -120,5 +132,5 @@ def _check_tasks(runs: Runs) -> None:
 
 def _entry(label: str, method: str) -> Entry:
     """The row of a method; nothing is known of one that is not installed, and files of others are not imported."""
-    known = method in method_names()
-    return Contestant(label, method, {}).entry() if known else Entry(label, method, "not known")
+    name = method.partition("@")[0]
+    return Contestant(label, name, {}).entry() if name in method_names() else Entry(label, method, "not known")

@@ -133,7 +133,8 @@ class Comparison:
         key = records[0].key
         made = sorted({record.versions.get("fsbench", "unknown") for record in records})
         rules = f"{key.protocol['name']}:{key.protocol['version']}|{key.protocol['ways']}w{key.protocol['queries']}q"
-        base = f"|base:{records[0].base_dataset}" if records[0].base_dataset else ""
+        bases = sorted({record.base_name for record in records})
+        base = f"|base:{'+'.join(name or 'own' for name in bases)}" if any(bases) else ""
         return f"fsbench:{'+'.join(made)}|{key.split}{base}|{rules}|seed:{key.seed}|tasks:{key.tasks}"
 
 

@@ -57,8 +57,8 @@ def _names(records: Sequence[RunRecord]) -> list[str]:
 
 
 def _class_name(method: str) -> str:
-    """`Mine` for `mine.py:Mine@1a2b3c4d`."""
-    return method.rpartition(":")[2].partition("@")[0] if ".py:" in method else method
+    """`Mine` for `mine.py:Mine@1a2b3c4d`, `theirs` for `theirs@1.2`."""
+    return (method.rpartition(":")[2] if ".py:" in method else method).partition("@")[0]
 
 
 def _with_variant(record: RunRecord, classes: dict[str, str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -91,7 +91,19 @@ def run(
         force: Run even if a record exists.
         progress: Called with the number of tasks just finished.
     """
-    key = RunKey(
+    key = key_of(job, source)
+    path = record_path(results, key, source.dataset, source.backbone) if results else None
+    stored = machine.ranks.agree(lambda: load_record(path, key) if path and path.exists() and not force else None)
+    if stored:
+        progress(job.tasks)
+        return _told_anew(stored, job, source)
+    record = _compute(job, key, source, machine, progress)
+    return machine.ranks.agree(lambda: _saved(path, record))
+
+
+def key_of(job: Job, source: Source) -> RunKey:
+    """Everything that determines the result of a job."""
+    return RunKey(
         features_sha256=source.split.digest,
         base_sha256=source.base.digest if source.base else "",
         split=source.split_name,
@@ -101,13 +113,20 @@ def run(
         method=job.name or job.method.info.name,
         params=job.method.params(),
     )
-    path = record_path(results, key, source.dataset, source.backbone) if results else None
-    stored = machine.ranks.agree(lambda: load_record(path, key) if path and path.exists() and not force else None)
-    if stored:
-        progress(job.tasks)
-        return stored
-    record = _compute(job, key, source, machine, progress)
-    return machine.ranks.agree(lambda: _saved(path, record))
+
+
+def _told_anew(stored: RunRecord, job: Job, source: Source) -> RunRecord:
+    """A stored record as the present job names it: equal parameters and features may have come another way."""
+    return replace(
+        stored,
+        dataset=source.dataset,
+        backbone=source.backbone,
+        params_from=job.params_from,
+        signature=signature(job, source, stored.versions.get("fsbench", "unknown")),
+        crops=source.crops,
+        base_dataset=source.base_dataset,
+        other_base=source.other_base,
+    )
 
 
 def _saved(path: Path | None, record: RunRecord) -> RunRecord:
@@ -140,19 +159,20 @@ def _compute(job: Job, key: RunKey, source: Source, machine: Machine, progress: 
         base_dataset=source.base_dataset,
         versions={"fsbench": fsbench.__version__, "torch": torch.__version__, "python": platform.python_version()},
         ranks=machine.ranks.count,
+        other_base=source.other_base,
     )
 
 
-def signature(job: Job, source: Source) -> str:
-    """One line that a paper can print under a table."""
+def signature(job: Job, source: Source, version: str = fsbench.__version__) -> str:
+    """One line that a paper can print under a table; the version is that of the fsbench that computed."""
     params = ",".join(
         f"{name}:{value:.4g}" if isinstance(value, float) else f"{name}:{value}"
         for name, value in job.method.params().items()
     )
     parts = [
-        f"fsbench:{fsbench.__version__}",
+        f"fsbench:{version}",
         f"{source.dataset}/{source.backbone}/{source.split_name}",
-        *([f"base:{source.base_dataset}"] if source.base_dataset else []),
+        *([f"base:{source.base_name}"] if source.base_name else []),
         job.protocol.signature(),
         f"seed:{job.seed}|tasks:{job.tasks}",
         f"{job.method.info.name}({params})" if params else job.method.info.name,

@@ -10,6 +10,7 @@ from fsbench.features.overlap import overlap
 from fsbench.features.scatter import base_statistics
 from fsbench.methods.base import Context
 from fsbench.ranks import ALONE
+from fsbench.report.record import named_base
 
 if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
@@ -31,6 +32,7 @@ class Source:
         base: Statistics of the base classes, if there are any.
         crops: Crops per image that the features are averaged over.
         base_dataset: Data set of the base classes, if not the same.
+        other_base: Whether the base classes come from another file.
     """
 
     dataset: str
@@ -40,6 +42,12 @@ class Source:
     base: BaseStatistics | None
     crops: int = 1
     base_dataset: str = ""
+    other_base: bool = False
+
+    @property
+    def base_name(self) -> str:
+        """Base classes of another file, as signatures name them; empty if they are the file's own, or none."""
+        return named_base(self.base_dataset or self.dataset, self.base.digest) if self.base and self.other_base else ""
 
     def context(self, protocol: TaskProtocol) -> Context:
         """What defaults of methods may depend on."""
@@ -52,10 +60,11 @@ class Source:
         )
 
 
-def load_source(file: FeatureFile, split: str, base: BaseStatistics | None, base_dataset: str = "") -> Source:
-    """Read a split of a feature file together with what belongs to it."""
-    made = file.provenance
-    return Source(made.dataset, made.backbone, split, file.read(split), base, made.crops, base_dataset)
+def load_source(file: FeatureFile, split: str, base: BaseStatistics | None, other: FeatureFile | None = None) -> Source:
+    """Read a split of a feature file with what belongs to it; `other` is the file of the base, if not the same."""
+    made, dataset = file.provenance, other.provenance.dataset if other else ""
+    named = "" if dataset == made.dataset else dataset
+    return Source(made.dataset, made.backbone, split, file.read(split), base, made.crops, named, other is not None)
 
 
 def source_of(
@@ -67,8 +76,7 @@ def source_of(
         return load_source(file, split, base_of(file, reporter, ranks))
     check_base(file, other, reporter)
     _check_apart(file, split, other, reporter)
-    dataset, base = other.provenance.dataset, base_of(other, reporter, ranks)
-    return load_source(file, split, base, "" if dataset == file.provenance.dataset else dataset)
+    return load_source(file, split, base_of(other, reporter, ranks), other)
 
 
 def base_of(file: FeatureFile, reporter: Reporter, ranks: Ranks = ALONE) -> BaseStatistics | None:

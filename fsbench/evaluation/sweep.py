@@ -9,16 +9,16 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-import fsbench
 from fsbench.evaluation.axes import Axis, Value, at, symbol
-from fsbench.evaluation.run import Job, Machine, configure, run
+from fsbench.evaluation.run import Job, Machine, configure, key_of, run
 from fsbench.evaluation.source import Source, base_of, load_source
+from fsbench.files import readable_part
 from fsbench.methods import method_key
 from fsbench.report.curves import Curve, Panel, Point, Sweep
 from fsbench.report.published import published_curve
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from fsbench.evaluation.compare import Contestant
@@ -116,7 +116,7 @@ def run_sweep(
     # All points before the first is measured, so that a wrong value is named at once.
     jobs = [[_jobs(line, sources[line.split], plan.axis, tasks, seed) for line in plan.lines] for plan in plans]
     folder = results / POINTS if results else None
-    panels = []
+    panels, versions = [], set()
     with reporter.bar(
         f"{made.dataset} {name}", tasks * sum(len(along) for lines in jobs for along in lines)
     ) as advance:
@@ -126,12 +126,21 @@ def run_sweep(
                 source = sources[line.split]
                 records = [run(job, source, machine, folder, force=force, progress=advance) for job in along]
                 curves.append(_curve(plan.axis, line, source, records))
+                versions |= {record.versions.get("fsbench", "unknown") for record in records}
             panels.append(Panel(plan.axis.symbol, plan.title, tuple(curves)))
     names = f"{made.dataset}/{made.backbone}/{'+'.join(splits)}"
-    signature = f"fsbench:{fsbench.__version__}|{names}|seed:{seed}|tasks:{tasks}"
-    words = re.sub(r"[^\w.+-]+", "-", f"{made.dataset}-{made.backbone}-{name}")
+    origins = _each(job.params_from for lines in jobs for along in lines for job in along)
+    parts = [f"fsbench:{'+'.join(sorted(versions))}", names, *_fixed(plans), f"seed:{seed}|tasks:{tasks}"]
+    signature = "|".join([*parts, _over(plans), f"params:{origins}"])
+    words = readable_part(re.sub(r"[^\w.+-]+", "-", f"{made.dataset}-{made.backbone}-{name}"))
     title = f"{made.dataset} {made.backbone}: {name}, {tasks:,} tasks per point"
-    return Sweep(f"{words}-{_digest(plans, signature)}", title, signature, tuple(panels))
+    keys = [
+        key_of(job, sources[line.split]).digest()
+        for plan, lines in zip(plans, jobs, strict=True)
+        for line, along in zip(plan.lines, lines, strict=True)
+        for job in along
+    ]
+    return Sweep(f"{words}-{_digest(plans, keys)}", title, signature, tuple(panels))
 
 
 def _jobs(line: Line, source: Source, axis: Axis, tasks: int, seed: int) -> list[Job]:
@@ -151,8 +160,32 @@ def _curve(axis: Axis, line: Line, source: Source, records: Sequence[RunRecord])
     return Curve(line.label, points, tuple(Point(x, accuracy) for x, accuracy in known))
 
 
-def _digest(plans: Sequence[Plan], signature: str) -> str:
-    text = json.dumps([signature, *(asdict(plan) for plan in plans)], sort_keys=True, default=str)
+def _fixed(plans: Sequence[Plan]) -> list[str]:
+    """What does not change along the axes: protocols and methods with the parameters given, each once."""
+    lines = [(plan.axis.name, line) for plan in plans for line in plan.lines]
+    protocols = [line.protocol.signature(without=name).split("|") for name, line in lines]
+    return [*map(_each, zip(*protocols, strict=True)), _each(_given(line) for _, line in lines)]
+
+
+def _given(line: Line) -> str:
+    """A method as its records name it, with the parameters given."""
+    given = ",".join(f"{name}:{value}" for name, value in sorted(line.options.items()))
+    return f"{method_key(line.method)}({given})" if given else method_key(line.method)
+
+
+def _over(plans: Sequence[Plan]) -> str:
+    """The axes and their values."""
+    return "over:" + _each(f"{plan.axis.name}={','.join(map(str, plan.axis.values))}" for plan in plans)
+
+
+def _each(texts: Iterable[str]) -> str:
+    """Different texts in the order they come, each once."""
+    return "+".join(dict.fromkeys(texts))
+
+
+def _digest(plans: Sequence[Plan], keys: Sequence[str]) -> str:
+    """Of what was asked for, and of the keys of all points: their features, tasks and parameters."""
+    text = json.dumps([*keys, *(asdict(plan) for plan in plans)], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

@@ -12,9 +12,10 @@ from fsbench.exchange.checks import check_together, remarks_on, split_from
 from fsbench.exchange.detect import read_file
 from fsbench.exchange.found import Part
 from fsbench.exchange.splits import parse_source, split_in_name
+from fsbench.features.provenance import is_name
 from fsbench.features.shards import fingerprint
 from fsbench.features.store import SPLITS, FeatureFile, Provenance, write_features
-from fsbench.files import sha256_of
+from fsbench.files import readable_part, sha256_of
 from fsbench.locks import only_writer
 
 if TYPE_CHECKING:
@@ -41,12 +42,17 @@ class Naming:
 
     def __post_init__(self) -> None:
         for kind, name in (("data set", self.dataset), ("backbone", self.backbone)):
-            if not re.fullmatch(r"\w[\w.+-]*(/\w[\w.+-]*)?", name):
-                raise FsbenchError(f"{name!r} cannot name a {kind}.", "Use letters, digits, dots and hyphens.")
+            if not re.fullmatch(r"\w[\w.+-]*(/\w[\w.+-]*)?", name) or not is_name(name):
+                raise FsbenchError(
+                    f"{name!r} cannot name a {kind}.", "Use letters, digits, dots and hyphens, at most 100 in all."
+                )
 
     def file_name(self) -> str:
         """As `extract` names its files."""
-        return f"{self.dataset}-{self.backbone}.h5".replace("/", "_")
+        name = f"{self.dataset}-{self.backbone}".replace("/", "_")
+        if readable_part(name) != name:
+            raise FsbenchError(f"{name}.h5 is too long for the name of a file.", "Give a shorter one: --out FILE.")
+        return f"{name}.h5"
 
 
 def known_dataset(name: str) -> str:

@@ -6,7 +6,6 @@ A method comes from one of three places: the table below, an installed package t
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 from importlib import metadata
@@ -78,11 +77,35 @@ def method_names() -> list[str]:
 
 
 def method_key(name: str) -> str:
-    """The name under which results are recorded; for a file of the user's it changes with the file's content."""
-    if ".py:" not in name:
+    """The name under which results are recorded.
+
+    For a file of the user's it changes with the content of the file and of what it imports, for a method of an
+    installed package with the version of the package.
+    """
+    from fsbench.features.provenance import is_name
+
+    if name in METHODS:
         return name
+    key = _file_key(name) if ".py:" in name else _plugin_key(name)
+    if not is_name(key):
+        raise FsbenchError(
+            f"The method {key!r} cannot be recorded: its name is too long, or has characters that cannot be printed.",
+            "Give the file or the class another name.",
+        )
+    return key
+
+
+def _file_key(name: str) -> str:
+    from fsbench.methods._own import content_digest
+
+    _from_file(name)  # which may extend the places that modules are imported from
     path, _, attribute = name.rpartition(":")
-    return f"{Path(path).name}:{attribute}@{hashlib.sha256(Path(path).read_bytes()).hexdigest()[:8]}"
+    return f"{Path(path).name}:{attribute}@{content_digest(Path(path))}"
+
+
+def _plugin_key(name: str) -> str:
+    dists = [entry.dist for entry in metadata.entry_points(group=ENTRY_POINTS) if entry.name == name]
+    return f"{name}@{dists[-1].version}" if dists and dists[-1] else name
 
 
 def _from_file(name: str) -> type[Method]:

@@ -12,6 +12,7 @@ import numpy as np
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.statistics import interval
 from fsbench.features.provenance import is_name
+from fsbench.files import readable_part
 from fsbench.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class RunRecord:
         base_dataset: Data set of the base classes, if not that of the features.
         versions: Of fsbench, torch and Python.
         ranks: Processes that shared the tasks; time is that of all, memory and device are those of process 0.
+        other_base: Whether the base classes come from another file than the features.
     """
 
     key: RunKey
@@ -83,6 +85,7 @@ class RunRecord:
     base_dataset: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     ranks: int = 1
+    other_base: bool = False
 
     def __str__(self) -> str:
         alpha, shots = self.key.protocol["alpha"], self.key.protocol["shots"]
@@ -103,6 +106,13 @@ class RunRecord:
         """(T,) accuracy of every task, in percent."""
         right = np.array(self.correct, dtype=np.float64)
         return 100.0 * right / np.array(self.queries, dtype=np.float64)
+
+    @property
+    def base_name(self) -> str:
+        """Base classes of another file, as signatures name them; empty if they are the file's own, or none."""
+        if not self.other_base and not self.base_dataset:
+            return ""
+        return named_base(self.base_dataset or self.dataset, self.key.base_sha256)
 
     def row(self) -> dict[str, Any]:
         """The record as one row of plain data, without the outcomes of single tasks."""
@@ -135,12 +145,17 @@ class RunRecord:
         }
 
 
+def named_base(dataset: str, digest: str) -> str:
+    """Base classes of another file in a signature: their data set, and six digits of their digest."""
+    return f"{dataset}@{digest[:6]}"
+
+
 def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
     """Where the record of a run lies: a name for people, made unique by the key."""
     setting = "balanced" if key.protocol["alpha"] is None else "unbalanced"
     words = [dataset, backbone, key.method, setting, f"{key.protocol['shots']}shot"]
     name = "-".join(word.replace("/", "_") for word in words)
-    return folder / f"{name}-{key.digest()}.json"
+    return folder / f"{readable_part(name)}-{key.digest()}.json"
 
 
 def save_record(path: Path, record: RunRecord) -> None:

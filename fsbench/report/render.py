@@ -237,6 +237,7 @@ def _record(
     comparison: Comparison, group: Group, label: str, assumes: str, column: Column, cell: Cell
 ) -> dict[str, Any]:
     record, number, difference = cell.record, cell.published, cell.difference
+    of_group = next(other.record for other in group.cells.values() if other.record)
     return {
         "dataset": group.dataset,
         "backbone": group.backbone,
@@ -261,6 +262,9 @@ def _record(
         "over_data_ci95": _finite(cell.over_data.half_width) if cell.over_data else None,
         "tasks_per_second": record.tasks_per_second if record else None,
         "peak_memory": record.peak_memory if record else None,
+        "crops": of_group.crops,
+        "features_sha256": of_group.key.features_sha256,
+        "base_sha256": of_group.key.base_sha256 or None,
         "signature": record.signature if record else None,
     }
 

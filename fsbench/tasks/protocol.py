@@ -80,10 +80,12 @@ class TaskProtocol:
         }
         return ", ".join(text for name, text in parts.items() if name not in without)
 
-    def signature(self) -> str:
-        """The protocol as a part of the signature line."""
+    def signature(self, without: str = "") -> str:
+        """The protocol as a part of the signature line; a star stands for the value of the field to leave out."""
+        shown = {name: "*" if name == without else getattr(self, name) for name in ("ways", "shots", "queries")}
         mix = "balanced" if self.alpha is None else f"dirichlet:{self.alpha:g}"
-        return f"{self.name}:{self.version}|{self.ways}w{self.shots}s{self.queries}q|{mix}"
+        mix = "dirichlet:*" if without == "alpha" else mix
+        return f"{self.name}:{self.version}|{shown['ways']}w{shown['shots']}s{shown['queries']}q|{mix}"
 
     def as_dict(self) -> dict[str, Any]:
         """The protocol as plain data, for records."""

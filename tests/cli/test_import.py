@@ -48,9 +48,9 @@ def test_novel_features_alone_with_another_files_base() -> None:
     arguments = ("features/own-rn18.h5", "--base", "features/mini-rn18.h5", "--tasks", "5", "--shots", "1")
     crossed = run("compare", *arguments)
     assert crossed.returncode == 0, crossed.stderr
-    assert "|novel|base:mini|" in crossed.stdout.replace("\n", "")
+    assert "|novel|base:mini@" in crossed.stdout.replace("\n", "")
     solved = run("solve", *arguments)
-    assert "own/rn18/novel|base:mini|" in solved.stdout
+    assert "own/rn18/novel|base:mini@" in solved.stdout
 
 
 @pytest.mark.usefixtures("pickles")
@@ -83,3 +83,31 @@ def test_errors_are_sentences(arguments: tuple[str, ...], words: str) -> None:
 @pytest.mark.usefixtures("pickles")
 def test_names_are_asked_for() -> None:
     assert run("import", "novel=cub.plk").returncode == 2
+
+
+@pytest.mark.usefixtures("pickles")
+@pytest.mark.parametrize(
+    ("dataset", "backbone", "words"),
+    [
+        (101 * "d", "rn18", "cannot name a data set"),
+        ("own", 101 * "b", "cannot name a backbone"),
+        (100 * "é", "rn18", "too long for the name of a file"),
+    ],
+)
+def test_names_that_are_too_long_are_refused_before_anything_is_written(
+    dataset: str, backbone: str, words: str
+) -> None:
+    done = run("import", "novel=cub.plk", "--dataset", dataset, "--backbone", backbone)
+    assert done.returncode == 1
+    assert words in done.stderr.replace("\n", " ")
+    assert not Path("features").exists()
+
+
+@pytest.mark.usefixtures("pickles")
+def test_the_longest_names_can_be_used() -> None:
+    name = 100 * "é"
+    done = run("import", "base_cub.plk", "novel=cub.plk", "--dataset", name, "--backbone", name, "--out", "own.h5")
+    assert done.returncode == 0, done.stderr
+    for _ in range(2):
+        solved = run("solve", "own.h5", "--method", "ncm", "--tasks", "3", "--shots", "1")
+        assert solved.returncode == 0, solved.stderr

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fsbench.report.curves import Curve, Panel, Point, Sweep, save_sweep
 from tests.cli import run
 from tests.records import make_record, store
 
@@ -53,6 +54,18 @@ def test_a_report_of_all_records(folder: Path) -> None:
     assert "<h1>Mine &amp; yours</h1>" in text
     assert text.count("class='accuracies'") == 3
     assert "soft-kmeans minus ncm" in text
+
+
+def test_a_broken_sweep_is_left_out_of_a_report(folder: Path) -> None:
+    curve = Curve("c", (Point(1, 50.0, 1.0), Point(5, 60.0, 1.0)))
+    save_sweep(
+        folder / "results/sweeps/sound.json", Sweep("sound", "A sound one", "s", (Panel("shots", "p", (curve,)),))
+    )
+    (folder / "results/sweeps/broken.json").write_text("{")
+    done = run("report")
+    assert done.returncode == 0, done.stderr
+    assert "broken.json is damaged: it is no JSON that fsbench writes. It is left out." in done.stderr
+    assert "A sound one" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,8 @@ def test_a_sweep_prints_draws_and_stores(folder: Path) -> None:
     result = fsbench(*arguments, "--plot", "curve.svg")
     assert "T_vb" in result.stdout
     assert "(published 74.10)" in result.stdout
-    assert max(len(line) for line in result.stdout.splitlines() if "Picture" not in line) <= 100
+    assert max(len(line) for line in result.stdout.splitlines() if not line.startswith(("Picture", "fsbench:"))) <= 100
+    assert "|disjoint:1|5w1s75q|dirichlet:2|bavardage|seed:0|tasks:10|over:t_vb=40,50|" in result.stdout
     assert (folder / "curve.svg").read_text().startswith("<?xml")
     (stored,) = (folder / "results" / "sweeps").glob("*.json")
     assert " " not in stored.name

@@ -17,7 +17,7 @@ from fsbench.evaluation.run import Machine
 from fsbench.features.store import FeatureFile
 from fsbench.report.console import SafeConsole
 from fsbench.report.progress import Reporter
-from fsbench.report.render import render_json, render_markdown, render_rich
+from fsbench.report.render import render_csv, render_json, render_markdown, render_rich
 from fsbench.tasks.protocol import TaskProtocol
 from tests.records import four_settings, make_record, store
 
@@ -207,6 +207,38 @@ def test_published_numbers_belong_to_five_ways_of_the_novel_classes() -> None:
         assert labels(comparison) == ["pt-map"]
         assert comparison.groups[0].cells["pt-map", ONE].published is None
     assert labels(collect([ours], published=False)[0]) == ["pt-map"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "labels"),
+    [
+        (["theirs@1.2"], ["theirs"]),
+        (["theirs@1.2", "theirs@1.3"], ["theirs@1.2", "theirs@1.3"]),
+        (["theirs", "theirs@1.2"], ["theirs", "theirs@1.2"]),
+    ],
+)
+def test_versions_of_installed_methods_are_named_where_there_are_two(keys: list[str], labels: list[str]) -> None:
+    (found,) = collect([make_record(method) for method in keys])
+    assert [entry.label for entry in found.entries] == labels
+
+
+@pytest.mark.parametrize("change", [{"crops": 30}, {"features": "a" * 64}, {"base": "a" * 64}])
+def test_rows_of_files_of_the_same_name_can_be_told_apart(change: dict[str, Any]) -> None:
+    names: dict[str, Any] = {"dataset": "mini", "backbone": "rn18"}
+    other = {"features": "e" * 64, **change}
+    (found,) = collect([make_record("bavardage", **names), make_record("bavardage", **names, **other)])
+    rows = json.loads(render_json(found))
+    fields = ("crops", "features_sha256", "base_sha256")
+    assert all(row[field] for row in rows for field in fields)
+    assert any(row["accuracy"] is None for row in rows)  # a published number alone
+    groups = {tuple(row[field] for field in fields) for row in rows}
+    assert len(groups) == 2
+    assert set(fields) <= set(render_csv(found).partition("\n")[0].split(","))
+
+
+def test_records_without_a_word_on_another_file_name_its_data_set_and_digest() -> None:
+    (found,) = collect([make_record("ncm", base_dataset="mini"), make_record("pt-map", base_dataset="mini")])
+    assert "|base:mini@bbbbbb|" in found.signature()
 
 
 def test_versions_of_the_records_are_in_the_signature() -> None:

@@ -64,7 +64,8 @@ def test_statistics_come_from_the_other_file(novel: FeatureFile, other: FeatureF
 
 def test_records_and_signatures_name_the_other_base(novel: FeatureFile, other: FeatureFile) -> None:
     (solved,) = solve(Request("bavardage", tasks=20, base=other), novel, [TaskProtocol()], MACHINE, QUIET)
-    assert "|base:mini|" in solved.record.signature
+    digest = other.summary("base").digest
+    assert f"|base:mini@{digest[:6]}|" in solved.record.signature
     assert solved.record.base_dataset == solved.row()["base_dataset"] == "mini"
     assert solved.record.key.base_sha256 == other.summary("base").digest
     assert solved.baseline is not None
@@ -78,6 +79,28 @@ def test_the_files_own_base_or_data_set_is_no_other(features: Features, tmp_path
     assert apart.base_dataset == ""  # base and novel classes of one data set in two files
 
 
+def test_another_file_of_the_same_name_is_in_the_signature(features: Features, tmp_path: Path) -> None:
+    own = whole(tmp_path / "own.h5", features, MADE)
+    other = whole(tmp_path / "other.h5", make_features(seed=5), MADE)
+
+    def signature(base: FeatureFile | None) -> str:
+        (solved,) = solve(Request("ncm", tasks=3, base=base), own, [TaskProtocol()], MACHINE, QUIET)
+        return solved.record.signature
+
+    assert "base:" not in signature(None)
+    assert signature(own) == signature(None)
+    assert f"|base:cub@{other.summary('base').digest[:6]}|" in signature(other)
+
+
+def test_a_table_names_all_bases(features: Features, tmp_path: Path) -> None:
+    files = [whole(tmp_path / "a.h5", features, MADE), whole(tmp_path / "b.h5", make_features(seed=5), MADE)]
+    contestants, baseline = choose_methods("ncm", "ncm", files, files[0], QUIET)
+    question = Question(contestants, [Column(False, 2.0, 1)], baseline, TaskProtocol(), tasks=3, base=files[0])
+    for order in (files, files[::-1]):
+        found = compare(question, order, MACHINE, QUIET).signature()
+        assert f"|novel|base:own+cub@{files[0].summary('base').digest[:6]}|" in found
+
+
 def test_published_numbers_are_not_shown_across_data_sets(novel: FeatureFile, other: FeatureFile) -> None:
     def table(base: FeatureFile) -> tuple[str, list[object]]:
         contestants, baseline = choose_methods("soft-kmeans,bavardage", None, [novel], base, QUIET)
@@ -86,11 +109,11 @@ def test_published_numbers_are_not_shown_across_data_sets(novel: FeatureFile, ot
         return found.signature(), [cell.published for cell in found.groups[0].cells.values() if cell.published]
 
     signature, published = table(other)
-    assert "|base:mini|" in signature
+    assert f"|base:mini@{other.summary('base').digest[:6]}|" in signature
     assert published == []
     within = whole(other.path.with_name("within.h5"), make_features(seed=5), MADE)
     signature, published = table(within)
-    assert "base:" not in signature
+    assert f"|base:cub@{within.summary('base').digest[:6]}|" in signature
     assert published
 
 

@@ -97,6 +97,27 @@ def test_signature_says_what_was_done(source: Source) -> None:
         assert part in record.signature
 
 
+def test_a_reused_record_tells_how_the_present_job_came_to_its_parameters(path: Path, tmp_path: Path) -> None:
+    def origin(**options: float) -> tuple[str, str]:
+        request = Request("bavardage", options, tasks=3, results=tmp_path / "results")
+        (row,) = solve(request, FeatureFile.open(path), [TaskProtocol()], MACHINE, QUIET)
+        return row.record.params_from, row.record.signature.rpartition("|")[2]
+
+    assert origin(tau=0.3) == ("default + given:tau", "params:default + given:tau")
+    stored = {file: file.read_bytes() for file in (tmp_path / "results").glob("*.json")}
+    assert origin() == ("default", "params:default")
+    assert origin(tau=0.3) == ("default + given:tau", "params:default + given:tau")
+    assert {file: file.read_bytes() for file in (tmp_path / "results").glob("*.json")} == stored
+
+
+def test_a_reused_record_names_the_version_that_computed_it(source: Source, tmp_path: Path) -> None:
+    first = run(job(), source, MACHINE, tmp_path)
+    (path,) = tmp_path.glob("*.json")
+    assert run(job(), source, MACHINE, tmp_path) == first
+    save_record(path, dataclasses.replace(first, versions={"fsbench": "0.0.9"}))
+    assert run(job(), source, MACHINE, tmp_path).signature.startswith("fsbench:0.0.9|synthetic/")
+
+
 def test_one_task_has_no_interval(source: Source) -> None:
     assert run(job(1), source, MACHINE, None).ci95 is None
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 
+import fsbench
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.axes import Axis, at
 from fsbench.evaluation.compare import parse_methods
@@ -23,9 +25,11 @@ from fsbench.report.plots.curves import draw_sweep
 from fsbench.report.plots.style import save
 from fsbench.report.progress import Reporter
 from fsbench.report.published import published_curve
+from fsbench.report.record import load_record, save_record
 from fsbench.report.study_tables import panel_table
 from fsbench.report.tables import stdout_console
 from fsbench.tasks.protocol import TaskProtocol
+from tests.synthetic import make_features
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -200,3 +204,55 @@ def test_a_file_that_is_no_sweep_is_named(tmp_path: Path, text: str) -> None:
         load_sweep(tmp_path / "x.json")
     with pytest.raises(FsbenchError, match="cannot be read"):
         load_sweep(tmp_path / "none.json")
+
+
+def test_different_sweeps_have_different_signatures(mini: FeatureFile) -> None:
+    tau, shots = Axis("tau", (0.1,)), Axis("shots", (1, 5))
+    found = [
+        sweep(mini, [tau], tasks=3),
+        sweep(mini, [Axis("tau", (0.2,))], tasks=3),
+        sweep(mini, [tau], tasks=3, protocols=[FIVE]),
+        sweep(mini, [tau], tasks=3, protocols=[ONE, FIVE]),
+        sweep(mini, [tau], tasks=3, protocols=[TaskProtocol(name="veilleux")]),
+        sweep(mini, [tau], tasks=3, protocols=[TaskProtocol(alpha=None)]),
+        sweep(mini, [tau], tasks=3, parameters={"beta": 1}),
+        sweep(mini, [tau], tasks=3, methods="bavardage:released"),
+        sweep(mini, [tau, Axis("alpha", (1.0, 4.0))], tasks=3),
+        sweep(mini, [shots], tasks=3),
+        sweep(mini, [shots], tasks=3, protocols=[TaskProtocol(alpha=3.0)]),
+        sweep(mini, [shots], tasks=3, methods="ncm"),
+    ]
+    signatures = [one.signature for one in found]
+    assert len(set(signatures)) == len({one.name for one in found}) == len(found)
+    assert "|disjoint:1|5w1s75q|dirichlet:2|bavardage|seed:0|tasks:3|over:tau=0.1|params:" in signatures[0]
+    assert "|5w1s75q+5w5s75q|" in signatures[3]
+    assert "|bavardage(beta:1)|" in signatures[6]
+    assert "|dirichlet:1+dirichlet:4|" in signatures[8]
+    assert "|5w*s75q|dirichlet:3|" in signatures[10]
+
+
+def test_other_features_of_the_same_name_make_another_file(mini: FeatureFile, tmp_path: Path) -> None:
+    other = FeatureFile.open(make_features(seed=3).write(tmp_path / "mini-wrn.h5", "mini", "wrn"))
+    axes = [Axis("shots", (1, 5))]
+    first, second = (sweep(file, axes, tasks=3, methods="ncm") for file in (mini, other))
+    assert first.signature == second.signature
+    assert first.name != second.name
+    assert sweep(mini, axes, tasks=3, methods="ncm").name == first.name
+
+
+def test_long_names_fit_into_the_file_system(features: Features, tmp_path: Path) -> None:
+    name = 100 * "é"
+    file = FeatureFile.open(features.write(tmp_path / "f.h5", name, name))
+    found = sweep(file, [Axis("shots", (1,))], tasks=3, methods="ncm", results=tmp_path, name=", ".join(200 * ["ncm"]))
+    save_sweep(tmp_path / f"{found.name}.json", found)
+    (record,) = (tmp_path / "points").glob("*.json")
+    assert load_record(record).dataset == load_record(record).backbone == name
+    assert sweep(file, [Axis("shots", (1,))], tasks=3, methods="ncm", results=tmp_path).panels == found.panels
+
+
+def test_points_say_which_version_computed_them(mini: FeatureFile, tmp_path: Path) -> None:
+    sweep(mini, [Axis("shots", (1,))], tasks=3, methods="ncm", results=tmp_path)
+    (path,) = (tmp_path / "points").glob("*.json")
+    save_record(path, replace(load_record(path), versions={"fsbench": "0.0.9"}))
+    found = sweep(mini, [Axis("shots", (1, 5))], tasks=3, methods="ncm", results=tmp_path)
+    assert found.signature.startswith(f"fsbench:0.0.9+{fsbench.__version__}|")
