@@ -96,6 +96,18 @@ Steps = Annotated[
     int | None, typer.Option(help="Iterations of the method. (default: its own)", rich_help_panel=OF_METHOD)
 ]
 PictureFile = Annotated[Path, typer.Option("--out", help="PNG, PDF or SVG file.", rich_help_panel=OF_OUTPUT)]
+TableFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help="rich, markdown, latex, csv or json. (default: by the ending of --out, else rich)",
+        rich_help_panel=OF_OUTPUT,
+        autocompletion=complete.formats,
+    ),
+]
+TableFile = Annotated[
+    Path | None, typer.Option("--out", help="Write the table to this file.", rich_help_panel=OF_OUTPUT)
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Any other parameter of the method.", rich_help_panel=OF_METHOD),

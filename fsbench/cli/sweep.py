@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsbench.cli import complete
+from fsbench.cli.contradictions import (
+    refuse_beside,
+    refuse_common,
+    refuse_doubles,
+    refuse_same_methods,
+    refuse_swept_and_given,
+)
 from fsbench.cli.options import (
     OF_OUTPUT,
     Alpha,
@@ -33,8 +40,11 @@ from fsbench.cli.parse import axes, parameters, protocols
 if TYPE_CHECKING:
     from fsbench.report.curves import Sweep
 
+OF_CURVES = ("methods", "split", "unbalanced", "alpha", "shots", "ways", "queries", "protocol", "others")
+
 
 def sweep(
+    context: typer.Context,
     features: FeaturesArgument = None,
     over: Annotated[
         list[str] | None,
@@ -75,7 +85,14 @@ def sweep(
     """
     if (figure is None) == (over is None):
         raise typer.BadParameter("give either --over NAME=VALUE,VALUE or --figure 3, 4 or 5", param_hint="--over")
+    if figure is not None:
+        refuse_beside(context, "--figure", OF_CURVES, "a figure has methods, splits and tasks of its own")
     settings, along = protocols(protocol, ways, shots, queries, unbalanced, alpha), axes(over)
+    splits, options = [word.strip() for word in split.split(",")], parameters(others)
+    swept = [axis.name for axis in along]
+    refuse_swept_and_given(context, along, unbalanced)
+    refuse_common(options, "--set", swept, "--over")
+    refuse_doubles(splits, "--split")
 
     from fsbench.devices import choose_device
     from fsbench.evaluation.compare import parse_methods
@@ -88,15 +105,19 @@ def sweep(
 
     if plot:
         check_ending(plot)
-    if any(axis.name == "shots" for axis in along):
+    if "shots" in swept:
         settings = settings[:1]  # its own number of shots does not matter
-    contestants, splits, options = parse_methods(methods), split.split(","), parameters(others)
+    contestants = parse_methods(methods)
+    refuse_same_methods(contestants)
+    for contestant in contestants:
+        refuse_common(contestant.options, f"--methods {contestant.label}", options, "--set")
+        refuse_common(contestant.options, f"--methods {contestant.label}", swept, "--over")
     with join_ranks() as ranks:
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         for file in find_features(features, features_dir, reporter, ranks):
             if figure is None:
                 plans = plan_sweep(contestants, along, splits, settings, options)
-                name = f"{methods} over {', '.join(axis.name for axis in along)}"
+                name = f"{methods} over {', '.join(swept)}"
             else:
                 plans, name = figure_plans(figure, file.provenance.dataset), f"figure {figure}"
             found = run_sweep(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsbench.cli import complete
+from fsbench.cli.contradictions import refuse_common
 from fsbench.cli.options import (
     OF_METHOD,
     OF_OUTPUT,
@@ -90,6 +91,8 @@ def tune(
         axes(over),
         parameters(others),
     )
+    swept = [axis.name for axis in along]
+    refuse_common(fixed, "--set", swept, "--over")
 
     from fsbench.devices import choose_device
     from fsbench.evaluation.run import Machine
@@ -105,6 +108,8 @@ def tune(
     if plot:
         check_ending(plot)
     name, variant = split_variant(method)
+    refuse_common(variant, f"--method {method}", fixed, "--set")
+    refuse_common(variant, f"--method {method}", swept, "--over")
     fixed = {**variant, **fixed}
     with join_ranks() as ranks:
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
