@@ -9,7 +9,7 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli.compare import columns
-from fsbench.cli.formats import format_of
+from fsbench.cli.formats import format_of, require_places
 from fsbench.cli.options import (
     OF_TASKS,
     Alpha,
@@ -79,6 +79,7 @@ def ablate(
         seed, results_dir, force,
     )  # fmt: skip
     with join_ranks() as ranks:
+        ranks.agree(lambda: require_places(out))
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         files = find_features(features, features_dir, reporter, ranks)
         table = compare_files(question, files, machine, reporter)

@@ -9,7 +9,7 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli.contradictions import refuse_doubles, refuse_same_methods
-from fsbench.cli.formats import format_of
+from fsbench.cli.formats import format_of, require_places
 from fsbench.cli.options import (
     OF_OUTPUT,
     OF_TASKS,
@@ -110,6 +110,7 @@ def compare(
     rules = TaskProtocol(protocol, ways, 1, queries, level_of(True, alpha))  # type: ignore[arg-type]
     settings_asked, other = columns(settings, alpha, numbers(shots, "--shots")), find_base(base)
     with join_ranks() as ranks:
+        ranks.agree(lambda: require_places(out))
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         files = find_features(features, features_dir, reporter, ranks)
         contestants, reference = choose_methods(methods, baseline, files, other, reporter)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsbench.cli import complete
+from fsbench.errors import FsbenchError
 from fsbench.ranks import ALONE
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from fsbench.ranks import Ranks
     from fsbench.report.progress import Reporter
 
+DEFAULT_FEATURES = Path("features")
 OF_TASKS, OF_METHOD, OF_RUN, OF_OUTPUT = "Tasks", "Method", "Run", "Output"
 
 FeaturesArgument = Annotated[
@@ -122,7 +124,16 @@ def find_features(given: list[Path] | None, root: Path, reporter: Reporter, rank
         lambda: sorted(path for path in root.glob("*.h5") if not path.name.endswith(".scatter.h5"))
     )
     if paths:
-        return [FeatureFile.open(path) for path in paths]
+        once: dict[Path, Path] = {}
+        for path in paths:
+            if once.setdefault(path.resolve(), path) is not path:
+                reporter.say(f"{path} is given twice, and taken once.")
+        return [FeatureFile.open(path) for path in once.values()]
+    if root != DEFAULT_FEATURES and not root.is_dir():
+        raise FsbenchError(
+            f"There is no folder {root}, which --features-dir or FSBENCH_FEATURES names.",
+            "Check the path. An empty folder there gets the features of the embedded data set.",
+        )
 
     from fsbench.features.embedded import embedded_features
 

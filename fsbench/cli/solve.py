@@ -9,6 +9,7 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli.contradictions import refuse_common, together
+from fsbench.cli.formats import require_places
 from fsbench.cli.options import (
     OF_METHOD,
     OF_OUTPUT,
@@ -130,6 +131,7 @@ def solve(
     refuse_common(word, f"--method {method}", options, "--variant or --set")
     request = Request(name, {**word, **options}, split, tasks, seed, tune, results_dir, force, find_base(base))
     with join_ranks() as ranks:
+        ranks.agree(lambda: require_places(out))
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         rows = []
         for file in find_features(features, features_dir, reporter, ranks):

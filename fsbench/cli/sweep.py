@@ -15,6 +15,7 @@ from fsbench.cli.contradictions import (
     refuse_same_methods,
     refuse_swept_and_given,
 )
+from fsbench.cli.formats import require_places
 from fsbench.cli.options import (
     OF_OUTPUT,
     Alpha,
@@ -40,6 +41,7 @@ from fsbench.cli.parse import axes, parameters, protocols
 if TYPE_CHECKING:
     from fsbench.report.curves import Sweep
 
+SWEEPS = "sweeps"  # folder of the curves, below that of the results
 OF_CURVES = ("methods", "split", "unbalanced", "alpha", "shots", "ways", "queries", "protocol", "others")
 
 
@@ -99,6 +101,7 @@ def sweep(
     from fsbench.evaluation.figures import figure as figure_plans
     from fsbench.evaluation.run import Machine
     from fsbench.evaluation.sweep import plan_sweep, run_sweep
+    from fsbench.files import require_writable
     from fsbench.ranks import join_ranks
     from fsbench.report.plots.style import check_ending
     from fsbench.report.progress import Reporter
@@ -113,6 +116,8 @@ def sweep(
         refuse_common(contestant.options, f"--methods {contestant.label}", options, "--set")
         refuse_common(contestant.options, f"--methods {contestant.label}", swept, "--over")
     with join_ranks() as ranks:
+        ranks.agree(lambda: require_places(plot))
+        ranks.agree(lambda: require_writable(results_dir / SWEEPS))
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         for file in find_features(features, features_dir, reporter, ranks):
             if figure is None:
@@ -135,7 +140,7 @@ def show(found: Sweep, results: Path, plot: Path | None) -> None:
     from fsbench.report.study_tables import panel_table
     from fsbench.report.tables import stdout_console
 
-    stored = results / "sweeps" / f"{found.name}.json"
+    stored = results / SWEEPS / f"{found.name}.json"
     picture = plot or stored.with_suffix(".png")
     save_sweep(stored, found)
     save(draw_sweep(found), picture)

@@ -9,6 +9,7 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli.contradictions import refuse_common
+from fsbench.cli.formats import require_places
 from fsbench.cli.options import (
     OF_METHOD,
     OF_OUTPUT,
@@ -112,6 +113,7 @@ def tune(
     refuse_common(variant, f"--method {method}", swept, "--over")
     fixed = {**variant, **fixed}
     with join_ranks() as ranks:
+        ranks.agree(lambda: require_places(plot))
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         for file in find_features(features, features_dir, reporter, ranks):
             base = base_of(file, reporter, ranks)
@@ -121,22 +123,23 @@ def tune(
                 with reporter.bar(label, 0) as advance:
                     found = search_parameters(
                         search, along or grid_of(name, fixed), machine, trials=trials, tasks=tasks, seed=seed,
-                        results=results_dir, progress=lambda done, total: advance(1, total),
+                        results=results_dir, progress=lambda done, total: advance(1, total), warn=reporter.warn,
                     )  # fmt: skip
                 if ranks.leads:
-                    show(found, search.memory)
+                    show(found, search.memory if search.remembered() == found else None)
                     if plot:
                         words = f"{plot.stem}-{file.path.stem}-{setting.setting}-{setting.shots}shot"
                         save(draw_surface(found), plot.with_stem(words))
                         reporter.say(f"Picture: {plot.with_stem(words)}.")
 
 
-def show(found: Tuned, memory: Path) -> None:
-    """Print what was searched and found."""
+def show(found: Tuned, memory: Path | None) -> None:
+    """Print what was searched and found, and where it is kept, if it is."""
     from fsbench.report.study_tables import surface_tables
     from fsbench.report.tables import stdout_console
 
     console = stdout_console()
     for table in surface_tables(found):
         console.print(table)
-    console.print(f"{found.describe()}. Kept in {memory} for --tune.", soft_wrap=True)
+    kept = f" Kept in {memory} for --tune." if memory else ""
+    console.print(f"{found.describe()}.{kept}", soft_wrap=True)
