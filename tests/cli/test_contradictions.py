@@ -127,3 +127,51 @@ def test_solve_takes_a_variant_by_its_name() -> None:
     (row,) = json.loads(run("solve", "--method", "bavardage:released", "--json", *FEW).stdout)
     assert json.loads(run("solve", "--variant", "released", "--json", *FEW).stdout) == [row]
     assert row["variant"] == "released"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "solve --method soft-kmeans --tune --t-km 10",
+        "solve --tune --t-km 10 --tau 0.3 --sigma 20",
+        "solve --tune --t-km 10 --t-vb 3 --s-max 2",
+        "tune --method soft-kmeans --set t_km=10",
+    ],
+)
+def test_there_must_be_something_to_tune(arguments: str) -> None:
+    words = refusal(*arguments.split(), *FEW, status=1)
+    assert "nothing to tune" in words
+    assert "t_km" in words
+    assert "--tune" in words
+
+
+def test_a_temperature_given_by_hand_is_not_said_to_be_tuned_beside_parameters_that_are(folder: Path) -> None:
+    run("tune", "--over", "tau=0.2,0.3", "--set", "t_km=10", *FEW)
+    (row,) = json.loads(run("solve", "--tune", "--t-km", "10", "--json", *FEW).stdout)
+    assert row["params_from"] == "tuned:val:grid:2x4"
+    (record,) = (folder / "results").glob("*soft-kmeans*.json")
+    assert '"params_from":"default + given:t_km"' in record.read_text().replace(": ", ":")
+
+
+def test_a_number_with_and_without_a_point_is_one_record(folder: Path) -> None:
+    named = run("solve", "--t-km", "10", "--tau", "1", "--json", *FEW)
+    records = sorted((folder / "results").iterdir())
+    assert run("solve", "--set", "t_km=10", "--set", "tau=1", "--json", *FEW).stdout == named.stdout
+    assert sorted((folder / "results").iterdir()) == records
+    assert '"t_km": 10.0' in named.stdout
+    for text in ("1", "1.0"):
+        run("sweep", "--over", f"alpha={text}", "--methods", "ncm", *FEW)
+    assert len(list((folder / "results" / "points").iterdir())) == 1
+
+
+def test_a_single_task_has_no_interval() -> None:
+    done = run("solve", "--shots", "1", "--tasks", "1", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert "nan" not in done.stdout
+
+
+def test_too_few_images_for_an_interval_over_the_data_are_told() -> None:
+    arguments = ("compare", "--methods", "ncm", "--baseline", "ncm", "--settings", "balanced", *FEW, "--over-data")
+    assert "no interval over the data" not in run(*arguments, "--ways", "2", "--queries", "4").stderr
+    done = run(*arguments, "--ways", "10", "--queries", "200")
+    assert done.stderr.count("balanced 1-shot: fewer than two tasks that share no image fit into novel") == 1
