@@ -98,7 +98,7 @@ def compare(
     Example: [bold]fsbench compare --methods all --out table.tex[/bold]
     """
     from fsbench.devices import choose_device
-    from fsbench.evaluation.compare import Question, choose_methods
+    from fsbench.evaluation.compare import Question, choose_methods, parse_methods
     from fsbench.evaluation.compare import compare as compare_files
     from fsbench.evaluation.run import Machine
     from fsbench.ranks import join_ranks
@@ -107,6 +107,7 @@ def compare(
     from fsbench.tasks.protocol import TaskProtocol
 
     form = format_of(output, out)
+    refuse_same_methods(parse_methods(methods), baseline)
     rules = TaskProtocol(protocol, ways, 1, queries, level_of(True, alpha))  # type: ignore[arg-type]
     settings_asked, other = columns(settings, alpha, numbers(shots, "--shots")), find_base(base)
     with join_ranks() as ranks:
@@ -114,7 +115,6 @@ def compare(
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         files = find_features(features, features_dir, reporter, ranks)
         contestants, reference = choose_methods(methods, baseline, files, other, reporter)
-        refuse_same_methods(contestants, baseline)
         question = Question(
             contestants, settings_asked, reference, rules, split, tasks, seed, results_dir, force, published,
             over_data, tune, other,

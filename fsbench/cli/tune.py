@@ -9,7 +9,6 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli.contradictions import refuse_common
-from fsbench.cli.formats import require_places
 from fsbench.cli.options import (
     OF_METHOD,
     OF_OUTPUT,
@@ -100,6 +99,7 @@ def tune(
     from fsbench.evaluation.source import base_of
     from fsbench.evaluation.tuning import Search, grid_of
     from fsbench.evaluation.tuning import tune as search_parameters
+    from fsbench.files import require_writable
     from fsbench.methods import split_variant
     from fsbench.ranks import join_ranks
     from fsbench.report.plots.style import check_ending, save
@@ -113,7 +113,8 @@ def tune(
     refuse_common(variant, f"--method {method}", swept, "--over")
     fixed = {**variant, **fixed}
     with join_ranks() as ranks:
-        ranks.agree(lambda: require_places(plot))
+        if plot:
+            ranks.agree(lambda: require_writable(plot.parent))
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         for file in find_features(features, features_dir, reporter, ranks):
             base = base_of(file, reporter, ranks)

@@ -59,7 +59,6 @@ def test_a_results_folder_that_takes_no_file_is_named_first(command: str, result
         ("compare", "--out", ".csv"),
         ("ablate", "--out", ".md"),
         ("sweep", "--plot", ".png"),
-        ("tune", "--plot", ".png"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_named_first(folder: Path, command: str, option: str, ending: str) -> None:
@@ -75,6 +74,11 @@ def test_a_file_that_cannot_be_written_is_named_first(folder: Path, command: str
         assert done.returncode == 1, done.stderr
         assert words in done.stderr
     assert not (folder / "results").exists()
+
+
+@pytest.mark.usefixtures("nothing_computed")
+def test_a_folder_that_takes_no_pictures_of_a_search_is_named_first() -> None:
+    assert "taken is a file" in run(*COMMANDS["tune"], *FEW, "--plot", "taken/t.png").stderr
 
 
 def test_records_of_someone_else_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
