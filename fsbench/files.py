@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import secrets
+import tempfile
 from typing import TYPE_CHECKING
 
 from fsbench.errors import FsbenchError, system_trouble
@@ -38,8 +39,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     else, nor devices by files. Trouble with the folder or the disk becomes an FsbenchError.
     """
     require_name(path)
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise FsbenchError(f"Could not write {path}: it is a device or a pipe.", "Name a file.")
+    _refuse_device(path)
     if path.is_symlink():
         path = path.resolve()  # the link stays one
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
@@ -58,9 +58,39 @@ def whole_file(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def _refuse_another_kind(old: Path, new: Path) -> None:
+def require_writable(folder: Path) -> None:
+    """Refuse a folder that takes no file, before anything is computed for it; one that can be made is not made yet."""
+    place = folder
+    try:
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        if not place.is_dir():
+            raise FsbenchError(f"Could not write into {folder}: {place} is a file.", "Name a folder.")
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise system_trouble(f"Could not write into {folder}", error) from error
+
+
+def require_place(path: Path) -> None:
+    """Refuse a path where a table or a picture could not be written in the end, before it is computed."""
+    require_name(path)
+    if path.is_dir():
+        raise FsbenchError(f"Could not write {path}: it is a folder.", "Name a file in it.")
+    _refuse_device(path)
+    _refuse_another_kind(path, None)
+    require_writable(path.parent)
+
+
+def _refuse_device(path: Path) -> None:
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise FsbenchError(f"Could not write {path}: it is a device or a pipe.", "Name a file.")
+
+
+def _refuse_another_kind(old: Path, new: Path | None) -> None:
+    """Keep what takes work to make from being replaced, unless by the same kind; None is of no such kind."""
     kind = _kind_of(old) if old.is_file() else None
-    if kind and kind != _kind_of(new):
+    if kind and (new is None or kind != _kind_of(new)):
         raise FsbenchError(
             f"{old} is {kind}, and would be replaced by something else.", "Choose another name, or remove it first."
         )

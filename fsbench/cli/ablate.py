@@ -9,9 +9,10 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli.compare import columns
+from fsbench.cli.formats import format_of, require_places
 from fsbench.cli.options import (
-    OF_OUTPUT,
     OF_TASKS,
+    Alpha,
     Batch,
     Device,
     FeaturesArgument,
@@ -24,11 +25,13 @@ from fsbench.cli.options import (
     Seed,
     Shots,
     SplitName,
+    TableFile,
+    TableFormat,
     Tasks,
     Ways,
     find_features,
 )
-from fsbench.cli.parse import numbers
+from fsbench.cli.parse import level_of, numbers
 
 
 def ablate(
@@ -37,7 +40,7 @@ def ablate(
         str,
         typer.Option(help="unbalanced, balanced, or both.", rich_help_panel=OF_TASKS, autocompletion=complete.settings),
     ] = "unbalanced",
-    alpha: Annotated[float, typer.Option(help="Dirichlet α of unbalanced queries.", rich_help_panel=OF_TASKS)] = 2.0,
+    alpha: Alpha = None,
     shots: Shots = "1,5",
     ways: Ways = 5,
     queries: Queries = 75,
@@ -45,16 +48,8 @@ def ablate(
     seed: Seed = 0,
     split: SplitName = "novel",
     protocol: ProtocolName = "disjoint",
-    output: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="rich, markdown, latex, csv or json.",
-            rich_help_panel=OF_OUTPUT,
-            autocompletion=complete.formats,
-        ),
-    ] = "rich",
-    out: Annotated[Path | None, typer.Option(help="Write the table to this file.", rich_help_panel=OF_OUTPUT)] = None,
+    output: TableFormat = None,
+    out: TableFile = None,
     device: Device = "auto",
     batch: Batch = None,
     force: Force = False,
@@ -69,27 +64,26 @@ def ablate(
     Example: [bold]fsbench ablate --tasks 1000[/bold]
     """
     from fsbench.devices import choose_device
-    from fsbench.errors import unknown_name
     from fsbench.evaluation.compare import ABLATION, Question
     from fsbench.evaluation.compare import compare as compare_files
     from fsbench.evaluation.run import Machine
     from fsbench.ranks import join_ranks
     from fsbench.report.progress import Reporter
-    from fsbench.report.render import FORMATS, show
+    from fsbench.report.render import show
     from fsbench.tasks.protocol import TaskProtocol
 
-    if output not in FORMATS:
-        raise unknown_name("format", output, FORMATS)
-    rules = TaskProtocol(protocol, ways, 1, queries, alpha)  # type: ignore[arg-type]
+    form = format_of(output, out)
+    rules = TaskProtocol(protocol, ways, 1, queries, level_of(True, alpha))  # type: ignore[arg-type]
     question = Question(
         ABLATION, columns(settings, alpha, numbers(shots, "--shots")), ABLATION[0].label, rules, split, tasks,
         seed, results_dir, force,
     )  # fmt: skip
     with join_ranks() as ranks:
+        ranks.agree(lambda: require_places(out))
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         files = find_features(features, features_dir, reporter, ranks)
         table = compare_files(question, files, machine, reporter)
         if ranks.leads:
-            show(table, output, out)
+            show(table, form, out)
             if out:
                 reporter.say(f"Wrote {out}.")

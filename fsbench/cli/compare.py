@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsbench.cli import complete
+from fsbench.cli.contradictions import refuse_doubles, refuse_same_methods
+from fsbench.cli.formats import format_of, require_places
 from fsbench.cli.options import (
     OF_OUTPUT,
     OF_TASKS,
+    Alpha,
     BaseFile,
     Batch,
     Device,
@@ -24,12 +27,14 @@ from fsbench.cli.options import (
     Seed,
     Shots,
     SplitName,
+    TableFile,
+    TableFormat,
     Tasks,
     Ways,
     find_base,
     find_features,
 )
-from fsbench.cli.parse import numbers
+from fsbench.cli.parse import level_of, numbers
 
 if TYPE_CHECKING:
     from fsbench.evaluation.comparison import Column
@@ -48,7 +53,7 @@ def compare(
         str,
         typer.Option(help="unbalanced, balanced, or both.", rich_help_panel=OF_TASKS, autocompletion=complete.settings),
     ] = "unbalanced,balanced",
-    alpha: Annotated[float, typer.Option(help="Dirichlet α of unbalanced queries.", rich_help_panel=OF_TASKS)] = 2.0,
+    alpha: Alpha = None,
     ways: Ways = 5,
     queries: Queries = 75,
     tasks: Tasks = 10_000,
@@ -75,16 +80,8 @@ def compare(
     timing: Annotated[
         bool, typer.Option("--timing", help="Add tasks per second and peak memory.", rich_help_panel=OF_OUTPUT)
     ] = False,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="rich, markdown, latex, csv or json.",
-            rich_help_panel=OF_OUTPUT,
-            autocompletion=complete.formats,
-        ),
-    ] = "rich",
-    out: Annotated[Path | None, typer.Option(help="Write the table to this file.", rich_help_panel=OF_OUTPUT)] = None,
+    output: TableFormat = None,
+    out: TableFile = None,
     device: Device = "auto",
     batch: Batch = None,
     force: Force = False,
@@ -98,23 +95,23 @@ def compare(
     numbers that match data set, backbone and setting. The best of a column and all that is not significantly worse
     are marked. Runs that are recorded in results/ are not repeated.
 
-    Example: [bold]fsbench compare --methods all --format latex --out table.tex[/bold]
+    Example: [bold]fsbench compare --methods all --out table.tex[/bold]
     """
     from fsbench.devices import choose_device
-    from fsbench.errors import unknown_name
-    from fsbench.evaluation.compare import Question, choose_methods
+    from fsbench.evaluation.compare import Question, choose_methods, parse_methods
     from fsbench.evaluation.compare import compare as compare_files
     from fsbench.evaluation.run import Machine
     from fsbench.ranks import join_ranks
     from fsbench.report.progress import Reporter
-    from fsbench.report.render import FORMATS, show
+    from fsbench.report.render import show
     from fsbench.tasks.protocol import TaskProtocol
 
-    if output not in FORMATS:
-        raise unknown_name("format", output, FORMATS)
-    rules = TaskProtocol(protocol, ways, 1, queries, alpha)  # type: ignore[arg-type]
+    form = format_of(output, out)
+    refuse_same_methods(parse_methods(methods), baseline)
+    rules = TaskProtocol(protocol, ways, 1, queries, level_of(True, alpha))  # type: ignore[arg-type]
     settings_asked, other = columns(settings, alpha, numbers(shots, "--shots")), find_base(base)
     with join_ranks() as ranks:
+        ranks.agree(lambda: require_places(out))
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         files = find_features(features, features_dir, reporter, ranks)
         contestants, reference = choose_methods(methods, baseline, files, other, reporter)
@@ -124,19 +121,19 @@ def compare(
         )  # fmt: skip
         table = compare_files(question, files, machine, reporter)
         if ranks.leads:
-            show(table, output, out, timing)
+            show(table, form, out, timing)
             if out:
                 reporter.say(f"Wrote {out}.")
 
 
-def columns(settings: str, alpha: float, shots: list[int]) -> list[Column]:
+def columns(settings: str, alpha: float | None, shots: list[int]) -> list[Column]:
     """The settings of the table, from the words of the command line."""
     from fsbench.evaluation.comparison import Column
 
-    found = []
-    for word in settings.split(","):
-        if word.strip() not in {"unbalanced", "balanced"}:
+    words = [word.strip() for word in settings.split(",")]
+    for word in words:
+        if word not in {"unbalanced", "balanced"}:
             raise typer.BadParameter(f"expected unbalanced, balanced or both, got {word!r}", param_hint="--settings")
-        balanced = word.strip() == "balanced"
-        found += [Column(balanced, None if balanced else alpha, shot) for shot in shots]
-    return found
+    refuse_doubles(words, "--settings")
+    level = level_of("unbalanced" in words, alpha)
+    return [Column(word == "balanced", None if word == "balanced" else level, shot) for word in words for shot in shots]

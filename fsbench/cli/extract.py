@@ -66,6 +66,8 @@ def extract(
     from fsbench.report.tables import stdout_console
 
     refuse_unknown(backbone)
+    if out and out.suffix not in {"", ".h5"} and not out.is_dir():
+        raise typer.BadParameter(f"{out} is neither a .h5 file nor an existing folder", param_hint="--out")
     own = OwnData.given(data, split_file, split_fractions)
     settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken)
     chosen = Weights(backbone, weights, random_weights, weights_dir)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsbench.cli import complete
+from fsbench.errors import FsbenchError
 from fsbench.ranks import ALONE
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from fsbench.ranks import Ranks
     from fsbench.report.progress import Reporter
 
+DEFAULT_FEATURES = Path("features")
 OF_TASKS, OF_METHOD, OF_RUN, OF_OUTPUT = "Tasks", "Method", "Run", "Output"
 
 FeaturesArgument = Annotated[
@@ -96,6 +98,18 @@ Steps = Annotated[
     int | None, typer.Option(help="Iterations of the method. (default: its own)", rich_help_panel=OF_METHOD)
 ]
 PictureFile = Annotated[Path, typer.Option("--out", help="PNG, PDF or SVG file.", rich_help_panel=OF_OUTPUT)]
+TableFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help="rich, markdown, latex, csv or json. (default: by the ending of --out, else rich)",
+        rich_help_panel=OF_OUTPUT,
+        autocompletion=complete.formats,
+    ),
+]
+TableFile = Annotated[
+    Path | None, typer.Option("--out", help="Write the table to this file.", rich_help_panel=OF_OUTPUT)
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Any other parameter of the method.", rich_help_panel=OF_METHOD),
@@ -110,7 +124,16 @@ def find_features(given: list[Path] | None, root: Path, reporter: Reporter, rank
         lambda: sorted(path for path in root.glob("*.h5") if not path.name.endswith(".scatter.h5"))
     )
     if paths:
-        return [FeatureFile.open(path) for path in paths]
+        once: dict[Path, Path] = {}
+        for path in paths:
+            if once.setdefault(path.resolve(), path) is not path:
+                reporter.say(f"{path} is given twice, and taken once.")
+        return [FeatureFile.open(path) for path in once.values()]
+    if root != DEFAULT_FEATURES and not root.is_dir():
+        raise FsbenchError(
+            f"There is no folder {root}, which --features-dir or FSBENCH_FEATURES names.",
+            "Check the path. An empty folder there gets the features of the embedded data set.",
+        )
 
     from fsbench.features.embedded import embedded_features
 

@@ -46,7 +46,10 @@ def assignments(texts: list[str] | None, option: str = "--set") -> dict[str, str
         name, sign, right = text.partition("=")
         if not sign or not name or not right:
             raise typer.BadParameter(f"expected NAME=VALUE, got {text!r}", param_hint=option)
-        found[name.strip().replace("-", "_")] = right
+        name = name.strip().replace("-", "_")
+        if name in found:
+            raise typer.BadParameter(f"{name} is given twice: {found[name]} and {right}", param_hint=option)
+        found[name] = right
     return found
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fsbench.cli.contradictions import together
 from fsbench.cli.options import (
     OF_TASKS,
     Alpha,
@@ -75,9 +76,8 @@ def simplex(
 
     Example: [bold]fsbench plot simplex features/mini-wrn.h5 --task 3 --shots 5 --out simplex.pdf[/bold]
     """
-    options = given(
-        variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, steps=steps
-    ) | parameters(others)  # fmt: skip
+    named = given(variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, steps=steps)
+    options = together(named, parameters(others))
 
     from fsbench.report.plots.simplex import draw_simplex
     from fsbench.report.plots.style import check_ending
@@ -120,9 +120,8 @@ def task(
 
     Example: [bold]fsbench plot task features/mini-wrn.h5 --ways 5 --task 3 --out task.pdf[/bold]
     """
-    options = given(
-        variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, steps=steps
-    ) | parameters(others)  # fmt: skip
+    named = given(variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, steps=steps)
+    options = together(named, parameters(others))
 
     from fsbench.evaluation.views import three_views
     from fsbench.report.plots.style import check_ending

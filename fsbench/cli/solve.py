@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from fsbench.cli import complete
+from fsbench.cli.contradictions import refuse_common, together
+from fsbench.cli.formats import require_places
 from fsbench.cli.options import (
     OF_METHOD,
     OF_OUTPUT,
@@ -48,7 +50,7 @@ def solve(
     method: Annotated[
         str,
         typer.Option(
-            help="bavardage, soft-kmeans, pt-map, … or file.py:CLASS.",
+            help="bavardage, bavardage:released, soft-kmeans, … or file.py:CLASS.",
             rich_help_panel=OF_METHOD,
             autocompletion=complete.methods,
         ),
@@ -111,20 +113,25 @@ def solve(
     Example: [bold]fsbench solve --unbalanced --alpha 2[/bold]
     """
     settings = protocols(protocol, ways, shots, queries, unbalanced, alpha)
-    options = given(
+    named = given(
         variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, beta=beta,
         prior_alpha=prior_alpha, mixing=mixing, stage=stage, steps=steps,
-    ) | parameters(others)  # fmt: skip
+    )  # fmt: skip
+    options = together(named, parameters(others))
 
     from fsbench.devices import choose_device
     from fsbench.evaluation.run import Machine
     from fsbench.evaluation.solve import Request
     from fsbench.evaluation.solve import solve as solve_file
+    from fsbench.methods import split_variant
     from fsbench.ranks import join_ranks
     from fsbench.report.progress import Reporter
 
-    request = Request(method, options, split, tasks, seed, tune, results_dir, force, find_base(base))
+    name, word = split_variant(method)
+    refuse_common(word, f"--method {method}", options, "--variant or --set")
+    request = Request(name, {**word, **options}, split, tasks, seed, tune, results_dir, force, find_base(base))
     with join_ranks() as ranks:
+        ranks.agree(lambda: require_places(out))
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         rows = []
         for file in find_features(features, features_dir, reporter, ranks):

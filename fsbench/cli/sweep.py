@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsbench.cli import complete
+from fsbench.cli.contradictions import (
+    refuse_beside,
+    refuse_common,
+    refuse_doubles,
+    refuse_same_methods,
+    refuse_swept_and_given,
+)
+from fsbench.cli.formats import require_places
 from fsbench.cli.options import (
     OF_OUTPUT,
     Alpha,
@@ -33,8 +41,12 @@ from fsbench.cli.parse import axes, parameters, protocols
 if TYPE_CHECKING:
     from fsbench.report.curves import Sweep
 
+SWEEPS = "sweeps"  # folder of the curves, below that of the results
+OF_CURVES = ("methods", "split", "unbalanced", "alpha", "shots", "ways", "queries", "protocol", "others")
+
 
 def sweep(
+    context: typer.Context,
     features: FeaturesArgument = None,
     over: Annotated[
         list[str] | None,
@@ -75,28 +87,42 @@ def sweep(
     """
     if (figure is None) == (over is None):
         raise typer.BadParameter("give either --over NAME=VALUE,VALUE or --figure 3, 4 or 5", param_hint="--over")
+    if figure is not None:
+        refuse_beside(context, "--figure", OF_CURVES, "a figure has methods, splits and tasks of its own")
     settings, along = protocols(protocol, ways, shots, queries, unbalanced, alpha), axes(over)
+    splits, options = [word.strip() for word in split.split(",")], parameters(others)
+    swept = [axis.name for axis in along]
+    refuse_swept_and_given(context, along, unbalanced)
+    refuse_common(options, "--set", swept, "--over")
+    refuse_doubles(splits, "--split")
 
     from fsbench.devices import choose_device
     from fsbench.evaluation.compare import parse_methods
     from fsbench.evaluation.figures import figure as figure_plans
     from fsbench.evaluation.run import Machine
     from fsbench.evaluation.sweep import plan_sweep, run_sweep
+    from fsbench.files import require_writable
     from fsbench.ranks import join_ranks
     from fsbench.report.plots.style import check_ending
     from fsbench.report.progress import Reporter
 
     if plot:
         check_ending(plot)
-    if any(axis.name == "shots" for axis in along):
+    if "shots" in swept:
         settings = settings[:1]  # its own number of shots does not matter
-    contestants, splits, options = parse_methods(methods), split.split(","), parameters(others)
+    contestants = parse_methods(methods)
+    refuse_same_methods(contestants)
+    for contestant in contestants:
+        refuse_common(contestant.options, f"--methods {contestant.label}", options, "--set")
+        refuse_common(contestant.options, f"--methods {contestant.label}", swept, "--over")
     with join_ranks() as ranks:
+        ranks.agree(lambda: require_places(plot))
+        ranks.agree(lambda: require_writable(results_dir / SWEEPS))
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         for file in find_features(features, features_dir, reporter, ranks):
             if figure is None:
                 plans = plan_sweep(contestants, along, splits, settings, options)
-                name = f"{methods} over {', '.join(axis.name for axis in along)}"
+                name = f"{methods} over {', '.join(swept)}"
             else:
                 plans, name = figure_plans(figure, file.provenance.dataset), f"figure {figure}"
             found = run_sweep(
@@ -114,7 +140,7 @@ def show(found: Sweep, results: Path, plot: Path | None) -> None:
     from fsbench.report.study_tables import panel_table
     from fsbench.report.tables import stdout_console
 
-    stored = results / "sweeps" / f"{found.name}.json"
+    stored = results / SWEEPS / f"{found.name}.json"
     picture = plot or stored.with_suffix(".png")
     save_sweep(stored, found)
     save(draw_sweep(found), picture)

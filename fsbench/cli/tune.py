@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsbench.cli import complete
+from fsbench.cli.contradictions import refuse_common
 from fsbench.cli.options import (
     OF_METHOD,
     OF_OUTPUT,
@@ -90,12 +91,15 @@ def tune(
         axes(over),
         parameters(others),
     )
+    swept = [axis.name for axis in along]
+    refuse_common(fixed, "--set", swept, "--over")
 
     from fsbench.devices import choose_device
     from fsbench.evaluation.run import Machine
     from fsbench.evaluation.source import base_of
     from fsbench.evaluation.tuning import Search, grid_of
     from fsbench.evaluation.tuning import tune as search_parameters
+    from fsbench.files import require_writable
     from fsbench.methods import split_variant
     from fsbench.ranks import join_ranks
     from fsbench.report.plots.style import check_ending, save
@@ -105,8 +109,12 @@ def tune(
     if plot:
         check_ending(plot)
     name, variant = split_variant(method)
+    refuse_common(variant, f"--method {method}", fixed, "--set")
+    refuse_common(variant, f"--method {method}", swept, "--over")
     fixed = {**variant, **fixed}
     with join_ranks() as ranks:
+        if plot:
+            ranks.agree(lambda: require_writable(plot.parent))
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         for file in find_features(features, features_dir, reporter, ranks):
             base = base_of(file, reporter, ranks)
@@ -116,22 +124,23 @@ def tune(
                 with reporter.bar(label, 0) as advance:
                     found = search_parameters(
                         search, along or grid_of(name, fixed), machine, trials=trials, tasks=tasks, seed=seed,
-                        results=results_dir, progress=lambda done, total: advance(1, total),
+                        results=results_dir, progress=lambda done, total: advance(1, total), warn=reporter.warn,
                     )  # fmt: skip
                 if ranks.leads:
-                    show(found, search.memory)
+                    show(found, search.memory if search.remembered() == found else None)
                     if plot:
                         words = f"{plot.stem}-{file.path.stem}-{setting.setting}-{setting.shots}shot"
                         save(draw_surface(found), plot.with_stem(words))
                         reporter.say(f"Picture: {plot.with_stem(words)}.")
 
 
-def show(found: Tuned, memory: Path) -> None:
-    """Print what was searched and found."""
+def show(found: Tuned, memory: Path | None) -> None:
+    """Print what was searched and found, and where it is kept, if it is."""
     from fsbench.report.study_tables import surface_tables
     from fsbench.report.tables import stdout_console
 
     console = stdout_console()
     for table in surface_tables(found):
         console.print(table)
-    console.print(f"{found.describe()}. Kept in {memory} for --tune.", soft_wrap=True)
+    kept = f" Kept in {memory} for --tune." if memory else ""
+    console.print(f"{found.describe()}.{kept}", soft_wrap=True)

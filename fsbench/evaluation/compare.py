@@ -208,6 +208,11 @@ def compare(question: Question, files: Sequence[FeatureFile], machine: Machine, 
                     found = interval_over_data(method, source, protocol, question.seed, machine.device)
                     if found:
                         over_data[number, contestant.label, column] = found
+            if question.over_data and (number, contestants[0].label, column) not in over_data:
+                reporter.warn(
+                    f"{source.dataset} {column.title}: fewer than two tasks that share no image fit into "
+                    f"{question.split}, so there is no interval over the data."
+                )
     _warn(runs, baseline, reporter)
     return compare_records(
         runs,

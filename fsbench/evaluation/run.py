@@ -13,6 +13,7 @@ import fsbench
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import solve_tasks
 from fsbench.evaluation.statistics import accuracies, interval
+from fsbench.files import require_writable
 from fsbench.methods import method_class
 from fsbench.methods.presets import preset_of
 from fsbench.ranks import ALONE, Ranks
@@ -97,6 +98,8 @@ def run(
     if stored:
         progress(job.tasks)
         return _told_anew(stored, job, source)
+    if results:
+        machine.ranks.agree(lambda: require_writable(results))
     record = _compute(job, key, source, machine, progress)
     return machine.ranks.agree(lambda: _saved(path, record))
 

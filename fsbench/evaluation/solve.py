@@ -129,5 +129,5 @@ def _solve_one(
     if request.method == BASELINE or source.base is None:
         return Solved(record, None)
     shared = {name: value for name, value in request.options.items() if name == "t_km"}
-    baseline = replace(request, method=BASELINE, options=shared)
+    baseline = replace(request, method=BASELINE, options=shared, tune=request.tune and not shared)
     return Solved(record, record_of(baseline, file, source, protocol, machine, reporter))

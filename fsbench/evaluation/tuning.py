@@ -21,7 +21,8 @@ from fsbench.evaluation.sweep import POINTS
 from fsbench.features.overlap import overlap
 from fsbench.features.store import FeatureFile
 from fsbench.locks import only_writer
-from fsbench.methods import method_key
+from fsbench.methods import method_class, method_key
+from fsbench.methods.base import with_declared_types
 from fsbench.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class Search:
         """Of everything that the parameters belong to, but not of how they were searched."""
         question = {
             "method": method_key(self.method),
-            "fixed": dict(self.fixed),
+            "fixed": with_declared_types(method_class(self.method), self.fixed),
             "protocol": self.protocol.as_dict(),
             "features": self.source.split.digest,
             "base": self.source.base.digest if self.source.base else "",
@@ -191,7 +192,13 @@ def grid_of(method: str, fixed: Mapping[str, Any]) -> list[Axis]:
             f"Give one: fsbench tune --method {method} --over NAME=VALUE,VALUE. Known grids: {', '.join(GRIDS)}.",
         )
     settled = {_REPLACED_BY.get(name, name) for name in fixed}
-    return [axis for axis in GRIDS[method] if axis.name not in settled]
+    axes = [axis for axis in GRIDS[method] if axis.name not in settled]
+    if not axes:
+        raise FsbenchError(
+            f"There is nothing to tune: all that is searched for {method} is given, {', '.join(fixed)}.",
+            "Leave out --tune, or a parameter.",
+        )
+    return axes
 
 
 def tune(
@@ -204,6 +211,7 @@ def tune(
     seed: int = 0,
     results: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    warn: Callable[[str], None] = lambda sentence: None,
 ) -> Tuned:
     """Search on validation tasks, and remember the outcome. Every trial is a record, so a broken search goes on.
 
@@ -216,6 +224,7 @@ def tune(
         seed: Of the validation tasks, and of optuna.
         results: Folder of results; None stores no trial.
         progress: Called with the trials done and their number.
+        warn: Hears that the outcome could not be remembered.
     """
     for axis in axes:
         if axis.name in OF_PROTOCOL:
@@ -232,8 +241,17 @@ def tune(
         proposals.tell(record.accuracy)
         progress(len(made), len(proposals))
     found = Tuned(search.method, search.protocol.describe(), "grid" if trials is None else "optuna", tasks, made)
-    machine.ranks.agree(lambda: search.remember(found))
+    machine.ranks.agree(lambda: _remember(search, found, warn))
     return found
+
+
+def _remember(search: Search, found: Tuned, warn: Callable[[str], None]) -> None:
+    try:
+        search.remember(found)
+    except FsbenchError as error:
+        if not isinstance(error.__cause__, OSError):
+            raise
+        warn(f"What was tuned is searched again next time. {error.message}")  # a folder of someone else, a full disk
 
 
 def configure_tuned(
@@ -258,7 +276,10 @@ def configure_tuned(
         axes = grid_of(search.method, search.fixed)
         label = f"{source.dataset} {search.protocol.shots}-shot tuning {search.method} on val"
         with reporter.bar(label, 0) as advance:
-            found = tune(search, axes, machine, results=results, progress=lambda done, total: advance(1, total))
+            found = tune(
+                search, axes, machine, results=results, progress=lambda done, total: advance(1, total),
+                warn=reporter.warn,
+            )  # fmt: skip
     reporter.say(f"{source.dataset}, {search.protocol.setting}, {search.protocol.shots}-shot: {found.describe()}")
     method, _ = configure(search.method, source, search.protocol, {**search.fixed, **found.params})
     return method, found.origin()

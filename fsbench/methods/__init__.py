@@ -66,6 +66,12 @@ def split_variant(label: str) -> tuple[str, dict[str, Any]]:
     return name, {VARIANT_PARAMETER[name]: word}
 
 
+def plain_label(label: str) -> str:
+    """A label without a variant that the method has anyway: `bavardage:article` is `bavardage`."""
+    name, options = split_variant(label)
+    return name if all(getattr(method_class(name), key, None) == word for key, word in options.items()) else label
+
+
 def needs_base(label: str) -> bool:
     """Whether a method, or a variant of it, needs statistics of base classes."""
     return label not in WITHOUT_BASE and method_class(split_variant(label)[0]).info.needs_base

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 from fsbench.errors import FsbenchError, unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from torch import Tensor
 
@@ -96,7 +97,7 @@ class Parameters:
         for name in options:
             if name not in known:
                 raise unknown_name(f"parameter of {cls.info.name}", name, known)
-        return cls(**{**cls.defaults(context), **options})
+        return cls(**{**cls.defaults(context), **with_declared_types(cls, options)})
 
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:
@@ -107,6 +108,24 @@ class Parameters:
         """The parameters as plain data; JSON knows no infinity, so that one is a word."""
         values = dataclasses.asdict(self)  # type: ignore[call-overload]
         return {name: "inf" if value == math.inf else value for name, value in values.items()}
+
+
+def with_declared_types(cls: type, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with 10 as 10.0 wherever a method does not ask for whole numbers, so that both are one record."""
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    words = {item.name: re.findall(r"\w+", str(item.type)) for item in fields}
+    kept = {name for name, declared in words.items() if "float" not in declared or "int" in declared}
+    return {
+        name: _as_fraction(value) if type(value) is int and name not in kept else value
+        for name, value in options.items()
+    }
+
+
+def _as_fraction(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def require_base(base: BaseStatistics | None, name: str) -> BaseStatistics:

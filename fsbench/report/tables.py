@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from fsbench.bench.measure import Measure
     from fsbench.evaluation.solve import Solved
+    from fsbench.evaluation.statistics import Interval
     from fsbench.features.scatter import BaseStatistics
 
 
@@ -56,10 +58,15 @@ def solved_table(rows: list[Solved]) -> Table:
             str(row["shots"]),
             plus_minus(row["accuracy"], row["ci95"]),
             plus_minus(baseline.accuracy, baseline.ci95) if baseline else "",
-            f"{gain.mean:+.2f} ± {gain.half_width:.2f}" if gain else "",
+            _signed(gain) if gain else "",
             f"{row['tasks_per_second']:,.0f}",
         )
     return table
+
+
+def _signed(gain: Interval) -> str:
+    """A difference with its interval, which a single task does not have."""
+    return f"{gain.mean:+.2f}" + ("" if math.isnan(gain.half_width) else f" ± {gain.half_width:.2f}")
 
 
 class _Headed(Table):

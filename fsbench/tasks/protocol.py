@@ -16,6 +16,7 @@ veilleux   may overlap       all                          the query set is short
 from __future__ import annotations
 
 import dataclasses
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -52,8 +53,10 @@ class TaskProtocol:
             value = getattr(self, field)
             if value < least:
                 raise FsbenchError(f"A task needs {field} of at least {least}, got {value}.")
-        if self.alpha is not None and not 0 < self.alpha < float("inf"):
-            raise FsbenchError(f"The Dirichlet α must be positive and finite, got {self.alpha}.")
+        if self.alpha is not None:
+            if not 0 < self.alpha <= sys.float_info.max:
+                raise FsbenchError(f"The Dirichlet α must be positive and finite, got {self.alpha}.")
+            object.__setattr__(self, "alpha", float(self.alpha))  # 2 and 2.0 are one record
 
     @property
     def balanced(self) -> bool:
