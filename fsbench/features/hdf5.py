@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 
 from fsbench.errors import FsbenchError, missing_file, system_trouble
+from fsbench.features import foreign_hdf5
 from fsbench.features.probe import is_trusted, refuse_dangerous, trust
 from fsbench.features.seal import REMAKE as REMAKE
 from fsbench.features.seal import refuse_broken_seal
@@ -30,7 +31,7 @@ def open_hdf5(path: Path, kind: str, version: int) -> Iterator[h5py.File]:
     try:
         refuse_broken_seal(path)
         if not is_trusted(path):
-            refuse_dangerous(path, path.stat().st_size, REMAKE)
+            refuse_dangerous(path, "an HDF5 file", foreign_hdf5, path.stat().st_size, REMAKE)
             trust(path)
     except OSError as error:
         raise system_trouble(f"Could not read {path}", error) from error

@@ -1,4 +1,4 @@
-"""HDF5 files that this process has not written, tried out in a child process first: the library can hang or crash."""
+"""Files that this process has not written, tried out in a child process first: a library can hang or crash on them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import sys
 from typing import TYPE_CHECKING
 
 from fsbench.errors import FsbenchError
-from fsbench.features import foreign_hdf5
+from fsbench.features import trial
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import ModuleType
 
 SECONDS = 60.0  # for any file, however small
 _BYTES_PER_SECOND = 20e6
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # each takes memory
+_LITTLE_MEMORY = {
+    "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system",
+}  # fmt: skip
 
 _trusted: set[tuple[int, ...]] = set()
 
@@ -30,27 +33,29 @@ def is_trusted(path: Path) -> bool:
     return _identity(path) in _trusted
 
 
-def refuse_dangerous(path: Path, largest: int, remedy: str) -> None:
+def refuse_dangerous(path: Path, kind: str, reader: ModuleType, largest: int, remedy: str) -> None:
     """Refuse a file on which a process that reads it fails, crashes, hangs or runs out of memory.
 
     Args:
         path: The file.
+        kind: What it should be, with its article.
+        reader: A module with a function `try_out`.
         largest: Bytes of the largest array that will be read.
         remedy: What to do about a file that is refused.
     """
     seconds = SECONDS + path.stat().st_size / _BYTES_PER_SECOND
-    command = [sys.executable, "-P", foreign_hdf5.__file__, str(path.resolve()), str(largest)]
+    command = [sys.executable, "-P", trial.__file__, str(reader.__file__), str(path.resolve()), str(largest)]
     try:
-        tried = subprocess.run(command, timeout=seconds, capture_output=True, env={**os.environ, **_ONE_THREAD})
+        tried = subprocess.run(command, timeout=seconds, capture_output=True, env={**os.environ, **_LITTLE_MEMORY})
+        status, told = tried.returncode, "the library breaks down on it"
     except subprocess.TimeoutExpired:
-        raise FsbenchError(f"{path} is no sound HDF5 file: the library does not come to an end.", remedy) from None
-    if tried.returncode == foreign_hdf5.UNREADABLE:
+        status, told = -1, "the library does not come to an end"
+    if status == trial.UNREADABLE:
         told = tried.stdout.decode(errors="replace")
-        raise FsbenchError(f"{path} cannot be read as an HDF5 file: {told}.", remedy)
-    if tried.returncode == foreign_hdf5.NO_MEMORY:
-        raise FsbenchError(f"{path} is no sound HDF5 file: it asks for more memory than it can need.", remedy)
-    if tried.returncode:
-        raise FsbenchError(f"{path} is no sound HDF5 file: the library breaks down on it.", remedy)
+    if status == trial.NO_MEMORY:
+        told = "it asks for more memory than it can need"
+    if status:
+        raise FsbenchError(f"{path} cannot be read as {kind}: {told}.", remedy)
 
 
 def _identity(path: Path) -> tuple[int, ...]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import h5py
 
 from fsbench.errors import FsbenchError
-from fsbench.exchange.found import Opened, largest, names_array, reading
+from fsbench.exchange.found import COPY_AGAIN, Opened, largest, names_array, reading
+from fsbench.features import foreign_hdf5
 from fsbench.features.foreign_hdf5 import content, lies_inside, members
 from fsbench.features.probe import refuse_dangerous
 
@@ -26,7 +27,7 @@ def recognise(path: Path, start: bytes) -> bool:
 
 def read(path: Path) -> Opened:
     """The arrays at the root and one group below it."""
-    refuse_dangerous(path, largest(path), "The file is truncated, damaged or not what it claims to be: copy it again.")
+    refuse_dangerous(path, CONTAINER, foreign_hdf5, largest(path), COPY_AGAIN)
     with reading(path, CONTAINER), h5py.File(path, "r") as file:
         _refuse_own(path, file)
         arrays: dict[str, NDArray[Any]] = {}
@@ -58,4 +59,4 @@ def _collect(path: Path, group: h5py.Group, prefix: str, arrays: dict[str, NDArr
             raise FsbenchError(f"{path}: {prefix}{name} claims {node.nbytes} bytes, more than the file can hold.")
         found = content(node)
         if found is not None:
-            arrays[prefix + name] = names_array(found) if isinstance(found, list) else found
+            arrays[prefix + name] = names_array(path, found) if isinstance(found, list) else found
