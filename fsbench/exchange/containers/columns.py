@@ -83,8 +83,8 @@ def _refuse_strays(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
     if len(vectors) > 1:
         raise FsbenchError(f"{path} has several columns of vectors: {_listed(vectors)}.", "Keep the features.")
     sizes = Counter(map(_series, columns))
-    features = vectors or [name for name in columns if sizes[_series(name)] > 1]
-    strays = [name for name in columns if name not in set(features)]
+    features = dict.fromkeys(vectors or [name for name in columns if sizes[_series(name)] > 1])
+    strays = [name for name in columns if name not in features]
     if features and strays:
         raise FsbenchError(
             f"{path}: {_listed(strays)} holds numbers, but is not named like the features {_listed(features)}.",
