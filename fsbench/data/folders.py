@@ -11,7 +11,7 @@ from fsbench.data.listing import FolderPictures, Listing
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from fsbench.data.catalog import DatasetInfo
@@ -45,9 +45,11 @@ def pictures_below(folder: Path, root: Path) -> list[str]:
 def list_split_folders(root: Path) -> Listing | None:
     """Class folders under split folders, such as ``train/<class>/*.jpg``; None if it is not that layout."""
     folders = find_split_folders(root)
-    splits = {split: _classes_in(folder, root) for split, folder in folders.items()}
+    classes = {split: visible_folders(folder) for split, folder in folders.items()}
+    splits = {split: {entry.name: pictures_below(entry, root) for entry in found} for split, found in classes.items()}
     if not any(splits.values()):
         return None
+    _refuse_same_folders(entry for found in classes.values() for entry in found)
     loose = {folder.name: _count_loose(folder) for folder in folders.values()}
     notes = [
         f"{count:,} pictures directly in {name}/, outside class folders, are ignored."
@@ -110,6 +112,7 @@ def list_class_folders(root: Path, folders: Mapping[str, Path], split_of: Mappin
     """
     splits: dict[str, dict[str, list[str]]] = {}
     unassigned: dict[str, int] = {}
+    _refuse_same_folders(folder for name, folder in folders.items() if name in split_of)
     for name, folder in folders.items():
         pictures = pictures_below(folder, root)
         if name in split_of:
@@ -119,12 +122,27 @@ def list_class_folders(root: Path, folders: Mapping[str, Path], split_of: Mappin
     return Listing(root, f"class folders, split by {by}", FolderPictures(root), splits, unassigned)
 
 
+def _refuse_same_folders(folders: Iterable[Path]) -> None:
+    """Refuse links by which the pictures of one class are those of another, too; links to elsewhere are welcome."""
+    owners: dict[Path, Path] = {}
+    for folder in folders:
+        if (other := owners.setdefault(folder.resolve(), folder)) is not folder:
+            raise _same_pictures(other, folder)
+    for place, folder in owners.items():
+        for above in place.parents:
+            if above in owners:
+                raise _same_pictures(owners[above], folder)
+
+
+def _same_pictures(first: Path, second: Path) -> FsbenchError:
+    return FsbenchError(
+        f"{first} and {second} are the same folder, or one lies in the other: one of them is a link.",
+        "Pictures must have one class and one split. Remove the link.",
+    )
+
+
 def _is_class(folder: Path, info: DatasetInfo | None) -> bool:
     return _count_loose(folder) > 0 if info is None else folder.name in info.split_of
-
-
-def _classes_in(folder: Path, root: Path) -> dict[str, list[str]]:
-    return {entry.name: pictures_below(entry, root) for entry in visible_folders(folder)}
 
 
 def _count_loose(folder: Path) -> int:

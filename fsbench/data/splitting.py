@@ -101,14 +101,24 @@ def _largest_remainder(total: int, fractions: Sequence[float]) -> list[int]:
 
 def _pairs_of_json(path: Path) -> list[tuple[str, str]]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        content = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_without_repetition)
+    except (OSError, ValueError, RecursionError) as error:  # numbers may be too long, too
         raise FsbenchError(f"Could not read {path} as json: {error}", f"Write {_JSON_EXAMPLE}.") from error
     lists = content if isinstance(content, dict) else {}
     plain = all(isinstance(names, list) and all(isinstance(x, str) for x in names) for names in lists.values())
     if not lists or not plain:
         raise FsbenchError(f"Expected lists of class names per split in {path}.", f"Write {_JSON_EXAMPLE}.")
     return [(name, _split_named(split, str(path))) for split, names in lists.items() for name in names]
+
+
+def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object of json; Python alone would keep the last of two entries of the same name."""
+    content: dict[str, object] = {}
+    for name, value in pairs:
+        if name in content:
+            raise ValueError(f"{name!r} stands there twice.")
+        content[name] = value
+    return content
 
 
 def _pairs_of_csv(path: Path) -> list[tuple[str, str]]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EXPANSION = 100  # compressed features do not come near it
 SMALL = 64 << 20
 LONGEST_NAME = 1000
+COPY_AGAIN = "The file is truncated, damaged or not what it claims to be: copy it again."
 REPAIR = "The file is damaged or not what it claims to be: copy it again, or repair it where it was made."
 
 
@@ -108,7 +109,7 @@ def reading(path: Path, container: str) -> Iterator[None]:
         told = str(error).strip().partition("\n")[0] or type(error).__name__
         raise FsbenchError(
             f"{path} cannot be read as {container}: {told}.",
-            "The file is truncated, damaged or not what it claims to be: copy it again.",
+            COPY_AGAIN,
         ) from error
 
 
@@ -131,10 +132,15 @@ def texts_of(array: NDArray[Any]) -> tuple[str, ...] | None:
     return tuple(str(text_of(item)) for item in array.tolist())
 
 
-def names_array(values: Sequence[str]) -> NDArray[np.str_]:
-    """Names as an array, whose cells are as wide as the longest of them."""
-    if max((len(value) for value in values), default=0) > LONGEST_NAME:
-        raise FsbenchError(f"A name of more than {LONGEST_NAME} letters is no name.")
+def names_array(path: Path, values: Sequence[str]) -> NDArray[np.str_]:
+    """Names as an array, whose cells are as wide as the longest of them: all together no more than a file can hold."""
+    longest = max((len(value) for value in values), default=0)
+    if longest > LONGEST_NAME:
+        raise FsbenchError(f"{path}: a name of more than {LONGEST_NAME} letters is no name.", REPAIR)
+    if 4 * longest * len(values) > largest(path):
+        raise FsbenchError(
+            f"{path} claims {len(values)} names of up to {longest} letters, too many for its size.", REPAIR
+        )
     return np.array(values, dtype=np.str_)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -10,9 +9,10 @@ import h5py
 import numpy as np
 
 from fsbench.errors import FsbenchError, missing_file, system_trouble
-from fsbench.features.probe import refuse_dangerous
+from fsbench.features import foreign_hdf5
+from fsbench.features.probe import is_trusted, refuse_dangerous, trust
 from fsbench.features.seal import REMAKE as REMAKE
-from fsbench.features.seal import is_sealed
+from fsbench.features.seal import refuse_broken_seal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,9 +29,10 @@ def open_hdf5(path: Path, kind: str, version: int) -> Iterator[h5py.File]:
     if not path.is_file():
         raise missing_file(path, "Check the path, or make the file with `fsbench extract`.")
     try:
-        modified = path.stat().st_mtime_ns
-        if not is_sealed(path):
-            _try_once(path, modified)
+        refuse_broken_seal(path)
+        if not is_trusted(path):
+            refuse_dangerous(path, "an HDF5 file", foreign_hdf5, path.stat().st_size, REMAKE)
+            trust(path)
     except OSError as error:
         raise system_trouble(f"Could not read {path}", error) from error
     try:
@@ -40,12 +41,6 @@ def open_hdf5(path: Path, kind: str, version: int) -> Iterator[h5py.File]:
             yield file
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, UnicodeError) as error:
         raise FsbenchError(f"{path} cannot be read as an HDF5 file: {error}.", REMAKE) from error
-
-
-@functools.cache
-def _try_once(path: Path, modified: int) -> None:
-    """Try out a file from before there were seals, once in a run."""
-    refuse_dangerous(path, REMAKE)
 
 
 def _check_format(file: h5py.File, path: Path, kind: str, version: int) -> None:
@@ -63,12 +58,16 @@ def _check_format(file: h5py.File, path: Path, kind: str, version: int) -> None:
         )
 
 
+def lies_here(group: h5py.Group, name: str) -> bool:
+    """Whether a group has a member of that name in this very file; links are not followed."""
+    return isinstance(group.get(name, getlink=True), h5py.HardLink)
+
+
 def dataset_of(file: h5py.File, name: str, path: Path, *, ndim: int, kind: str) -> h5py.Dataset:
     """A data set that lies in this very file, contiguous, of the stated rank and kind, as large as it claims."""
     node = file
     for part in name.split("/"):
-        link = node.get(part, getlink=True) if isinstance(node, h5py.Group) else None
-        if not isinstance(link, h5py.HardLink):
+        if not isinstance(node, h5py.Group) or not lies_here(node, part):
             raise FsbenchError(f"{path} has no {name}.", REMAKE)
         node = node[part]
     if not isinstance(node, h5py.Dataset) or node.ndim != ndim or node.dtype.kind != kind:

@@ -2,7 +2,8 @@
 
 HDF5 leaves room for such a block before its own data. The library itself can hang, crash or read wrong values when its
 internal structures are damaged, so they are compared with their SHA-256 before it sees them. Large arrays are left out:
-they are raw numbers, and have digests of their own that are checked while they are read.
+they are raw numbers, and have digests of their own that are checked while they are read. A seal shows damage, not
+who wrote the file: anyone can write one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 import h5py
 
 from fsbench.errors import FsbenchError
+from fsbench.features.probe import trust
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,14 +56,15 @@ def seal(path: Path, left_out: Sequence[str] = ()) -> None:
         block = _MARK + json.dumps(stated).encode()
         stream.seek(0)
         stream.write(block.ljust(_BLOCK, b"\0"))
+    trust(path)
 
 
-def is_sealed(path: Path) -> bool:
-    """Check a file against its seal; False for an HDF5 file that never had one."""
+def refuse_broken_seal(path: Path) -> None:
+    """Check a file against its seal, unless it is an HDF5 file that never had one."""
     with path.open("rb") as stream:
         block = stream.read(_BLOCK)
         if block.startswith(_SIGNATURE):
-            return False
+            return
         if not block.startswith(_MARK):
             raise FsbenchError(f"{path} cannot be read as an HDF5 file: it does not begin like one.", REMAKE)
         size = stream.seek(0, 2)
@@ -74,7 +77,6 @@ def is_sealed(path: Path) -> bool:
             sound = False
     if not sound:
         raise FsbenchError(f"{path} is not as it was written: it is truncated, or bytes in it have changed.", REMAKE)
-    return True
 
 
 def _in_order(ranges: Ranges, size: int) -> bool:

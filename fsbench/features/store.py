@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.features.hdf5 import REMAKE, dataset_of, encode, open_hdf5, strings_of
+from fsbench.features.hdf5 import REMAKE, dataset_of, encode, lies_here, open_hdf5, strings_of
 from fsbench.features.provenance import Provenance as Provenance
 from fsbench.features.provenance import read_provenance
 from fsbench.features.seal import sealed_hdf5
@@ -157,7 +157,7 @@ class FeatureFile:
         path = Path(path)
         with open_hdf5(path, FORMAT, VERSION) as file:
             provenance = read_provenance(file, path)
-            present = [name for name in SPLITS if name in file]
+            present = [name for name in SPLITS if lies_here(file, name)]
             if not present:
                 raise FsbenchError(f"{path} has none of the splits {', '.join(SPLITS)}.", REMAKE)
             splits = {name: _summarise(file, name, path) for name in present}
@@ -190,7 +190,7 @@ class FeatureFile:
             features[start : start + len(block)] = block
             start += len(block)
         with open_hdf5(self.path, FORMAT, VERSION) as file:
-            images = strings_of(file, f"{name}/images", self.path) if "images" in file[name] else ()
+            images = strings_of(file, f"{name}/images", self.path) if lies_here(file[name], "images") else ()
         if len(images) not in {0, summary.rows}:
             raise FsbenchError(
                 f"{self.path}: {summary.rows} rows in {name}, but {len(images)} names of images.", REMAKE
@@ -202,7 +202,7 @@ class FeatureFile:
         summary = self.summary(name)
         digest = hashlib.sha256()
         with open_hdf5(self.path, FORMAT, VERSION) as file:
-            stored = file[name]["features"]
+            stored = dataset_of(file, f"{name}/features", self.path, ndim=2, kind="f")
             for start, stop in _chunks(summary.rows, summary.dimension):
                 block = np.asarray(stored[start:stop], dtype="<f4")
                 _check_finite(block, start, f"split {name} of {self.path}", ())

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork")
 SHORT, LONG = 25, 500
-TRIED_IN_CHILDREN = ("s2m2_hdf5", "compressed_hdf5")  # a process per case
+TRIED_IN_CHILDREN = ("s2m2_hdf5", "compressed_hdf5", "parquet_columns", "parquet_vectors")  # a process per case
 
 
 def check(kind: Kind, folder: Path, cases: range, tally: Counter[str]) -> None:

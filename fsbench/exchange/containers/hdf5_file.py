@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import h5py
-import numpy as np
 
 from fsbench.errors import FsbenchError
-from fsbench.exchange.found import Opened, largest, names_array, reading
+from fsbench.exchange.found import COPY_AGAIN, Opened, largest, names_array, reading
+from fsbench.features import foreign_hdf5
+from fsbench.features.foreign_hdf5 import content, lies_inside, members
 from fsbench.features.probe import refuse_dangerous
 
 if TYPE_CHECKING:
@@ -26,14 +27,14 @@ def recognise(path: Path, start: bytes) -> bool:
 
 def read(path: Path) -> Opened:
     """The arrays at the root and one group below it."""
-    refuse_dangerous(path, "The file is truncated, damaged or not what it claims to be: copy it again.")
+    refuse_dangerous(path, CONTAINER, foreign_hdf5, largest(path), COPY_AGAIN)
     with reading(path, CONTAINER), h5py.File(path, "r") as file:
         _refuse_own(path, file)
         arrays: dict[str, NDArray[Any]] = {}
         _collect(path, file, "", arrays)
-        for name in _hard_links(file):
-            if isinstance(file[name], h5py.Group):
-                _collect(path, file[name], f"{name}/", arrays)
+        for name, node in members(file):
+            if isinstance(node, h5py.Group):
+                _collect(path, node, f"{name}/", arrays)
     return Opened(path, CONTAINER, arrays, largest(path))
 
 
@@ -48,21 +49,14 @@ def _refuse_own(path: Path, file: h5py.File) -> None:
             )
 
 
-def _hard_links(group: h5py.Group) -> list[str]:
-    """Names of what lies in this very file: links to other files are not followed."""
-    return [name for name in group if isinstance(group.get(name, getlink=True), h5py.HardLink)]
-
-
 def _collect(path: Path, group: h5py.Group, prefix: str, arrays: dict[str, NDArray[Any]]) -> None:
-    for name in _hard_links(group):
-        node = group[name]
+    for name, node in members(group):
         if not isinstance(node, h5py.Dataset):
             continue
-        if node.external is not None or node.is_virtual:
+        if not lies_inside(node):
             raise FsbenchError(f"{path}: {prefix}{name} lies in another file.", "Copy the data into one file.")
         if sum(array.nbytes for array in arrays.values()) + node.nbytes > largest(path):
             raise FsbenchError(f"{path}: {prefix}{name} claims {node.nbytes} bytes, more than the file can hold.")
-        if h5py.check_string_dtype(node.dtype) is not None:
-            arrays[prefix + name] = names_array(np.ravel(node.asstr()[()]).tolist())
-        elif node.dtype.kind in "fiu":
-            arrays[prefix + name] = np.asarray(node[()])
+        found = content(node)
+        if found is not None:
+            arrays[prefix + name] = names_array(path, found) if isinstance(found, list) else found

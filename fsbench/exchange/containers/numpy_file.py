@@ -49,6 +49,11 @@ def read(path: Path) -> Opened:
             )
         arrays = {}
         for member in members:
+            if member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+                raise FsbenchError(
+                    f"{path}: {member.filename!r} is compressed in a way that numpy does not use.",
+                    "Save it with numpy.savez or numpy.savez_compressed.",
+                )
             name = member.filename.removesuffix(".npy")
             with archive.open(member) as stream:
                 arrays[name] = _array(path, stream, member.file_size, f" {name!r}")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fsbench.errors import FsbenchError
+from fsbench.exchange.containers import foreign_parquet
 from fsbench.exchange.containers.columns import fields_of
-from fsbench.exchange.found import Opened, largest, names_array, reading
+from fsbench.exchange.found import COPY_AGAIN, Opened, largest, names_array, reading
+from fsbench.features.probe import refuse_dangerous
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,21 +28,14 @@ def recognise(path: Path, start: bytes) -> bool:
 
 def read(path: Path) -> Opened:
     """Columns by name; a column of lists of equal length is one of vectors."""
-    try:
-        from pyarrow import parquet
-    except ImportError:
+    if importlib.util.find_spec("pyarrow") is None:
         raise FsbenchError(
             f"{path} is a parquet table, and pyarrow, which reads it, is not installed.",
             "Install it with: pip install 'fsbench[import]'. Or save the table as csv.",
-        ) from None
+        )
+    refuse_dangerous(path, CONTAINER, foreign_parquet, largest(path), COPY_AGAIN)
     with reading(path, CONTAINER):
-        file = parquet.ParquetFile(path)
-        described = file.metadata
-        claimed = sum(described.row_group(i).total_byte_size for i in range(described.num_row_groups))
-        if max(claimed, 4 * described.num_rows * described.num_columns) > largest(path):
-            raise FsbenchError(f"{path} claims {claimed} bytes, more than a file of its size can hold.")
-        table = file.read()
-        table.validate(full=True)
+        table = foreign_parquet.read_table(str(path), largest(path))
         columns = {name: _column(path, name, table.column(name).combine_chunks()) for name in table.column_names}
         content, remarks = fields_of(path, columns)
     return Opened(path, CONTAINER, content, largest(path), remarks)
@@ -58,7 +54,11 @@ def _column(path: Path, name: str, column: Any) -> NDArray[Any]:
             raise FsbenchError(f"{path}: the vectors of column {name!r} differ in length: {sorted(lengths)[:5]}.")
         return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(column), -1)
     if types.is_dictionary(kind):
+        known = column.dictionary
+        if types.is_string(known.type) or types.is_large_string(known.type) or types.is_binary(known.type):
+            names = [str(item) for item in known.to_pylist()]
+            return names_array(path, [names[i] for i in column.indices.to_pylist()])
         column = column.dictionary_decode()
     if types.is_floating(column.type) or types.is_integer(column.type):
         return np.asarray(column.to_numpy(zero_copy_only=False))
-    return names_array([str(item) for item in column.to_pylist()])
+    return names_array(path, [str(item) for item in column.to_pylist()])

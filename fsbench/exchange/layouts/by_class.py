@@ -65,5 +65,5 @@ def _labels(opened: Opened, keys: list[Any]) -> NDArray[Any]:
     if all(isinstance(key, int) and not isinstance(key, bool) and abs(key) < 1 << 62 for key in keys):
         return np.array(keys, dtype=np.int64)
     if all(isinstance(key, int | str | bytes) for key in keys):
-        return names_array([str(key) if (text := text_of(key)) is None else text for key in keys])
+        return names_array(opened.path, [str(key) if (text := text_of(key)) is None else text for key in keys])
     raise FsbenchError(f"{opened.path}: a class is neither a number nor a name: {keys[0]!r}.")

@@ -93,7 +93,7 @@ def test_features_and_labels_in_files_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_column_of_splits_divides_a_table(tmp_path: Path) -> None:
-    lines = ["class_name;split;filename;a;b"]
+    lines = ["class_name;split;filename;a0;a1"]
     for name, split, sign in (("cat", "train", "-"), ("dog", "test", "")):
         lines += [f"{name};{split};{name}{i}.jpg;{i}.5;{sign}1e-3" for i in range(3)]
     (tmp_path / "t").write_text("\n".join(lines))
