@@ -20,11 +20,11 @@ import torch
 from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.data.catalog import dataset_info
 from fsbench.data.layouts import load_own
-from fsbench.data.plain_pickle import read_plain_pickle
 from fsbench.data.probes import run_child
 from fsbench.errors import FsbenchError
 from fsbench.exchange.detect import read_file
 from fsbench.features.store import FeatureFile
+from fsbench.plain_pickle import read_plain_pickle
 from fsbench.train.checkpoint import CheckpointFile
 from tests.images import write_images
 
