@@ -6,6 +6,7 @@ import pickle
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -210,12 +211,12 @@ def test_a_storage_is_read_once_for_all_its_tensors(tmp_path: Path, monkeypatch:
     torch.save(torch.arange(1000.0).storage(), inner, _use_new_zipfile_serialization=False)
     content = inner.read_bytes()
     path.write_bytes(pickle.dumps({k: OfStorage(content) for k in range(50)}, protocol=4))
-    loads, load = [], torch.load
-    monkeypatch.setattr(torch, "load", lambda *given, **options: loads.append(1) or load(*given, **options))
+    load = Mock(wraps=torch.load)
+    monkeypatch.setattr(torch, "load", load)
     _, found = read_file(path, "own", "novel")
     assert found.parts[0].features is not None
     assert found.parts[0].features.tolist() == [[0.0, 1.0, 2.0, 3.0]] * 50
-    assert len(loads) == 1
+    assert load.call_count == 1
 
 
 def test_keys_of_real_files_are_admitted(tmp_path: Path) -> None:
