@@ -79,7 +79,7 @@ PICKLES: dict[str, bytes] = {
     **{f"item: {name}": call("collections", "OrderedDict") + key + b"K\x01s" for name, key in KEYS.items()},
     **{f"count: {name}": call("collections", "Counter", key + b"\x85") for name, key in KEYS.items()},
     **{
-        f"attribute: {name}": call(*kind) + key + b"K\x01\x86\x85b"
+        f"attribute of {kind[1]}: {name}": call(*kind) + key + b"K\x01\x86\x85b"
         for kind in (("argparse", "Namespace"), ("collections", "OrderedDict"))
         for name, key in KEYS.items()
     },
