@@ -146,7 +146,10 @@ def _unwrap(path: Path, content: object) -> dict[str, Tensor]:
             "It may be a file of features.",
         )
     if not isinstance(content, Mapping):
-        raise FsbenchError(f"{path} holds a {type(content).__name__}, expected a dictionary of tensors.")
+        raise FsbenchError(
+            f"{path} holds a {type(content).__name__}, expected a dictionary of tensors.",
+            "Save the network's state_dict alone.",
+        )
     inner = (content.get(name) for name in CONTAINERS)
     for candidate in (*inner, content):
         tensors = _tensors_of(candidate)

@@ -13,9 +13,10 @@ import pickle
 import re
 import zipfile
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from fsbench.errors import FsbenchError
+from fsbench.unpickler import CarefulUnpickler, StandIn, check_key, is_number_code
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,15 +43,19 @@ ITEM_BYTES = {
 }  # the others have at least one byte per item
 
 
+MOST_NAMES = 100  # weights and their optimiser ask for a dozen
+LARGEST_STORAGE = 1 << 48
+
+
 @dataclass
 class Contents:
-    """What a pickle asks for: names in order of appearance, and bytes claimed per storage."""
+    """What a pickle asks for: stand-ins by name, in order of appearance, and bytes claimed per storage."""
 
-    names: list[str] = field(default_factory=list)
+    names: dict[str, type[_StandIn]] = field(default_factory=dict)
     storages: dict[str, int] = field(default_factory=dict)
 
 
-class _StandIn:
+class _StandIn(StandIn):
     """Takes the place of whatever a pickle names: it can be made, filled and forgotten."""
 
     origin = ""
@@ -68,30 +73,117 @@ class _StandIn:
         """Forgets the item."""
 
 
-# The pure Python unpickler: the compiled one reserves memory for whatever memo index a file claims.
-class _Walker(pickle._Unpickler):
+class _Attributes(_StandIn):
+    """Takes the place of an object whose state is a dict."""
+
+    def __setstate__(self, state: object) -> None:
+        if not isinstance(state, dict):
+            raise pickle.UnpicklingError(f"it sets attributes to a {type(state).__name__}")
+
+
+class _Dict(_Attributes):
+    """Takes the place of another kind of dict, made of a dict or of pairs."""
+
+    def __init__(self, content: object = (), /) -> None:
+        if isinstance(content, dict):
+            return  # its keys are checked
+        if not isinstance(content, list | tuple):
+            raise pickle.UnpicklingError(f"it makes a dict of a {type(content).__name__}")
+        for pair in content:
+            if not isinstance(pair, list | tuple) or len(pair) != 2:
+                raise pickle.UnpicklingError("it makes a dict of what are no pairs")
+            check_key(pair[0])
+
+
+class _Counter(_Attributes):
+    """Takes the place of a dict of counts, which is made of a dict: of pairs, it would count the pairs."""
+
+    def __init__(self, content: object = None, /) -> None:
+        if content is not None and not isinstance(content, dict):
+            raise pickle.UnpicklingError(f"it counts a {type(content).__name__}")
+
+
+class _DType(_StandIn):
+    """Takes the place of a numpy dtype, which must be one of numbers: others hold objects, or claim any size."""
+
+    def __init__(self, code: object = None, *_: object) -> None:
+        if not is_number_code(code):
+            raise pickle.UnpicklingError("it has a numpy type that is not one of numbers")
+
+
+class _Number(_StandIn):
+    """Takes the place of a numpy number."""
+
+    may_be_key = True
+
+
+class _Bytes(_StandIn):
+    """Takes the place of bytes, as old protocols write them."""
+
+    may_be_key = True
+
+    def __init__(self, text: object = "", encoding: object = "", /) -> None:
+        if not isinstance(text, str) or encoding != "latin1":
+            raise pickle.UnpicklingError("it asks for an encoding other than latin1 of a text")
+
+
+_KINDS: dict[str, type[_StandIn]] = {
+    "collections.OrderedDict": _Dict,
+    "collections.Counter": _Counter,
+    "argparse.Namespace": _Attributes,
+    "numpy.dtype": _DType,
+    "numpy.core.multiarray.scalar": _Number,
+    "numpy._core.multiarray.scalar": _Number,
+    "_codecs.encode": _Bytes,
+}
+
+
+class _Walker(CarefulUnpickler):
     """Walks through a pickle and resolves no name."""
 
-    def __init__(self, file: IO[bytes], contents: Contents) -> None:
-        super().__init__(file, encoding="latin1")
+    def __init__(self, file: IO[bytes], size: int, contents: Contents) -> None:
+        super().__init__(file, size, encoding="latin1")
         self.contents = contents
 
     def find_class(self, module: str, name: str) -> type[_StandIn]:
         """Notes the name and answers with a stand-in."""
-        origin = f"{module}.{name}"
-        if origin not in self.contents.names:
-            self.contents.names.append(origin)
-        return type("StandIn", (_StandIn,), {"origin": origin})
+        origin, names = f"{module}.{name}", self.contents.names
+        if origin not in names:
+            if len(names) == MOST_NAMES:
+                raise pickle.UnpicklingError(f"it asks for more than {MOST_NAMES} names")
+            names[origin] = type("StandIn", (_KINDS.get(origin, _StandIn),), {"origin": origin})
+        return names[origin]
+
+    def load_newobj(self) -> None:
+        """Make a stand-in as if by a call, so that what it is made of is looked at."""
+        self.load_reduce()  # type: ignore[attr-defined]
+
+    def load_newobj_ex(self) -> None:
+        """The same with options, which nothing in weights has."""
+        raise pickle.UnpicklingError("it makes an object with options")
 
     def persistent_load(self, pid: object) -> _StandIn:
-        """Notes the size of a storage: ("storage", type, key, device, items, …)."""
+        """Notes the size of a storage: ("storage", type, key, device, items), and in old files a view or None."""
         match pid:
-            case ("storage", type() as kind, str() as key, _, int() as items, *_):
+            case ("storage", type() as kind, str() as key, str(), int() as items) | (
+                "storage",
+                type() as kind,
+                str() as key,
+                str(),
+                int() as items,
+                None | (str(), int(), int()),
+            ) if 0 <= items < LARGEST_STORAGE:
                 item_bytes = ITEM_BYTES.get(str(getattr(kind, "origin", "")).rpartition(".")[2], 1)
                 self.contents.storages[key] = max(self.contents.storages.get(key, 0), items * item_bytes)
             case _:
-                raise pickle.UnpicklingError(f"unknown reference {str(pid)[:40]!r}")
+                raise pickle.UnpicklingError(f"it refers to a {type(pid).__name__} that is no storage")
         return _StandIn()
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        **CarefulUnpickler.dispatch,
+        pickle.NEWOBJ[0]: load_newobj,
+        pickle.NEWOBJ_EX[0]: load_newobj_ex,
+    }
 
 
 def check_zip(path: Path) -> None:
@@ -100,7 +192,9 @@ def check_zip(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             index = _find_index(path, members)
-            contents = _walk(path, io.BytesIO(archive.read(index)))
+            listed = archive.read(index)
+            contents = Contents()
+            _walk(path, io.BytesIO(listed), len(listed), contents)
     except FsbenchError:
         raise
     except Exception as error:  # zipfile has many words for damage
@@ -144,9 +238,11 @@ def check_legacy_stream(path: Path, file: IO[bytes], size: int) -> None:
     """The same for one that lies inside another file, `path`."""
     contents = Contents()
     for _ in range(5):
-        contents = _walk(path, file, contents)
+        last = _walk(path, file, size - file.tell(), contents)
     present = size - file.tell()
     _check_names(path, contents)
+    if not isinstance(last, list) or not all(isinstance(key, str) for key in last):
+        raise damaged(path, "its list of storages is not one of names")
     claimed = sum(size + 8 for size in contents.storages.values())  # each storage begins with its length
     if claimed > present:
         raise damaged(path, f"its tensors should take {claimed} bytes, found {present}")
@@ -154,9 +250,10 @@ def check_legacy_stream(path: Path, file: IO[bytes], size: int) -> None:
 
 def plain_pickle(path: Path) -> FsbenchError:
     """Describes a pickle that torch did not write, by the names it asks for."""
+    contents = Contents()
     with path.open("rb") as file:
-        contents = _walk(path, file)
-    asked = f"; it asks for {', '.join(contents.names[:5])}" if contents.names else ""
+        _walk(path, file, path.stat().st_size, contents)
+    asked = f"; it asks for {', '.join(list(contents.names)[:5])}" if contents.names else ""
     return FsbenchError(
         f"{path} is a plain pickle, not a torch checkpoint{asked}. Nothing in it was executed.",
         "Save the weights with torch.save(model.state_dict(), …) or as safetensors.",
@@ -168,14 +265,13 @@ def damaged(path: Path, what: str) -> FsbenchError:
     return FsbenchError(f"{path} is truncated or damaged: {what}.", "Download or copy it again and compare the sizes.")
 
 
-def _walk(path: Path, file: IO[bytes], contents: Contents | None = None) -> Contents:
-    contents = contents or Contents()
+def _walk(path: Path, file: IO[bytes], size: int, contents: Contents) -> object:
+    """Notes what a pickle asks for; `size` bytes of the file are left."""
     try:
-        _Walker(file, contents).load()
+        return _Walker(file, size, contents).load()
     except Exception as error:  # a hostile pickle can make the walk fail in any way
         _check_names(path, contents)
         raise damaged(path, f"its index cannot be read ({type(error).__name__})") from error
-    return contents
 
 
 def _check_names(path: Path, contents: Contents) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 
 from fsbench.data.listing import Listing
-from fsbench.data.plain_pickle import read_plain_pickle
 from fsbench.errors import FsbenchError
+from fsbench.plain_pickle import read_plain_pickle
 
 if TYPE_CHECKING:
     from pathlib import Path

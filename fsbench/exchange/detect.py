@@ -15,8 +15,9 @@ from fsbench.exchange.containers import (
     torch_file,
 )
 from fsbench.exchange.foreign import foreign_content, foreign_file, refuse_checkpoint
-from fsbench.exchange.found import Found, Opened, naming
+from fsbench.exchange.found import Found, Opened, naming, reading
 from fsbench.exchange.layouts import by_class, rows, simpleshot, stacked
+from fsbench.exchange.unfolded import check_unfolded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +81,8 @@ def read_file(path: Path, dataset: str, split: str = "") -> tuple[str, Found]:
         split: The user's word on which split the file holds, if there is one.
     """
     opened = open_file(path)
-    with naming(path):
+    with naming(path), reading(path, opened.container):
+        check_unfolded(opened)
         refuse_checkpoint(opened)
         for layout in LAYOUTS:
             if layout.recognise(opened.content):

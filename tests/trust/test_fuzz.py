@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
+from fsbench.errors import FsbenchError
+from fsbench.train.checkpoint import CheckpointFile, Progress
 from tests.trust.corpus import KINDS
 from tests.trust.fuzz import fuzz
 from tests.trust.isolate import Outcome, judged, run_cases
@@ -42,13 +45,26 @@ def test_many_damaged_files(kind: Kind, tmp_path: Path, tally: Counter[str]) -> 
     check(kind, tmp_path, range(SHORT, SHORT + LONG), tally)
 
 
+def test_a_changed_bit_in_a_trained_weight_is_noticed(tmp_path: Path) -> None:
+    """The rest of the file stays sound: nothing but the checksum can tell."""
+    network = torch.nn.Linear(3, 2)
+    optimiser = torch.optim.SGD(network.parameters(), 0.1)
+    file = CheckpointFile(tmp_path / "a.training", "f" * 64)
+    file.write(network, optimiser, Progress(3, 1.5))
+    file.restore(network, optimiser)
+    whole, weight = file.path.read_bytes(), network.weight.detach().numpy().tobytes()
+    assert whole.count(weight) == 1
+    file.path.write_bytes(whole.replace(weight, bytes([weight[0] ^ 1]) + weight[1:]))
+    with pytest.raises(FsbenchError, match="damaged"):
+        file.restore(network, optimiser)
+
+
 def test_the_judge_sees_what_it_must_see() -> None:
     """Otherwise the tests above would prove nothing."""
     import os
     import signal
     import time
 
-    from fsbench.errors import FsbenchError
     from tests.trust import isolate
 
     def raises(error: Exception) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import io
 import os
 import pickle
@@ -10,165 +11,46 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
 import pytest
 import torch
 
+from fsbench.backbones import checkpoints
 from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.data.catalog import dataset_info
 from fsbench.data.layouts import load_own
-from fsbench.data.plain_pickle import read_plain_pickle
 from fsbench.data.probes import run_child
 from fsbench.errors import FsbenchError
 from fsbench.exchange.detect import read_file
 from fsbench.features.store import FeatureFile
+from fsbench.plain_pickle import read_plain_pickle
 from fsbench.train.checkpoint import CheckpointFile
 from tests.images import write_images
+from tests.trust.payloads import CONTAINERS, PICKLES, in_legacy, in_zip
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
-class Reduce:
-    """A call, as soon as it is unpickled in earnest."""
-
-    def __init__(self, canary: Path) -> None:
-        self.canary = canary
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.canary),)
+@pytest.fixture(autouse=True)
+def _extension() -> Iterator[None]:
+    """A program that gives names to numbers of the pickle format."""
+    copyreg.add_extension("os", "mkdir", 1)
+    yield
+    copyreg.remove_extension("os", "mkdir", 1)
 
 
-class Chained(Reduce):
-    """A call hidden in the arguments of a harmless one."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return list, ((Reduce(self.canary),),)
-
-
-class State(Reduce):
-    """A call hidden in the state that is given to an object."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return np.dtype, ("f4",), (3, "<", Reduce(self.canary), None, None, -1, -1, 0)
-
-
-class Setter(Reduce):
-    """A call as the function that sets the state."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (), str(self.canary), None, None, _set_state
-
-
-def _set_state(item: object, state: str) -> None:
-    os.mkdir(state)  # noqa: PTH102
-
-
-class Items(Reduce):
-    """A call among the items of a list and the pairs of a dict."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (), None, None, iter([("a", Reduce(self.canary))])
-
-
-def persistent(canary: Path) -> bytes:
-    class Pickler(pickle.Pickler):
-        def persistent_id(self, item: object) -> object:
-            return ("storage", Reduce(canary), "0", "cpu", 1) if item == "here" else None
-
-    stream = io.BytesIO()
-    Pickler(stream, 2).dump({"features": "here"})
-    return stream.getvalue()
-
-
-def by_hand(template: str) -> Callable[[Path], bytes]:
-    return lambda canary: template.format(canary=canary).encode("latin1")
-
-
-PICKLES: dict[str, Callable[[Path], bytes]] = {
-    **{
-        f"{kind.__name__} {protocol}": lambda canary, kind=kind, protocol=protocol: pickle.dumps(  # type: ignore[misc]
-            {"features": [kind(canary)]}, protocol
-        )
-        for kind in (Reduce, Chained, State, Setter, Items)
-        for protocol in (2, 5)
-    },
-    "persistent id": persistent,
-    "inst": by_hand("\x80\x02(V{canary}\nios\nmkdir\n."),
-    "obj": by_hand("\x80\x02(cos\nmkdir\nV{canary}\no."),
-    "newobj": by_hand("\x80\x02cos\nmkdir\n(V{canary}\nt\x81."),
-    "newobj_ex": by_hand("\x80\x04cos\nmkdir\n(V{canary}\nt}}\x92."),
-    "build": by_hand("\x80\x02cargparse\nNamespace\n)\x81}}(V__class__\ncos\nmkdir\nub."),
-    "stack global": by_hand("\x80\x04\x8c\x02os\x8c\x05mkdir\x93(V{canary}\ntR."),
-    "dotted": by_hand("\x80\x04\x8c\x05torch\x8c\x14_C.os.mkdir.__call__\x93(V{canary}\ntR."),
-    "extension": by_hand("\x80\x02\x82\x01(V{canary}\ntR."),
-    "getattr": by_hand("\x80\x02cbuiltins\ngetattr\n(cos\npath\nVexists\ntR(V{canary}\ntR."),
-    "eval": by_hand("\x80\x02cbuiltins\neval\n(V__import__('os').mkdir('{canary}')\ntR."),
-    "numpy": by_hand("\x80\x02cnumpy.testing._private.utils\nrunstring\n(V__import__('os').mkdir('{canary}')\n}}tR."),
-    "torch": by_hand("\x80\x02ctorch.utils.collect_env\nrun\n(Vmkdir {canary}\ntR."),
-    "load": by_hand("\x80\x02ctorch.serialization\nload\n(V{canary}\ntR."),
-}
-
-
-def test_the_payloads_work(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", PICKLES)
+def test_the_payloads_work(name: str, tmp_path: Path) -> None:
     """Otherwise the tests below would prove nothing."""
-    works = [name for name in PICKLES if name not in {"persistent id", "extension", "getattr", "load", "build"}]
-    for number, name in enumerate(works):
-        canary = tmp_path / str(number)
-        try:
-            pickle.loads(PICKLES[name](canary))
-        except Exception:  # what comes after the deed
-            continue
-    done = {name for number, name in enumerate(works) if (tmp_path / str(number)).exists()}
-    assert {"Reduce 2", "Chained 5", "Setter 5", "Items 2", "inst", "obj", "stack global", "eval"} <= done
-
-
-def in_zip(content: bytes) -> bytes:
-    """A torch file of the newer kind around a pickle."""
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("archive/data.pkl", content)
-        archive.writestr("archive/version", b"3\n")
-        archive.writestr("archive/data/0", bytes(64))
-    return stream.getvalue()
-
-
-def in_legacy(content: bytes) -> bytes:
-    """A torch file of the older kind, with the pickle in the place of its content."""
-    head = (0x1950A86A20F9469CFC6C, 1001, {"protocol_version": 1001, "little_endian": True, "type_sizes": {}})
-    return b"".join(pickle.dumps(part, 2) for part in head) + content + pickle.dumps([], 2)
-
-
-def in_npz(content: bytes) -> bytes:
-    """An npz archive whose array of objects is the pickle."""
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "|O", "fortran_order": False, "shape": (1,)})
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        for name in ("features.npy", "labels.npy"):
-            archive.writestr(name, header.getvalue() + content)
-    return stream.getvalue()
-
-
-def in_tensor(content: bytes) -> bytes:
-    """A pickled tensor of the oldest kind, whose data are the pickle."""
-
-    class Tensor:
-        def __reduce__(self) -> tuple[Any, ...]:
-            storage = type("S", (), {"__reduce__": lambda self: (torch.storage._load_from_bytes, (content,))})()
-            return torch._utils._rebuild_tensor_v2, (storage, 0, (1,), (1,), False, {})
-
-    return pickle.dumps({"concat_features": Tensor(), "concat_labels": Tensor()})
-
-
-CONTAINERS: dict[str, Callable[[bytes], bytes]] = {
-    "raw": bytes, "zip": in_zip, "legacy": in_legacy, "npz": in_npz, "tensor": in_tensor,
-}  # fmt: skip
+    with contextlib.suppress(Exception):  # what comes after the deed
+        pickle.loads(PICKLES[name](tmp_path / "canary"))
+    assert (tmp_path / "canary").exists()
 
 
 def doors(folder: Path) -> dict[str, Callable[[Path], object]]:
@@ -204,6 +86,49 @@ def test_nothing_is_executed_through_any_door(name: str, tmp_path: Path, tally: 
             tally["payloads offered"] += 1
             tally["payloads executed"] += canary.exists()
             assert not canary.exists()
+
+
+TORCH_FILES = {"zip": in_zip, "legacy": in_legacy}
+TORCH_DOORS = ("weights", "import", "training")
+
+
+@pytest.mark.parametrize("name", PICKLES)
+def test_torch_alone_executes_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the inspection of files switched off, torch's own guard is what holds."""
+    for check in ("check_zip", "check_legacy", "check_legacy_stream"):
+        monkeypatch.setattr(checkpoints, check, lambda *_: None)
+    _offer_to_torch(PICKLES[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", PICKLES)
+def test_the_inspection_alone_lets_nothing_through(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With torch's own guard switched off, the inspection of files is what holds."""
+    load = torch.load
+    monkeypatch.setattr(torch, "load", lambda *given, **options: load(*given, **{**options, "weights_only": False}))
+    _offer_to_torch(PICKLES[name], tmp_path)
+
+
+def _offer_to_torch(payload: Callable[[Path], bytes], folder: Path) -> None:
+    canary, path = folder / "canary", folder / "file"
+    for wrap in TORCH_FILES.values():
+        path.write_bytes(wrap(payload(canary)))
+        for door in TORCH_DOORS:
+            with pytest.raises(FsbenchError):
+                doors(folder)[door](path)
+            assert not canary.exists()
+
+
+def test_files_without_any_guard_would_execute_the_payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the two tests above would prove nothing."""
+    load = torch.load
+    monkeypatch.setattr(torch, "load", lambda *given, **options: load(*given, **{**options, "weights_only": False}))
+    for check in ("check_zip", "check_legacy"):
+        monkeypatch.setattr(checkpoints, check, lambda *_: None)
+    for name, wrap in TORCH_FILES.items():
+        (tmp_path / "file").write_bytes(wrap(PICKLES["Reduce 2"](tmp_path / name)))
+        with contextlib.suppress(FsbenchError):
+            read_checkpoint(tmp_path / "file")
+        assert (tmp_path / name).exists()
 
 
 @pytest.mark.parametrize("member", ["../../canary", "/tmp/canary-of-fsbench", "a/../../canary", "link"])

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+import pickle
 import warnings
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from fsbench.data.plain_pickle import StandIn, read_plain_pickle
 from fsbench.exchange.found import Opened
+from fsbench.plain_pickle import Unfinished, read_plain_pickle
+from fsbench.unpickler import checked_shape
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from fsbench.data.plain_pickle import Names
+    from fsbench.plain_pickle import Names
 
 CONTAINER = "a pickle"
 _TEXT_PROTOCOLS = (b"ccollections\n", b"(dp", b"(lp", b"(d.", b"(l.", b"}q", b"]q")
@@ -29,40 +32,56 @@ def recognise(path: Path, start: bytes) -> bool:
 
 def read(path: Path) -> Opened:
     """Dicts, lists, numbers, numpy arrays; tensors become arrays."""
+    storages: dict[int, _Storage] = {}  # each holds on to its content, so that no number is given twice
+
+    def storage(content: object) -> _Storage:
+        return storages.setdefault(id(content), _Storage(path, content))
+
     names: Names = {
-        ("torch._utils", "_rebuild_tensor_v2"): lambda *arguments: _Tensor(path, *arguments),
-        ("torch.storage", "_load_from_bytes"): _Storage,
+        ("torch._utils", "_rebuild_tensor_v2"): _Tensor,
+        ("torch.storage", "_load_from_bytes"): storage,
     }
     return Opened(path, CONTAINER, read_plain_pickle(path, names), path.stat().st_size)
 
 
-class _Storage(StandIn):
-    """Stands in for the data of a tensor: a torch file of the old kind, inside the pickle."""
+class _Storage(Unfinished):
+    """Stands in for the data of tensors: a torch file of the old kind, inside the pickle."""
 
-    def __init__(self, content: bytes) -> None:
-        self.content = content
+    def __init__(self, path: Path, content: object) -> None:
+        if not isinstance(content, bytes):
+            raise pickle.UnpicklingError(f"it has a {type(content).__name__} in the place of a tensor's data")
+        self.path, self.content = path, content
+
+    @cached_property
+    def flat(self) -> NDArray[Any]:
+        """All its numbers, read once for all tensors that share it."""
+        import torch
+
+        from fsbench.backbones.checkpoints import read_embedded
+        from fsbench.exchange.containers.torch_file import Arrays
+
+        stored: Any = read_embedded(self.path, self.content)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # storages with a type are how old pickles write tensors
+            tensor = torch.tensor([], dtype=stored.dtype).set_(stored.untyped())
+        return Arrays(len(self.content)).of(tensor)
 
 
-class _Tensor(StandIn):
+class _Tensor(Unfinished):
     """Stands in for a tensor that was pickled as it is."""
 
-    def __init__(
-        self, path: Path, storage: _Storage, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: object
-    ) -> None:
-        self.path, self.storage = path, storage
-        self.offset, self.size, self.stride = offset, size, stride
+    def __init__(self, storage: object, offset: object, size: object, stride: object, *_: object) -> None:
+        if not isinstance(storage, _Storage):
+            raise pickle.UnpicklingError(f"it has a {type(storage).__name__} in the place of a tensor's data")
+        self.storage, self.size, self.stride = storage, checked_shape(size), checked_shape(stride)
+        (self.offset,) = checked_shape((offset,))
 
     def finished(self) -> NDArray[Any]:
         """The tensor as an array."""
         import torch
 
-        from fsbench.backbones.checkpoints import read_embedded
-        from fsbench.exchange.containers.torch_file import array_of
-
-        stored: Any = read_embedded(self.path, self.storage.content)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # storages with a type are how old pickles write tensors
-            flat = torch.tensor([], dtype=stored.dtype).set_(stored.untyped())
-        if math.prod(self.size) > flat.numel():
-            raise ValueError(f"a tensor of shape {self.size} has {flat.numel()} numbers")
-        return array_of(flat.as_strided(self.size, self.stride, self.offset))
+        flat = self.storage.flat
+        if math.prod(self.size) > flat.size:
+            raise ValueError(f"a tensor of shape {self.size} has {flat.size} numbers")
+        array: NDArray[Any] = torch.from_numpy(flat).as_strided(self.size, self.stride, self.offset).numpy()
+        return array

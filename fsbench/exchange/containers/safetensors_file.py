@@ -20,9 +20,10 @@ def recognise(path: Path, start: bytes) -> bool:
 def read(path: Path) -> Opened:
     """Arrays by name."""
     from fsbench.backbones.checkpoints import read_safetensors
-    from fsbench.exchange.containers.torch_file import array_of
+    from fsbench.exchange.containers.torch_file import Arrays
 
     with reading(path, CONTAINER):
         tensors, _ = read_safetensors(path)
-        arrays = {name: array_of(tensor) for name, tensor in tensors.items()}
-    return Opened(path, CONTAINER, arrays, path.stat().st_size)
+        room = path.stat().st_size
+        arrays = Arrays(room)
+        return Opened(path, CONTAINER, {name: arrays.of(tensor) for name, tensor in tensors.items()}, room)

@@ -38,37 +38,47 @@ def read(path: Path) -> Opened:
     with path.open("rb") as file:
         start = file.read(64)
     with reading(path, CONTAINER):
-        return Opened(path, CONTAINER, plain(read_torch(path, start), {}), path.stat().st_size)
+        room = path.stat().st_size
+        return Opened(path, CONTAINER, plain(read_torch(path, start), Arrays(room), {}), room)
 
 
-def array_of(tensor: Tensor) -> NDArray[Any]:
-    """A dense tensor of real numbers as an array; numpy knows no bfloat16."""
-    import torch
+class Arrays:
+    """Turns the tensors of a file into arrays, which take no more memory than the file can hold."""
 
-    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_complex() or tensor.is_meta:
-        raise FsbenchError("It holds a tensor that is not a plain one of real numbers.", "Save it dense.")
-    if tensor.dtype.is_floating_point and tensor.dtype not in {torch.float16, torch.float32, torch.float64}:
-        tensor = tensor.float()
-    array: NDArray[Any] = tensor.detach().cpu().numpy()
-    return array
+    def __init__(self, room: int) -> None:
+        self.left = room
+
+    def of(self, tensor: Tensor) -> NDArray[Any]:
+        """A dense tensor of real numbers as an array; numpy knows no bfloat16."""
+        import torch
+
+        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_complex() or tensor.is_meta:
+            raise FsbenchError("It holds a tensor that is not a plain one of real numbers.", "Save it dense.")
+        if tensor.dtype.is_floating_point and tensor.dtype not in {torch.float16, torch.float32, torch.float64}:
+            self.left -= tensor.numel() * tensor.element_size()  # the others share the memory of their file
+            if self.left < 0:
+                raise FsbenchError("It claims tensors of more bytes than a file of its size can hold.")
+            tensor = tensor.float()
+        array: NDArray[Any] = tensor.detach().cpu().numpy()
+        return array
 
 
-def plain(value: object, done: dict[int, object]) -> object:
+def plain(value: object, arrays: Arrays, done: dict[int, object]) -> object:
     """Replace tensors by arrays; `done` keeps what is shared from being gone through twice."""
     from torch import Tensor
 
     if id(value) in done:
         return done[id(value)]
     if isinstance(value, Tensor):
-        done[id(value)] = array_of(value)
+        done[id(value)] = arrays.of(value)
     elif isinstance(value, dict):
         pairs: dict[object, object] = {}
         done[id(value)] = pairs
-        pairs.update({key: plain(item, done) for key, item in value.items()})
+        pairs.update({key: plain(item, arrays, done) for key, item in value.items()})
     elif isinstance(value, list | tuple):
         items: list[object] = []
         done[id(value)] = items
-        items.extend(plain(item, done) for item in value)
+        items.extend(plain(item, arrays, done) for item in value)
     else:
         return np.asarray(value) if isinstance(value, np.number) else value
     return done[id(value)]

@@ -31,6 +31,7 @@ def read(opened: Opened, dataset: str, split: str) -> Found:
 
 def read_classes(opened: Opened, classes: Mapping[Any, Any], layout: str = LAYOUT) -> Found:
     """The rows of a dict of classes."""
+    opened.check_room(sum(map(len, classes.values())))  # rows of width 0 could be any number
     rows = {key: list(value) for key, value in classes.items()}
     opened.check_room(sum(vector.nbytes for vectors in rows.values() for vector in vectors))
     empty = [str(text_of(key) or key) for key, vectors in rows.items() if not vectors]

@@ -88,13 +88,15 @@ def _fields(content: object) -> tuple[Fields, list[str]]:
     return fields, others
 
 
-def _flat(content: object) -> Iterator[tuple[str, NDArray[Any]]]:
+def _flat(content: object, before: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
+    """Arrays by name, those of dicts inside the first one included."""
     for key, value in content.items() if isinstance(content, Mapping) else ():
         name = text_of(key)
-        if name is None:
+        if name is None or (before and "/" in name):
             continue
-        if isinstance(value, Mapping):
-            yield from ((f"{name}/{inner}", array) for inner, array in _flat(value) if "/" not in inner)
+        name = before + name
+        if isinstance(value, Mapping) and not before:
+            yield from _flat(value, f"{name}/")
         elif isinstance(value, np.ndarray):
             yield name, value
         elif isinstance(value, list) and value and all(isinstance(item, str | bytes) for item in value):

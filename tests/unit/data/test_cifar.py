@@ -9,8 +9,8 @@ import pytest
 
 from fsbench.data.catalog import SPLITS, dataset_info
 from fsbench.data.layouts import load_dataset, scan_folder
-from fsbench.data.plain_pickle import read_plain_pickle
 from fsbench.errors import FsbenchError
+from fsbench.plain_pickle import read_plain_pickle
 from tests.unit.data.trees import put, write_cifar
 
 if TYPE_CHECKING:

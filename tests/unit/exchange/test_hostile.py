@@ -116,20 +116,6 @@ def test_state_is_given_to_nothing_but_stand_ins(tmp_path: Path) -> None:
     assert "sets the state of a type" in refused(path)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"\x80\x04\x96" + struct.pack("<Q", 1 << 50) + b"xx.",  # a byte array of a petabyte
-        b"\x80\x04\x8e" + struct.pack("<Q", 1 << 40) + b"xx.",
-        b"\x80\x04\x95" + struct.pack("<Q", 1 << 50) + b"xx.",  # a frame
-        b"\x80\x02Nr\xff\xff\xff\x7f0N.",  # a memo index that a compiled unpickler would reserve 34 GB for
-    ],
-)
-def test_claims_of_pickles_are_not_believed(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "novel.plk").write_bytes(content)
-    refused(tmp_path / "novel.plk")
-
-
 def test_shared_parts_do_not_multiply(tmp_path: Path) -> None:
     path = tmp_path / "novel.plk"
     vectors = [np.ones(1000, dtype=np.float32)] * 2000

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import pickle
-from typing import IO, TYPE_CHECKING, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from fsbench.errors import FsbenchError
+from fsbench.unpickler import CarefulUnpickler, StandIn, checked_shape, is_number_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,8 +35,7 @@ def read_plain_pickle(path: Path, names: Names | None = None) -> object:
     """
     try:
         with path.open("rb") as file:
-            clipped = _Clipped(file, path.stat().st_size)
-            return _finish(_PlainUnpickler(clipped, names or {}).load(), {})
+            return _finish(_PlainUnpickler(file, path.stat().st_size, names or {}).load(), {})
     except FsbenchError:
         raise
     except Exception as error:  # damaged pickles end in errors of every kind
@@ -45,40 +45,15 @@ def read_plain_pickle(path: Path, names: Names | None = None) -> object:
         ) from error
 
 
-class _Clipped:
-    """A file that refuses to read more than it has, before memory is reserved for it."""
-
-    def __init__(self, file: IO[bytes], size: int) -> None:
-        self.file = file
-        self.left = size
-        self.size = size
-
-    def read(self, count: int) -> bytes:
-        """Exactly that many bytes."""
-        self.left -= count
-        if count < 0 or self.left < 0:
-            raise EOFError(f"it claims {count} bytes more than the {self.size} it has")
-        return self.file.read(count)
-
-    def readline(self) -> bytes:
-        """The bytes up to the end of a line."""
-        line = self.file.readline()
-        self.left -= len(line)
-        return line
-
-
-class StandIn:
-    """Takes the place of an object of another library while a pickle is read."""
+class Unfinished(StandIn):
+    """A stand-in that gives way to a plain value once the pickle is read."""
 
     def finished(self) -> object:
         """The plain value that it stands for."""
-        raise NotImplementedError
-
-    def __setstate__(self, state: object) -> None:
-        raise pickle.UnpicklingError(f"a {type(self).__name__.strip('_')} takes no state")
+        raise pickle.UnpicklingError(f"it holds a {type(self).__name__.strip('_')} by itself")
 
 
-class _DType(StandIn):
+class _DType(Unfinished):
     """Stands in for a numpy dtype while a pickle is read."""
 
     def __init__(self, code: object, *_: object) -> None:
@@ -90,17 +65,18 @@ class _DType(StandIn):
 
     def resolve(self) -> np.dtype[Any]:
         """The dtype itself, if it is one of plain numbers."""
-        dtype = np.dtype(self.order.strip("|=") + self.code)
-        if dtype.kind not in "biuf":
-            raise ValueError(f"arrays of {self.code!r} are not admitted")
-        return dtype
+        if not is_number_code(self.code) or self.order not in {"<", ">", "|", "="}:
+            raise ValueError(f"arrays of {self.code[:20]!r} are not admitted")
+        return np.dtype(self.order.strip("|=") + self.code)
 
 
 def _text(value: object) -> str:
-    return value.decode("ascii") if isinstance(value, bytes) else str(value)
+    if not isinstance(value, str | bytes):
+        raise pickle.UnpicklingError(f"it has a {type(value).__name__} in the place of a word")
+    return value.decode("ascii") if isinstance(value, bytes) else value
 
 
-class _Array(StandIn):
+class _Array(Unfinished):
     """Stands in for a numpy array while a pickle is read."""
 
     def __init__(self, *_: object) -> None:
@@ -115,20 +91,25 @@ class _Array(StandIn):
         return self.value
 
 
-class _Scalar(StandIn):
+class _Scalar(Unfinished):
     """Stands in for a numpy number while a pickle is read."""
 
-    def __init__(self, dtype: _DType, content: bytes) -> None:
-        self.dtype, self.content = dtype, content
+    may_be_key = True
+
+    def __init__(self, dtype: object, content: object) -> None:
+        self.number: int | float = _array(content, dtype, (1,), "C").item()
 
     def finished(self) -> int | float:
         """The number."""
-        number: int | float = _array(self.content, self.dtype, (1,), "C").item()
-        return number
+        return self.number
 
 
-def _array(content: bytes, dtype: _DType, shape: tuple[int, ...], order: str) -> NDArray[Any]:
-    resolved = dtype.resolve()
+def _array(content: object, dtype: object, shape: object, order: str) -> NDArray[Any]:
+    if not isinstance(dtype, _DType):
+        raise pickle.UnpicklingError(f"it has a {type(dtype).__name__} in the place of a type of numbers")
+    resolved, shape = dtype.resolve(), checked_shape(shape)
+    if not isinstance(content, bytes):
+        raise pickle.UnpicklingError(f"it has a {type(content).__name__} in the place of an array's bytes")
     expected = math.prod(shape) * resolved.itemsize
     if len(content) != expected:
         raise ValueError(f"an array of shape {shape} needs {expected} bytes, found {len(content)}")
@@ -136,10 +117,10 @@ def _array(content: bytes, dtype: _DType, shape: tuple[int, ...], order: str) ->
     return flat.reshape(shape[::-1]).T if order == "F" else flat.reshape(shape)
 
 
-def _encode(text: str, encoding: str) -> bytes:
+def _encode(text: object, encoding: object) -> bytes:
     """What a newer Python writes into old pickle protocols in place of bytes."""
-    if encoding != "latin1":
-        raise ValueError(f"the encoding {encoding!r} is not admitted")
+    if not isinstance(text, str) or encoding != "latin1":
+        raise pickle.UnpicklingError("it asks for an encoding other than latin1 of a text")
     return text.encode("latin1")
 
 
@@ -148,9 +129,9 @@ def _no_bytes() -> bytes:
     return b""
 
 
-def _frombuffer(content: bytes, dtype: _DType, shape: tuple[int, ...], order: str) -> _Array:
+def _frombuffer(content: object, dtype: object, shape: object, order: object) -> _Array:
     array = _Array()
-    array.value = _array(content, dtype, shape, order)
+    array.value = _array(content, dtype, shape, "F" if order == "F" else "C")
     return array
 
 
@@ -182,12 +163,11 @@ _OTHERS: Names = {
 }
 
 
-# The pure Python unpickler: the compiled one reserves memory for whatever memo index a file claims.
-class _PlainUnpickler(pickle._Unpickler):
+class _PlainUnpickler(CarefulUnpickler):
     """An unpickler that knows the parts of a stored numpy array by name, and nothing else."""
 
-    def __init__(self, file: _Clipped, names: Names) -> None:
-        super().__init__(file, encoding="bytes")
+    def __init__(self, file: IO[bytes], size: int, names: Names) -> None:
+        super().__init__(file, size, encoding="bytes")
         self.names = names
 
     def find_class(self, module: str, name: str) -> Any:
@@ -196,44 +176,27 @@ class _PlainUnpickler(pickle._Unpickler):
             return _NUMPY_PARTS[name]
         found = self.names.get((module, name)) or _OTHERS.get((module, name))
         if found is None:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is not admitted")
+            raise pickle.UnpicklingError(f"it asks for {module[:100]}.{name[:100]}, which is not admitted")
         return found
-
-    def _build(self) -> None:
-        """Give a state to a stand-in; nothing else has one that a file may set."""
-        state = self.stack.pop()  # type: ignore[attr-defined]
-        receiver = self.stack[-1]  # type: ignore[attr-defined]
-        if not isinstance(receiver, StandIn):
-            raise pickle.UnpicklingError(f"it sets the state of a {type(receiver).__name__}")
-        receiver.__setstate__(state)
-
-    def _bytearray(self) -> None:
-        """Read before reserving: the claimed length may be anything."""
-        length = int.from_bytes(self.read(8), "little")  # type: ignore[attr-defined]
-        self.append(self.read(length))  # type: ignore[attr-defined]
-
-    dispatch: ClassVar[dict[int, Any]] = {
-        **pickle._Unpickler.dispatch,
-        pickle.BUILD[0]: _build,
-        pickle.BYTEARRAY8[0]: _bytearray,
-    }
 
 
 def _finish(value: object, done: dict[int, object]) -> object:
     """Replace the stand-ins by the values they hold; `done` keeps what is shared from being gone through twice."""
     if id(value) in done:
         return done[id(value)]
-    if isinstance(value, StandIn):
+    if isinstance(value, Unfinished):
         done[id(value)] = value.finished()
     elif isinstance(value, dict):
         pairs: dict[object, object] = {}
         done[id(value)] = pairs
         for key, item in value.items():
             pairs[_finish(key, done)] = _finish(item, done)
-    elif isinstance(value, list | tuple) and any(isinstance(item, StandIn | list | tuple | dict) for item in value):
+    elif isinstance(value, list | tuple):
         items: list[object] = []
-        done[id(value)] = items
-        items.extend(_finish(item, done) for item in value)
+        holds_others = any(isinstance(item, Unfinished | list | tuple | dict) for item in value)
+        done[id(value)] = items if holds_others else value
+        if holds_others:
+            items.extend(_finish(item, done) for item in value)
     elif callable(value):
         raise pickle.UnpicklingError("it holds a function or a class")
     else:
