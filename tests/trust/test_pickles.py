@@ -183,6 +183,16 @@ def test_the_list_of_storages_of_an_old_file_holds_names_only(tmp_path: Path) ->
     assert in_child(path, import_).kind == "refused"
 
 
+@pytest.mark.parametrize("longest", [900, 5_000])
+def test_one_long_name_does_not_widen_a_million_short_ones(longest: int, tmp_path: Path) -> None:
+    """As an array, all of them would be as wide as the longest: 3.6 GB and more."""
+    names = ["a"] * 1_000_000 + ["b" * longest]
+    path = tmp_path / "novel.pkl"
+    path.write_bytes(pickle.dumps({"features": np.zeros((4, 2), np.float32), "labels": names}))
+    outcome = in_child(path, import_)
+    assert outcome.kind == "refused", outcome
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn])
 def test_a_number_spread_over_gigabytes_is_refused_before_it_is_converted(dtype: torch.dtype, tmp_path: Path) -> None:
     path = tmp_path / "file"

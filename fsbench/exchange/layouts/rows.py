@@ -13,7 +13,7 @@ import numpy as np
 
 from fsbench.data.catalog import SPLIT_ALIASES
 from fsbench.errors import FsbenchError
-from fsbench.exchange.found import Found, Opened, Part, is_table, text_of, texts_of
+from fsbench.exchange.found import Found, Opened, Part, is_table, names_array, text_of, texts_of
 from fsbench.exchange.splits import split_of_word
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _WORDS = {
 }
 _ROLES = {word: role for role, words in _WORDS.items() for word in words}
 _SPLIT_WORDS = {alias for aliases in SPLIT_ALIASES.values() for alias in aliases}
-Fields = dict[tuple[str, str], "NDArray[Any]"]
+Fields = dict[tuple[str, str], "NDArray[Any] | list[str]"]
 
 
 def recognise(content: object) -> bool:
@@ -51,30 +51,37 @@ def recognise(content: object) -> bool:
         return is_table(content) or (content.ndim == 1 and content.dtype.kind in "iuUS")
     if isinstance(content, list) and len(content) == 2:
         return is_table(content[0]) and isinstance(content[1], np.ndarray) and content[1].ndim == 1
-    return any(role == "features" and array.ndim == 2 for (_, role), array in _fields(content)[0].items())
+    return any(
+        role == "features" and isinstance(array, np.ndarray) and array.ndim == 2
+        for (_, role), array in _fields(content)[0].items()
+    )
 
 
 def read(opened: Opened, dataset: str, split: str) -> Found:
     """The rows of every split that the names speak of."""
     others: list[str] = []
+    fields: Fields
     if isinstance(opened.content, np.ndarray):
         fields = {("", "labels" if opened.content.ndim == 1 else "features"): opened.content}
     elif isinstance(opened.content, list):
         fields = {("", "features"): opened.content[0], ("", "labels"): opened.content[1]}
     else:
         fields, others = _fields(opened.content)
-    opened.check_room(sum(array.nbytes for array in fields.values()))
+    arrays = {
+        key: names_array(opened.path, value) if isinstance(value, list) else value for key, value in fields.items()
+    }
+    opened.check_room(sum(array.nbytes for array in arrays.values()))
     parts: list[Part] = []
     remarks = [f"left out, as no features or labels: {', '.join(others[:5])}"] if others else []
-    for name in dict.fromkeys(name for name, _ in fields):
-        part, told = _part(opened, name, {role: fields[key] for key in fields for role in [key[1]] if key[0] == name})
+    for name in dict.fromkeys(name for name, _ in arrays):
+        part, told = _part(opened, name, {role: array for (split, role), array in arrays.items() if split == name})
         parts += part
         remarks += told
     return Found(LAYOUT, parts, tuple(remarks))
 
 
 def _fields(content: object) -> tuple[Fields, list[str]]:
-    """Arrays by split and role, and the names of what has no known role."""
+    """Arrays and lists of names by split and role, and the names of what has no known role."""
     fields: Fields = {}
     others = []
     for key, array in _flat(content):
@@ -88,8 +95,8 @@ def _fields(content: object) -> tuple[Fields, list[str]]:
     return fields, others
 
 
-def _flat(content: object, before: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
-    """Arrays by name, those of dicts inside the first one included."""
+def _flat(content: object, before: str = "") -> Iterator[tuple[str, NDArray[Any] | list[str]]]:
+    """Arrays and lists of names by name, those of dicts inside the first one included."""
     for key, value in content.items() if isinstance(content, Mapping) else ():
         name = text_of(key)
         if name is None or (before and "/" in name):
@@ -100,7 +107,7 @@ def _flat(content: object, before: str = "") -> Iterator[tuple[str, NDArray[Any]
         elif isinstance(value, np.ndarray):
             yield name, value
         elif isinstance(value, list) and value and all(isinstance(item, str | bytes) for item in value):
-            yield name, np.array([text_of(item) for item in value])
+            yield name, [str(text_of(item)) for item in value]
 
 
 def _meaning(key: str) -> tuple[str, str] | None:
