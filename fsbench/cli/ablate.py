@@ -9,7 +9,7 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli.compare import columns
-from fsbench.cli.formats import format_of, require_places
+from fsbench.cli.formats import format_of
 from fsbench.cli.options import (
     OF_TASKS,
     Alpha,
@@ -67,6 +67,7 @@ def ablate(
     from fsbench.evaluation.compare import ABLATION, Question
     from fsbench.evaluation.compare import compare as compare_files
     from fsbench.evaluation.run import Machine
+    from fsbench.files import require_place
     from fsbench.ranks import join_ranks
     from fsbench.report.progress import Reporter
     from fsbench.report.render import show
@@ -79,7 +80,8 @@ def ablate(
         seed, results_dir, force,
     )  # fmt: skip
     with join_ranks() as ranks:
-        ranks.agree(lambda: require_places(out))
+        if out:
+            ranks.agree(lambda: require_place(out))
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         files = find_features(features, features_dir, reporter, ranks)
         table = compare_files(question, files, machine, reporter)

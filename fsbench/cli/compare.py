@@ -9,7 +9,7 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli.contradictions import refuse_doubles, refuse_same_methods
-from fsbench.cli.formats import format_of, require_places
+from fsbench.cli.formats import format_of
 from fsbench.cli.options import (
     OF_OUTPUT,
     OF_TASKS,
@@ -101,6 +101,7 @@ def compare(
     from fsbench.evaluation.compare import Question, choose_methods, parse_methods
     from fsbench.evaluation.compare import compare as compare_files
     from fsbench.evaluation.run import Machine
+    from fsbench.files import require_place
     from fsbench.ranks import join_ranks
     from fsbench.report.progress import Reporter
     from fsbench.report.render import show
@@ -111,7 +112,8 @@ def compare(
     rules = TaskProtocol(protocol, ways, 1, queries, level_of(True, alpha))  # type: ignore[arg-type]
     settings_asked, other = columns(settings, alpha, numbers(shots, "--shots")), find_base(base)
     with join_ranks() as ranks:
-        ranks.agree(lambda: require_places(out))
+        if out:
+            ranks.agree(lambda: require_place(out))
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         files = find_features(features, features_dir, reporter, ranks)
         contestants, reference = choose_methods(methods, baseline, files, other, reporter)

@@ -1,4 +1,4 @@
-"""Where tables and pictures go, and in which format."""
+"""The formats of tables."""
 
 from __future__ import annotations
 
@@ -23,12 +23,3 @@ def format_of(asked: str | None, out: Path | None) -> str:
     if asked and by_ending and asked != by_ending:
         raise typer.BadParameter(f"{asked} does not suit --out {out}, which ends as {by_ending}", param_hint="--format")
     return asked or by_ending or "rich"
-
-
-def require_places(*files: Path | None) -> None:
-    """Refuse files that could not be written in the end, before anything is computed; None is no file."""
-    from fsbench.files import require_place
-
-    for file in files:
-        if file:
-            require_place(file)

@@ -9,7 +9,6 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli.contradictions import refuse_common, together
-from fsbench.cli.formats import require_places
 from fsbench.cli.options import (
     OF_METHOD,
     OF_OUTPUT,
@@ -123,6 +122,7 @@ def solve(
     from fsbench.evaluation.run import Machine
     from fsbench.evaluation.solve import Request
     from fsbench.evaluation.solve import solve as solve_file
+    from fsbench.files import require_place
     from fsbench.methods import split_variant
     from fsbench.ranks import join_ranks
     from fsbench.report.progress import Reporter
@@ -131,7 +131,8 @@ def solve(
     refuse_common(word, f"--method {method}", options, "--variant or --set")
     request = Request(name, {**word, **options}, split, tasks, seed, tune, results_dir, force, find_base(base))
     with join_ranks() as ranks:
-        ranks.agree(lambda: require_places(out))
+        if out:
+            ranks.agree(lambda: require_place(out))
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         rows = []
         for file in find_features(features, features_dir, reporter, ranks):

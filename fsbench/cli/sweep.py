@@ -15,7 +15,6 @@ from fsbench.cli.contradictions import (
     refuse_same_methods,
     refuse_swept_and_given,
 )
-from fsbench.cli.formats import require_places
 from fsbench.cli.options import (
     OF_OUTPUT,
     Alpha,
@@ -41,7 +40,6 @@ from fsbench.cli.parse import axes, parameters, protocols
 if TYPE_CHECKING:
     from fsbench.report.curves import Sweep
 
-SWEEPS = "sweeps"  # folder of the curves, below that of the results
 OF_CURVES = ("methods", "split", "unbalanced", "alpha", "shots", "ways", "queries", "protocol", "others")
 
 
@@ -101,8 +99,9 @@ def sweep(
     from fsbench.evaluation.figures import figure as figure_plans
     from fsbench.evaluation.run import Machine
     from fsbench.evaluation.sweep import plan_sweep, run_sweep
-    from fsbench.files import require_writable
+    from fsbench.files import require_place, require_writable
     from fsbench.ranks import join_ranks
+    from fsbench.report.curves import SWEEPS
     from fsbench.report.plots.style import check_ending
     from fsbench.report.progress import Reporter
 
@@ -116,7 +115,8 @@ def sweep(
         refuse_common(contestant.options, f"--methods {contestant.label}", options, "--set")
         refuse_common(contestant.options, f"--methods {contestant.label}", swept, "--over")
     with join_ranks() as ranks:
-        ranks.agree(lambda: require_places(plot))
+        if plot:
+            ranks.agree(lambda: require_place(plot))
         ranks.agree(lambda: require_writable(results_dir / SWEEPS))
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         for file in find_features(features, features_dir, reporter, ranks):
@@ -134,7 +134,7 @@ def sweep(
 
 def show(found: Sweep, results: Path, plot: Path | None) -> None:
     """Store the curves and their picture, and print the tables."""
-    from fsbench.report.curves import save_sweep
+    from fsbench.report.curves import SWEEPS, save_sweep
     from fsbench.report.plots.curves import draw_sweep
     from fsbench.report.plots.style import save
     from fsbench.report.study_tables import panel_table

@@ -10,7 +10,7 @@ from fsbench.evaluation.comparison import Column, Comparison, Entry, compare_rec
 from fsbench.evaluation.labels import label_runs, order
 from fsbench.evaluation.solve import BASELINE
 from fsbench.methods import method_names
-from fsbench.report.curves import Sweep, load_sweep
+from fsbench.report.curves import SWEEPS, Sweep, load_sweep
 from fsbench.report.record import RunRecord, load_record
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _sound(paths: Iterable[Path], load: Callable[[Path], T], reporter: Reporter)
 
 def read_sweeps(folder: Path, reporter: Reporter) -> list[Sweep]:
     """Read all sweeps of a folder of results; files that are no sound sweep are left out with a warning."""
-    return _sound((folder / "sweeps").glob("*.json"), load_sweep, reporter)
+    return _sound((folder / SWEEPS).glob("*.json"), load_sweep, reporter)
 
 
 def collect(records: Iterable[RunRecord], baseline: str = BASELINE, *, published: bool = True) -> list[Comparison]:

@@ -11,6 +11,8 @@ from fsbench.sealed import read_sealed, write_sealed
 if TYPE_CHECKING:
     from pathlib import Path
 
+SWEEPS = "sweeps"  # folder of the curves, below that of the results
+
 
 @dataclass(frozen=True)
 class Point:

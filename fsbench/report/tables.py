@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -15,10 +16,10 @@ from rich.text import Text
 from fsbench.report.console import SafeConsole
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.table import Column
 
     from fsbench.bench.measure import Measure
     from fsbench.evaluation.solve import Solved
@@ -79,39 +80,32 @@ class _Headed(Table):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(self.heading, style="bold")
-        numbers = [column for column in self.columns[1:] if column.justify == "right"]
+        widths = [self._width(place, console, options) for place in range(len(self.columns))]
+        texts = [place for place in range(len(widths)) if self._is_text(place)]
+        left = [place for place in range(len(widths)) if place not in texts]
+        room = options.max_width - 1 - sum(widths[place] for place in texts)
         while True:
-            count = len(numbers)
-            while count > 1 and self._width_with(numbers[:count], console, options) > options.max_width:
-                count -= 1
-            yield from super(_Headed, self._part(numbers[:count])).__rich_console__(console, options)
-            numbers = numbers[count:]
-            if not numbers:
+            count = max(1, sum(taken <= room for taken in accumulate(widths[place] for place in left)))
+            yield from super(_Headed, self._part(sorted(texts + left[:count]))).__rich_console__(console, options)
+            left = left[count:]
+            if not left:
                 break
 
-    def _part(self, numbers: list[Column]) -> _Headed:
-        """The table with only these of its columns of numbers."""
-        kept = [
-            column
-            for place, column in enumerate(self.columns)
-            if place == 0 or column.justify != "right" or any(column is number for number in numbers)
-        ]
+    def _is_text(self, place: int) -> bool:
+        """Whether a column stands beside all numbers: the first one, and those that are not aligned to the right."""
+        return place == 0 or self.columns[place].justify != "right"
+
+    def _part(self, places: Sequence[int]) -> _Headed:
+        """The table with only these of its columns."""
         part = copy.copy(self)
-        part.columns = [dataclasses.replace(column, _index=place) for place, column in enumerate(kept)]
+        part.columns = [dataclasses.replace(self.columns[place], _index=n) for n, place in enumerate(places)]
         return part
 
-    def _width_with(self, numbers: list[Column], console: Console, options: ConsoleOptions) -> int:
-        """Columns that a part takes when its texts are folded and its numbers are not."""
-        part = self._part(numbers)
-        unlimited = options.update(max_width=10_000)
-        widths = []
-        for place, column in enumerate(part.columns):
-            alone = copy.copy(part)
-            alone.columns = [dataclasses.replace(column, _index=0)]
-            measured = Measurement.get(console, unlimited, alone)
-            folds = column.justify != "right" and not column.no_wrap
-            widths.append(measured.minimum if folds and place else measured.maximum)
-        return sum(widths) - (len(widths) - 1)  # two neighbours share an edge
+    def _width(self, place: int, console: Console, options: ConsoleOptions) -> int:
+        """Letters that a column takes, with one edge, when texts are folded and numbers are not."""
+        measured = Measurement.get(console, options.update(max_width=10_000), self._part([place]))
+        folds = place > 0 and self._is_text(place) and not self.columns[place].no_wrap
+        return (measured.minimum if folds else measured.maximum) - 1
 
 
 def plain_table(heading: str) -> Table:
