@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from fsbench.errors import FsbenchError
-from fsbench.unpickler import CarefulUnpickler, StandIn, check_key, is_number_code
+from fsbench.foreign.unpickler import CarefulUnpickler, StandIn, check_key, is_number_code
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from PIL import Image
 
 from fsbench.data.listing import Listing
 from fsbench.errors import FsbenchError
-from fsbench.plain_pickle import read_plain_pickle
+from fsbench.foreign.plain_pickle import read_plain_pickle
 
 if TYPE_CHECKING:
     from pathlib import Path

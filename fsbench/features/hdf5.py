@@ -9,10 +9,10 @@ import h5py
 import numpy as np
 
 from fsbench.errors import FsbenchError, missing_file, system_trouble
-from fsbench.features import foreign_hdf5
-from fsbench.features.probe import is_trusted, refuse_dangerous, trust
 from fsbench.features.seal import REMAKE as REMAKE
 from fsbench.features.seal import refuse_broken_seal
+from fsbench.foreign import hdf5 as foreign_hdf5
+from fsbench.foreign.probe import is_trusted, refuse_dangerous, trust
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

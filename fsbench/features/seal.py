@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 import h5py
 
 from fsbench.errors import FsbenchError
-from fsbench.features.probe import trust
+from fsbench.foreign.probe import trust
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,17 +12,9 @@ from tests.cli import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.synthetic import Features
 
+pytestmark = pytest.mark.usefixtures("folder")
 FEW = ("--shots", "1", "--tasks", "4", "--quiet")
-
-
-@pytest.fixture(autouse=True)
-def folder(features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    features.write(tmp_path / "features" / "synthetic-none.h5")
-    return tmp_path
 
 
 def refusal(*arguments: str, status: int = 2) -> str:

@@ -12,7 +12,6 @@ from tests.cli import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.synthetic import Features
 
 FEW = ("--shots", "1", "--tasks", "4", "--quiet")
 COMMANDS = {
@@ -25,12 +24,9 @@ COMMANDS = {
 
 
 @pytest.fixture(autouse=True)
-def folder(features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    features.write(tmp_path / "features" / "synthetic-none.h5")
-    (tmp_path / "taken").write_text("a file\n")
-    return tmp_path
+def folder(folder: Path) -> Path:
+    (folder / "taken").write_text("a file\n")
+    return folder
 
 
 @pytest.fixture

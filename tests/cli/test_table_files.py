@@ -11,17 +11,9 @@ from tests.cli import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.synthetic import Features
 
+pytestmark = pytest.mark.usefixtures("folder")
 COMPARE = ("compare", "--methods", "ncm", "--baseline", "ncm", "--settings", "balanced", "--shots", "1", "--tasks", "4")
-
-
-@pytest.fixture(autouse=True)
-def folder(features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    features.write(tmp_path / "features" / "synthetic-none.h5")
-    return tmp_path
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 SECONDS = 20.0  # for one case, on a busy machine
 MEGABYTES = 700  # that one case may add
@@ -108,3 +109,15 @@ def judged(case: int, action: Callable[[], bool], names: str) -> Outcome:
     except BaseException:
         return Outcome(case, "traceback", traceback.format_exc()[-1500:])
     return Outcome(case, "accepted" if right else "wrong", "")
+
+
+def read_in_child(path: Path, read: Callable[[Path], object]) -> Outcome:
+    """What comes of reading a file in a process whose time and memory are watched."""
+    return run_cases([0], lambda case: judged(case, lambda: bool(read(path)), path.name))[0]
+
+
+def refused(path: Path, read: Callable[[Path], object]) -> str:
+    """What is said of a file that must be refused."""
+    found = read_in_child(path, read)
+    assert found.kind == "refused", f"{found.kind}: {found.told}"
+    return found.told

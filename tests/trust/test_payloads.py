@@ -26,7 +26,7 @@ from fsbench.data.probes import run_child
 from fsbench.errors import FsbenchError
 from fsbench.exchange.detect import read_file
 from fsbench.features.store import FeatureFile
-from fsbench.plain_pickle import read_plain_pickle
+from fsbench.foreign.plain_pickle import read_plain_pickle
 from fsbench.train.checkpoint import CheckpointFile
 from tests.images import write_images
 from tests.trust.payloads import CONTAINERS, PICKLES, in_legacy, in_zip

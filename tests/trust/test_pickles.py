@@ -14,8 +14,8 @@ import torch
 
 from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.exchange.detect import read_file
-from fsbench.plain_pickle import read_plain_pickle
-from tests.trust.isolate import Outcome, judged, run_cases
+from fsbench.foreign.plain_pickle import read_plain_pickle
+from tests.trust.isolate import Outcome, judged, read_in_child, run_cases
 from tests.trust.payloads import in_legacy, in_zip
 
 if TYPE_CHECKING:
@@ -172,15 +172,11 @@ def test_claimed_memo_numbers_reserve_nothing(tmp_path: Path) -> None:
     assert [outcome.kind for outcome in outcomes] == ["refused"] * 6, outcomes
 
 
-def in_child(path: Path, read: Callable[[Path], object]) -> Outcome:
-    return run_cases([0], lambda case: judged(case, lambda: read(path) is not None, path.name))[0]
-
-
 def test_the_list_of_storages_of_an_old_file_holds_names_only(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(in_legacy(b"\x80\x02}.").removesuffix(pickle.dumps([], 2)) + b"\x80\x02]" + DEEP + b"a.")
-    assert in_child(path, read_checkpoint).kind == "refused"
-    assert in_child(path, import_).kind == "refused"
+    assert read_in_child(path, read_checkpoint).kind == "refused"
+    assert read_in_child(path, import_).kind == "refused"
 
 
 @pytest.mark.parametrize("longest", [900, 5_000])
@@ -189,7 +185,7 @@ def test_one_long_name_does_not_widen_a_million_short_ones(longest: int, tmp_pat
     names = ["a"] * 1_000_000 + ["b" * longest]
     path = tmp_path / "novel.pkl"
     path.write_bytes(pickle.dumps({"features": np.zeros((4, 2), np.float32), "labels": names}))
-    outcome = in_child(path, import_)
+    outcome = read_in_child(path, import_)
     assert outcome.kind == "refused", outcome
 
 
@@ -198,10 +194,10 @@ def test_a_number_spread_over_gigabytes_is_refused_before_it_is_converted(dtype:
     path = tmp_path / "file"
     spread = torch.zeros(1).to(dtype).expand(40_000, 30_000)
     torch.save({"features": spread, "labels": torch.zeros(3, dtype=torch.int64)}, path)
-    assert in_child(path, import_).kind == "refused"
+    assert read_in_child(path, import_).kind == "refused"
     one = torch.zeros(1000, 1000).to(dtype)
     torch.save({str(k): one[: 999 - k] for k in range(500)}, path)  # one storage of many tensors
-    assert in_child(path, import_).kind == "refused"
+    assert read_in_child(path, import_).kind == "refused"
 
 
 class OfStorage:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fsbench.errors import FsbenchError
-from fsbench.exchange.containers import foreign_parquet
 from fsbench.exchange.containers.columns import fields_of
 from fsbench.exchange.found import COPY_AGAIN, Opened, largest, names_array, reading
-from fsbench.features.probe import refuse_dangerous
+from fsbench.foreign import parquet as foreign_parquet
+from fsbench.foreign.probe import refuse_dangerous
 
 if TYPE_CHECKING:
     from pathlib import Path

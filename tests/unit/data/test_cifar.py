@@ -10,7 +10,7 @@ import pytest
 from fsbench.data.catalog import SPLITS, dataset_info
 from fsbench.data.layouts import load_dataset, scan_folder
 from fsbench.errors import FsbenchError
-from fsbench.plain_pickle import read_plain_pickle
+from fsbench.foreign.plain_pickle import read_plain_pickle
 from tests.unit.data.trees import put, write_cifar
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Reading parquet tables of unknown origin: a value that is repeated takes next to nothing in the file.
 
-It is also run by `features/trial.py`, and imports nothing of fsbench.
+It is also run by `trial.py`, and imports nothing of fsbench.
 """
 
 from __future__ import annotations

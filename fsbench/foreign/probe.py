@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fsbench.errors import FsbenchError
-from fsbench.features import trial
+from fsbench.foreign import trial
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from fsbench.errors import FsbenchError
-from fsbench.unpickler import CarefulUnpickler, StandIn, checked_shape, is_number_code
+from fsbench.foreign.unpickler import CarefulUnpickler, StandIn, checked_shape, is_number_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
