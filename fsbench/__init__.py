@@ -10,9 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fsbench.api.arrays import predict, trajectory
-    from fsbench.api.files import compare, evaluate
-    from fsbench.api.images import extract
+    from fsbench.api import compare, evaluate, extract, predict, trajectory
     from fsbench.backbones.load import load_backbone
     from fsbench.errors import FsbenchError
     from fsbench.features.scatter import BaseStatistics
@@ -41,13 +39,13 @@ _HOMES = {
     "FeatureFile": "fsbench.features.store",
     "FsbenchError": "fsbench.errors",
     "TaskProtocol": "fsbench.tasks.protocol",
-    "compare": "fsbench.api.files",
-    "evaluate": "fsbench.api.files",
-    "extract": "fsbench.api.images",
+    "compare": "fsbench.api",
+    "evaluate": "fsbench.api",
+    "extract": "fsbench.api",
     "load_backbone": "fsbench.backbones.load",
-    "predict": "fsbench.api.arrays",
+    "predict": "fsbench.api",
     "sample_tasks": "fsbench.tasks.sampling",
-    "trajectory": "fsbench.api.arrays",
+    "trajectory": "fsbench.api",
 }
 
 

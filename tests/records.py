@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fsbench.evaluation.statistics import accuracies, interval
-from fsbench.report.record import RunKey, RunRecord, record_path, save_record
+from fsbench.results.record import RunKey, RunRecord, record_path, save_record
+from fsbench.results.statistics import accuracies, interval
 from fsbench.tasks.protocol import TaskProtocol
 
 QUERIES = 75

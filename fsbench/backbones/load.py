@@ -1,7 +1,8 @@
-"""The one door to a backbone: by name, with weights from a file or fresh from a seed."""
+"""Any network of timm as a backbone, with weights from a file or fresh from a seed; nothing is downloaded."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import re
@@ -11,18 +12,80 @@ from typing import TYPE_CHECKING, Any
 
 import timm
 import torch
+from safetensors.torch import save
+from timm.data.config import resolve_model_data_config
 
 from fsbench.backbones import resnet12, resnet18, wideresnet
-from fsbench.backbones.checkpoints import Checkpoint, read_checkpoint
-from fsbench.backbones.fill import fill
-from fsbench.backbones.info import BackboneInfo, Extractor
-from fsbench.backbones.layouts import SAME_TENSORS, Recognised, recognise
-from fsbench.backbones.timm_models import PREFIX, fresh, timm_backbone
+from fsbench.backbones.base import BackboneInfo, DataConfig, Extractor
+from fsbench.backbones.checkpoints import Checkpoint, fill, read_checkpoint
+from fsbench.backbones.families import SAME_TENSORS, Recognised, recognise
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.files import sha256_of
+from fsbench.io.files import sha256_of, whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from torch import Tensor
+
+
+PREFIX = "timm/"
+
+
+def fresh(model: str, seed: int | None, options: Mapping[str, Any]) -> Any:
+    """Builds a network with random weights; the global random numbers stay as they were."""
+    if seed is not None and not 0 <= seed < 2**63:
+        raise FsbenchError(f"A random seed is a whole number from 0 to 2^63 - 1, found {seed}.")
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed or 0)
+        return timm.create_model(model, **options)
+
+
+def timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Extractor:
+    """Builds `timm/<name>` without its classifier; weights must fit it exactly, their classifier aside."""
+    model = name.removeprefix(PREFIX)
+    if not timm.is_model(model):  # names that lead to the network, such as hf-hub:…, are not models
+        near = difflib.get_close_matches(model, timm.list_models(), n=5, cutoff=0.5)
+        raise FsbenchError(
+            f"timm has no model {model!r}.",
+            f"Nearest: {', '.join(near)}." if near else "See timm.list_models() for its names.",
+        )
+    try:
+        network = fresh(model, seed, {"num_classes": 0})
+    except FsbenchError:
+        raise
+    except Exception as error:  # each of its thousand models has its own ways to refuse
+        raise FsbenchError(f"timm cannot build {model!r}: {error}") from error
+    digest, metadata = "", {}
+    if weights is not None:
+        checkpoint = read_checkpoint(Path(weights))
+        fill(network, _without_classifier(network, checkpoint.tensors), checkpoint.path, f"timm's {model}")
+        digest, metadata = sha256_of(checkpoint.path), dict(checkpoint.metadata)
+    config = resolve_model_data_config(network)
+    info = BackboneInfo(
+        name,
+        name,
+        _feature_dim(network),
+        f"none, seed {seed}" if weights is None else Path(weights).name,
+        digest,
+        image_size=config["input_size"][-1],
+        data_config=DataConfig(**{key: config[key] for key in DataConfig.__dataclass_fields__}),
+        metadata=metadata,
+    )
+    return Extractor(network, info)
+
+
+def _feature_dim(network: Any) -> int:
+    """The output length without a classifier; what timm calls num_features can be that of a layer before."""
+    names = ("feature_dim", "head_hidden_size", "num_features")
+    return next(int(size) for name in names if (size := getattr(network, name, None)))
+
+
+def _without_classifier(network: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    named = getattr(network, "pretrained_cfg", {}).get("classifier") or ()
+    heads = tuple(f"{head}." for head in ([named] if isinstance(named, str) else named))
+    wanted = network.state_dict()
+    return {key: value for key, value in tensors.items() if key in wanted or not key.startswith(heads)}
+
 
 BACKBONES = ("rn12", "rn18", "wrn")
 
@@ -142,3 +205,28 @@ def _widths_of(name: str, width: float) -> tuple[int, ...]:
     if name == "wrn":
         return wideresnet.widths_of(width)
     return resnet12.widths_of(int(width)) if name == "rn12" else resnet18.widths_of(int(width))
+
+
+def save_backbone(backbone: Extractor, path: Path, metadata: Mapping[str, str]) -> None:
+    """Writes the weights under this package's key names, so that `load_backbone` reads them back.
+
+    The header entry `fsbench` is a JSON object with the backbone, its family, its widths and depth, its
+    feature dimension, and whatever the caller adds: the data set, the image size, how it was trained.
+
+    Args:
+        backbone: As returned by `load_backbone`.
+        path: The file to write; an older one is replaced in a single step.
+        metadata: Further facts for the header.
+    """
+    info = backbone.info
+    facts = {
+        **metadata,
+        "backbone": info.name,
+        "family": info.family,
+        "feature_dim": info.feature_dim,
+        **info.architecture,
+    }
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in backbone.network.state_dict().items()}
+    content = save(state, metadata={"fsbench": json.dumps(facts, sort_keys=True)})
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsbench.errors import FsbenchError
-from fsbench.files import sha256_of
+from fsbench.io.files import sha256_of
 
 SUFFIXES = re.compile(r"\.(safetensors|pt\d*|pth|ckpt|bin|tar|pt\.tar|pth\.tar)")
 EMBEDDED_DATASET = "glyphs"

@@ -12,9 +12,9 @@ from fsbench.bench import loop
 from fsbench.bench.material import Material, mini_like
 from fsbench.bench.measure import Measure, in_turns
 from fsbench.evaluation.engine import solve_tasks
-from fsbench.methods import method_class
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import RIDGE, Bavardage
+from fsbench.methods.registry import method_class
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 

@@ -33,10 +33,10 @@ def extraction(repeats: int, backbone: str = "rn12", images: int = 16) -> list[M
     from PIL import Image
 
     from fsbench.backbones.load import load_backbone
-    from fsbench.data.layouts import load_own
+    from fsbench.data.scan import load_own
     from fsbench.features.extract import Settings, extract
     from fsbench.features.forward import Forward
-    from fsbench.report.progress import Reporter
+    from fsbench.reporter import Reporter
 
     rng, cpu = np.random.default_rng(0), torch.device("cpu")
     with tempfile.TemporaryDirectory() as folder:

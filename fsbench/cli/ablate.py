@@ -9,7 +9,6 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli.compare import columns
-from fsbench.cli.formats import format_of
 from fsbench.cli.options import (
     OF_TASKS,
     Alpha,
@@ -30,6 +29,7 @@ from fsbench.cli.options import (
     Tasks,
     Ways,
     find_features,
+    format_of,
 )
 from fsbench.cli.parse import level_of, numbers
 
@@ -64,13 +64,14 @@ def ablate(
     Example: [bold]fsbench ablate --tasks 1000[/bold]
     """
     from fsbench.devices import choose_device
-    from fsbench.evaluation.compare import ABLATION, Question
+    from fsbench.evaluation.compare import Question
     from fsbench.evaluation.compare import compare as compare_files
     from fsbench.evaluation.run import Machine
-    from fsbench.files import require_place
+    from fsbench.evaluation.spec import ABLATION
+    from fsbench.io.files import require_place
     from fsbench.ranks import join_ranks
-    from fsbench.report.progress import Reporter
     from fsbench.report.render import show
+    from fsbench.reporter import Reporter
     from fsbench.tasks.protocol import TaskProtocol
 
     form = format_of(output, out)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import Annotated, NoReturn
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -28,11 +30,54 @@ from fsbench.cli import (
     sweep,
     train,
     tune,
-)  # fmt: skip
-from fsbench.cli.help import help_of
-from fsbench.cli.interrupts import Interrupt, interrupts_raise
+)
+from fsbench.cli.parse import help_of
 from fsbench.errors import FsbenchError, system_trouble
 from fsbench.ranks import in_one_voice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+
+_REASONS = {"SIGINT": "Interrupted", "SIGTERM": "Ended from outside (SIGTERM)", "SIGHUP": "The terminal was closed"}
+
+
+class Interrupt(BaseException):
+    """A signal that ends the program in order: what is half written is removed on the way out."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.status = 128 + number
+        reason = _REASONS[signal.Signals(number).name]
+        self.sentence = f"{reason}. What is finished is kept: the same command goes on from there."
+
+
+@contextmanager
+def interrupts_raise() -> Iterator[None]:
+    """Let signals raise an Interrupt within the block; those that the caller ignores, as nohup does, stay ignored."""
+    process = os.getpid()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != process:  # a worker, forked before it had handlers of its own
+            os._exit(128 + number)
+        signal.signal(number, signal.SIG_DFL)  # a second one ends at once
+        if hasattr(signal, "SIGCHLD"):  # torch raises when a worker dies: here they are meant to
+            signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        raise Interrupt(number)
+
+    known = [getattr(signal, name) for name in _REASONS if hasattr(signal, name)]
+    usual = (signal.SIG_DFL, signal.default_int_handler)
+    before = {number: found for number in known if (found := signal.getsignal(number)) in usual}
+    for number in before:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, found in before.items():
+            if signal.getsignal(number) is handle:
+                signal.signal(number, found)
+
 
 MAIN, STUDIES, EXCHANGE, UPKEEP = "From images to a table", "Studies", "Exchange of features", "Begin and keep up"
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
@@ -135,7 +180,7 @@ def _exit(status: int) -> NoReturn:
 
 
 def _show(error: FsbenchError) -> None:
-    from fsbench.report.console import SafeConsole
+    from fsbench.reporter import SafeConsole
 
     console = SafeConsole(stderr=True, soft_wrap=True)
     console.print("error:", style="bold red", end=" ")

@@ -32,9 +32,9 @@ def bench(
 
     from fsbench.bench.run import CASES
     from fsbench.errors import unknown_name
-    from fsbench.files import write_text
-    from fsbench.report.progress import Reporter
+    from fsbench.io.files import write_text
     from fsbench.report.tables import measures_table, stdout_console
+    from fsbench.reporter import Reporter
 
     names = list(CASES) if cases == "all" else cases.split(",")
     for name in names:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsbench.cli import complete
-from fsbench.cli.contradictions import refuse_doubles, refuse_same_methods
-from fsbench.cli.formats import format_of
 from fsbench.cli.options import (
     OF_OUTPUT,
     OF_TASKS,
@@ -33,11 +31,12 @@ from fsbench.cli.options import (
     Ways,
     find_base,
     find_features,
+    format_of,
 )
-from fsbench.cli.parse import level_of, numbers
+from fsbench.cli.parse import level_of, numbers, refuse_doubles, refuse_same_methods
 
 if TYPE_CHECKING:
-    from fsbench.evaluation.comparison import Column
+    from fsbench.results.comparison import Column
 
 
 def compare(
@@ -98,13 +97,14 @@ def compare(
     Example: [bold]fsbench compare --methods all --out table.tex[/bold]
     """
     from fsbench.devices import choose_device
-    from fsbench.evaluation.compare import Question, choose_methods, parse_methods
+    from fsbench.evaluation.compare import Question, choose_methods
     from fsbench.evaluation.compare import compare as compare_files
     from fsbench.evaluation.run import Machine
-    from fsbench.files import require_place
+    from fsbench.evaluation.spec import parse_methods
+    from fsbench.io.files import require_place
     from fsbench.ranks import join_ranks
-    from fsbench.report.progress import Reporter
     from fsbench.report.render import show
+    from fsbench.reporter import Reporter
     from fsbench.tasks.protocol import TaskProtocol
 
     form = format_of(output, out)
@@ -130,7 +130,7 @@ def compare(
 
 def columns(settings: str, alpha: float | None, shots: list[int]) -> list[Column]:
     """The settings of the table, from the words of the command line."""
-    from fsbench.evaluation.comparison import Column
+    from fsbench.results.comparison import Column
 
     words = [word.strip() for word in settings.split(",")]
     for word in words:

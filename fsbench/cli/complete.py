@@ -12,7 +12,7 @@ BACKBONES = ("rn12", "rn18", "wrn", "timm/")
 
 def methods(incomplete: str) -> list[str]:
     """Methods and their variants, one or several with commas between them."""
-    from fsbench.methods import method_names
+    from fsbench.methods.registry import method_names
 
     variants = ("bavardage:article", "bavardage:released", "simpleshot:UN", "simpleshot:L2N", "simpleshot:CL2N")
     return _in_a_list([*method_names(), *variants, "all"], incomplete)

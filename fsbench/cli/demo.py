@@ -31,15 +31,16 @@ def demo(
     Example: [bold]fsbench demo[/bold]
     """
     from fsbench.devices import choose_device
-    from fsbench.evaluation.compare import Question, compare, parse_methods
-    from fsbench.evaluation.comparison import Column
+    from fsbench.evaluation.compare import Question, compare
     from fsbench.evaluation.run import Machine
-    from fsbench.features.embedded import embedded_features
+    from fsbench.evaluation.spec import parse_methods
+    from fsbench.features.extract import embedded_features
     from fsbench.ranks import join_ranks
-    from fsbench.report.plots.bars import accuracy_bars
-    from fsbench.report.progress import Reporter
+    from fsbench.report.plots.comparison import accuracy_bars
     from fsbench.report.render import render_rich
     from fsbench.report.tables import stdout_console
+    from fsbench.reporter import Reporter
+    from fsbench.results.comparison import Column
     from fsbench.tasks.protocol import TaskProtocol
 
     columns = [Column(balanced, None if balanced else 2.0, shots) for balanced in (False, True) for shots in (1, 5)]

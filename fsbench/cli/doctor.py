@@ -1,13 +1,110 @@
-"""The command ``doctor``: what is here, and what is wrong with it."""
+"""The doctor's report as tables for people."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.padding import Padding
+from rich.text import Text
 
 from fsbench.cli.options import AsJson, DataRoot, FeaturesRoot, WeightsRoot
+from fsbench.report.tables import plain_table, stdout_console
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from fsbench.doctor.diagnose import DatasetReport, DoctorReport, FoundFile
+    from fsbench.machine import Environment
+
+
+_WIDTH = 100
+_COLOURS = {"complete": "green", "incomplete": "yellow", "differs": "yellow"}
+
+
+def show(report: DoctorReport) -> None:
+    """Print the report, at most 100 columns wide."""
+    console = stdout_console()
+    console.width = min(console.width, _WIDTH)
+    if report.datasets:
+        console.print(_datasets_table(report))
+    for dataset in report.datasets:
+        _say(console, f"{dataset.name}, {dataset.path}:", dataset.sentences)
+    _say(console, "Data:", report.data_sentences)
+    _files(console, f"Weights in {report.weights_root}", report.weights)
+    if report.shipped:
+        _files(console, "Weights that come with fsbench", report.shipped)
+    _files(console, f"Features in {report.features_root}", report.features)
+    _say(console, "Looked into everything:", report.deep_sentences)
+    _environment(console, report.environment)
+
+
+def _datasets_table(report: DoctorReport) -> Table:
+    table = plain_table(f"Data sets in {report.data_root}")
+    table.add_column("data set", overflow="fold")
+    table.add_column("split")
+    for name in ("classes", "expected", "pictures", "expected"):
+        table.add_column(name, justify="right")
+    table.add_column("state")
+    for dataset in report.datasets:
+        _add_dataset(table, dataset)
+    return table
+
+
+def _add_dataset(table: Table, dataset: DatasetReport) -> None:
+    state = Text(dataset.state, style=_COLOURS.get(dataset.state, "red"))
+    if not dataset.splits:
+        table.add_row(dataset.name, "", "", "", "", "", state)
+    for position, split in enumerate(dataset.splits):
+        table.add_row(
+            dataset.name if position == 0 else "",
+            split.split,
+            str(split.found_classes),
+            str(split.expected_classes),
+            f"{split.found_images:,}",
+            f"{split.expected_images:,}",
+            state if position == 0 else "",
+        )
+
+
+def _say(console: Console, heading: str, sentences: Sequence[str]) -> None:
+    if sentences:
+        console.print(Text(heading, style="bold"))
+        for sentence in sentences:
+            console.print(Padding(Text(sentence), (0, 0, 0, 2)))
+
+
+def _files(console: Console, title: str, files: Sequence[FoundFile]) -> None:
+    if not files:
+        _say(console, f"{title}:", ["none"])
+        return
+    table = plain_table(title)
+    table.add_column("file", overflow="fold")
+    table.add_column("MB", justify="right")
+    for file in files:
+        table.add_row(Text(file.path), f"{file.size / 1e6:,.1f}")
+    console.print(table)
+
+
+def _environment(console: Console, environment: Environment) -> None:
+    versions = ", ".join(f"{name} {version or 'missing'}" for name, version in environment.versions.items())
+    _say(console, "Libraries:", [versions])
+    if environment.pair_problem:
+        problem = f"torch and torchvision do not work together: {environment.pair_problem}"
+        _say(console, "Repair:", [problem, environment.advice])
+    if not environment.devices:
+        _say(console, "Devices:", ["none: torch does not start"])
+        return
+    table = plain_table("Devices")
+    for column in ("device", "description", *environment.devices[0].precisions):
+        table.add_column(column, overflow="fold")
+    for device in environment.devices:
+        table.add_row(device.name, device.description, *(problem or "works" for problem in device.precisions.values()))
+    console.print(table)
 
 
 def doctor(
@@ -29,19 +126,17 @@ def doctor(
 
     from rich.console import Console
 
-    from fsbench.data.doctor import diagnose
+    from fsbench.doctor.diagnose import diagnose
 
     with Console(stderr=True).status("Looking at data sets, trying out libraries and devices …"):
         report = diagnose(data_dir, weights_dir, features_dir)
     if deep:
-        from fsbench.data.deep import look_deeper
-        from fsbench.report.progress import Reporter
+        from fsbench.doctor.deep import look_deeper
+        from fsbench.reporter import Reporter
 
         report = look_deeper(report, data_dir, features_dir, Reporter())
     if as_json:
         typer.echo(json.dumps(report.to_dict(), indent=2))
         return
-
-    from fsbench.cli.doctor_tables import show
 
     show(report)

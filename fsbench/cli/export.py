@@ -32,8 +32,8 @@ def export(
     """
     from fsbench.exchange.exporting import export_file
     from fsbench.features.store import FeatureFile
-    from fsbench.report.progress import Reporter
     from fsbench.report.tables import stdout_console
+    from fsbench.reporter import Reporter
 
     for path in export_file(FeatureFile.open(features), to, out, Reporter(quiet), force=force):
         stdout_console().print(str(path), soft_wrap=True)

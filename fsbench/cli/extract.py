@@ -59,11 +59,10 @@ def extract(
     from fsbench.backbones.load import refuse_unknown
     from fsbench.data.choose import OwnData, choose_datasets
     from fsbench.devices import choose_device
-    from fsbench.features.extract import Settings
-    from fsbench.features.extract_all import Weights, extract_all
+    from fsbench.features.extract import Settings, Weights, extract_all
     from fsbench.ranks import join_ranks
-    from fsbench.report.progress import Reporter
     from fsbench.report.tables import stdout_console
+    from fsbench.reporter import Reporter
 
     refuse_unknown(backbone)
     if out and out.suffix not in {"", ".h5"} and not out.is_dir():

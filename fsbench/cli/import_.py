@@ -41,8 +41,8 @@ def import_(
     Example: [bold]fsbench import base=base_cub.plk novel=cub.plk --dataset cub --backbone rn18[/bold]
     """
     from fsbench.exchange.importing import Naming, import_files, known_dataset
-    from fsbench.report.progress import Reporter
     from fsbench.report.tables import stdout_console
+    from fsbench.reporter import Reporter
 
     naming = Naming(known_dataset(dataset), backbone, crops)
     file = import_files(files, out or features_dir / naming.file_name(), naming, Reporter(quiet), force=force)

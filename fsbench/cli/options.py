@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Names that the shell completes. Nothing heavy is imported for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from fsbench.ranks import ALONE
 if TYPE_CHECKING:
     from fsbench.features.store import FeatureFile
     from fsbench.ranks import Ranks
-    from fsbench.report.progress import Reporter
+    from fsbench.reporter import Reporter
+
 
 DEFAULT_FEATURES = Path("features")
 OF_TASKS, OF_METHOD, OF_RUN, OF_OUTPUT = "Tasks", "Method", "Run", "Output"
@@ -135,7 +136,7 @@ def find_features(given: list[Path] | None, root: Path, reporter: Reporter, rank
             "Check the path. An empty folder there gets the features of the embedded data set.",
         )
 
-    from fsbench.features.embedded import embedded_features
+    from fsbench.features.extract import embedded_features
 
     reporter.say(f"No feature file given, and none in {root}/: making that of the embedded data set.")
     data, weights = (Path(os.environ.get(f"FSBENCH_{name.upper()}", name)) for name in ("data", "weights"))
@@ -147,3 +148,19 @@ def find_base(given: Path | None) -> FeatureFile | None:
     from fsbench.features.store import FeatureFile
 
     return FeatureFile.open(given) if given else None
+
+
+ENDINGS = {".md": "markdown", ".markdown": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
+
+
+def format_of(asked: str | None, out: Path | None) -> str:
+    """The format asked for, else that of the file's ending, else text; the two must not contradict each other."""
+    from fsbench.errors import unknown_name
+    from fsbench.report.render import FORMATS
+
+    if asked is not None and asked not in FORMATS:
+        raise unknown_name("format", asked, FORMATS)
+    by_ending = ENDINGS.get(out.suffix.lower()) if out else None
+    if asked and by_ending and asked != by_ending:
+        raise typer.BadParameter(f"{asked} does not suit --out {out}, which ends as {by_ending}", param_hint="--format")
+    return asked or by_ending or "rich"

@@ -28,12 +28,12 @@ def report(
 
     Example: [bold]fsbench report --out report.html[/bold]
     """
-    from fsbench.evaluation.collect import collect, read_records, read_sweeps
-    from fsbench.files import write_text
+    from fsbench.io.files import write_text
     from fsbench.report.html.page import render_html
-    from fsbench.report.plots.curves import draw_sweep
+    from fsbench.report.plots.studies import draw_sweep
     from fsbench.report.plots.style import svg_text
-    from fsbench.report.progress import Reporter
+    from fsbench.reporter import Reporter
+    from fsbench.results.collect import collect, read_records, read_sweeps
 
     reporter = Reporter(quiet)
     comparisons = collect(read_records(records, results_dir, reporter), baseline, published=published)

@@ -25,7 +25,7 @@ def scatter(
     """
     from fsbench.features.scatter import BaseStatistics, scatter_path
     from fsbench.ranks import join_ranks
-    from fsbench.report.progress import Reporter
+    from fsbench.reporter import Reporter
 
     with join_ranks() as ranks:
         reporter = Reporter(quiet, not ranks.leads)

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from fsbench.cli import complete
-from fsbench.cli.contradictions import refuse_common, together
 from fsbench.cli.options import (
     OF_METHOD,
     OF_OUTPUT,
@@ -41,7 +40,7 @@ from fsbench.cli.options import (
     find_base,
     find_features,
 )
-from fsbench.cli.parse import given, parameters, precision, protocols
+from fsbench.cli.parse import given, parameters, precision, protocols, refuse_common, together
 
 
 def solve(
@@ -122,10 +121,10 @@ def solve(
     from fsbench.evaluation.run import Machine
     from fsbench.evaluation.solve import Request
     from fsbench.evaluation.solve import solve as solve_file
-    from fsbench.files import require_place
-    from fsbench.methods import split_variant
+    from fsbench.io.files import require_place
+    from fsbench.methods.registry import split_variant
     from fsbench.ranks import join_ranks
-    from fsbench.report.progress import Reporter
+    from fsbench.reporter import Reporter
 
     name, word = split_variant(method)
     refuse_common(word, f"--method {method}", options, "--variant or --set")
@@ -145,7 +144,7 @@ def show(rows: list[Any], out: Path | None, as_json: bool, reporter: Any) -> Non
     """Print the table or the JSON list, then signatures and warnings."""
     import json
 
-    from fsbench.files import write_text
+    from fsbench.io.files import write_text
     from fsbench.report.tables import solved_table, stdout_console
 
     text = json.dumps([solved.row() for solved in rows], indent=1)

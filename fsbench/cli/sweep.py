@@ -8,13 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsbench.cli import complete
-from fsbench.cli.contradictions import (
-    refuse_beside,
-    refuse_common,
-    refuse_doubles,
-    refuse_same_methods,
-    refuse_swept_and_given,
-)
 from fsbench.cli.options import (
     OF_OUTPUT,
     Alpha,
@@ -35,10 +28,19 @@ from fsbench.cli.options import (
     Ways,
     find_features,
 )
-from fsbench.cli.parse import axes, parameters, protocols
+from fsbench.cli.parse import (
+    axes,
+    parameters,
+    protocols,
+    refuse_beside,
+    refuse_common,
+    refuse_doubles,
+    refuse_same_methods,
+    refuse_swept_and_given,
+)
 
 if TYPE_CHECKING:
-    from fsbench.report.curves import Sweep
+    from fsbench.results.curves import Sweep
 
 OF_CURVES = ("methods", "split", "unbalanced", "alpha", "shots", "ways", "queries", "protocol", "others")
 
@@ -95,15 +97,15 @@ def sweep(
     refuse_doubles(splits, "--split")
 
     from fsbench.devices import choose_device
-    from fsbench.evaluation.compare import parse_methods
-    from fsbench.evaluation.figures import figure as figure_plans
     from fsbench.evaluation.run import Machine
+    from fsbench.evaluation.spec import parse_methods
+    from fsbench.evaluation.sweep import figure as figure_plans
     from fsbench.evaluation.sweep import plan_sweep, run_sweep
-    from fsbench.files import require_place, require_writable
+    from fsbench.io.files import require_place, require_writable
     from fsbench.ranks import join_ranks
-    from fsbench.report.curves import SWEEPS
     from fsbench.report.plots.style import check_ending
-    from fsbench.report.progress import Reporter
+    from fsbench.reporter import Reporter
+    from fsbench.results.curves import SWEEPS
 
     if plot:
         check_ending(plot)
@@ -134,11 +136,10 @@ def sweep(
 
 def show(found: Sweep, results: Path, plot: Path | None) -> None:
     """Store the curves and their picture, and print the tables."""
-    from fsbench.report.curves import SWEEPS, save_sweep
-    from fsbench.report.plots.curves import draw_sweep
+    from fsbench.report.plots.studies import draw_sweep
     from fsbench.report.plots.style import save
-    from fsbench.report.study_tables import panel_table
-    from fsbench.report.tables import stdout_console
+    from fsbench.report.tables import panel_table, stdout_console
+    from fsbench.results.curves import SWEEPS, save_sweep
 
     stored = results / SWEEPS / f"{found.name}.json"
     picture = plot or stored.with_suffix(".png")

@@ -57,8 +57,8 @@ def train(
     from fsbench.data.choose import EMBEDDED, OwnData, choose_datasets
     from fsbench.devices import choose_device
     from fsbench.ranks import join_ranks
-    from fsbench.report.progress import Reporter
     from fsbench.report.tables import stdout_console
+    from fsbench.reporter import Reporter
     from fsbench.train.output import default_output
     from fsbench.train.run import train_backbone
     from fsbench.train.settings import Execution, TrainSettings

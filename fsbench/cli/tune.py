@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsbench.cli import complete
-from fsbench.cli.contradictions import refuse_common
 from fsbench.cli.options import (
     OF_METHOD,
     OF_OUTPUT,
@@ -29,7 +28,7 @@ from fsbench.cli.options import (
     Ways,
     find_features,
 )
-from fsbench.cli.parse import axes, parameters, protocols
+from fsbench.cli.parse import axes, parameters, protocols, refuse_common
 
 if TYPE_CHECKING:
     from fsbench.evaluation.tuning import Tuned
@@ -99,12 +98,12 @@ def tune(
     from fsbench.evaluation.source import base_of
     from fsbench.evaluation.tuning import Search, grid_of
     from fsbench.evaluation.tuning import tune as search_parameters
-    from fsbench.files import require_writable
-    from fsbench.methods import split_variant
+    from fsbench.io.files import require_writable
+    from fsbench.methods.registry import split_variant
     from fsbench.ranks import join_ranks
+    from fsbench.report.plots.studies import draw_surface
     from fsbench.report.plots.style import check_ending, save
-    from fsbench.report.plots.surface import draw_surface
-    from fsbench.report.progress import Reporter
+    from fsbench.reporter import Reporter
 
     if plot:
         check_ending(plot)
@@ -136,8 +135,7 @@ def tune(
 
 def show(found: Tuned, memory: Path | None) -> None:
     """Print what was searched and found, and where it is kept, if it is."""
-    from fsbench.report.study_tables import surface_tables
-    from fsbench.report.tables import stdout_console
+    from fsbench.report.tables import stdout_console, surface_tables
 
     console = stdout_console()
     for table in surface_tables(found):

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fsbench.data.catalog import SPLITS, variants
-from fsbench.data.listing import first_names
+from fsbench.data.dataset import first_names
 
 if TYPE_CHECKING:
     from fsbench.data.catalog import DatasetInfo
-    from fsbench.data.listing import Listing
+    from fsbench.data.dataset import Listing
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fsbench.data.catalog import dataset_info, resolve_name
-from fsbench.data.find import find_datasets
 from fsbench.data.glyphs import ensure_glyphs
-from fsbench.data.layouts import accept, load_dataset, load_own
+from fsbench.data.scan import accept, find_datasets, load_dataset, load_own
 from fsbench.data.splitting import parse_fractions
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.data.listing import ImageDataset
-    from fsbench.report.progress import Reporter
+    from fsbench.data.dataset import ImageDataset
+    from fsbench.reporter import Reporter
 
 EMBEDDED = "glyphs"
 

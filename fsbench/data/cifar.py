@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from fsbench.data.listing import Listing
+from fsbench.data.dataset import Listing
 from fsbench.errors import FsbenchError
-from fsbench.foreign.plain_pickle import read_plain_pickle
+from fsbench.io.pickles import read_plain_pickle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fsbench.data.catalog import DatasetInfo
-    from fsbench.data.listing import Source
+    from fsbench.data.dataset import Source
 
 _PARTS = ("train", "test")
 _SIDE = 32

@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from fsbench.data.catalog import SPLIT_ALIASES
+from fsbench.data.dataset import FolderPictures, Listing
 from fsbench.data.images import is_picture
-from fsbench.data.listing import FolderPictures, Listing
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:

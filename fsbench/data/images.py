@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import errno
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -22,7 +22,13 @@ from PIL import Image
 from fsbench.errors import FsbenchError, system_trouble
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+    from torch import Tensor
+
+    Sent = TypeVar("Sent")
+
 
 PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".webp", ".tif", ".tiff")
 _OUT_OF_REACH = {errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENODEV, errno.ENXIO}
@@ -88,3 +94,33 @@ def _grey_from_16_bits(image: Image.Image) -> Image.Image:
     if image.mode == "F" or (image.mode == "I" and image.format not in {"PNG", "PPM"}):
         raise ValueError(f"its pixels are 32-bit numbers (mode {image.mode}), only 8 and 16 bits are defined")
     return Image.fromarray(np.round(values / 257).astype(np.uint8))
+
+
+_REMEDY = "Read images without other processes, --workers 0, or enlarge the shared memory (docker: --shm-size)."
+
+
+def share(tensor: Tensor) -> Tensor:
+    """Put a tensor where the main process finds it, if this is a worker.
+
+    Left to torch, that happens in a thread whose errors nobody sees, and the main process would wait for ever.
+    """
+    from torch.utils.data import get_worker_info
+
+    if get_worker_info() is None:
+        return tensor
+    try:
+        tensor.share_memory_()
+    except RuntimeError as error:
+        raise FsbenchError(f"The shared memory has no room for images: {error}", _REMEDY) from error
+    return tensor
+
+
+def while_workers_live(batches: Iterable[Sent]) -> Iterator[Sent]:
+    """The same batches; a worker that was killed is an error for people."""
+    try:
+        yield from batches
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        told = str(error).partition("\n")[0]
+        raise FsbenchError(f"A process that reads images has ended: {told}", _REMEDY) from error

@@ -4,54 +4,34 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.comparison import Column, Comparison, Entry, compare_records
 from fsbench.evaluation.over_data import interval_over_data
 from fsbench.evaluation.run import Job, Machine, configure, run
-from fsbench.evaluation.solve import BASELINE, Solved
+from fsbench.evaluation.solve import Solved
 from fsbench.evaluation.source import source_of
+from fsbench.evaluation.spec import ALL, MethodChoice, parse_methods
 from fsbench.evaluation.tuning import Search, configure_tuned
-from fsbench.methods import WITHOUT_BASE, method_class, method_key, method_names, needs_base, split_variant
+from fsbench.methods.registry import (
+    BASELINE,
+    WITHOUT_BASE,
+    method_key,
+    needs_base,
+)
+from fsbench.results.comparison import Column, Comparison, compare_records, entry_of
 from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from fsbench.evaluation.comparison import Runs
     from fsbench.evaluation.source import Source
-    from fsbench.evaluation.statistics import Interval
     from fsbench.features.store import FeatureFile
     from fsbench.methods.base import Method
-    from fsbench.report.progress import Reporter
-
-ALL = "all"
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """A method of the comparison, with the options that tell its variants apart."""
-
-    label: str
-    method: str
-    options: dict[str, Any]
-
-    @property
-    def needs_base(self) -> bool:
-        """Whether it needs statistics of base classes."""
-        return needs_base(self.method if ".py:" in self.method else self.label)
-
-    def runs_as(self, other: Contestant) -> bool:
-        """Whether both are the same but for their labels."""
-        return (self.method, self.options) == (other.method, other.options)
-
-    def entry(self) -> Entry:
-        """Its row in the table."""
-        info = method_class(self.method).info
-        assumes = {"none": "no prior", "uniform": "uniform prior", "free": "free prior"}[info.prior]
-        return Entry(self.label, info.name, assumes if info.transductive else "inductive")
+    from fsbench.reporter import Reporter
+    from fsbench.results.comparison import Runs
+    from fsbench.results.statistics import Interval
 
 
 @dataclass(frozen=True)
@@ -74,7 +54,7 @@ class Question:
         base: Feature file whose base classes to use, if not the files' own.
     """
 
-    contestants: Sequence[Contestant]
+    contestants: Sequence[MethodChoice]
     columns: Sequence[Column]
     baseline: str
     protocol: TaskProtocol
@@ -89,34 +69,9 @@ class Question:
     base: FeatureFile | None = None
 
 
-ABLATION = (
-    Contestant("soft-kmeans", "soft-kmeans", {}),
-    Contestant("+ VB", "bavardage", {"stage": "vb"}),
-    Contestant("+ VB + PLDA", "bavardage", {}),
-    Contestant("+ VB (released)", "bavardage", {"stage": "vb", "variant": "released"}),
-    Contestant("+ VB + PLDA (released)", "bavardage", {"variant": "released"}),
-)
-
-
-def parse_methods(text: str) -> list[Contestant]:
-    """Parse `soft-kmeans,bavardage:released`; `all` is every method, with both variants of BAVARDAGE."""
-    if text == ALL:
-        names = [name for name in method_names() if name != "alpha-am"]  # minutes per setting: named when wanted
-        text = ",".join("bavardage,bavardage:released" if name == "bavardage" else name for name in names)
-    found = []
-    for label in dict.fromkeys(part.strip() for part in text.split(",")):
-        if ".py:" in label:
-            found.append(Contestant(label.rpartition(":")[2], label, {}))
-            continue
-        name, options = split_variant(label)
-        method_class(name)
-        found.append(Contestant(label, name, options))
-    return found
-
-
 def choose_methods(
     text: str, baseline: str | None, files: Sequence[FeatureFile], base: FeatureFile | None, reporter: Reporter
-) -> tuple[list[Contestant], str]:
+) -> tuple[list[MethodChoice], str]:
     """The methods asked for and their baseline, where the files have what they need.
 
     Without base classes, `all` is every method that needs none, and the baseline is SimpleShot without centring.
@@ -157,7 +112,7 @@ def _warn(runs: Runs, baseline: str, reporter: Reporter) -> None:
 
 def _configure(
     question: Question,
-    contestant: Contestant,
+    contestant: MethodChoice,
     file: FeatureFile,
     source: Source,
     protocol: TaskProtocol,
@@ -171,7 +126,7 @@ def _configure(
     return configure(contestant.method, source, protocol, contestant.options)
 
 
-def _with_baseline(question: Question) -> tuple[list[Contestant], str]:
+def _with_baseline(question: Question) -> tuple[list[MethodChoice], str]:
     """All methods that run, and the label of the baseline.
 
     Own methods go by the name of their class, and by that of their file too where two classes have the same name.
@@ -216,7 +171,7 @@ def compare(question: Question, files: Sequence[FeatureFile], machine: Machine, 
     _warn(runs, baseline, reporter)
     return compare_records(
         runs,
-        [contestant.entry() for contestant in contestants],
+        [entry_of(contestant.label, contestant.method) for contestant in contestants],
         question.columns,
         baseline,
         with_published=question.published,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fsbench.evaluation.engine import BlockSize, embed_split, solve_rows
-from fsbench.evaluation.statistics import Interval, accuracies, small_sample_interval
+from fsbench.results.statistics import Interval, accuracies, small_sample_interval
 from fsbench.tasks.sampling import TaskRows, apportion
 
 if TYPE_CHECKING:

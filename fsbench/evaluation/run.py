@@ -12,12 +12,12 @@ import torch
 import fsbench
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import solve_tasks
-from fsbench.evaluation.statistics import accuracies, interval
-from fsbench.files import require_writable
-from fsbench.methods import method_class
+from fsbench.io.files import require_writable
 from fsbench.methods.presets import preset_of
+from fsbench.methods.registry import method_class
 from fsbench.ranks import ALONE, Ranks
-from fsbench.report.record import RunKey, RunRecord, load_record, record_path, save_record
+from fsbench.results.record import RunKey, RunRecord, load_record, record_path, save_record
+from fsbench.results.statistics import accuracies, interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from fsbench.evaluation.run import Job, Machine, configure, run
 from fsbench.evaluation.source import Source, source_of
-from fsbench.evaluation.statistics import Interval, paired_difference
 from fsbench.evaluation.tuning import Search, configure_tuned
-from fsbench.methods import method_key, presets
+from fsbench.methods import presets
+from fsbench.methods.registry import BASELINE, method_key
+from fsbench.results.statistics import Interval, paired_difference
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fsbench.features.store import FeatureFile
-    from fsbench.report.progress import Reporter
-    from fsbench.report.record import RunRecord
+    from fsbench.reporter import Reporter
+    from fsbench.results.record import RunRecord
     from fsbench.tasks.protocol import TaskProtocol
 
-BASELINE = "soft-kmeans"
+
 CLEARLY = 1.0  # points below Soft-KMEANS from which BAVARDAGE is said to have failed
 
 

@@ -10,13 +10,13 @@ from fsbench.features.overlap import overlap
 from fsbench.features.scatter import base_statistics
 from fsbench.methods.base import Context
 from fsbench.ranks import ALONE
-from fsbench.report.record import named_base
+from fsbench.results.record import named_base
 
 if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
     from fsbench.features.store import FeatureFile, Split
     from fsbench.ranks import Ranks
-    from fsbench.report.progress import Reporter
+    from fsbench.reporter import Reporter
     from fsbench.tasks.protocol import TaskProtocol
 
 

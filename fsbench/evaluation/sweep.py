@@ -9,23 +9,27 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from fsbench.evaluation.axes import Axis, Value, at, symbol
+from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import Job, Machine, configure, key_of, run
 from fsbench.evaluation.source import Source, base_of, load_source
-from fsbench.files import readable_part
-from fsbench.methods import method_key
-from fsbench.report.curves import Curve, Panel, Point, Sweep
-from fsbench.report.published import published_curve
+from fsbench.evaluation.spec import Axis, Value, at, parse_methods, symbol
+from fsbench.io.files import readable_part
+from fsbench.methods.base import Context
+from fsbench.methods.presets import preset_of
+from fsbench.methods.registry import method_key
+from fsbench.results.curves import Curve, Panel, Point, Sweep
+from fsbench.results.published import published_curve
+from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from fsbench.evaluation.compare import Contestant
+    from fsbench.evaluation.spec import MethodChoice
     from fsbench.features.store import FeatureFile
-    from fsbench.report.progress import Reporter
-    from fsbench.report.record import RunRecord
-    from fsbench.tasks.protocol import TaskProtocol
+    from fsbench.reporter import Reporter
+    from fsbench.results.record import RunRecord
+
 
 POINTS = "points"  # folder of the records of single points, below that of the results
 
@@ -51,7 +55,7 @@ class Plan:
 
 
 def plan_sweep(
-    contestants: Sequence[Contestant],
+    contestants: Sequence[MethodChoice],
     axes: Sequence[Axis],
     splits: Sequence[str],
     protocols: Sequence[TaskProtocol],
@@ -191,3 +195,59 @@ def _digest(plans: Sequence[Plan], keys: Sequence[str]) -> str:
 
 def _number(value: Value) -> str:
     return value if isinstance(value, str) else f"{value:g}"
+
+
+ONE, FIVE = TaskProtocol(shots=1), TaskProtocol(shots=5)
+
+
+def figure(number: int, dataset: str) -> list[Plan]:
+    """The panels of a figure, for features of a data set."""
+    if number not in FIGURES:
+        raise FsbenchError(f"There is no sweep for figure {number}.", f"Figures: {', '.join(map(str, FIGURES))}.")
+    return FIGURES[number](dataset)
+
+
+def _prior_against_imbalance(dataset: str) -> list[Plan]:
+    """Fig. 3: the prior α_o against the imbalance α* of the tasks."""
+    axes = [Axis("prior_alpha", (1.0, 2.0, 4.0, 6.0, 8.0, 10.0)), Axis("alpha", (1.0, 2.0, 4.0))]
+    return plan_sweep(parse_methods("bavardage"), axes, ["novel"], [ONE, FIVE], {})
+
+
+def _settings(dataset: str) -> list[Plan]:
+    """Fig. 4: shots, and queries."""
+    methods = parse_methods("soft-kmeans,bavardage")
+    return [
+        *plan_sweep(methods, [Axis("shots", (1, 5, 10, 20))], ["novel"], [ONE], {}),
+        *plan_sweep(methods, [Axis("queries", (20, 50, 75, 100, 150))], ["novel"], [ONE], {}),
+    ]
+
+
+def _tuning(dataset: str) -> list[Plan]:
+    """Fig. 5: T_km, T_vb, s_max and β_o on val and novel.
+
+    Departs from Fig. 5: where the article has no preset, its T_vb and s_max mean nothing, so τ and σ vary instead.
+    """
+    units = [
+        Axis("t_vb", (30.0, 40.0, 50.0, 60.0, 80.0, 100.0)),
+        Axis("s_max", (0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0)),
+    ]
+    if preset_of(Context(balanced=False, dataset=dataset)) is None:
+        units = [
+            Axis("tau", (0.05, 0.1, 0.2, 0.3, 0.5, 1.0)),
+            Axis("sigma", (5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 80.0, 120.0)),
+        ]
+    axes = [
+        Axis("t_km", (5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 80.0, 100.0)),
+        *units,
+        Axis("beta", (0.0, 2.0, 5.0, 10.0, 15.0, 20.0)),
+    ]
+    methods = parse_methods("bavardage")
+    return [
+        plan
+        for protocol in (ONE, FIVE)
+        for axis in axes
+        for plan in plan_sweep(methods, [axis], ["val", "novel"], [protocol], {})
+    ]
+
+
+FIGURES: dict[int, Callable[[str], list[Plan]]] = {3: _prior_against_imbalance, 4: _settings, 5: _tuning}

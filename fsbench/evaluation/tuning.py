@@ -1,39 +1,97 @@
-"""Tuning: parameters are chosen on the validation classes, never on novel ones, and remembered beside the features.
-
-What was found belongs to a method, its fixed parameters, a protocol and the very features. A later search for the same
-takes the place of an earlier one, so `solve --tune` and `compare --tune` use whatever `fsbench tune` found last.
-"""
+"""What a search tries next: the cells of a grid, or guesses that learn from the outcomes so far."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.axes import OF_PROTOCOL, Axis, Value, symbol
-from fsbench.evaluation.proposals import Grid, Guesses
 from fsbench.evaluation.run import Job, Machine, configure, run
 from fsbench.evaluation.source import load_source
+from fsbench.evaluation.spec import OF_PROTOCOL, Axis, Value, symbol
 from fsbench.evaluation.sweep import POINTS
 from fsbench.features.overlap import overlap
 from fsbench.features.store import FeatureFile
-from fsbench.locks import only_writer
-from fsbench.methods import method_class, method_key
+from fsbench.io.locks import only_writer
+from fsbench.io.sealed import read_sealed, write_sealed
 from fsbench.methods.base import with_declared_types
-from fsbench.sealed import read_sealed, write_sealed
+from fsbench.methods.registry import method_class, method_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from fsbench.evaluation.source import Source
+    from fsbench.evaluation.spec import Value
     from fsbench.features.scatter import BaseStatistics
     from fsbench.methods.base import Method
-    from fsbench.report.progress import Reporter
+    from fsbench.reporter import Reporter
     from fsbench.tasks.protocol import TaskProtocol
+
+
+class Grid:
+    """All combinations."""
+
+    def __init__(self, axes: Sequence[Axis]) -> None:
+        names = [axis.name for axis in axes]
+        self.cells = [
+            dict(zip(names, cell, strict=True)) for cell in itertools.product(*(axis.values for axis in axes))
+        ]
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __iter__(self) -> Iterator[dict[str, Value]]:
+        return iter(self.cells)
+
+    def tell(self, accuracy: float) -> None:
+        """A grid does not learn."""
+
+
+class Guesses:
+    """Guesses of optuna's default sampler (TPE), the same for the same seed and accuracies."""
+
+    def __init__(self, axes: Sequence[Axis], trials: int, seed: int) -> None:
+        try:
+            import optuna
+        except ImportError as error:
+            raise FsbenchError(
+                "optuna is not installed.", "pip install 'fsbench[tune]', or search the grid."
+            ) from error
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        sampler = optuna.samplers.TPESampler(seed=seed)
+        self.study = optuna.create_study(direction="maximize", sampler=sampler)
+        self.axes, self.trials = axes, trials
+        self.open: Any = None
+
+    def __len__(self) -> int:
+        return self.trials
+
+    def __iter__(self) -> Iterator[dict[str, Value]]:
+        for _ in range(self.trials):
+            self.open = self.study.ask()
+            yield {axis.name: self._guess(axis) for axis in self.axes}
+
+    def _guess(self, axis: Axis) -> Value:
+        """Between the ends of an axis of numbers, on a logarithmic scale where it has one; else one of its values."""
+        values = [value for value in axis.values if not isinstance(value, str)]
+        if len(values) < len(axis.values):
+            chosen: Value = self.open.suggest_categorical(axis.name, list(axis.values))
+            return chosen
+        low, high = min(values), max(values)
+        if all(isinstance(value, int) for value in values):
+            return int(self.open.suggest_int(axis.name, int(low), int(high), log=low > 0))
+        guess = self.open.suggest_float(axis.name, low, high, log=low > 0)
+        return float(f"{guess:.3g}")
+
+    def tell(self, accuracy: float) -> None:
+        """Learn from the last guess."""
+        self.study.tell(self.open, accuracy)
+
 
 TASKS = 500
 GRIDS: dict[str, list[Axis]] = {

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.files import whole_file
+from fsbench.io.files import whole_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fsbench.features.store import FeatureFile, Split
-    from fsbench.report.progress import Reporter
+    from fsbench.reporter import Reporter
 
 # numpy 2 writes its own new name, which numpy 1 does not know; both know the old one.
 _NEW_NAME, _OLD_NAME = b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n"

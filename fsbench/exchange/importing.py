@@ -12,18 +12,17 @@ from fsbench.exchange.checks import check_together, remarks_on, split_from
 from fsbench.exchange.detect import read_file
 from fsbench.exchange.found import Part
 from fsbench.exchange.splits import parse_source, split_in_name
-from fsbench.features.provenance import is_name
 from fsbench.features.shards import fingerprint
-from fsbench.features.store import SPLITS, FeatureFile, Provenance, write_features
-from fsbench.files import readable_part, sha256_of
-from fsbench.locks import only_writer
+from fsbench.features.store import SPLITS, FeatureFile, Provenance, is_name, write_features
+from fsbench.io.files import readable_part, sha256_of
+from fsbench.io.locks import only_writer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from fsbench.features.store import Split
-    from fsbench.report.progress import Reporter
+    from fsbench.reporter import Reporter
 
 
 @dataclass(frozen=True)

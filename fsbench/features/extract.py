@@ -7,34 +7,38 @@ import os
 from collections import deque
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch.utils.data import DataLoader
 
-from fsbench.data.probes import library_versions, precision_problem
+from fsbench.backbones.load import load_backbone
+from fsbench.backbones.weights import find_weights
+from fsbench.data.choose import EMBEDDED, choose_datasets
+from fsbench.data.images import while_workers_live
 from fsbench.data.recipes import crops_for, timm_transform, transform_for
-from fsbench.data.workers import while_workers_live
 from fsbench.errors import FsbenchError
-from fsbench.features.forward import PRECISIONS, Forward
-from fsbench.features.images import Images, collate
+from fsbench.features.forward import PRECISIONS, Forward, Images, collate
 from fsbench.features.overlap import overlaps
 from fsbench.features.shards import Shards, fingerprint
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
-from fsbench.locks import only_writer
+from fsbench.io.locks import only_writer
+from fsbench.machine import library_versions, precision_problem
 from fsbench.ranks import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    import torch
     from numpy.typing import NDArray
 
-    from fsbench.backbones.info import Extractor
-    from fsbench.data.listing import ImageDataset
+    from fsbench.backbones.base import Extractor
+    from fsbench.data.dataset import ImageDataset
     from fsbench.ranks import Ranks
-    from fsbench.report.progress import Reporter
+    from fsbench.reporter import Reporter
+
 
 _BATCH = {"cpu": 64}
 _BATCH_ELSEWHERE = 256
@@ -268,3 +272,86 @@ def _assemble(
     write_features(out, provenance, splits)
     shards.discard()
     return FeatureFile.open(out)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A backbone by name, and where its weights come from.
+
+    Attributes:
+        backbone: Name on the command line.
+        file: A checkpoint given by the user.
+        seed: Fresh weights of this seed instead.
+        root: Folder that is searched for `<dataset>/<backbone>.*`.
+    """
+
+    backbone: str
+    file: Path | None
+    seed: int | None
+    root: Path
+
+    def load(self, dataset: str) -> Extractor:
+        """The backbone for a data set."""
+        if self.seed is not None and self.file is None:
+            return load_backbone(self.backbone, random_seed=self.seed)
+        file = self.file or find_weights(self.root, dataset, self.backbone)
+        return load_backbone(self.backbone, file, random_seed=self.seed)
+
+
+def extract_all(
+    datasets: list[ImageDataset],
+    weights: Weights,
+    settings: Settings,
+    device: torch.device,
+    out: Path,
+    reporter: Reporter,
+    *,
+    force: bool = False,
+    ranks: Ranks = ALONE,
+) -> list[FeatureFile]:
+    """Extract every data set; one that fails does not keep the others from being done, and is told at the end.
+
+    Args:
+        datasets: To extract.
+        weights: The backbone.
+        settings: How.
+        device: Where.
+        out: A folder, or the file itself if it ends in `.h5`.
+        reporter: For progress.
+        force: Extract again what is there.
+        ranks: Processes that share the images.
+    """
+    if out.suffix == ".h5" and len(datasets) > 1:
+        raise FsbenchError(f"{len(datasets)} data sets do not fit into one file {out}.", "Choose one with --dataset.")
+    files, failures = [], []
+    for dataset in datasets:
+        name = f"{dataset.name}-{weights.backbone.replace('/', '_')}.h5"
+        path = out if out.suffix == ".h5" else out / name
+        try:
+            backbone = ranks.first_alone(partial(weights.load, dataset.name))
+            files.append(extract(dataset, backbone, path, settings, device, reporter, force=force, ranks=ranks))
+        except FsbenchError as failure:
+            if len(datasets) == 1 or not ranks.can_go_on_after(failure):
+                raise
+            reporter.warn(f"{dataset.name} could not be extracted: {failure.message}")
+            failures.append((dataset.name, failure))
+    if failures:
+        names = ", ".join(name for name, _ in failures)
+        raise FsbenchError(
+            f"{len(failures)} of {len(datasets)} data sets could not be extracted: {names}. The others are done.",
+            failures[0][1].hint,
+        )
+    return files
+
+
+BACKBONE = "rn12"
+
+
+def embedded_features(
+    data: Path, weights: Path, features: Path, reporter: Reporter, ranks: Ranks = ALONE
+) -> FeatureFile:
+    """Render the data set, extract it with the shipped weights, and give the feature file; only what is missing."""
+    datasets = ranks.first_alone(lambda: choose_datasets(EMBEDDED, None, data, reporter))
+    chosen = Weights(BACKBONE, None, None, weights)
+    (file,) = extract_all(datasets, chosen, Settings(), torch.device("cpu"), features, reporter, ranks=ranks)
+    return file

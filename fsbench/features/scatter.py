@@ -19,11 +19,10 @@ import numpy as np
 import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.features.hdf5 import REMAKE, dataset_of, open_hdf5
 from fsbench.features.preprocess import apply_rows
-from fsbench.features.seal import sealed_hdf5
 from fsbench.features.store import FeatureFile, Split, make_split
-from fsbench.files import whole_file
+from fsbench.io.files import whole_file
+from fsbench.io.hdf5 import REMAKE, dataset_of, open_hdf5, sealed_hdf5
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fsbench.errors import FsbenchError
-from fsbench.files import whole_file, write_text
+from fsbench.io.files import whole_file, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

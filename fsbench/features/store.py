@@ -1,41 +1,88 @@
-"""The feature file: HDF5 with one group per split and its provenance at the root.
-
-::
-
-    /                 format, version, dataset, backbone, … (Provenance)
-    /base /val /novel classes; sha256 of the content
-        features      (M, D) float32, sorted by class
-        labels        (M,)   int64, 0..C-1
-        class_names   (C,)   UTF-8 bytes
-        class_offsets (C+1,) int64, first row of every class
-        images        (M,)   UTF-8 bytes, relative names
-
-Every data set is contiguous and uncompressed, so that its size on disk can be checked against its header before
-anything is read. The seal before all that (`seal.py`) covers everything but the features, which have their own SHA-256.
-"""
+"""Where features come from, as a feature file tells it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.features.hdf5 import REMAKE, dataset_of, encode, lies_here, open_hdf5, strings_of
-from fsbench.features.provenance import Provenance as Provenance
-from fsbench.features.provenance import read_provenance
-from fsbench.features.seal import sealed_hdf5
-from fsbench.files import whole_file
+from fsbench.io.files import whole_file
+from fsbench.io.hdf5 import REMAKE, dataset_of, encode, lies_here, open_hdf5, sealed_hdf5, strings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import h5py
     from numpy.typing import NDArray
+
+
+_LONGEST_NAME = 100
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where features come from; what is not known is empty.
+
+    Attributes:
+        dataset: Name of the data set.
+        backbone: Name on the command line.
+        family: Network and origin, such as `wrn-s2m2`.
+        weights: Name of the weights file, or "none, seed s".
+        weights_sha256: Of that file.
+        split_digest: Of the class lists.
+        transform: From image to tensor, as JSON.
+        image_size: Side of the tensor, in pixels.
+        crops: Crops per image whose features were averaged.
+        precision: Of the forward pass.
+        libraries: Versions.
+        notes: What else is worth knowing, such as images that were left out.
+        fingerprint: Of everything that determines the features.
+        imported: Where features come from that fsbench did not extract: file, sha256, format and splits of each.
+    """
+
+    dataset: str
+    backbone: str
+    family: str = ""
+    weights: str = ""
+    weights_sha256: str = ""
+    split_digest: str = ""
+    transform: str = ""
+    image_size: int = 0
+    crops: int = 1
+    precision: str = "float32"
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    fingerprint: str = ""
+    imported: Sequence[Mapping[str, str]] = ()
+
+
+def read_provenance(file: h5py.File, path: Path) -> Provenance:
+    """Read and check what a file says of its origin."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        provenance = TypeAdapter(Provenance).validate_json(file.attrs["provenance"])
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise FsbenchError(f"{path} has no readable provenance: {where}: {first['msg']}.", REMAKE) from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise FsbenchError(f"{path} has no readable provenance: {error}.", REMAKE) from error
+    if not is_name(provenance.dataset) or not is_name(provenance.backbone):
+        raise FsbenchError(f"{path} does not name its data set and backbone.", REMAKE)
+    return provenance
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can name a data set, a backbone or a method: one line, no control characters, not endless."""
+    return text.isprintable() and 0 < len(text) <= _LONGEST_NAME
+
 
 FORMAT = "fsbench-features"
 VERSION = 1

@@ -9,11 +9,9 @@ import torch
 from torch.nn import functional
 
 from fsbench.features.preprocess import apply_rows
-from fsbench.methods._checks import require_amount, require_count
-from fsbench.methods._head import descend, probabilities
-from fsbench.methods._objective import support_slope
-from fsbench.methods._prototypes import class_means
-from fsbench.methods.base import MethodInfo, Parameters
+from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_count
+from fsbench.methods.centroids import class_means
+from fsbench.methods.heads import descend, probabilities, support_slope
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -23,11 +23,17 @@ import torch
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import apply_rows
 from fsbench.methods import presets
-from fsbench.methods._checks import require_amount, require_count, require_weight
-from fsbench.methods._clusters import Clusters
-from fsbench.methods._gram import InnerProducts, gram, inner_products
-from fsbench.methods._linalg import cholesky, clamp_within_span, inverse_square_root
-from fsbench.methods.base import Context, MethodInfo, Parameters, require_base
+from fsbench.methods.base import (
+    Context,
+    MethodInfo,
+    Parameters,
+    require_amount,
+    require_base,
+    require_count,
+    require_weight,
+)
+from fsbench.methods.centroids import Clusters, InnerProducts, gram, inner_products
+from fsbench.methods.linalg import cholesky, clamp_within_span, inverse_square_root
 from fsbench.methods.soft_kmeans import last, soft_kmeans
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from fsbench.features.preprocess import apply_rows, unit_norm
-from fsbench.methods._checks import require_amount
-from fsbench.methods._prototypes import class_means, squared_distances, support_and_query
-from fsbench.methods.base import MethodInfo, Parameters, require_base
+from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_base
+from fsbench.methods.centroids import class_means, squared_distances, support_and_query
 
 if TYPE_CHECKING:
     from torch import Tensor

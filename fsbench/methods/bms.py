@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from fsbench.features.preprocess import centre_task, power_rows
-from fsbench.methods._checks import require_amount, require_count
-from fsbench.methods._gram import inner_products
-from fsbench.methods._prototypes import mean_weights
-from fsbench.methods.base import MethodInfo, Parameters
+from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_count
+from fsbench.methods.centroids import inner_products, mean_weights
 
 if TYPE_CHECKING:
     from torch import Tensor

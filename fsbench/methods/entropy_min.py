@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fsbench.methods._information import InformationHead
-from fsbench.methods._objective import Objective
 from fsbench.methods.base import MethodInfo
+from fsbench.methods.heads import InformationHead, Objective
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ import torch
 
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import apply_rows
-from fsbench.methods._checks import require_count, require_weight
-from fsbench.methods._prototypes import class_means, squared_distances, support_and_query
-from fsbench.methods.base import Context, MethodInfo, Parameters, require_base
+from fsbench.methods.base import Context, MethodInfo, Parameters, require_base, require_count, require_weight
 from fsbench.methods.bd_cspn import TEMPERATURE, rectified_prototypes
+from fsbench.methods.centroids import class_means, squared_distances, support_and_query
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from fsbench.features.preprocess import apply_rows
-from fsbench.methods._prototypes import class_means, support_and_query
 from fsbench.methods.base import MethodInfo, Parameters, require_base
+from fsbench.methods.centroids import class_means, support_and_query
 
 if TYPE_CHECKING:
     from torch import Tensor

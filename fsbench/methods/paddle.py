@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from fsbench.methods._checks import require_count, require_weight
-from fsbench.methods._gram import inner_products
-from fsbench.methods._prototypes import mean_weights, support_and_query
-from fsbench.methods.base import MethodInfo, Parameters
+from fsbench.methods.base import MethodInfo, Parameters, require_count, require_weight
+from fsbench.methods.centroids import inner_products, mean_weights, support_and_query
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,17 +9,15 @@ import torch
 
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import centre_parts, power_rows
-from fsbench.methods._checks import require_amount, require_count
-from fsbench.methods._gram import inner_products
-from fsbench.methods._prototypes import mean_weights
-from fsbench.methods._sinkhorn import equal_sizes
-from fsbench.methods.base import MethodInfo, Parameters
+from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_count
+from fsbench.methods.centroids import inner_products, mean_weights
+from fsbench.methods.linalg import equal_sizes
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from fsbench.features.scatter import BaseStatistics
-    from fsbench.methods._gram import InnerProducts
+    from fsbench.methods.centroids import InnerProducts
     from fsbench.tasks.batch import TaskBatch
 
 # Newton steps from nothing, and from the potentials of the epoch before. With λ = 10, 12 and 4

@@ -9,8 +9,8 @@ import torch
 
 from fsbench.errors import unknown_name
 from fsbench.features.preprocess import ROW_CHAINS, apply_rows
-from fsbench.methods._prototypes import class_means, squared_distances, support_and_query
 from fsbench.methods.base import MethodInfo, Parameters, require_base
+from fsbench.methods.centroids import class_means, squared_distances, support_and_query
 
 if TYPE_CHECKING:
     from torch import Tensor

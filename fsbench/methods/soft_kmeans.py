@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from fsbench.features.preprocess import apply_rows
-from fsbench.methods._checks import require_amount, require_count
-from fsbench.methods._clusters import Clusters
-from fsbench.methods._gram import inner_products
-from fsbench.methods.base import Context, MethodInfo, Parameters, require_base
+from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_base, require_count
+from fsbench.methods.centroids import Clusters, inner_products
 from fsbench.methods.presets import temperature_of
 
 if TYPE_CHECKING:

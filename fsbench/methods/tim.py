@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from fsbench.features.preprocess import apply_rows
-from fsbench.methods._checks import require_amount, require_count, require_weight
-from fsbench.methods._gram import inner_products
-from fsbench.methods._information import InformationHead
-from fsbench.methods._objective import Objective
-from fsbench.methods.base import Context, MethodInfo, Parameters
+from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_count, require_weight
+from fsbench.methods.centroids import inner_products
+from fsbench.methods.heads import InformationHead, Objective
 
 if TYPE_CHECKING:
     from torch import Tensor

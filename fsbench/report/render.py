@@ -12,10 +12,10 @@ from rich.console import Group as Together
 from rich.text import Text
 
 from fsbench.errors import unknown_name
-from fsbench.evaluation.statistics import LEVEL
-from fsbench.files import write_text
-from fsbench.report.console import SafeConsole, printable
+from fsbench.io.files import write_text
 from fsbench.report.tables import plain_table, plus_minus, stdout_console
+from fsbench.reporter import SafeConsole, printable
+from fsbench.results.statistics import LEVEL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from fsbench.evaluation.comparison import Cell, Column, Comparison, Group
+    from fsbench.results.comparison import Cell, Column, Comparison, Group
 
 FORMATS = ("rich", "markdown", "latex", "csv", "json")
 LEGEND = (

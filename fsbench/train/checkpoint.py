@@ -10,8 +10,8 @@ import torch
 
 from fsbench.backbones.checkpoints import read_torch
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.statistics import Interval
-from fsbench.files import whole_file
+from fsbench.io.files import whole_file
+from fsbench.results.statistics import Interval
 from fsbench.train.validate import Evaluation
 
 if TYPE_CHECKING:

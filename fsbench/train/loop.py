@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from fsbench.data.workers import while_workers_live
+from fsbench.data.images import while_workers_live
 from fsbench.errors import FsbenchError
 from fsbench.ranks import ALONE
 from fsbench.train import draws
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from fsbench.backbones.base import Backbone
     from fsbench.ranks import Ranks
-    from fsbench.report.progress import Advance
+    from fsbench.reporter import Advance
     from fsbench.train.settings import TrainSettings
     from fsbench.train.views import Views
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import fsbench
 from fsbench.backbones.base import Backbone
-from fsbench.backbones.load import load_backbone
-from fsbench.backbones.save import save_backbone
-from fsbench.data.probes import library_versions
+from fsbench.backbones.load import load_backbone, save_backbone
 from fsbench.data.recipes import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.features.shards import fingerprint
-from fsbench.locks import only_writer
+from fsbench.io.locks import only_writer
+from fsbench.machine import library_versions
 from fsbench.train.checkpoint import CheckpointFile, Progress
 from fsbench.train.loop import Keys, Trainer, choose_workers, load_batches
 from fsbench.train.output import check_output, is_finished
@@ -29,10 +28,10 @@ from fsbench.train.views import make_views
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.backbones.info import Extractor
-    from fsbench.data.listing import ImageDataset, ImageSplit
+    from fsbench.backbones.base import Extractor
+    from fsbench.data.dataset import ImageDataset, ImageSplit
     from fsbench.data.transforms import EvalTransform
-    from fsbench.report.progress import Reporter
+    from fsbench.reporter import Reporter
     from fsbench.train.settings import Execution, TrainSettings
 
 

@@ -14,8 +14,8 @@ from fsbench.ranks import ALONE, Ranks
 if TYPE_CHECKING:
     import torch
 
-    from fsbench.data.listing import ImageDataset
-    from fsbench.report.progress import Reporter
+    from fsbench.data.dataset import ImageDataset
+    from fsbench.reporter import Reporter
 
 MOMENTUM = 0.9
 WEIGHT_DECAY = 5e-4

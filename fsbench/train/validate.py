@@ -11,11 +11,11 @@ from torch.utils.data import DataLoader
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import solve_tasks
-from fsbench.evaluation.statistics import Interval, accuracies, interval
-from fsbench.features.images import Images
+from fsbench.features.forward import Images
 from fsbench.features.preprocess import apply_rows
 from fsbench.features.store import make_split
 from fsbench.methods.ncm import NearestClassMean
+from fsbench.results.statistics import Interval, accuracies, interval
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import check_feasible, pool_sizes
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from fsbench.data.listing import ImageSplit
+    from fsbench.data.dataset import ImageSplit
     from fsbench.data.transforms import EvalTransform
     from fsbench.features.scatter import BaseStatistics
 

@@ -12,18 +12,18 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from fsbench.data.images import share
 from fsbench.data.recipes import crops_for
 from fsbench.data.transforms import normalise
-from fsbench.data.workers import share
 from fsbench.errors import FsbenchError
 from fsbench.train import draws
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fsbench.data.listing import ImageSplit
+    from fsbench.data.dataset import ImageSplit
     from fsbench.data.transforms import CropTransform, EvalTransform
-    from fsbench.report.progress import Reporter
+    from fsbench.reporter import Reporter
     from fsbench.train.settings import TrainSettings
 
     Pixels = NDArray[np.uint8]  # (height, width, 3)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from fsbench.cli.doctor import doctor
 from fsbench.data.catalog import dataset_info
-from fsbench.data.probes import Device, Environment
+from fsbench.machine import Device, Environment
 from tests.unit.data.trees import put
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ ENVIRONMENT = Environment(
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fsbench.data.doctor.diagnose.__defaults__", (lambda: ENVIRONMENT,))
+    monkeypatch.setattr("fsbench.doctor.diagnose.diagnose.__defaults__", (lambda: ENVIRONMENT,))
     for root in ("DATA", "WEIGHTS", "FEATURES", "RESULTS"):
         monkeypatch.delenv(f"FSBENCH_{root}", raising=False)
     return tmp_path
@@ -74,7 +74,7 @@ def test_nothing_here(here: Path) -> None:
 
 def test_weights_that_ship_are_told_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(here, ["weights/glyphs/rn12.safetensors"])
-    monkeypatch.setattr("fsbench.data.doctor.shipped_weights", lambda: here / "weights")
+    monkeypatch.setattr("fsbench.doctor.diagnose.shipped_weights", lambda: here / "weights")
     assert run().count("glyphs/rn12.safetensors") == 1
 
 
@@ -108,7 +108,7 @@ def test_importing_the_command_does_not_import_torch() -> None:
 
 @pytest.mark.slow
 def test_the_real_probes_find_this_machine() -> None:
-    from fsbench.data.probes import probe_environment
+    from fsbench.machine import probe_environment
 
     environment = probe_environment()
     assert environment.devices[0].name == "cpu"

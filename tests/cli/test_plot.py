@@ -55,7 +55,7 @@ def test_every_option_reaches_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_option_reaches_the_simplex(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[bytes, int]] = []
     monkeypatch.setattr(
-        "fsbench.report.plots.simplex.draw_simplex",
+        "fsbench.report.plots.task.draw_simplex",
         lambda task, root, out: seen.append((task.assignments.tobytes(), root)),
     )
     different = [

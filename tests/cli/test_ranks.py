@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from fsbench.backbones.load import load_backbone
-from fsbench.backbones.save import save_backbone
+from fsbench.backbones.load import load_backbone, save_backbone
 from fsbench.features.store import FeatureFile
 from tests.cli import run
 from tests.cli.torchrun import IMAGES_PER_SHARD, ROOT, torchrun

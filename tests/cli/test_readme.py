@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from fsbench.cli.app import app
-from fsbench.data.probes import Device, Environment
+from fsbench.machine import Device, Environment
 from tests.cli import run
 from tests.workspace import write_feature_files, write_mini, write_photos, write_pickles
 
@@ -86,7 +86,7 @@ def reason_not_to_run(words: list[str]) -> str:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fsbench.data.doctor.diagnose.__defaults__", (lambda: NOTHING,))
+    monkeypatch.setattr("fsbench.doctor.diagnose.diagnose.__defaults__", (lambda: NOTHING,))
     for root in ("DATA", "WEIGHTS", "FEATURES", "RESULTS"):
         monkeypatch.delenv(f"FSBENCH_{root}", raising=False)
     return tmp_path

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fsbench.report.curves import Curve, Panel, Point, Sweep, save_sweep
+from fsbench.results.curves import Curve, Panel, Point, Sweep, save_sweep
 from tests.cli import run
 from tests.records import make_record, store
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from fsbench.cli.app import app
 from fsbench.data import choose
-from fsbench.data.layouts import load_own
+from fsbench.data.scan import load_own
 from fsbench.errors import FsbenchError
 from fsbench.features.store import FeatureFile
 from tests.unit.train.pictures import write_stripes

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import fsbench
-from fsbench.methods import method_class
 from fsbench.methods.alpha_am import AlphaAm
 from fsbench.methods.base import Context
+from fsbench.methods.registry import method_class
 from fsbench.tasks.batch import TaskBatch
 from tests.oracle import rivals_gradients as rivals
 from tests.oracle.reference import softmax

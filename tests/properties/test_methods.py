@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fsbench
-from fsbench.methods import METHODS, method_class
-from fsbench.methods._clusters import Clusters
-from fsbench.methods._gram import inner_products
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
+from fsbench.methods.centroids import Clusters, inner_products
+from fsbench.methods.registry import METHODS, method_class
 from fsbench.tasks.batch import TaskBatch
 from tests.synthetic import make_features
 

@@ -6,7 +6,7 @@ import warnings
 from random import Random
 from typing import TYPE_CHECKING
 
-from fsbench.foreign import probe
+from fsbench.io import probe
 from tests.trust.isolate import Outcome, judged, run_cases
 from tests.trust.mutate import mutate
 

@@ -16,10 +16,9 @@ import pytest
 
 from fsbench.errors import FsbenchError
 from fsbench.exchange.detect import read_file
-from fsbench.features import hdf5
-from fsbench.features.seal import seal, sealed_hdf5
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
-from fsbench.foreign import probe
+from fsbench.io import hdf5, probe
+from fsbench.io.hdf5 import seal, sealed_hdf5
 from tests.trust.isolate import read_in_child, refused
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ def test_without_the_trial_the_memory_is_gone(tmp_path: Path, name: str, monkeyp
     make, read = BOMBS[name]
     path = make(tmp_path / "bomb.h5")
     monkeypatch.setattr("fsbench.exchange.containers.hdf5_file.refuse_dangerous", lambda *given: None)
-    monkeypatch.setattr("fsbench.features.hdf5.refuse_dangerous", lambda *given: None)
+    monkeypatch.setattr("fsbench.io.hdf5.refuse_dangerous", lambda *given: None)
     assert read_in_child(path, read).kind in {"memory", "slow"}
 
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from PIL import Image
 
-from fsbench import files
-from fsbench.data.layouts import load_own
-from fsbench.data.workers import while_workers_live
+from fsbench.data.images import while_workers_live
+from fsbench.data.scan import load_own
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.tuning import read_memory
 from fsbench.features import shards
 from fsbench.features.extract import Settings, extract
-from fsbench.files import whole_file, write_text
-from fsbench.locks import only_writer
+from fsbench.io import files
+from fsbench.io.files import whole_file, write_text
+from fsbench.io.locks import only_writer
 from tests.trust.runs import Ended, Running, run, small_files, start
 from tests.trust.study import COMMANDS, Study
 
@@ -169,7 +169,7 @@ def test_pictures_of_a_vanished_folder_are_not_left_out_as_broken(
     from torch import device
 
     from fsbench.backbones.load import load_backbone
-    from fsbench.report.progress import Reporter
+    from fsbench.reporter import Reporter
 
     study = Study.prepare("extract", tmp_path / "here")
     dataset, backbone = load_own(study.folder / "photos"), load_backbone("rn12", random_seed=0, width=1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fsbench.features import shards
-from fsbench.files import TEMPORARY
+from fsbench.io.files import TEMPORARY
 from tests.trust.runs import run, start
 from tests.trust.study import COMMANDS, Study
 

@@ -16,19 +16,18 @@ from rich.table import Table
 
 from fsbench.cli.app import _show
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.collect import collect
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
-from fsbench.report.console import SafeConsole, printable
 from fsbench.report.html.page import render_html
-from fsbench.report.progress import Reporter
-from fsbench.report.record import load_record, record_path, save_record
 from fsbench.report.render import FORMATS, render_csv, render_latex, render_markdown, show
+from fsbench.reporter import Reporter, SafeConsole, printable
+from fsbench.results.collect import collect
+from fsbench.results.record import load_record, record_path, save_record
 from tests.records import four_settings, make_record
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.report.record import RunRecord
+    from fsbench.results.record import RunRecord
 
 EVIL = "\x1b[2J\x1b]0;title\x07[/red][link=x]a[/]\r\x9b31m\u202eabc\n\\input{/etc/passwd}|`x`<script>alert(1)</script>"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 
 from fsbench.errors import FsbenchError
-from fsbench.files import whole_file, write_text
+from fsbench.io.files import whole_file, write_text
 from tests.synthetic import make_features
 from tests.trust.runs import run
 

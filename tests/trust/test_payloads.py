@@ -21,12 +21,12 @@ import torch
 from fsbench.backbones import checkpoints
 from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.data.catalog import dataset_info
-from fsbench.data.layouts import load_own
-from fsbench.data.probes import run_child
+from fsbench.data.scan import load_own
 from fsbench.errors import FsbenchError
 from fsbench.exchange.detect import read_file
 from fsbench.features.store import FeatureFile
-from fsbench.foreign.plain_pickle import read_plain_pickle
+from fsbench.io.pickles import read_plain_pickle
+from fsbench.machine import run_child
 from fsbench.train.checkpoint import CheckpointFile
 from tests.images import write_images
 from tests.trust.payloads import CONTAINERS, PICKLES, in_legacy, in_zip

@@ -14,7 +14,7 @@ import torch
 
 from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.exchange.detect import read_file
-from fsbench.foreign.plain_pickle import read_plain_pickle
+from fsbench.io.pickles import read_plain_pickle
 from tests.trust.isolate import Outcome, judged, read_in_child, run_cases
 from tests.trust.payloads import in_legacy, in_zip
 

@@ -10,8 +10,8 @@ import pytest
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.tuning import read_memory
-from fsbench.report.curves import load_sweep
-from fsbench.report.record import load_record
+from fsbench.results.curves import load_sweep
+from fsbench.results.record import load_record
 from tests.records import make_record
 
 if TYPE_CHECKING:

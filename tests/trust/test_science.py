@@ -13,11 +13,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fsbench.backbones.load import load_backbone
-from fsbench.data.deep import look_deeper
-from fsbench.data.doctor import diagnose
-from fsbench.data.duplicates import find_doubles
-from fsbench.data.layouts import load_own, scan_folder
-from fsbench.data.probes import Environment
+from fsbench.data.scan import load_own, scan_folder
+from fsbench.doctor.deep import find_doubles, look_deeper
+from fsbench.doctor.diagnose import diagnose
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import Machine
 from fsbench.evaluation.solve import Request, solve
@@ -28,10 +26,11 @@ from fsbench.features.extract import Settings, extract
 from fsbench.features.overlap import overlap
 from fsbench.features.scatter import BaseStatistics, base_statistics, scatter_path
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.machine import Environment
 from fsbench.methods.base import Context
 from fsbench.methods.presets import preset_of
-from fsbench.report.progress import Reporter
-from fsbench.report.published import published
+from fsbench.reporter import Reporter
+from fsbench.results.published import published
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 from tests.images import SPLITS, write_images

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fsbench.cli.interrupts import Interrupt, interrupts_raise
+from fsbench.cli.app import Interrupt, interrupts_raise
 from tests.trust.runs import start
 from tests.trust.study import Study
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fsbench.data.layouts import load_own
+from fsbench.data.scan import load_own
 from fsbench.data.splitting import read_split_file
 from fsbench.errors import FsbenchError
 from tests.images import write_images

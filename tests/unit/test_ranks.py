@@ -10,15 +10,13 @@ import torch
 from torch.distributed import HashStore, Store  # type: ignore[attr-defined]
 
 from fsbench import ranks as module
-from fsbench.backbones.load import load_backbone
-from fsbench.backbones.save import save_backbone
-from fsbench.data.layouts import load_own
+from fsbench.backbones.load import load_backbone, save_backbone
+from fsbench.data.scan import load_own
 from fsbench.devices import choose_device, device_of_process
 from fsbench.errors import FsbenchError
-from fsbench.features.extract import Settings
-from fsbench.features.extract_all import Weights, extract_all
+from fsbench.features.extract import Settings, Weights, extract_all
 from fsbench.ranks import ALONE, Ranks, SharedError, in_one_voice, join_ranks
-from fsbench.report.progress import Reporter
+from fsbench.reporter import Reporter
 from tests.images import SPLITS, write_images
 
 if TYPE_CHECKING:

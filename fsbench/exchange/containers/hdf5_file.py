@@ -8,9 +8,9 @@ import h5py
 
 from fsbench.errors import FsbenchError
 from fsbench.exchange.found import COPY_AGAIN, Opened, largest, names_array, reading
-from fsbench.foreign import hdf5 as foreign_hdf5
-from fsbench.foreign.hdf5 import content, lies_inside, members
-from fsbench.foreign.probe import refuse_dangerous
+from fsbench.io import foreign_hdf5
+from fsbench.io.foreign_hdf5 import content, lies_inside, members
+from fsbench.io.probe import refuse_dangerous
 
 if TYPE_CHECKING:
     from pathlib import Path

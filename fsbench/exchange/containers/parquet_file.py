@@ -10,8 +10,8 @@ import numpy as np
 from fsbench.errors import FsbenchError
 from fsbench.exchange.containers.columns import fields_of
 from fsbench.exchange.found import COPY_AGAIN, Opened, largest, names_array, reading
-from fsbench.foreign import parquet as foreign_parquet
-from fsbench.foreign.probe import refuse_dangerous
+from fsbench.io import foreign_parquet
+from fsbench.io.probe import refuse_dangerous
 
 if TYPE_CHECKING:
     from pathlib import Path

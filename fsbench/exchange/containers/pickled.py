@@ -9,15 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fsbench.exchange.found import Opened
-from fsbench.foreign.plain_pickle import Unfinished, read_plain_pickle
-from fsbench.foreign.unpickler import checked_shape
+from fsbench.io.pickles import Unfinished, checked_shape, read_plain_pickle
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from fsbench.foreign.plain_pickle import Names
+    from fsbench.io.pickles import Names
 
 CONTAINER = "a pickle"
 _TEXT_PROTOCOLS = (b"ccollections\n", b"(dp", b"(lp", b"(d.", b"(l.", b"}q", b"]q")

@@ -1,4 +1,4 @@
-"""The page as a whole: head, contents, one section per comparison, environment."""
+"""SVG inside a page: identifiers of its own, letters and lines in the page's colour."""
 
 from __future__ import annotations
 
@@ -6,23 +6,67 @@ import base64
 import dataclasses
 import hashlib
 import math
+import re
 from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import fsbench
-from fsbench.report.html.inline import inline_svg
 from fsbench.report.html.tables import accuracy_table, environment_table, runs_table
-from fsbench.report.plots.bars import bars_figure
-from fsbench.report.plots.differences import differences_figure, paired_runs
-from fsbench.report.plots.style import svg_text
-from fsbench.report.published import ONLY_PUBLISHED
+from fsbench.report.plots.comparison import bars_figure, differences_figure, paired_runs
+from fsbench.report.plots.style import INK, svg_text
 from fsbench.report.render import LEGEND
+from fsbench.results.published import ONLY_PUBLISHED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from fsbench.evaluation.comparison import Comparison, Group
+    from fsbench.results.comparison import Comparison, Group
+
+
+_DROPPED = ("metadata", "style")  # a style element inside a picture would hold for the whole page
+
+
+def inline_svg(text: str, prefix: str, label: str) -> str:
+    """An SVG's text, made fit to stand in a page beside others.
+
+    Args:
+        text: Of an SVG file, as matplotlib writes it.
+        prefix: Its identifiers are this and a number, so that those of two pictures never meet.
+        label: What the picture shows, for those who do not see it.
+    """
+    root = ElementTree.fromstring(text)
+    for parent in list(root.iter()):
+        for child in [child for child in parent if _local(str(child.tag)) in _DROPPED]:
+            parent.remove(child)
+    found = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
+    names = {name: f"{prefix}-{number}" for number, name in enumerate(found, start=1)}
+    for element in root.iter():
+        element.tag = _local(str(element.tag))
+        changed = {_local(name): _changed(_local(name), value, names) for name, value in element.attrib.items()}
+        element.attrib.clear()
+        element.attrib.update(changed)
+    width = root.attrib.pop("width", "").removesuffix("pt")
+    root.attrib.pop("height", None)
+    root.attrib.update(
+        {"role": "img", "aria-label": label, "stroke-linejoin": "round", "style": f"--width: {width or 600}pt"}
+    )
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _local(name: str) -> str:
+    """The name without its namespace: HTML knows by itself what belongs to SVG."""
+    return name.rpartition("}")[2]
+
+
+def _changed(name: str, value: str, names: Mapping[str, str]) -> str:
+    if name == "id":
+        return names[value]
+    if name == "href":
+        return "#" + names[value.removeprefix("#")]
+    return re.sub(r"url\(#([^)]+)\)", lambda match: f"url(#{names[match[1]]})", value).replace(INK, "currentColor")
+
 
 TITLE = "Few-shot benchmark"
 

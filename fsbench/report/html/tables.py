@@ -10,8 +10,8 @@ from fsbench.report.render import accuracy_text, difference_text, published_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fsbench.evaluation.comparison import Cell, Comparison, Entry, Group
-    from fsbench.report.record import RunRecord
+    from fsbench.results.comparison import Cell, Comparison, Entry, Group
+    from fsbench.results.record import RunRecord
 
 
 def accuracy_table(comparison: Comparison, group: Group, heading: str) -> str:

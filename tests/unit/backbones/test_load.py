@@ -12,8 +12,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from fsbench.backbones.load import load_backbone
-from fsbench.backbones.save import save_backbone
+from fsbench.backbones.load import load_backbone, save_backbone
 from fsbench.errors import FsbenchError
 from tests.oracle import backbone_reference as reference
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fsbench.data.catalog import SPLITS, dataset_info
-from fsbench.data.layouts import load_dataset, scan_folder
+from fsbench.data.scan import load_dataset, scan_folder
 from fsbench.errors import FsbenchError
-from fsbench.foreign.plain_pickle import read_plain_pickle
+from fsbench.io.pickles import read_plain_pickle
 from tests.unit.data.trees import put, write_cifar
 
 if TYPE_CHECKING:

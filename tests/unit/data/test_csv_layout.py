@@ -6,7 +6,7 @@ import pytest
 
 from fsbench.data.catalog import SPLITS, dataset_info
 from fsbench.data.csv_rows import PictureRow, read_picture_rows
-from fsbench.data.layouts import load_dataset, load_own, scan_folder
+from fsbench.data.scan import load_dataset, load_own, scan_folder
 from fsbench.errors import FsbenchError
 from tests.unit.data.trees import PNG, put
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fsbench.data.catalog import SPLITS, dataset_info
-from fsbench.data.doctor import diagnose
-from fsbench.data.probes import ChildResult, Environment, failure, probe_environment, run_child
+from fsbench.doctor.diagnose import diagnose
+from fsbench.machine import ChildResult, Environment, failure, probe_environment, run_child
 from tests.unit.data.trees import put
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.data.doctor import DoctorReport
+    from fsbench.doctor.diagnose import DoctorReport
 
 NAMES = {"base": "train", "val": "val", "novel": "test"}
 
@@ -176,7 +176,7 @@ def test_child_that_kills_itself_does_not_take_us_along() -> None:
 
 def test_code_of_the_children_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """In this process, to be fast; the number formats are tried by a slow test only, as they may end it."""
-    from fsbench.data import probes
+    from fsbench import machine as probes
 
     exec(probes._PAIR, {})
     exec(probes._DEVICES, {})

@@ -6,9 +6,8 @@ import pytest
 
 from fsbench.data.catalog import SPLITS, dataset_info
 from fsbench.data.check import compare_with_catalog, nearest_variant
-from fsbench.data.find import find_datasets, other_folders
-from fsbench.data.layouts import accept, scan_folder
-from fsbench.data.listing import FolderPictures, Listing
+from fsbench.data.dataset import FolderPictures, Listing
+from fsbench.data.scan import accept, find_datasets, other_folders, scan_folder
 from tests.unit.data.trees import put, write_cifar
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fsbench.data.catalog import SPLITS, dataset_info
-from fsbench.data.layouts import load_dataset, scan_folder
+from fsbench.data.scan import load_dataset, scan_folder
 from fsbench.errors import FsbenchError
 from tests.unit.data.trees import put
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsbench.data.catalog import split_digest
-from fsbench.data.layouts import load_own
+from fsbench.data.scan import load_own
 from fsbench.data.splitting import parse_fractions, read_split_file, split_by_fractions
 from fsbench.errors import FsbenchError
 from tests.unit.data.trees import put
@@ -16,7 +16,7 @@ from tests.unit.data.trees import put
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.data.listing import ImageDataset
+    from fsbench.data.dataset import ImageDataset
 
 ANIMALS = ["cat", "cow", "dog", "hen", "pig"]
 

@@ -10,22 +10,22 @@ import pytest
 import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.collect import collect, read_records
-from fsbench.evaluation.compare import Question, compare, parse_methods
-from fsbench.evaluation.comparison import Column
+from fsbench.evaluation.compare import Question, compare
 from fsbench.evaluation.run import Machine
+from fsbench.evaluation.spec import parse_methods
 from fsbench.features.store import FeatureFile
-from fsbench.report.console import SafeConsole
-from fsbench.report.progress import Reporter
 from fsbench.report.render import render_csv, render_json, render_markdown, render_rich
+from fsbench.reporter import Reporter, SafeConsole
+from fsbench.results.collect import collect, read_records
+from fsbench.results.comparison import Column
 from fsbench.tasks.protocol import TaskProtocol
 from tests.records import four_settings, make_record, store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.evaluation.comparison import Comparison
-    from fsbench.report.record import RunRecord
+    from fsbench.results.comparison import Comparison
+    from fsbench.results.record import RunRecord
     from tests.synthetic import Features
 
 QUIET = Reporter(quiet=True)

@@ -14,18 +14,19 @@ import torch
 from rich.console import Console
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.compare import Question, compare, parse_methods
-from fsbench.evaluation.comparison import Column, Comparison
+from fsbench.evaluation.compare import Question, compare
 from fsbench.evaluation.engine import solve_tasks
 from fsbench.evaluation.over_data import interval_over_data, tasks_without_shared_images
 from fsbench.evaluation.run import Machine
 from fsbench.evaluation.source import Source
-from fsbench.evaluation.statistics import accuracies, interval
+from fsbench.evaluation.spec import parse_methods
 from fsbench.features.store import FeatureFile
 from fsbench.methods.ncm import NearestClassMean
-from fsbench.report.progress import Reporter
-from fsbench.report.published import published
 from fsbench.report.render import render_csv, render_json, render_latex, render_markdown, render_rich, show
+from fsbench.reporter import Reporter
+from fsbench.results.comparison import Column, Comparison
+from fsbench.results.published import published
+from fsbench.results.statistics import accuracies, interval
 from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:

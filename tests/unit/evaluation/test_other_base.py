@@ -12,14 +12,14 @@ import torch
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.compare import Question, choose_methods, compare
-from fsbench.evaluation.comparison import Column
 from fsbench.evaluation.run import Machine
 from fsbench.evaluation.solve import Request, solve
 from fsbench.evaluation.source import source_of
 from fsbench.features.store import FeatureFile, Provenance, write_features
-from fsbench.methods import METHODS, method_class, needs_base
 from fsbench.methods.base import Context
-from fsbench.report.progress import Reporter
+from fsbench.methods.registry import METHODS, method_class, needs_base
+from fsbench.reporter import Reporter
+from fsbench.results.comparison import Column
 from fsbench.tasks.protocol import TaskProtocol
 from tests.synthetic import make_features
 

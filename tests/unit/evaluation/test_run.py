@@ -15,8 +15,8 @@ from fsbench.evaluation.source import Source
 from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
-from fsbench.report.progress import Reporter
-from fsbench.report.record import load_record, save_record
+from fsbench.reporter import Reporter
+from fsbench.results.record import load_record, save_record
 from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fsbench.evaluation.statistics import (
+from fsbench.results.statistics import (
     accuracies,
     holm,
     interval,

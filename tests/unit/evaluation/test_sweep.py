@@ -10,24 +10,21 @@ import torch
 
 import fsbench
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.axes import Axis, at
-from fsbench.evaluation.compare import parse_methods
 from fsbench.evaluation.engine import solve_tasks
-from fsbench.evaluation.figures import figure
 from fsbench.evaluation.run import Machine
-from fsbench.evaluation.statistics import accuracies
-from fsbench.evaluation.sweep import plan_sweep, run_sweep
+from fsbench.evaluation.spec import Axis, at, parse_methods
+from fsbench.evaluation.sweep import figure, plan_sweep, run_sweep
 from fsbench.features.store import FeatureFile
-from fsbench.methods import method_class
 from fsbench.methods.base import Context
-from fsbench.report.curves import Curve, Panel, Point, Sweep, load_sweep, save_sweep
-from fsbench.report.plots.curves import draw_sweep
+from fsbench.methods.registry import method_class
+from fsbench.report.plots.studies import draw_sweep
 from fsbench.report.plots.style import save
-from fsbench.report.progress import Reporter
-from fsbench.report.published import published_curve
-from fsbench.report.record import load_record, save_record
-from fsbench.report.study_tables import panel_table
-from fsbench.report.tables import stdout_console
+from fsbench.report.tables import panel_table, stdout_console
+from fsbench.reporter import Reporter
+from fsbench.results.curves import Curve, Panel, Point, Sweep, load_sweep, save_sweep
+from fsbench.results.published import published_curve
+from fsbench.results.record import load_record, save_record
+from fsbench.results.statistics import accuracies
 from fsbench.tasks.protocol import TaskProtocol
 from tests.synthetic import make_features
 

@@ -7,7 +7,7 @@ from scipy.spatial.distance import pdist, squareform
 from sklearn.manifold import TSNE
 from sklearn.manifold._t_sne import _joint_probabilities
 
-from fsbench.evaluation.tsne import divergence, joint_probabilities, perplexity_of, tsne
+from fsbench.evaluation.task_views import divergence, joint_probabilities, perplexity_of, tsne
 
 
 def clusters(samples: int, seed: int = 0) -> np.ndarray:

@@ -8,23 +8,22 @@ import pytest
 import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.axes import Axis
-from fsbench.evaluation.compare import Question, compare, parse_methods
-from fsbench.evaluation.comparison import Column
+from fsbench.evaluation.compare import Question, compare
 from fsbench.evaluation.engine import solve_tasks
 from fsbench.evaluation.run import Machine
 from fsbench.evaluation.solve import Request, solve
 from fsbench.evaluation.source import Source
-from fsbench.evaluation.statistics import accuracies
+from fsbench.evaluation.spec import Axis, parse_methods
 from fsbench.evaluation.tuning import GRIDS, Search, grid_of, read_memory, tune, tuning_path
 from fsbench.features.scatter import base_statistics
 from fsbench.features.store import FeatureFile, Provenance, write_features
-from fsbench.methods import METHODS, method_class
+from fsbench.methods.registry import METHODS, method_class
+from fsbench.report.plots.studies import draw_surface
 from fsbench.report.plots.style import save
-from fsbench.report.plots.surface import draw_surface
-from fsbench.report.progress import Reporter
-from fsbench.report.study_tables import surface_tables
-from fsbench.report.tables import stdout_console
+from fsbench.report.tables import stdout_console, surface_tables
+from fsbench.reporter import Reporter
+from fsbench.results.comparison import Column
+from fsbench.results.statistics import accuracies
 from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:

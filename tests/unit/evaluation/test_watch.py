@@ -10,9 +10,8 @@ from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import solve_tasks
 from fsbench.evaluation.run import configure
 from fsbench.evaluation.source import Source
-from fsbench.evaluation.views import centroid_plane, three_views
-from fsbench.evaluation.watch import watch
-from fsbench.methods._gram import inner_products
+from fsbench.evaluation.task_views import centroid_plane, three_views, watch
+from fsbench.methods.centroids import inner_products
 from fsbench.tasks.protocol import TaskProtocol
 from tests.oracle import reference
 

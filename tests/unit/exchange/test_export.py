@@ -12,7 +12,7 @@ import pytest
 from fsbench.errors import FsbenchError
 from fsbench.exchange.exporting import export_file
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
-from fsbench.report.progress import Reporter
+from fsbench.reporter import Reporter
 from tests.unit.exchange.samples import make_rows
 from tests.unit.exchange.test_formats import imported
 

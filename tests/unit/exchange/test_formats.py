@@ -11,7 +11,7 @@ import torch
 from fsbench.data.catalog import dataset_info
 from fsbench.errors import FsbenchError
 from fsbench.exchange.importing import Naming, import_files
-from fsbench.report.progress import Reporter
+from fsbench.reporter import Reporter
 from tests.unit.exchange.samples import PARQUET, WRITERS, Rows, by_class, easy, make_rows
 
 if TYPE_CHECKING:

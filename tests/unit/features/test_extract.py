@@ -10,14 +10,14 @@ from PIL import Image
 
 from fsbench.backbones.fold import fold
 from fsbench.backbones.load import load_backbone
-from fsbench.data.layouts import load_own
+from fsbench.data.scan import load_own
 from fsbench.errors import FsbenchError
 from fsbench.features import extract as module
 from fsbench.features.extract import Settings, extract, refuse_unusable
 from fsbench.features.forward import Forward
 from fsbench.features.shards import Shards
 from fsbench.features.store import FeatureFile
-from fsbench.report.progress import Reporter
+from fsbench.reporter import Reporter
 from tests.images import SPLITS, write_images
 
 if TYPE_CHECKING:

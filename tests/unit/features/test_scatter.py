@@ -11,8 +11,8 @@ import torch
 
 from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics, base_statistics, scatter_path
-from fsbench.features.seal import seal
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.io.hdf5 import seal
 from tests.synthetic import Features, make_features
 
 if TYPE_CHECKING:

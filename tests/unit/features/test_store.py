@@ -10,8 +10,8 @@ import pytest
 
 from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics
-from fsbench.features.seal import seal
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.io.hdf5 import seal
 
 if TYPE_CHECKING:
     from pathlib import Path

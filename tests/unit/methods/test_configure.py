@@ -8,9 +8,9 @@ import pytest
 
 import fsbench
 from fsbench.errors import FsbenchError
-from fsbench.methods import method_class, method_names
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
+from fsbench.methods.registry import method_class, method_names
 from fsbench.methods.soft_kmeans import SoftKMeans
 
 if TYPE_CHECKING:

@@ -8,12 +8,11 @@ import torch
 
 import fsbench
 from fsbench.errors import FsbenchError
-from fsbench.methods import _blocks, method_class
-from fsbench.methods._adam import Adam
-from fsbench.methods._head import descend, probabilities
-from fsbench.methods._objective import Objective, support_slope
-from fsbench.methods._prototypes import class_means
+from fsbench.methods import heads as _blocks
 from fsbench.methods.base import Context
+from fsbench.methods.centroids import class_means
+from fsbench.methods.heads import Adam, Objective, descend, probabilities, support_slope
+from fsbench.methods.registry import method_class
 from fsbench.tasks.batch import TaskBatch
 
 NAMES = ["baseline", "baseline++", "entropy-min", "tim-gd", "tim-adm", "alpha-tim", "alpha-am"]

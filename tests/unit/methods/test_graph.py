@@ -11,7 +11,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fsbench.evaluation.engine import BlockSize, solve_rows
-from fsbench.methods._linalg import minimum_by_products
 from fsbench.methods.alpha_am import AlphaAm
 from fsbench.methods.alpha_tim import AlphaTim
 from fsbench.methods.baseline import Baseline, BaselinePlusPlus
@@ -20,6 +19,7 @@ from fsbench.methods.bd_cspn import BdCspn
 from fsbench.methods.bms import Bms
 from fsbench.methods.entropy_min import EntropyMin
 from fsbench.methods.laplacianshot import LaplacianShot
+from fsbench.methods.linalg import minimum_by_products
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.paddle import Paddle
 from fsbench.methods.pt_map import PtMap

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fsbench.errors import FsbenchError
-from fsbench.methods import METHODS, method_key
+from fsbench.methods.registry import METHODS, method_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

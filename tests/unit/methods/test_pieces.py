@@ -10,15 +10,14 @@ import torch
 
 import fsbench
 from fsbench.errors import FsbenchError
-from fsbench.methods import method_class
-from fsbench.methods._linalg import minimum_by_eigenvalues, minimum_by_products
-from fsbench.methods._prototypes import class_means, mean_weights, squared_distances
-from fsbench.methods._sinkhorn import equal_sizes
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.bms import Bms, smallest_cluster
+from fsbench.methods.centroids import class_means, mean_weights, squared_distances
 from fsbench.methods.laplacianshot import neighbour_graph
+from fsbench.methods.linalg import equal_sizes, minimum_by_eigenvalues, minimum_by_products
 from fsbench.methods.paddle import scale_to_queries
+from fsbench.methods.registry import method_class
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
@@ -192,7 +191,7 @@ def test_predictions_do_not_depend_on_how_the_spectrum_is_clamped(
     table = method.embed(torch.from_numpy(features.novel.features), features.statistics)
     tasks = TaskBatch(table[rows], torch.from_numpy(drawn.support_labels), 5)
     by_eigenvalues = method.classify(tasks)
-    monkeypatch.setattr("fsbench.methods._linalg.minimum_by_eigenvalues", minimum_by_products)
+    monkeypatch.setattr("fsbench.methods.linalg.minimum_by_eigenvalues", minimum_by_products)
     by_products = method.classify(tasks)
     assert torch.equal(by_products.argmax(dim=2), by_eigenvalues.argmax(dim=2))
     torch.testing.assert_close(by_products, by_eigenvalues, atol=1e-5, rtol=0)

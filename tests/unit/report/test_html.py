@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fsbench.evaluation.collect import collect
-from fsbench.report.html.inline import inline_svg
-from fsbench.report.html.page import render_html
-from fsbench.report.plots.bars import bars_figure
+from fsbench.report.html.page import inline_svg, render_html
+from fsbench.report.plots.comparison import bars_figure
 from fsbench.report.plots.style import INK, svg_text
 from fsbench.report.render import render_json
+from fsbench.results.collect import collect
 from tests.records import four_settings, make_record
 
 if TYPE_CHECKING:
-    from fsbench.evaluation.comparison import Comparison
+    from fsbench.results.comparison import Comparison
 
 VOID = {"meta", "link", "wbr", "br", "hr", "img", "input"}
 HOSTILE = "<script>alert(1)</script>'\"&"

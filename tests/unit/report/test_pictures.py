@@ -13,13 +13,12 @@ from matplotlib.figure import Figure
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.source import Source
-from fsbench.evaluation.views import three_views
-from fsbench.evaluation.watch import WatchedTask, watch
-from fsbench.report.plots import marks, spectrum
-from fsbench.report.plots.simplex import CORNERS, draw_simplex, in_triangle
+from fsbench.evaluation.task_views import WatchedTask, three_views, watch
+from fsbench.report.plots import spectrum
+from fsbench.report.plots import style as marks
 from fsbench.report.plots.spectrum import Spectrum, draw_spectra
 from fsbench.report.plots.style import MOST_CLASSES, class_mark, line_look, save, short_name
-from fsbench.report.plots.task import covariance_ellipse, draw_task
+from fsbench.report.plots.task import CORNERS, covariance_ellipse, draw_simplex, draw_task, in_triangle
 from fsbench.tasks.protocol import TaskProtocol
 from tests.synthetic import make_features
 

@@ -10,11 +10,10 @@ import pytest
 from matplotlib.patches import Rectangle, StepPatch
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.collect import collect
-from fsbench.methods import METHODS
-from fsbench.report.plots.bars import accuracy_bars, bars_figure
-from fsbench.report.plots.differences import differences_figure, paired_runs
+from fsbench.methods.registry import METHODS
+from fsbench.report.plots.comparison import accuracy_bars, bars_figure, differences_figure, paired_runs
 from fsbench.report.plots.style import save, svg_text
+from fsbench.results.collect import collect
 from tests.records import four_settings, make_record
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fsbench.evaluation.comparison import Comparison
+    from fsbench.results.comparison import Comparison
 
 NAMES = ("ncm", "pt-map", "soft-kmeans", "bavardage")
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fsbench.report.progress import Reporter
+from fsbench.reporter import Reporter
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsbench.report.console import SafeConsole
 from fsbench.report.tables import plain_table
+from fsbench.reporter import SafeConsole
 
 
 def shown(width: int, labels: list[str], rows: list[list[str]]) -> str:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from fsbench.data.layouts import load_own
+from fsbench.data.scan import load_own
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.data.listing import ImageDataset
+    from fsbench.data.dataset import ImageDataset
 
 COUNTS = {"base": (6, 12), "val": (5, 20), "novel": (5, 4)}  # classes, images of each
 

@@ -14,7 +14,7 @@ import fsbench
 from fsbench.backbones.load import load_backbone
 from fsbench.backbones.weights import find_weights
 from fsbench.errors import FsbenchError
-from fsbench.report.progress import Reporter
+from fsbench.reporter import Reporter
 from fsbench.train.output import default_output
 from fsbench.train.run import Trained, train_backbone
 from fsbench.train.settings import Execution, TrainSettings
@@ -23,7 +23,7 @@ from tests.unit.train.pictures import stripes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.data.listing import ImageDataset
+    from fsbench.data.dataset import ImageDataset
 
 SETTINGS = TrainSettings("rn12", 1, epochs=3, batch=24, lr=0.05, seed=7)
 

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from fsbench import ranks
 from fsbench.cli.app import app
-from fsbench.data.layouts import load_own
-from fsbench.report.progress import Reporter
+from fsbench.data.scan import load_own
+from fsbench.reporter import Reporter
 from fsbench.train import draws
 from fsbench.train.loop import Keys
 from fsbench.train.objective import Objective
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from fsbench.data.listing import ImageDataset
+    from fsbench.data.dataset import ImageDataset
 
 ROOT = Path(__file__).parents[3]
 SETTINGS = TrainSettings("rn12", 1, epochs=2, batch=10, lr=0.02, seed=3, ranks=2)

@@ -9,7 +9,7 @@ from torch import nn
 
 from fsbench.data.recipes import transform_for
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.statistics import Interval
+from fsbench.results.statistics import Interval
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 from fsbench.train.validate import Evaluation, Validation, best_of
@@ -18,7 +18,7 @@ from tests.unit.train.pictures import stripes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.data.listing import ImageSplit
+    from fsbench.data.dataset import ImageSplit
 
 TRANSFORM = transform_for("rn18-simpleshot", None, None, 16)
 CPU = torch.device("cpu")

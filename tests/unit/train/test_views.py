@@ -9,7 +9,7 @@ import torch
 
 from fsbench.data.recipes import transform_for
 from fsbench.errors import FsbenchError
-from fsbench.report.progress import Reporter
+from fsbench.reporter import Reporter
 from fsbench.train import draws
 from fsbench.train.loop import Keys, load_batches
 from fsbench.train.settings import TrainSettings
@@ -19,7 +19,7 @@ from tests.unit.train.pictures import stripes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.data.listing import ImageSplit
+    from fsbench.data.dataset import ImageSplit
 
 SMALL = transform_for("rn18-simpleshot", None, None, 16)  # resized by PIL to 36, centre 32
 USUAL = transform_for("rn18-simpleshot", None)

@@ -1,0 +1,401 @@
+"""Methods on tensors in memory: the Python door to fsbench."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import torch
+
+from fsbench.backbones.load import refuse_unknown
+from fsbench.data.choose import OwnData, choose_datasets
+from fsbench.devices import choose_device
+from fsbench.errors import FsbenchError, unknown_name
+from fsbench.evaluation.compare import Question, choose_methods
+from fsbench.evaluation.compare import compare as compare_files
+from fsbench.evaluation.run import Machine
+from fsbench.evaluation.solve import Request, record_of
+from fsbench.evaluation.source import source_of
+from fsbench.features.extract import Settings, Weights, extract_all
+from fsbench.features.store import FeatureFile
+from fsbench.methods.base import Context, Stepwise
+from fsbench.methods.registry import method_class, split_variant
+from fsbench.reporter import Reporter
+from fsbench.results.comparison import Column
+from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.protocol import TaskProtocol
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from fsbench.features.scatter import BaseStatistics
+    from fsbench.methods.base import Method
+
+    Array = TypeVar("Array", Tensor, NDArray[Any])
+    from collections.abc import Sequence
+
+    from fsbench.results.comparison import Comparison
+    from fsbench.results.record import RunRecord
+
+    Protocol = Literal["disjoint", "released", "veilleux"]
+    Features = str | Path | FeatureFile
+
+
+def predict(
+    method: str,
+    support: Tensor | NDArray[Any],
+    support_labels: Tensor | NDArray[Any],
+    query: Array,
+    *,
+    base: BaseStatistics | None = None,
+    balanced: bool = False,
+    dataset: str = "",
+    **params: Any,
+) -> Array:
+    """Class probabilities of the queries of a batch of tasks.
+
+    Args:
+        method: `bavardage`, `bavardage:released`, `soft-kmeans`, `ncm`, …
+        support: (B, S, D) raw features; the method's own pre-processing is applied.
+        support_labels: (B, S) labels in 0..K-1, every class with at least one sample.
+        query: (B, Q, D) raw features.
+        base: Statistics of the base classes, `BaseStatistics.fit(features, labels)`.
+        balanced: Whether the method may assume that the classes are equally frequent among the queries.
+        dataset: `mini`, `tiered`, `cub`, `fc100` or `cifarfs` for the article's parameters of that data set; else
+            the scale-free ones.
+        **params: Parameters of the method, e.g. `variant="released", t_km=10, t_vb=4, s_max=5`.
+
+    Returns:
+        (B, Q, K), a NumPy array or a tensor like the queries. On the CPU everything is computed in float64.
+
+    Example:
+        >>> import numpy as np, fsbench
+        >>> rng = np.random.default_rng(0)
+        >>> base = fsbench.BaseStatistics.fit(rng.random((300, 16)), np.repeat(np.arange(10), 30))
+        >>> support, query = rng.random((2, 5, 16)), rng.random((2, 75, 16))
+        >>> labels = np.tile(np.arange(5), (2, 1))
+        >>> fsbench.predict("bavardage", support, labels, query, base=base).shape
+        (2, 75, 5)
+    """
+    configured, batch = _prepared(method, support, support_labels, query, base, balanced, dataset, params)
+    return _like(query, configured.classify(batch))
+
+
+def trajectory(
+    method: str,
+    support: Tensor | NDArray[Any],
+    support_labels: Tensor | NDArray[Any],
+    query: Array,
+    *,
+    base: BaseStatistics | None = None,
+    balanced: bool = False,
+    dataset: str = "",
+    **params: Any,
+) -> Array:
+    """Class probabilities of the queries after every step of `soft-kmeans` or `bavardage`.
+
+    Takes what `predict` takes. The first step is the nearest class mean, softmax(−T_km d²); steps 1 to `km_steps` are
+    Soft-KMEANS; those after are variational Bayes; the last one is what `predict` gives.
+
+    Returns:
+        (T, B, Q, K) for T steps, a NumPy array or a tensor like the queries.
+    """
+    configured, batch = _prepared(method, support, support_labels, query, base, balanced, dataset, params)
+    if not isinstance(configured, Stepwise):
+        raise FsbenchError(f"{method} does not show its steps.", "Methods that do: soft-kmeans, bavardage.")
+    steps = torch.stack(list(configured.assignments(batch)))  # (T, B, K, Q)
+    return _like(query, steps.mT)
+
+
+def _prepared(
+    method: str,
+    support: Any,
+    support_labels: Any,
+    query: Any,
+    base: BaseStatistics | None,
+    balanced: bool,
+    dataset: str,
+    params: dict[str, Any],
+) -> tuple[Method, TaskBatch]:
+    """The configured method, and the tasks as it wants them."""
+    batch = _batch_of(support, support_labels, query, base)
+    context = Context(balanced=balanced, dataset=dataset, base=base, shots=batch.support_size // batch.ways)
+    name, variant = split_variant(method)
+    configured = method_class(name).configure(context, **{**variant, **params})
+    embedded = configured.embed(batch.rows.flatten(end_dim=1), base).unflatten(0, batch.rows.shape[:2])
+    return configured, TaskBatch(embedded, batch.support_labels, batch.ways)
+
+
+def _like(query: Array, probabilities: Tensor) -> Array:
+    """Probabilities as the kind of array that the queries are."""
+    if isinstance(query, torch.Tensor):
+        return probabilities.to(query.dtype) if query.is_floating_point() else probabilities
+    return probabilities.numpy()
+
+
+def _batch_of(support: Any, support_labels: Any, query: Any, base: BaseStatistics | None) -> TaskBatch:
+    """Check shapes and values, and put support and queries together."""
+    support, query = (torch.as_tensor(array) for array in (support, query))
+    labels = torch.as_tensor(support_labels)
+    if (
+        support.ndim != 3
+        or query.ndim != 3
+        or support.shape[::2] != query.shape[::2]
+        or labels.shape != support.shape[:2]
+    ):
+        raise FsbenchError(
+            "Expected support (B, S, D), support_labels (B, S) and query (B, Q, D), got "
+            f"{tuple(support.shape)}, {tuple(labels.shape)} and {tuple(query.shape)}."
+        )
+    if base is not None and len(base.mean) != support.shape[2]:
+        raise FsbenchError(f"The tasks have {support.shape[2]} features, the base statistics {len(base.mean)}.")
+    if labels.is_floating_point() or not labels.numel():
+        raise FsbenchError(f"Support labels must be integers, at least one per task, got {labels.dtype}.")
+    ways = int(labels.max()) + 1
+    present = (labels[:, :, None] == torch.arange(ways, device=labels.device)).any(dim=1)  # (B, K)
+    if int(labels.min()) < 0 or not bool(present.all()):
+        raise FsbenchError(
+            f"Support labels must be 0..K-1, every class in every task; found {int(labels.min())}..{ways - 1}."
+        )
+    rows = torch.cat([support, query], dim=1)
+    rows = rows.double() if rows.device.type == "cpu" else rows.float()
+    if not bool(torch.isfinite(rows).all()):
+        raise FsbenchError("Features must be finite: NaN or infinity found among support or queries.")
+    return TaskBatch(rows, labels.to(rows.device), ways)
+
+
+SETTINGS = ("unbalanced", "balanced")
+
+
+def evaluate(
+    method: str,
+    features: Features,
+    *,
+    shots: int = 1,
+    balanced: bool = False,
+    alpha: float | None = None,
+    ways: int = 5,
+    queries: int = 75,
+    tasks: int = 10_000,
+    seed: int = 0,
+    split: str = "novel",
+    protocol: Protocol = "disjoint",
+    base: Features | None = None,
+    tune: bool = False,
+    results: str | Path | None = None,
+    force: bool = False,
+    device: str = "auto",
+    batch: int | None = None,
+    progress: bool = False,
+    **params: Any,
+) -> RunRecord:
+    """Run one method over sampled tasks, as `fsbench solve` does, without the baseline beside it.
+
+    Args:
+        method: `bavardage`, `bavardage:released`, `soft-kmeans`, … or `path/to/file.py:CLASS`.
+        features: A feature file.
+        shots: Labelled images per class.
+        balanced: Draw equally many queries of every class.
+        alpha: Dirichlet α of the class proportions of unbalanced queries; 2 unless given.
+        ways: Classes per task.
+        queries: Unlabelled images per task.
+        tasks: How many.
+        seed: Of the task list.
+        split: `novel`, `val` or `base`.
+        protocol: The rules: `disjoint`, `released` or `veilleux`.
+        base: Feature file whose base classes to use, if not the file's own.
+        tune: Use parameters chosen on the val classes.
+        results: Folder of records, where a run that is there is not repeated; None stores nothing.
+        force: Run again what has a record.
+        device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`.
+        batch: Tasks per block.
+        progress: Show bars and remarks on stderr.
+        **params: Parameters of the method, e.g. `tau=0.3, sigma=20`.
+
+    Returns:
+        The record: `accuracy` and `ci95` in percent, `per_task` (T,), `signature`, `key`, and more.
+
+    Example:
+        >>> import fsbench
+        >>> record = fsbench.evaluate("bavardage", "features/glyphs-rn12.h5", shots=5, tasks=100)
+        >>> 20 < record.accuracy < 100, record.per_task.shape
+        (True, (100,))
+        >>> print(record)  # doctest: +ELLIPSIS
+        bavardage on glyphs rn12, unbalanced α=2 5-shot: ... ± ... % over 100 tasks
+    """
+    if balanced and alpha is not None:
+        raise FsbenchError("α has no meaning for balanced tasks.", "Leave out alpha, or balanced=True.")
+    level = None if balanced else 2.0 if alpha is None else alpha
+    rules = TaskProtocol(protocol, ways, shots, queries, level)
+    name, variant = split_variant(method)
+    request = Request(
+        name, {**variant, **params}, split, _count(tasks), seed, tune, Path(results) if results else None, force,
+        _opened(base) if base else None,
+    )  # fmt: skip
+    file, reporter, machine = _opened(features), Reporter(quiet=not progress), Machine(choose_device(device), batch)
+    source = source_of(file, split, request.base, reporter)
+    return record_of(request, file, source, rules, machine, reporter)
+
+
+def compare(
+    methods: str | Sequence[str],
+    features: Features | Sequence[Features],
+    *,
+    shots: int | Sequence[int] = (1, 5),
+    settings: str | Sequence[str] = SETTINGS,
+    alpha: float = 2.0,
+    ways: int = 5,
+    queries: int = 75,
+    tasks: int = 10_000,
+    seed: int = 0,
+    split: str = "novel",
+    protocol: Protocol = "disjoint",
+    baseline: str | None = None,
+    base: Features | None = None,
+    tune: bool = False,
+    published: bool = True,
+    over_data: bool = False,
+    results: str | Path | None = None,
+    force: bool = False,
+    device: str = "auto",
+    batch: int | None = None,
+    progress: bool = False,
+) -> Comparison:
+    """Put methods side by side on the very same tasks, as `fsbench compare` does.
+
+    Args:
+        methods: Names, or one text with commas between them; `all` is every method.
+        features: One feature file or several.
+        shots: Labelled images per class; one number or several.
+        settings: `unbalanced`, `balanced`, or both.
+        alpha: Dirichlet α of the class proportions of unbalanced queries.
+        ways: Classes per task.
+        queries: Unlabelled images per task.
+        tasks: How many per setting.
+        seed: Of the task lists.
+        split: `novel`, `val` or `base`.
+        protocol: The rules: `disjoint`, `released` or `veilleux`.
+        baseline: What others are compared to; Soft-KMEANS unless given, without base classes SimpleShot (L2N).
+        base: Feature file whose base classes to use, if not the files' own.
+        tune: Use parameters chosen on the val classes, where a method has some.
+        published: Look up published numbers.
+        over_data: Add intervals over the data.
+        results: Folder of records, where a run that is there is not repeated; None stores nothing.
+        force: Run again what has a record.
+        device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`.
+        batch: Tasks per block.
+        progress: Show bars and remarks on stderr.
+
+    Returns:
+        The table: `print(it)`, `it.show("markdown")`, `it.records`.
+
+    Example:
+        >>> import fsbench
+        >>> table = fsbench.compare(["soft-kmeans", "bavardage"], "features/glyphs-rn12.h5", shots=1, tasks=50)
+        >>> len(table.records)
+        4
+        >>> table.show("csv")  # doctest: +ELLIPSIS
+        dataset,backbone,method,...
+    """
+    files = [_opened(one) for one in ([features] if isinstance(features, str | Path | FeatureFile) else features)]
+    if not files:
+        raise FsbenchError("There is no feature file to compare on.", "Give one, or several.")
+    other, reporter = _opened(base) if base else None, Reporter(quiet=not progress)
+    names = methods if isinstance(methods, str) else ",".join(methods)
+    contestants, reference = choose_methods(names, baseline, files, other, reporter)
+    question = Question(
+        contestants, _columns(settings, alpha, shots), reference, TaskProtocol(protocol, ways, 1, queries, alpha),
+        split, _count(tasks), seed, Path(results) if results else None, force, published, over_data, tune, other,
+    )  # fmt: skip
+    return compare_files(question, files, Machine(choose_device(device), batch), reporter)
+
+
+def _opened(features: Features) -> FeatureFile:
+    return features if isinstance(features, FeatureFile) else FeatureFile.open(features)
+
+
+def _count(tasks: int) -> int:
+    if tasks < 1:
+        raise FsbenchError(f"At least one task is needed, got {tasks}.")
+    return tasks
+
+
+def _columns(settings: str | Sequence[str], alpha: float, shots: int | Sequence[int]) -> list[Column]:
+    """The settings of the table, each with every number of shots."""
+    found = []
+    for setting in [settings] if isinstance(settings, str) else settings:
+        if setting not in SETTINGS:
+            raise unknown_name("setting", setting, SETTINGS)
+        balanced = setting == "balanced"
+        found += [Column(balanced, None if balanced else alpha, shot) for shot in _listed(shots)]
+    return found
+
+
+def _listed(shots: int | Sequence[int]) -> list[int]:
+    return [shots] if isinstance(shots, int) else list(dict.fromkeys(shots))
+
+
+def extract(
+    dataset: str,
+    backbone: str = "rn12",
+    *,
+    data: str | Path | None = None,
+    split_file: str | Path | None = None,
+    split_fractions: Sequence[float] | None = None,
+    weights: str | Path | None = None,
+    random_weights: int | None = None,
+    transform: str | None = None,
+    crops: int = 1,
+    precision: str = "fp32",
+    skip_broken: bool = False,
+    out: str | Path = "features",
+    force: bool = False,
+    device: str = "auto",
+    batch: int | None = None,
+    workers: int | None = None,
+    data_dir: str | Path = "data",
+    weights_dir: str | Path = "weights",
+    progress: bool = False,
+) -> FeatureFile:
+    """Run a backbone over the images of a data set, as `fsbench extract` does; only what is missing is computed.
+
+    Args:
+        dataset: `mini`, `tiered`, `cub`, `fc100`, `cifarfs` or `glyphs`; with `data`, a name for your own images.
+        backbone: `rn12`, `rn18`, `wrn` or `timm/NAME`.
+        data: A folder of your own images, with one folder per class.
+        split_file: With `data`: json or csv that divides the classes.
+        split_fractions: With `data`: shares of base, val and novel classes, such as (0.64, 0.16, 0.2).
+        weights: A checkpoint; else `weights_dir/DATASET/BACKBONE.*`.
+        random_weights: Instead of a checkpoint: fresh weights of this seed.
+        transform: Name of a transform that replaces the backbone's own.
+        crops: Average the features of that many random crops.
+        precision: `fp32`, `bf16` or `fp16`.
+        skip_broken: Leave out images that cannot be read, and record it.
+        out: Folder of feature files, or the file itself if it ends in `.h5`.
+        force: Extract again what is there.
+        device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`.
+        batch: Images per forward pass.
+        workers: Processes that read images.
+        data_dir: Folder of data sets.
+        weights_dir: Folder of checkpoints.
+        progress: Show bars and remarks on stderr.
+
+    Example:
+        >>> import fsbench
+        >>> shares = (0.5, 0.25, 0.25)
+        >>> file = fsbench.extract("photos", "rn12", data="photos", split_fractions=shares, weights="my.pth")
+        >>> print(file.path, file.dimension, list(file.splits))
+        features/photos-rn12.h5 120 ['base', 'val', 'novel']
+    """
+    refuse_unknown(backbone)
+    reporter = Reporter(quiet=not progress)
+    shares = ",".join(map(str, split_fractions)) if split_fractions is not None else None
+    own = OwnData.given(Path(data) if data else None, Path(split_file) if split_file else None, shares)
+    if own is None and "," in dataset:
+        raise FsbenchError(f"One data set at a time, got {dataset!r}.", "Call extract once for each.")
+    settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken)
+    source = Weights(backbone, Path(weights) if weights else None, random_weights, Path(weights_dir))
+    datasets = choose_datasets(dataset, own, Path(data_dir), reporter)
+    (file,) = extract_all(datasets, source, settings, choose_device(device), Path(out), reporter, force=force)
+    return file

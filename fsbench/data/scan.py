@@ -1,0 +1,294 @@
+"""From a folder to a data set: find out how the folder is organised and read it.
+
+Layouts, in the order in which they are tried:
+
+1. the raw archive ``cifar-100-python/{train,test,meta}``;
+2. class folders under split folders, ``train/<class>/*.jpg``;
+3. pictures in one place and a csv per split, ``images/*.jpg`` and ``train.csv``;
+4. class folders without split folders, divided by the catalog's class lists, or for a user's own data by a
+   split file, by text lists in ``splits/``, or by fractions.
+
+If none fits, the data set is looked for one and two folders further down.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from fsbench.data.catalog import dataset_info, names_for_folder, split_digest, variants
+from fsbench.data.check import compare_with_catalog, nearest_variant
+from fsbench.data.cifar import is_cifar, list_cifar
+from fsbench.data.csv_layout import find_split_files, list_csv
+from fsbench.data.dataset import build_dataset, first_names
+from fsbench.data.folders import (
+    find_class_folders,
+    find_split_folders,
+    list_class_folders,
+    list_split_folders,
+    visible_folders,
+)
+from fsbench.data.splitting import read_split_file, read_split_lists, split_by_fractions
+from fsbench.errors import FsbenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from fsbench.data.catalog import DatasetInfo
+    from fsbench.data.dataset import ImageDataset, Listing
+
+
+_USUAL_WAYS = 5
+
+
+def load_dataset(root: Path, name: str) -> ImageDataset:
+    """Read a data set of the catalog from its folder.
+
+    Missing classes or pictures do not stop it; they are in the notes, and without a class the split digest
+    differs from the catalog's. Classes in the wrong split do: accuracies would compare with nobody's.
+
+    Args:
+        root: The data set's folder, in any layout.
+        name: Its name, or an alias.
+
+    Raises:
+        FsbenchError: The folder holds nothing of the data set, or is unfit for use.
+    """
+    info = dataset_info(name)
+    return accept(scan_folder(root, info), info)
+
+
+def accept(listing: Listing, info: DatasetInfo) -> ImageDataset:
+    """Turn what was found of a known data set into one that may be used, or refuse it."""
+    differences = compare_with_catalog(listing, info)
+    present = {name for classes in listing.splits.values() for name in classes}
+    if present and not listing.anonymous and present.isdisjoint(info.split_of):
+        raise FsbenchError(
+            f"None of the {len(present)} classes in {listing.root} is one of {info.title}: "
+            f"{first_names(sorted(present))}.",
+            f"{info.title} has classes such as {info.classes('base')[0]}. Load other data as your own.",
+        )
+    for difference in differences:
+        if difference.kind == "wrong split":
+            raise FsbenchError(
+                f"The folder {listing.root} does not follow the split of {info.name}: {difference.sentence}",
+                "Use the name of the split that is there, or sort the classes by the catalog's lists.",
+            )
+    return build_dataset(listing, info.name, info, [difference.sentence for difference in differences])
+
+
+def load_own(
+    root: Path,
+    *,
+    split_file: Path | None = None,
+    fractions: Sequence[float] | None = None,
+    seed: int = 0,
+    name: str | None = None,
+) -> ImageDataset:
+    """Read a user's own data set.
+
+    Args:
+        root: A folder with class folders under split folders, or with csv files, or with class folders alone.
+        split_file: A json or csv that divides class folders into splits.
+        fractions: Shares of base, val and novel classes, drawn with the seed.
+        seed: Of the draw.
+        name: The data set's name; the folder's by default.
+
+    Raises:
+        FsbenchError: The folder is unfit, or it is not said how to divide the classes.
+    """
+    _require_folder(root)
+    if split_file is None and fractions is None:
+        listing = scan_folder(root, None)
+    else:
+        with _readable():
+            listing = _list_own_classes(root, split_file, fractions, seed)
+    notes = []
+    if listing.unassigned:
+        left = first_names(listing.unassigned)
+        notes.append(f"{len(listing.unassigned)} class folders are in no split and left out: {left}.")
+    novel = len(listing.counts("novel"))
+    if novel == 1:
+        notes.append("it has 1 novel class, and a task needs two.")
+    elif 1 < novel < _USUAL_WAYS:
+        notes.append(f"it has {novel} novel classes: tasks are {_USUAL_WAYS}-way unless you say --ways {novel}.")
+    return build_dataset(listing, name or root.resolve().name, None, notes)
+
+
+def scan_folder(root: Path, info: DatasetInfo | None) -> Listing:
+    """List what a folder holds of a data set, complete or not.
+
+    Args:
+        root: The data set's folder.
+        info: The catalog entry, None for a user's own data.
+
+    Raises:
+        FsbenchError: There is no such folder, or no layout fits.
+    """
+    _require_folder(root)
+    with _readable():
+        for folder in _places(root, info):
+            listing = _scan_here(folder, info)
+            if listing is not None:
+                return listing
+        raise _nothing_found(root, info)
+
+
+def _scan_here(root: Path, info: DatasetInfo | None) -> Listing | None:
+    if info is not None and info.pictures == "cifar100" and is_cifar(root):
+        return list_cifar(root, info)
+    listing = list_split_folders(root)
+    if listing is not None:
+        return listing
+    files = find_split_files(root, info, ".csv")
+    if files:
+        return list_csv(root, files, info)
+    folders = find_class_folders(root, info)
+    if not folders:
+        return None
+    texts = find_split_files(root, info, ".txt")
+    if info is not None:
+        listing = list_class_folders(root, folders, info.split_of, f"{info.split_title} class list")
+        notes = _compare_lists(texts, info) if texts else ()
+        return replace(listing, notes=notes)
+    if not texts:
+        raise FsbenchError(
+            f"Found {len(folders)} class folders in {root}, but not which of them are base, val and novel.",
+            "Move them under base/, val/ and novel/ (one is enough), or give a split file or fractions.",
+        )
+    return list_class_folders(root, folders, read_split_lists(texts), "the lists in " + texts[min(texts)].parent.name)
+
+
+def _compare_lists(texts: dict[str, Path], info: DatasetInfo) -> tuple[str, ...]:
+    """Hold text lists found beside class folders against the catalog.
+
+    The catalog decides. Lists of another known split of the same pictures are worth a note, others an error.
+    """
+    split_of = read_split_lists(texts)
+    found = {split: [name for name in split_of if split_of[name] == split] for split in texts}
+    where = texts[min(texts)].parent
+    for variant in variants(info):
+        if split_digest(found) == split_digest({split: variant.classes(split) for split in texts}):
+            same = variant is info
+            return () if same else (f"The lists in {where} are those of {variant.name}; they were not used.",)
+    wrong = [name for name in split_of if info.split_of.get(name) != split_of[name]]
+    lost = [name for name, split in info.split_of.items() if split in texts and name not in split_of]
+    raise FsbenchError(
+        f"The class lists in {where} are not those of {info.name}; first differences: {first_names(wrong + lost)}.",
+        "Remove the lists to use the catalog's, or load the folder as your own data.",
+    )
+
+
+def _list_own_classes(root: Path, split_file: Path | None, fractions: Sequence[float] | None, seed: int) -> Listing:
+    if split_file is not None and fractions is not None:
+        raise FsbenchError("Found both a split file and fractions.", "Give one of the two.")
+    folders = find_class_folders(root, None)
+    if not folders:
+        present = ", ".join(folder.name for folder in find_split_folders(root).values())
+        found = f"split folders ({present})" if present else "none"
+        raise FsbenchError(
+            f"Expected class folders with pictures in {root}, found {found}.",
+            "Leave out the split file and the fractions." if present else "Is this the right folder?",
+        )
+    if split_file is None:
+        split_of = split_by_fractions(folders, fractions or (), seed)
+        return list_class_folders(root, folders, split_of, f"fractions, seed {seed}")
+    split_of = read_split_file(split_file)
+    absent = [name for name in split_of if name not in folders]
+    if absent:
+        raise FsbenchError(
+            f"{split_file} names {len(absent)} classes that have no folder in {root}: {first_names(absent)}.",
+            "Write the classes exactly as their folders are called.",
+        )
+    return list_class_folders(root, folders, split_of, split_file.name)
+
+
+def _places(root: Path, info: DatasetInfo | None, depth: int = 2) -> Iterator[Path]:
+    """The folder itself and those below it in which the data set may hide."""
+    yield root
+    if depth == 0:
+        return
+    below = visible_folders(root)
+    named = [folder for folder in below if info is not None and info.name in names_for_folder(folder.name)]
+    for folder in below if len(below) == 1 else named:
+        yield from _places(folder, info, depth - 1)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Say in words that a folder cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise FsbenchError(f"Could not read {error.filename}: {error.strerror}.", "Check its rights.") from error
+
+
+def _require_folder(root: Path) -> None:
+    if not root.is_dir():
+        raise FsbenchError(f"Expected a folder, found none at {root}.", "Check the path.")
+
+
+def _nothing_found(root: Path, info: DatasetInfo | None) -> FsbenchError:
+    entries = sorted(entry.name for entry in root.iterdir() if not entry.name.startswith("."))
+    what = info.title if info else "a data set"
+    if not entries:
+        return FsbenchError(f"Expected {what}, found an empty folder: {root}.", "Copy the data set into it.")
+    return FsbenchError(
+        f"Expected {what}, found no layout that is known in {root}; it holds {first_names(entries, 5)}.",
+        "Known: class folders under train/, val/ and test/; pictures with train.csv, val.csv and test.csv; "
+        "class folders alone; cifar-100-python. Archives must be unpacked.",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class FoundDataset:
+    """A folder that bears the name of a known data set.
+
+    Attributes:
+        info: The data set. If the folder follows another split of the same pictures, it is that one.
+        path: The folder.
+        listing: What the folder holds, None if it could not be read.
+        problem: Why it could not be read.
+        named: The data set that the folder's name stands for.
+    """
+
+    info: DatasetInfo
+    path: Path
+    listing: Listing | None
+    problem: FsbenchError | None
+    named: DatasetInfo
+
+
+def find_datasets(root: Path) -> list[FoundDataset]:
+    """The known data sets under a data root, complete or not, in the order of their folders' names.
+
+    A folder with raw CIFAR-100 pictures counts for FC100 and for CIFAR-FS. If the root itself bears the name
+    of a data set and none is below it, the root is taken.
+
+    Args:
+        root: Usually ``data/``; it need not exist.
+    """
+    if not root.is_dir():
+        return []
+    found = [item for folder in visible_folders(root) for item in _examine(folder)]
+    return found or [item for item in _examine(root) if item.listing is not None]
+
+
+def other_folders(root: Path) -> list[str]:
+    """The folders under a data root whose names stand for no known data set."""
+    return [folder.name for folder in visible_folders(root) if not names_for_folder(folder.name)]
+
+
+def _examine(folder: Path) -> list[FoundDataset]:
+    found = []
+    for name in names_for_folder(folder.name):
+        named = dataset_info(name)
+        try:
+            listing = scan_folder(folder, named)
+        except FsbenchError as error:
+            found.append(FoundDataset(named, folder, None, error, named))
+            continue
+        found.append(FoundDataset(nearest_variant(listing, named), folder, listing, None, named))
+    return found

@@ -1,0 +1,1 @@
+"""Files: whole or not at all, sealed, locked; and readers of what others wrote."""

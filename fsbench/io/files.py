@@ -1,0 +1,157 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import hashlib
+import os
+import re
+import secrets
+import tempfile
+from typing import TYPE_CHECKING
+
+from fsbench.errors import FsbenchError, system_trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.tmp")
+_DAY = 86_400.0
+_READABLE_BYTES = 180  # file systems allow 255; a digest, an ending and what temporary files add come after it
+_SIGNATURES = {  # what a file of each kind begins with
+    "an HDF5 file": rb"fsbench sealed HDF5|\x89HDF\r\n\x1a\n",
+    "an archive": rb"PK\x03\x04",
+    "a pickle": rb"\x80",
+    "a weights file": rb".{4}\0{4}\{",
+    "a JSON file": rb"\{",
+}
+_NO_FOLDER_FLUSH = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES}
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; on success it is flushed to disk and renamed, else it is removed.
+
+    A reader sees the old file or the new one, never a part. Features, weights and records are not replaced by anything
+    else, nor devices by files. Trouble with the folder or the disk becomes an FsbenchError.
+    """
+    require_name(path)
+    _refuse_device(path)
+    if path.is_symlink():
+        path = path.resolve()  # the link stays one
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        _flush(temporary)
+        _remove_old_leftovers(path.parent)
+        _refuse_another_kind(path, temporary)
+        temporary.replace(path)
+        _flush_folder(path.parent)
+    except (OSError, RuntimeError) as error:  # HDF5 and torch have their own words for a full disk
+        raise system_trouble(f"Could not write {path}", error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def require_writable(folder: Path) -> None:
+    """Refuse a folder that takes no file, before anything is computed for it; one that can be made is not made yet."""
+    place = folder
+    try:
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        if not place.is_dir():
+            raise FsbenchError(f"Could not write into {folder}: {place} is a file.", "Name a folder.")
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise system_trouble(f"Could not write into {folder}", error) from error
+
+
+def require_place(path: Path) -> None:
+    """Refuse a path where a table or a picture could not be written in the end, before it is computed."""
+    require_name(path)
+    if path.is_dir():
+        raise FsbenchError(f"Could not write {path}: it is a folder.", "Name a file in it.")
+    _refuse_device(path)
+    _refuse_another_kind(path, None)
+    require_writable(path.parent)
+
+
+def _refuse_device(path: Path) -> None:
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise FsbenchError(f"Could not write {path}: it is a device or a pipe.", "Name a file.")
+
+
+def _refuse_another_kind(old: Path, new: Path | None) -> None:
+    """Keep what takes work to make from being replaced, unless by the same kind; None is of no such kind."""
+    kind = _kind_of(old) if old.is_file() else None
+    if kind and (new is None or kind != _kind_of(new)):
+        raise FsbenchError(
+            f"{old} is {kind}, and would be replaced by something else.", "Choose another name, or remove it first."
+        )
+
+
+def _kind_of(path: Path) -> str | None:
+    """Its kind, of those that take work to make."""
+    with path.open("rb") as stream:
+        start = stream.read(32)
+    return next((kind for kind, signature in _SIGNATURES.items() if re.match(signature, start, re.DOTALL)), None)
+
+
+def require_name(path: Path) -> None:
+    """Refuse a path that can only be a folder."""
+    if path.name in {"", ".."}:
+        raise FsbenchError(f"Could not write {path}: it is a folder.", "Name a file in it.")
+
+
+def readable_part(text: str) -> str:
+    """A text as the part of a file's name that is for people, as long as file systems allow."""
+    return text.encode()[:_READABLE_BYTES].decode(errors="ignore")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small text file, whole or not at all."""
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@functools.cache
+def _remove_old_leftovers(folder: Path) -> None:
+    """Remove, once per folder, what runs that were killed a day ago or earlier have left.
+
+    A file has just been made in it, so the folder's own time is the present one of whatever machine keeps it.
+    """
+    with contextlib.suppress(OSError):
+        now = folder.stat().st_mtime
+        for leftover in folder.glob(".*.tmp"):
+            if TEMPORARY.fullmatch(leftover.name) and now - leftover.stat().st_mtime > _DAY:
+                leftover.unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make a rename last. Some network folders cannot be flushed; the file is in its place nevertheless."""
+    try:
+        _flush(folder)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_FLUSH:
+            raise

@@ -1,0 +1,361 @@
+"""The unpickler under every reader of foreign pickles: it believes no claim and hashes nothing that could do harm."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import re
+from typing import IO, TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from fsbench.errors import FsbenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    Names = Mapping[tuple[str, str], Callable[..., object]]
+
+
+LARGEST_KEY = 1 << 53
+LARGEST_MEMO = 1 << 32
+LARGEST_AXIS = 1 << 48
+MOST_AXES = 32
+_KEYS = frozenset({str, bytes, bool, float, type(None)})
+
+
+class Clipped:
+    """A file that refuses to read more than it has, before memory is reserved for it."""
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self.file = file
+        self.left = size
+        self.size = size
+
+    def read(self, count: int) -> bytes:
+        """Exactly that many bytes."""
+        self.left -= count
+        if count < 0 or self.left < 0:
+            raise EOFError(f"it claims {count} bytes more than the {self.size} it has")
+        return self.file.read(count)
+
+    def readline(self) -> bytes:
+        """The bytes up to the end of a line."""
+        line = self.file.readline()
+        self.left -= len(line)
+        return line
+
+
+class StandIn:
+    """Takes the place of an object of another library while a pickle is read."""
+
+    may_be_key = False
+
+    def __setstate__(self, state: object) -> None:
+        raise pickle.UnpicklingError(f"a {type(self).__name__.strip('_')} takes no state")
+
+    def __setitem__(self, key: object, value: object) -> None:
+        raise pickle.UnpicklingError(f"a {type(self).__name__.strip('_')} takes no items")
+
+
+def check_key(key: object) -> None:
+    """Refuse what a dict or a set cannot be trusted with: hashing nested tuples or chosen numbers may never end."""
+    kind = type(key)
+    if kind in _KEYS or (kind is int and -LARGEST_KEY < key < LARGEST_KEY):  # type: ignore[operator]
+        return
+    if not (isinstance(key, StandIn) and key.may_be_key):
+        raise pickle.UnpicklingError(f"it has a key that is not admitted, of the type {kind.__name__}")
+
+
+def checked_shape(shape: object) -> tuple[int, ...]:
+    """The shape of an array, if it is one: whole numbers, neither many nor huge."""
+    if not isinstance(shape, tuple | list) or len(shape) > MOST_AXES:
+        raise pickle.UnpicklingError(f"it has the shape of an array as a {type(shape).__name__}")
+    if not all(type(axis) is int and 0 <= axis < LARGEST_AXIS for axis in shape):
+        raise pickle.UnpicklingError("it has an array whose shape is not admitted")
+    return tuple(shape)
+
+
+def is_number_code(code: object) -> bool:
+    """Whether numpy's short name of a type is that of plain numbers, such as `f4`."""
+    return isinstance(code, str) and re.fullmatch(r"[biuf]\d{1,2}", code) is not None
+
+
+# The pure Python unpickler: the compiled one reserves memory for whatever memo index a file claims.
+class CarefulUnpickler(pickle._Unpickler):
+    """Builds plain values; what a file names is up to `find_class` of the readers that derive from it.
+
+    Messages tell the types of foreign values only: the text of a nested one may be longer than any memory.
+    """
+
+    stack: list[Any]
+    memo: dict[int, Any]
+
+    def __init__(self, file: IO[bytes], size: int, encoding: str) -> None:
+        """Reads from a file of which `size` bytes are left."""
+        super().__init__(Clipped(file, size), encoding=encoding)
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The stand-in for a name that the pickle asks for."""
+        raise NotImplementedError
+
+    def get_extension(self, code: int) -> None:
+        """Refuse numbers in the place of names."""
+        raise pickle.UnpicklingError(f"it asks for the extension {code}")
+
+    def _build(self) -> None:
+        """Give a state to a stand-in; nothing else has one that a file may set."""
+        state = self.stack.pop()
+        receiver = self.stack[-1]
+        if not isinstance(receiver, StandIn):
+            raise pickle.UnpicklingError(f"it sets the state of a {type(receiver).__name__}")
+        receiver.__setstate__(state)
+
+    def _bytearray(self) -> None:
+        """Read before reserving: the claimed length may be anything."""
+        length = int.from_bytes(self.read(8), "little")  # type: ignore[attr-defined]
+        self.append(self.read(length))  # type: ignore[attr-defined]
+
+    def _put(self) -> None:
+        """Remember a value under a number that is written as text."""
+        number = int(self.readline())  # type: ignore[attr-defined]
+        if not 0 <= number < LARGEST_MEMO:
+            raise pickle.UnpicklingError("it numbers its parts in a way that is not admitted")
+        self.memo[number] = self.stack[-1]
+
+    def _setitem(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self._fill(self.stack[-1], [key, value])
+
+    def _setitems(self) -> None:
+        items = self.pop_mark()  # type: ignore[attr-defined]
+        self._fill(self.stack[-1], items)
+
+    def _dict(self) -> None:
+        items = self.pop_mark()  # type: ignore[attr-defined]
+        self.stack.append({})
+        self._fill(self.stack[-1], items)
+
+    def _fill(self, target: object, items: list[Any]) -> None:
+        """Put keys and values, in turns, into a dict or into what stands for one."""
+        if not isinstance(target, dict | StandIn):
+            raise pickle.UnpicklingError(f"it sets items of a {type(target).__name__}")
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            check_key(key)
+            target[key] = value
+
+    def _additems(self) -> None:
+        items = self.pop_mark()  # type: ignore[attr-defined]
+        target = self.stack[-1]
+        if not isinstance(target, set):
+            raise pickle.UnpicklingError(f"it adds items to a {type(target).__name__}")
+        target.update(_checked(items))
+
+    def _frozenset(self) -> None:
+        items = self.pop_mark()  # type: ignore[attr-defined]
+        self.stack.append(frozenset(_checked(items)))
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        **pickle._Unpickler.dispatch,
+        pickle.BUILD[0]: _build,
+        pickle.BYTEARRAY8[0]: _bytearray,
+        pickle.PUT[0]: _put,
+        pickle.SETITEM[0]: _setitem,
+        pickle.SETITEMS[0]: _setitems,
+        pickle.DICT[0]: _dict,
+        pickle.ADDITEMS[0]: _additems,
+        pickle.FROZENSET[0]: _frozenset,
+    }
+
+
+def _checked(items: list[Any]) -> list[Any]:
+    for item in items:
+        check_key(item)
+    return items
+
+
+def read_plain_pickle(path: Path, names: Names | None = None) -> object:
+    """Read a pickle of dicts, lists, strings, bytes, numbers and numpy arrays; anything else is refused.
+
+    A pickle is a program. This reader lets it name nothing but the parts of which a stored array consists,
+    and gives it stand-ins for these, so that no foreign code runs.
+
+    Args:
+        path: The file.
+        names: Stand-ins for further names, by module and name.
+
+    Raises:
+        FsbenchError: The file is damaged, or asks for anything else.
+    """
+    try:
+        with path.open("rb") as file:
+            return _finish(_PlainUnpickler(file, path.stat().st_size, names or {}).load(), {})
+    except FsbenchError:
+        raise
+    except Exception as error:  # damaged pickles end in errors of every kind
+        raise FsbenchError(
+            f"Could not read {path} as a pickle of plain data: {error}",
+            "The file is damaged or not what it claims to be. Nothing in it was executed. Copy it again.",
+        ) from error
+
+
+class Unfinished(StandIn):
+    """A stand-in that gives way to a plain value once the pickle is read."""
+
+    def finished(self) -> object:
+        """The plain value that it stands for."""
+        raise pickle.UnpicklingError(f"it holds a {type(self).__name__.strip('_')} by itself")
+
+
+class _DType(Unfinished):
+    """Stands in for a numpy dtype while a pickle is read."""
+
+    def __init__(self, code: object, *_: object) -> None:
+        self.code = _text(code)
+        self.order = "|"
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:  # type: ignore[override]
+        self.order = _text(state[1])
+
+    def resolve(self) -> np.dtype[Any]:
+        """The dtype itself, if it is one of plain numbers."""
+        if not is_number_code(self.code) or self.order not in {"<", ">", "|", "="}:
+            raise ValueError(f"arrays of {self.code[:20]!r} are not admitted")
+        return np.dtype(self.order.strip("|=") + self.code)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str | bytes):
+        raise pickle.UnpicklingError(f"it has a {type(value).__name__} in the place of a word")
+    return value.decode("ascii") if isinstance(value, bytes) else value
+
+
+class _Array(Unfinished):
+    """Stands in for a numpy array while a pickle is read."""
+
+    def __init__(self, *_: object) -> None:
+        self.value: NDArray[Any] | None = None
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:  # type: ignore[override]
+        _, shape, dtype, column_major, content = state
+        self.value = _array(content, dtype, shape, "F" if column_major else "C")
+
+    def finished(self) -> NDArray[Any] | None:
+        """The array."""
+        return self.value
+
+
+class _Scalar(Unfinished):
+    """Stands in for a numpy number while a pickle is read."""
+
+    may_be_key = True
+
+    def __init__(self, dtype: object, content: object) -> None:
+        self.number: int | float = _array(content, dtype, (1,), "C").item()
+
+    def finished(self) -> int | float:
+        """The number."""
+        return self.number
+
+
+def _array(content: object, dtype: object, shape: object, order: str) -> NDArray[Any]:
+    if not isinstance(dtype, _DType):
+        raise pickle.UnpicklingError(f"it has a {type(dtype).__name__} in the place of a type of numbers")
+    resolved, shape = dtype.resolve(), checked_shape(shape)
+    if not isinstance(content, bytes):
+        raise pickle.UnpicklingError(f"it has a {type(content).__name__} in the place of an array's bytes")
+    expected = math.prod(shape) * resolved.itemsize
+    if len(content) != expected:
+        raise ValueError(f"an array of shape {shape} needs {expected} bytes, found {len(content)}")
+    flat = np.frombuffer(content, resolved)
+    return flat.reshape(shape[::-1]).T if order == "F" else flat.reshape(shape)
+
+
+def _encode(text: object, encoding: object) -> bytes:
+    """What a newer Python writes into old pickle protocols in place of bytes."""
+    if not isinstance(text, str) or encoding != "latin1":
+        raise pickle.UnpicklingError("it asks for an encoding other than latin1 of a text")
+    return text.encode("latin1")
+
+
+def _no_bytes() -> bytes:
+    """What a newer Python writes into old pickle protocols in place of bytes of length 0."""
+    return b""
+
+
+def _frombuffer(content: object, dtype: object, shape: object, order: object) -> _Array:
+    array = _Array()
+    array.value = _array(content, dtype, shape, "F" if order == "F" else "C")
+    return array
+
+
+def _empty_dict(*_: object) -> dict[object, object]:
+    """Stands in for the kinds of dict that the standard library has beside its own."""
+    return {}
+
+
+def _empty_list() -> list[object]:
+    """What a defaultdict of lists names."""
+    return []
+
+
+_NUMPY_PARTS: dict[str, Callable[..., object]] = {
+    "ndarray": _Array,
+    "dtype": _DType,
+    "_reconstruct": _Array,
+    "_frombuffer": _frombuffer,
+    "scalar": _Scalar,
+}
+_OTHERS: Names = {
+    ("_codecs", "encode"): _encode,
+    ("__builtin__", "bytes"): _no_bytes,
+    ("builtins", "bytes"): _no_bytes,
+    ("builtins", "list"): _empty_list,
+    ("__builtin__", "list"): _empty_list,
+    ("collections", "defaultdict"): _empty_dict,
+    ("collections", "OrderedDict"): _empty_dict,
+}
+
+
+class _PlainUnpickler(CarefulUnpickler):
+    """An unpickler that knows the parts of a stored numpy array by name, and nothing else."""
+
+    def __init__(self, file: IO[bytes], size: int, names: Names) -> None:
+        super().__init__(file, size, encoding="bytes")
+        self.names = names
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The stand-in for a name that the pickle asks for."""
+        if module.split(".")[0] == "numpy" and name in _NUMPY_PARTS:
+            return _NUMPY_PARTS[name]
+        found = self.names.get((module, name)) or _OTHERS.get((module, name))
+        if found is None:
+            raise pickle.UnpicklingError(f"it asks for {module[:100]}.{name[:100]}, which is not admitted")
+        return found
+
+
+def _finish(value: object, done: dict[int, object]) -> object:
+    """Replace the stand-ins by the values they hold; `done` keeps what is shared from being gone through twice."""
+    if id(value) in done:
+        return done[id(value)]
+    if isinstance(value, Unfinished):
+        done[id(value)] = value.finished()
+    elif isinstance(value, dict):
+        pairs: dict[object, object] = {}
+        done[id(value)] = pairs
+        for key, item in value.items():
+            pairs[_finish(key, done)] = _finish(item, done)
+    elif isinstance(value, list | tuple):
+        items: list[object] = []
+        holds_others = any(isinstance(item, Unfinished | list | tuple | dict) for item in value)
+        done[id(value)] = items if holds_others else value
+        if holds_others:
+            items.extend(_finish(item, done) for item in value)
+    elif callable(value):
+        raise pickle.UnpicklingError("it holds a function or a class")
+    else:
+        return value
+    return done[id(value)]

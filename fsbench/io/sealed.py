@@ -1,0 +1,93 @@
+"""JSON files that know the SHA-256 of their own content, so that damage is never taken for a result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fsbench.errors import FsbenchError, system_trouble
+from fsbench.io.files import write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+SEAL = "sha256"
+_DIGITS = 20  # of the largest seed
+_DEPTH = 32
+T = TypeVar("T")
+
+
+def write_sealed(path: Path, content: Mapping[str, Any], *, indent: int | None = None) -> None:
+    """Write an object with its seal, whole or not at all."""
+    separators = (",", ":") if indent is None else None
+    sealed = {**content, SEAL: _digest(content)}
+    write_text(
+        path, json.dumps(sealed, indent=indent, separators=separators, ensure_ascii=False, allow_nan=False) + "\n"
+    )
+
+
+def read_sealed(path: Path, kind: type[T], what: str, remedy: str) -> T:
+    """Read and check an object; files from before there were seals have none.
+
+    Args:
+        path: The file.
+        kind: What it is read as.
+        what: It should be, for messages: `record`.
+        remedy: What to do about a damaged one.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise system_trouble(f"The {what} {path} cannot be read", error) from error
+    try:
+        content = json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+        _refuse_extremes([content])
+    except (ValueError, RecursionError) as error:
+        raise FsbenchError(f"The {what} {path} is damaged: it is no JSON that fsbench writes.", remedy) from error
+    if not isinstance(content, dict):
+        raise FsbenchError(f"The {what} {path} is damaged: it is no JSON object.", remedy)
+    seal = content.pop(SEAL, None)
+    if seal is not None and seal != _digest(content):
+        raise FsbenchError(f"The {what} {path} is not what was written: its SHA-256 differs.", remedy)
+    try:
+        return TypeAdapter(kind).validate_python(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise FsbenchError(f"The {what} {path} is damaged: {where}: {first['msg']}.", remedy) from error
+
+
+def _whole(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise ValueError("a number too large")
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number that is not finite")
+    return number
+
+
+def _refuse_extremes(content: str | dict[str, Any] | list[Any], depth: int = 0) -> None:
+    """Refuse texts that no file can hold, and objects within objects without end."""
+    if depth > _DEPTH:
+        raise ValueError("nested too deeply")
+    if isinstance(content, str):
+        content.encode()  # half a character of two is an error
+        return
+    for part in [*content, *content.values()] if isinstance(content, dict) else content:
+        if isinstance(part, str | dict | list):
+            _refuse_extremes(part, depth + 1)
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()

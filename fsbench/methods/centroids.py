@@ -1,0 +1,124 @@
+"""Inner products of the samples of a task: all that centroid methods need of the features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fsbench.tasks.batch import TaskBatch
+
+
+@dataclass(frozen=True)
+class InnerProducts:
+    """Products with samples X (B, N, D), as one matrix X Xᵀ or as two that are applied one after the other.
+
+    Points given as weights over the samples, W (B, K, N), stand for the vectors W X.
+
+    Attributes:
+        first: (B, N, N) the Gram matrix, or (B, N, D) the features.
+        second: None, or (B, D, N) the features.
+    """
+
+    first: Tensor
+    second: Tensor | None = None
+
+    def __call__(self, weights: Tensor) -> Tensor:
+        """The inner products of points W (B, K, N) with all samples, W X Xᵀ (B, K, N)."""
+        points = weights @ self.first
+        return points if self.second is None else points @ self.second
+
+    def of(self, rows: slice, columns: slice) -> InnerProducts:
+        """Products of points over some samples with others."""
+        if self.second is None:
+            return InnerProducts(self.first[:, rows, columns])
+        return InnerProducts(self.first[:, rows], self.second[:, :, columns])
+
+
+def inner_products(x: Tensor) -> InnerProducts:
+    """Prepare products with X (B, N, D): through the Gram matrix while it is the smaller one, else the features."""
+    _, N, D = x.shape
+    return InnerProducts(gram(x)) if N <= D else InnerProducts(x, x.mT)
+
+
+@torch.library.custom_op("fsbench::gram", mutates_args=())
+def gram(x: Tensor) -> Tensor:
+    """X Xᵀ (B, N, N); on the CPU NumPy's product notices the symmetry and does half the work."""
+    if x.device.type != "cpu":
+        return x @ x.mT
+    array = x.numpy()
+    return torch.from_numpy(np.matmul(array, array.transpose(0, 2, 1)))
+
+
+@gram.register_fake
+def _(x: Tensor) -> Tensor:
+    return x.new_empty(x.shape[0], x.shape[1], x.shape[1])
+
+
+class Clusters:
+    """Centroids m_k = (Σ_support x_n + Σ_queries o_nk x_n) / w_k, known by inner products alone.
+
+    The support counts once and for its own class only; what it contributes is computed once.
+
+    Args:
+        products: Inner products of the samples, support first.
+        support: (B, K, S) one-hot labels.
+    """
+
+    def __init__(self, products: InnerProducts, support: Tensor) -> None:
+        known, asked = slice(None, support.shape[2]), slice(support.shape[2], None)
+        self.products, self.support = products, support
+        self.shots = support.sum(dim=2, keepdim=True)  # (B, K, 1)
+        self._start = products.of(known, asked)(support)  # (B, K, Q) ⟨x_q, Σ_support x_n⟩
+        among_support = products.of(known, known)(support)  # (B, K, S)
+        self._squared_start = (among_support * support).sum(dim=2, keepdim=True)  # (B, K, 1)
+        self._among_queries = products.of(asked, asked)
+
+    def unassigned(self) -> Tensor:
+        """Assignments (B, K, Q) of nothing to anything: centroids are then the means of the support."""
+        return torch.zeros_like(self._start)
+
+    def count(self, assigned: Tensor) -> Tensor:
+        """N_k (B, K, 1), from the assignments of the queries (B, K, Q)."""
+        return self.shots + assigned.sum(dim=2, keepdim=True)
+
+    def centroids(self, assigned: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """What centroids have to do with queries, for assignments o (B, K, Q) and weights w (B, K, 1).
+
+        Returns:
+            ⟨x_q, m_k⟩ (B, K, Q), and ‖m_k‖² (B, K, 1).
+        """
+        total = self._start + self._among_queries(assigned)  # ⟨x_q, w_k m_k⟩
+        squared = self._squared_start + (assigned * (self._start + total)).sum(dim=2, keepdim=True)  # ‖w_k m_k‖²
+        return total / weight, squared / weight.square()
+
+
+def support_and_query(tasks: TaskBatch) -> tuple[Tensor, Tensor]:
+    """The rows of the support (B, S, D) and of the queries (B, Q, D)."""
+    return tasks.rows[:, : tasks.support_size], tasks.rows[:, tasks.support_size :]
+
+
+def class_means(tasks: TaskBatch) -> Tensor:
+    """Means of the support samples of each class, (B, K, D)."""
+    labels = tasks.one_hot()  # (B, K, S)
+    return (labels @ support_and_query(tasks)[0]) / labels.sum(dim=2, keepdim=True)
+
+
+def mean_weights(tasks: TaskBatch) -> Tensor:
+    """The class means of the support as weights over all samples, (B, K, N)."""
+    labels = tasks.one_hot()  # (B, K, S)
+    queries = tasks.rows.shape[1] - tasks.support_size
+    return torch.nn.functional.pad(labels / labels.sum(dim=2, keepdim=True), (0, queries))
+
+
+def squared_distances(points: Tensor, rows: Tensor) -> Tensor:
+    """Squared Euclidean distances (B, K, N) between points (B, K, D) and rows (B, N, D)."""
+    squared_points, squared_rows = (torch.linalg.vector_norm(x, dim=2).square() for x in (points, rows))
+    lengths = squared_points[:, :, None] + squared_rows[:, None, :]  # (B, K, N)
+    return torch.baddbmm(lengths, points, rows.mT, alpha=-2).clamp_min(0)

@@ -1,0 +1,216 @@
+"""Adam without autograd."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from fsbench.features.preprocess import apply_rows
+from fsbench.methods.base import Parameters, require_amount, require_count, require_weight
+from fsbench.methods.centroids import class_means
+from fsbench.tasks.batch import TaskBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from fsbench.features.scatter import BaseStatistics
+
+
+FIRST_DECAY = 0.9  # β₁
+SECOND_DECAY = 0.999  # β₂
+EPSILON = 1e-8
+
+
+class Adam:
+    """Adam with bias correction on one tensor, which it changes in place.
+
+    Kingma, Ba: "Adam: A Method for Stochastic Optimization", ICLR 2015. Every coordinate has its own step size, so
+    the tasks of a batch do not see each other; for the same reason a rotation of the features changes the path.
+    """
+
+    def __init__(self, parameter: Tensor, rate: float) -> None:
+        self.parameter = parameter
+        self.rate = rate
+        self.count = 0
+        self._first = torch.zeros_like(parameter)
+        self._second = torch.zeros_like(parameter)
+        self._root = torch.empty_like(parameter)
+
+    def step(self, gradient: Tensor) -> None:
+        """One step down the gradient.
+
+        With m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ), the step m̂ / (√v̂ + ε) is computed as
+        m / (√v + ε √(1 − β₂ᵗ)) times √(1 − β₂ᵗ) / (1 − β₁ᵗ), which saves two passes over the tensor.
+        """
+        self.count += 1
+        first_bias = 1 - FIRST_DECAY**self.count
+        second_bias = (1 - SECOND_DECAY**self.count) ** 0.5
+        self._first.lerp_(gradient, 1 - FIRST_DECAY)
+        self._second.mul_(SECOND_DECAY).addcmul_(gradient, gradient, value=1 - SECOND_DECAY)
+        torch.sqrt(self._second, out=self._root)
+        self._root.add_(EPSILON * second_bias)
+        self.parameter.addcdiv_(self._first, self._root, value=-self.rate * second_bias / first_bias)
+
+
+def probabilities(rows: Tensor, weights: Tensor, temperature: float) -> Tensor:
+    """Softmax of the logits, (B, K, N), of samples (B, N, D) under weights (B, K, D)."""
+    half_squares = torch.linalg.vector_norm(weights, dim=2, keepdim=True).square_().div_(2)  # (B, K, 1)
+    logits = torch.bmm(weights, rows.mT).sub_(half_squares).mul_(temperature)  # (B, K, N)
+    return torch.softmax(logits, dim=1)
+
+
+def descend(
+    rows: Tensor,
+    weights: Tensor,
+    slope: Callable[[Tensor], Tensor],
+    *,
+    temperature: float,
+    rate: float,
+    steps: int,
+) -> Tensor:
+    """Weights after Adam has gone down a loss of the probabilities.
+
+    The gradient is ∂L/∂w_k = T Σ_n s_nk (z_n − w_k) with the slopes s = ∂L/∂l.
+
+    Args:
+        rows: The samples that the loss sees, (B, N, D).
+        weights: Where to start, (B, K, D).
+        slope: ∂L/∂l, (B, K, N), of the probabilities (B, K, N).
+        temperature: T.
+        rate: Learning rate.
+        steps: Number of steps.
+    """
+    weights = weights.clone()
+    gradient = torch.empty_like(weights)
+    adam = Adam(weights, rate)
+    for _ in range(steps):
+        pull = slope(probabilities(rows, weights, temperature)).mul_(temperature)  # (B, K, N)
+        torch.bmm(pull, rows, out=gradient)  # (B, K, D)
+        gradient.addcmul_(weights, pull.sum(dim=2, keepdim=True), value=-1)
+        adam.step(gradient)
+    return weights
+
+
+class InformationHead(Parameters):
+    """Mixin for methods that differ in their objective alone: L2N features, a head from the class means, Adam."""
+
+    temperature: float
+    rate: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        self.objective()  # checks the weights
+        require_amount(temperature=self.temperature, rate=self.rate)
+        require_count(steps=self.steps)
+
+    def objective(self) -> Objective:
+        """The loss that the parameters describe."""
+        raise NotImplementedError
+
+    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
+        """L2N rows."""
+        return apply_rows("L2N", features)
+
+    def classify(self, tasks: TaskBatch) -> Tensor:
+        """Softmax of the logits under the weights after the last step, (B, Q, K)."""
+        return in_blocks(self._classify, tasks, tasks.rows.shape[1] * tasks.rows.shape[2])
+
+    def _classify(self, tasks: TaskBatch) -> Tensor:
+        objective, labels = self.objective(), tasks.one_hot()  # (B, K, S)
+        weights = descend(
+            tasks.rows,
+            class_means(tasks),
+            lambda p: objective.slope(p, labels),
+            temperature=self.temperature,
+            rate=self.rate,
+            steps=self.steps,
+        )
+        return probabilities(tasks.rows[:, tasks.support_size :], weights, self.temperature).mT
+
+
+TINY = 1e-12  # added to probabilities inside logarithms and powers
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The loss a·CE − b·H(Y) + c·H(Y|X): fit the support, spread the queries over the classes, decide for each.
+
+    CE is the mean of −log(p_y + ε) over the support, H(Y) the entropy of the mean p̄ of p over the queries, H(Y|X)
+    the mean of the entropies of p over the queries.
+
+    Attributes:
+        cross_entropy: a.
+        marginal: b.
+        conditional: c.
+        order: Of the entropies: 1 is Shannon's, any other Tsallis', (1 − Σ_k p_k^order) / (order − 1).
+    """
+
+    cross_entropy: float
+    marginal: float
+    conditional: float
+    order: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_weight(cross_entropy=self.cross_entropy, marginal=self.marginal, conditional=self.conditional)
+        require_amount(order=self.order)
+
+    def slope(self, p: Tensor, labels: Tensor) -> Tensor:
+        """∂L/∂l for probabilities (B, K, N), support first, and one-hot labels (B, K, S)."""
+        support, queries = p.split([labels.shape[2], p.shape[2] - labels.shape[2]], dim=2)
+        fitted = support_slope(support, labels).mul_(self.cross_entropy)
+        return torch.cat([fitted, self._query_slope(queries)], dim=2)
+
+    def _query_slope(self, p: Tensor) -> Tensor:
+        """Slope of −b·H(Y) + c·H(Y|X) for (B, K, Q): g = order/Q · (b·rise(p̄) − c·rise(p))."""
+        mean = p.mean(dim=2, keepdim=True)  # (B, K, 1) p̄
+        each = rise(p + TINY, self.order).mul_(-self.conditional)
+        g = each.add_(rise(mean + TINY, self.order), alpha=self.marginal)  # (B, K, Q)
+        expected = (p * g).sum(dim=1, keepdim=True)  # (B, 1, Q)
+        return g.sub_(expected).mul_(p).mul_(self.order / p.shape[2])
+
+
+def support_slope(p: Tensor, labels: Tensor) -> Tensor:
+    """Slope of the mean of −log(p_y + ε) for probabilities (B, K, S) and one-hot labels (B, K, S).
+
+    It is (p − y) · p_y / (p_y + ε) / S: a sample that is lost, p_y ≪ ε, no longer pulls. 1 − p_y is computed as the
+    sum of the other probabilities, which keeps its digits when p_y is almost 1.
+    """
+    right = (p * labels).sum(dim=1, keepdim=True)  # (B, 1, S) p_y
+    wrong = p - p * labels  # (B, K, S)
+    slope = wrong - labels * wrong.sum(dim=1, keepdim=True)
+    return slope.mul_(right / (right + TINY)).div_(p.shape[2])
+
+
+def rise(x: Tensor, order: float) -> Tensor:
+    """x^(order − 1) / (order − 1), and log x at order 1: how p enters the derivative of minus the entropy.
+
+    At an order near 1 it approaches log x plus a constant, which the slopes do not see.
+    """
+    return torch.log(x) if order == 1 else x.pow(order - 1).div_(order - 1)
+
+
+_CACHE = 4 << 20  # bytes per block
+
+
+def in_blocks(classify: Callable[[TaskBatch], Tensor], tasks: TaskBatch, numbers_per_task: int) -> Tensor:
+    """The results of a function of tasks, block by block on a CPU and all at once elsewhere.
+
+    Each step of a method of a thousand steps reads all its numbers again. On a CPU reading them from the cache
+    is about twice as fast; which tasks share a block does not change their results.
+
+    Args:
+        classify: Maps tasks to (B, …).
+        tasks: The tasks.
+        numbers_per_task: How many numbers a step reads per task.
+    """
+    rows, labels = tasks.rows, tasks.support_labels
+    if rows.device.type != "cpu":
+        return classify(tasks)
+    largest = max(1, _CACHE // (numbers_per_task * rows.element_size()))
+    blocks = max(1, -(-len(rows) // largest))
+    pairs = zip(rows.chunk(blocks), labels.chunk(blocks), strict=True)
+    return torch.cat([classify(TaskBatch(part, known, tasks.ways)) for part, known in pairs])

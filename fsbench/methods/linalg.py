@@ -1,0 +1,107 @@
+"""Linear algebra on batches of small matrices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def inverse_square_root(matrix: Tensor) -> Tensor:
+    """The symmetric M^(-1/2) of a positive definite matrix (D, D)."""
+    values, vectors = torch.linalg.eigh(matrix)
+    root: Tensor = (vectors * values.clamp_min(values.max() * 1e-14).rsqrt()) @ vectors.mT
+    return root
+
+
+def cholesky(matrix: Tensor, precision: torch.dtype) -> Tensor:
+    """Cholesky factor of a positive semi-definite matrix (B, n, n), lifted by a small multiple of its trace.
+
+    The lift makes singular matrices (duplicate samples, coincident centroids) factorise, and an all-zero one too.
+
+    Args:
+        matrix: (B, n, n).
+        precision: The dtype its entries were computed in; the lift is just above their rounding errors.
+    """
+    size = matrix.shape[-1]
+    mean = matrix.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[:, None, None]
+    lift = 10 * torch.finfo(precision).eps * mean + torch.finfo(matrix.dtype).tiny ** 0.5
+    identity = torch.eye(size, dtype=matrix.dtype, device=matrix.device)
+    factor: Tensor = torch.linalg.cholesky_ex(matrix + lift * identity)[0]
+    return factor
+
+
+def clamp_within_span(gram: Tensor, whitened: Tensor, limit: float) -> Tensor:
+    """Gram matrix (B, N, N) of the task's samples, sphered with scalings that are clamped inside their own span.
+
+    With G = X Xᵀ = L Lᵀ and A = X S_w⁻¹ Xᵀ, the eigenvalues of L⁻¹ A L⁻ᵀ are the squared scalings of the directions of
+    the span; with their minimum with `limit`², G' = L min(L⁻¹ A L⁻ᵀ, limit²) Lᵀ.
+
+    Args:
+        gram: G, (B, N, N).
+        whitened: A, (B, N, N).
+        limit: Largest scaling.
+    """
+    factor = cholesky(gram.double(), gram.dtype)  # L
+    half = torch.linalg.solve_triangular(factor, whitened.double(), upper=False)  # L⁻¹ A
+    squared = torch.linalg.solve_triangular(factor, half.mT, upper=False)  # L⁻¹ A L⁻ᵀ
+    spectral_minimum = minimum_by_eigenvalues if gram.device.type == "cpu" else minimum_by_products
+    clamped: Tensor = factor @ spectral_minimum(squared, limit**2) @ factor.mT
+    return clamped.to(gram.dtype)
+
+
+def minimum_by_eigenvalues(matrix: Tensor, limit: float) -> Tensor:
+    """The minimum of a positive semi-definite matrix (B, n, n) and a number, taken on the eigenvalues."""
+    values, vectors = torch.linalg.eigh(matrix)
+    minimum: Tensor = (vectors * values.clamp(0.0, limit)[:, None, :]) @ vectors.mT
+    return minimum
+
+
+_OPENING = (3.4445, -4.7750, 2.0315)  # Jordan et al., "Muon", 2024: small values grow fast, and end within 0.7 … 1.2
+_CLOSING = (15 / 8, -10 / 8, 3 / 8)  # Newton–Schulz of fifth order: what is near 1 gets there
+_STEPS = (*(_OPENING,) * 14, *(_CLOSING,) * 4)
+
+
+def minimum_by_products(matrix: Tensor, limit: float) -> Tensor:
+    """The same by matrix products alone, which suits GPUs, where eigenvalues of many small matrices are slow.
+
+    min(M, c) = ½ (M + c I − |M − c I|), |X| = X sign(X), and sign(X) is the limit of odd polynomials in X / ‖X‖.
+    """
+    identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    shifted = matrix - limit * identity
+    bound = shifted.abs().sum(dim=2).amax(dim=1)[:, None, None]  # ‖X‖∞, at least the largest eigenvalue
+    sign = shifted / bound.clamp_min(torch.finfo(matrix.dtype).tiny)
+    for linear, cubic, quintic in _STEPS:
+        square = sign @ sign
+        sign = (linear * identity + cubic * square + quintic * square @ square) @ sign
+    return (matrix + limit * identity - shifted @ sign) / 2
+
+
+def equal_sizes(logits: Tensor, potentials: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    """Assign Q samples to K classes of equal size Q/K, which need not be a whole number.
+
+    Args:
+        logits: l, (B, K, Q).
+        potentials: v to start from, (B, K, 1); zeros, or those of a similar problem.
+        steps: Newton steps. About 10 converge from zeros, 4 from the potentials of a similar problem.
+
+    Returns:
+        The plan P, (B, K, Q), and its potentials (B, K, 1). The shares of a sample add up to 1 exactly, the sizes are
+        equal as far as the steps have converged.
+    """
+    _, K, Q = logits.shape
+    lift = 10 * torch.finfo(logits.dtype).eps * Q  # above the rounding errors of ∇²f, so that it factorises
+    for _ in range(steps):
+        plan = torch.softmax(logits + potentials, dim=1)
+        sizes = plan.sum(dim=2)  # (B, K)
+        # ∇²f is singular along the constant vectors, to which ∇f is orthogonal: Q/K² lifts them alone.
+        curvature = torch.diag_embed(sizes + lift) - plan @ plan.mT + Q / K**2  # (B, K, K)
+        factor = torch.linalg.cholesky_ex(curvature)[0]
+        direction = torch.cholesky_solve((Q / K - sizes)[:, :, None], factor)  # (B, K, 1) Δ
+        extent = direction.amax(dim=1, keepdim=True) - direction.amin(dim=1, keepdim=True)  # (B, 1, 1) ρ
+        length = extent.log1p() / extent.clamp_min(torch.finfo(extent.dtype).tiny)
+        potentials = potentials + length * direction
+    return torch.softmax(logits + potentials, dim=1), potentials

@@ -1,0 +1,119 @@
+"""Consoles that show names of others without obeying them."""
+
+from __future__ import annotations
+
+import re
+import time
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rich.console import ConsoleOptions, RenderableType
+
+
+# Control characters but tab and newline, and the marks that turn the direction of writing.
+_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
+
+
+def printable(text: str) -> str:
+    """A text whose characters all show: what a terminal would obey is written out, ESC as x1b after a backslash."""
+    return _COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class SafeConsole(Console):
+    """A console on which a name from a file cannot move the cursor, set colours or hide anything.
+
+    Args:
+        options: Those of rich's console, but for markup, which nothing printed here may carry.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The pieces of what is printed, made printable; rich's own controls are left as they are."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+SECONDS_OF_SILENCE = 30.0
+
+
+class Advance(Protocol):
+    """Tells a bar that more is done, and, where it became known only now, how much there is."""
+
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """Say that `done` more are done."""
+        ...
+
+
+class Reporter:
+    """Bars and remarks.
+
+    Args:
+        quiet: Show warnings only.
+        silent: Show nothing at all: another process speaks.
+    """
+
+    def __init__(self, quiet: bool = False, silent: bool = False) -> None:
+        self.console: Console = SafeConsole(stderr=True, quiet=silent)
+        self.quiet = quiet or silent
+        self.spoken = time.monotonic()
+
+    @contextmanager
+    def bar(self, label: str, total: int) -> Iterator[Advance]:
+        """Show a bar, with speed and time left, while the block runs; in a log, a line now and then."""
+        if self.quiet or not self.console.is_terminal:
+            yield _Lines(self, label, total)
+            return
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[speed]}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=self.console, transient=True) as progress:
+            task = progress.add_task(label, total=total or None, speed="")
+
+            def advance(done: int, total: int | None = None) -> None:
+                progress.update(task, advance=done, total=total)
+                speed = progress.tasks[0].speed if progress.tasks else None
+                progress.update(task, speed=f"{speed:,.0f}/s" if speed else "")
+
+            yield advance
+
+    def say(self, text: str) -> None:
+        """A remark."""
+        self.spoken = time.monotonic()
+        if not self.quiet:
+            self.console.print(text, style="dim", soft_wrap=True)
+
+    def warn(self, text: str) -> None:
+        """A warning, shown even when quiet."""
+        self.console.print(f"warning: {text}", style="yellow", soft_wrap=True)
+
+
+class _Lines:
+    """Progress where no bar can be drawn, as in the log of a batch job: a line when nothing was said for long."""
+
+    def __init__(self, reporter: Reporter, label: str, total: int) -> None:
+        self.reporter, self.label, self.total = reporter, label, total
+        self.done, self.start = 0, time.monotonic()
+
+    def __call__(self, done: int, total: int | None = None) -> None:
+        self.done += done
+        self.total = total or self.total
+        now = time.monotonic()
+        if now - self.reporter.spoken < SECONDS_OF_SILENCE or not 0 < self.done < self.total:
+            return
+        speed = self.done / (now - self.start)
+        left = timedelta(seconds=round((self.total - self.done) / speed))
+        self.reporter.say(f"{self.label}: {self.done:,} of {self.total:,}, {speed:,.1f}/s, {left} left")

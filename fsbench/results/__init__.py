@@ -1,0 +1,1 @@
+"""Results as plain data: records, statistics, comparisons, published numbers."""

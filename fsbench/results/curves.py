@@ -1,0 +1,84 @@
+"""The result of a sweep as a value, and its file: what tables, pictures and reports draw from."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from fsbench.errors import FsbenchError
+from fsbench.io.sealed import read_sealed, write_sealed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+SWEEPS = "sweeps"  # folder of the curves, below that of the results
+
+
+@dataclass(frozen=True)
+class Point:
+    """Accuracy in percent at one value of the axis."""
+
+    x: float | int | str
+    accuracy: float
+    ci95: float | None = None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line: measured points, and the published ones that belong to it."""
+
+    label: str
+    points: tuple[Point, ...]
+    published: tuple[Point, ...] = ()
+
+    @property
+    def best(self) -> Point:
+        """The point with the highest accuracy."""
+        return max(self.points, key=lambda point: point.accuracy)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves over one axis.
+
+    Attributes:
+        axis: What varies, as printed.
+        title: What is the same for all curves.
+        curves: In the order of the legend.
+    """
+
+    axis: str
+    title: str
+    curves: tuple[Curve, ...]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Panels of one feature file.
+
+    Attributes:
+        name: Of the file, without ending.
+        title: For people.
+        signature: What all points have in common, in one line.
+        panels: One per axis and setting.
+    """
+
+    name: str
+    title: str
+    signature: str
+    panels: tuple[Panel, ...]
+
+
+def save_sweep(path: Path, sweep: Sweep) -> None:
+    """Write a sweep, whole or not at all."""
+    write_sealed(path, asdict(sweep), indent=1)
+
+
+def load_sweep(path: Path) -> Sweep:
+    """Read and check a sweep."""
+    remedy = "Files of sweeps are written by `fsbench sweep`, into results/sweeps/."
+    sweep = read_sealed(path, Sweep, "sweep", remedy)
+    if not all(panel.curves and all(curve.points for curve in panel.curves) for panel in sweep.panels):
+        raise FsbenchError(f"The sweep {path} has a panel without points.", remedy)
+    return sweep

@@ -1,0 +1,207 @@
+"""Run records: one JSON file per (features, protocol, method), with the outcome of every task."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fsbench.errors import FsbenchError
+from fsbench.features.store import is_name
+from fsbench.io.files import readable_part
+from fsbench.io.sealed import read_sealed, write_sealed
+from fsbench.results.statistics import interval
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class RunKey:
+    """Everything that determines a result. Equal keys mean equal results, so a record with this key is reused."""
+
+    features_sha256: str
+    base_sha256: str
+    split: str
+    protocol: dict[str, Any]
+    seed: int
+    tasks: int
+    method: str
+    params: dict[str, Any]
+    version: int = VERSION
+
+    def digest(self) -> str:
+        """Twelve hexadecimal digits of the SHA-256 of the key."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The result of one method over one list of tasks.
+
+    Attributes:
+        key: What determines the result.
+        dataset: Data set of the features.
+        backbone: Backbone of the features.
+        params_from: Where the parameters come from: given, the article's preset, defaults, or tuned on val.
+        accuracy: Mean over tasks, in percent.
+        ci95: Half-width of the 95 % interval over sampled tasks, in percent.
+        correct: Right answers per task.
+        queries: Queries per task.
+        seconds: Wall time from features to counts.
+        peak_memory: Bytes.
+        device: Where it was computed.
+        signature: One line that says what was done.
+        created: UTC, ISO 8601.
+        crops: Crops per image that the features are averaged over.
+        base_dataset: Data set of the base classes, if not that of the features.
+        versions: Of fsbench, torch and Python.
+        ranks: Processes that shared the tasks; time is that of all, memory and device are those of process 0.
+        other_base: Whether the base classes come from another file than the features.
+    """
+
+    key: RunKey
+    dataset: str
+    backbone: str
+    params_from: str
+    accuracy: float
+    ci95: float | None
+    correct: list[int] = field(repr=False)
+    queries: list[int] = field(repr=False)
+    seconds: float
+    peak_memory: int
+    device: str
+    signature: str
+    created: str
+    crops: int = 1
+    base_dataset: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    ranks: int = 1
+    other_base: bool = False
+
+    def __str__(self) -> str:
+        alpha, shots = self.key.protocol["alpha"], self.key.protocol["shots"]
+        setting = "balanced" if alpha is None else f"unbalanced α={alpha:g}"
+        width = "" if self.ci95 is None else f" ± {self.ci95:.2f}"
+        return (
+            f"{self.key.method} on {self.dataset} {self.backbone}, {setting} {shots}-shot: "
+            f"{self.accuracy:.2f}{width} % over {self.key.tasks:,} tasks"
+        )
+
+    @property
+    def tasks_per_second(self) -> float:
+        """Speed."""
+        return self.key.tasks / self.seconds
+
+    @property
+    def per_task(self) -> NDArray[np.float64]:
+        """(T,) accuracy of every task, in percent."""
+        right = np.array(self.correct, dtype=np.float64)
+        return 100.0 * right / np.array(self.queries, dtype=np.float64)
+
+    @property
+    def base_name(self) -> str:
+        """Base classes of another file, as signatures name them; empty if they are the file's own, or none."""
+        if not self.other_base and not self.base_dataset:
+            return ""
+        return named_base(self.base_dataset or self.dataset, self.key.base_sha256)
+
+    def row(self) -> dict[str, Any]:
+        """The record as one row of plain data, without the outcomes of single tasks."""
+        protocol = self.key.protocol
+        return {
+            "dataset": self.dataset,
+            "backbone": self.backbone,
+            "base_dataset": self.base_dataset or self.dataset,
+            "method": self.key.method,
+            "variant": self.key.params.get("variant"),
+            "setting": "balanced" if protocol["alpha"] is None else "unbalanced",
+            "alpha": protocol["alpha"],
+            "shots": protocol["shots"],
+            "ways": protocol["ways"],
+            "queries": protocol["queries"],
+            "protocol": protocol["name"],
+            "split": self.key.split,
+            "tasks": self.key.tasks,
+            "seed": self.key.seed,
+            "accuracy": self.accuracy,
+            "ci95": self.ci95,
+            "seconds": self.seconds,
+            "tasks_per_second": self.tasks_per_second,
+            "peak_memory": self.peak_memory,
+            "device": self.device,
+            "ranks": self.ranks,
+            "signature": self.signature,
+            "params": self.key.params,
+            "params_from": self.params_from,
+        }
+
+
+def named_base(dataset: str, digest: str) -> str:
+    """Base classes of another file in a signature: their data set, and six digits of their digest."""
+    return f"{dataset}@{digest[:6]}"
+
+
+def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
+    """Where the record of a run lies: a name for people, made unique by the key."""
+    setting = "balanced" if key.protocol["alpha"] is None else "unbalanced"
+    words = [dataset, backbone, key.method, setting, f"{key.protocol['shots']}shot"]
+    name = "-".join(word.replace("/", "_") for word in words)
+    return folder / f"{readable_part(name)}-{key.digest()}.json"
+
+
+def save_record(path: Path, record: RunRecord) -> None:
+    """Write a record, whole or not at all."""
+    write_sealed(path, asdict(record))
+
+
+def load_record(path: Path, key: RunKey | None = None) -> RunRecord:
+    """Read and check a record; with a key, it must be the record of that very run."""
+    remedy = "Delete it, or run again with --force."
+    record = read_sealed(path, RunRecord, "record", remedy)
+    if key is not None and record.key != key:
+        raise FsbenchError(f"The record {path} belongs to another run than its name says.", remedy)
+    if trouble := _trouble(record):
+        raise FsbenchError(f"The record {path} is damaged: {trouble}.", remedy)
+    return record
+
+
+def _trouble(record: RunRecord) -> str:
+    """What contradicts itself in a record, or nothing."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from fsbench.tasks.protocol import TaskProtocol
+
+    key = record.key
+    if not all(is_name(name) for name in (record.dataset, record.backbone, key.method, key.split)):
+        return "its data set, backbone, method or split has no proper name"
+    if key.version != VERSION:
+        return f"it has version {key.version}, and this fsbench reads version {VERSION}"
+    try:
+        protocol = TypeAdapter(TaskProtocol).validate_python(key.protocol)
+    except (ValidationError, FsbenchError):
+        protocol = None
+    if protocol is None or protocol.as_dict() != key.protocol:
+        return "its protocol is none that fsbench knows"
+    counts = len(record.correct), len(record.queries)
+    sound = all(0 <= right <= asked for right, asked in zip(record.correct, record.queries, strict=False))
+    if counts != (key.tasks,) * 2 or not sound or min(record.queries, default=0) < 1 or record.seconds < 1e-9:
+        return f"its counts do not fit its {key.tasks} tasks"
+    found = interval(record.per_task)
+    if not np.isclose(record.accuracy, found.mean, rtol=1e-9) or not _same_width(record.ci95, found.half_width):
+        return "its accuracy is not that of its tasks"
+    return ""
+
+
+def _same_width(stored: float | None, computed: float) -> bool:
+    """Whether half-widths agree; that of a single task is unknown."""
+    return bool(np.isnan(computed) if stored is None else np.isclose(stored, computed))
