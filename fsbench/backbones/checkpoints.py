@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
-import io
 import tarfile
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from torch.serialization import safe_globals
 
 from fsbench.errors import FsbenchError
-from fsbench.io.torch_files import LEGACY_MAGIC, check_legacy, check_legacy_stream, check_zip, damaged, plain_pickle
+from fsbench.io.torch_files import damaged, is_legacy, plain_pickle, read_safetensors, read_torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,53 +80,6 @@ def _read(path: Path, start: bytes) -> Checkpoint:
     _check_tensors(path, tensors)
     stripped, wrapper = strip_wrappers(tensors)
     return Checkpoint(path, stripped, wrapper, metadata)
-
-
-def is_legacy(start: bytes) -> bool:
-    """Whether a file begins like a torch file of the kind written before torch 1.6."""
-    return start[:1] == b"\x80" and start[2:14] == LEGACY_MAGIC
-
-
-def read_torch(path: Path, start: bytes) -> object:
-    """Reads whatever a torch file of either kind holds, once its names and sizes are found in order."""
-    if is_legacy(start):
-        check_legacy(path)
-    else:
-        check_zip(path)
-    return _load(path, path)
-
-
-def read_embedded(path: Path, content: bytes) -> object:
-    """Reads a torch file of the old kind that lies inside another file, `path`."""
-    check_legacy_stream(path, io.BytesIO(content), len(content))
-    return _load(path, io.BytesIO(content))
-
-
-def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Reads the tensors of a safetensors file, and the free text of its header."""
-    try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except SafetensorError as error:
-        raise damaged(path, f"not a valid safetensors file ({error})") from error
-
-
-def _load(path: Path, source: Path | IO[bytes]) -> object:
-    try:
-        with safe_globals(_harmless_types()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # on unusual pickle protocols, which are fine as long as they load
-            return torch.load(source, map_location="cpu", weights_only=True)
-    except Exception as error:  # the inspection found nothing foreign, so what is left is damage
-        first_line = str(error).strip().partition("\n")[0]
-        raise damaged(path, f"torch cannot read it ({first_line or type(error).__name__})") from error
-
-
-def _harmless_types() -> list[Any]:
-    """Types beyond torch's own in real checkpoints: the options of RFS, accuracies kept as numpy numbers."""
-    scalar = np.float64(0).__reduce__()[0]
-    kinds = [type(np.dtype(code)) for code in ("f2", "f4", "f8", "i4", "i8", "?")]
-    places = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
-    return [argparse.Namespace, np.dtype, *kinds, *((scalar, place) for place in places)]
 
 
 def _unwrap(path: Path, content: object) -> dict[str, Tensor]:

@@ -1,25 +1,34 @@
-"""What a torch file says it contains, found out without building any of it.
+"""Torch and safetensors files, read without executing anything in them.
 
 A torch file is a pickle with raw tensor data beside it, and a pickle can name any function of any module and
-have it called. The reader here walks through the pickle with a stand-in for every name, so that nothing is
+have it called. The walker here goes through the pickle with a stand-in for every name, so that nothing is
 imported and nothing is called; what it brings back is the list of names and the sizes that are claimed for
 the tensors. Only when both are in order does torch, with its own guard on, read the file.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import pickle
 import re
+import warnings
 import zipfile
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from torch.serialization import safe_globals
 
 from fsbench.errors import FsbenchError
 from fsbench.io.pickles import CarefulUnpickler, StandIn, check_key, is_number_code
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from torch import Tensor
 
 
 LEGACY_MAGIC = bytes.fromhex("8a0a6cfc9c46f9206aa85019")  # after the two bytes of the pickle protocol
@@ -46,6 +55,53 @@ ITEM_BYTES = {
 
 MOST_NAMES = 100  # weights and their optimiser ask for a dozen
 LARGEST_STORAGE = 1 << 48
+
+
+def is_legacy(start: bytes) -> bool:
+    """Whether a file begins like a torch file of the kind written before torch 1.6."""
+    return start[:1] == b"\x80" and start[2:14] == LEGACY_MAGIC
+
+
+def read_torch(path: Path, start: bytes) -> object:
+    """Reads whatever a torch file of either kind holds, once its names and sizes are found in order."""
+    if is_legacy(start):
+        _check_legacy(path)
+    else:
+        _check_zip(path)
+    return _load(path, path)
+
+
+def read_embedded(path: Path, content: bytes) -> object:
+    """Reads a torch file of the old kind that lies inside another file, `path`."""
+    _check_legacy_stream(path, io.BytesIO(content), len(content))
+    return _load(path, io.BytesIO(content))
+
+
+def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Reads the tensors of a safetensors file, and the free text of its header."""
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except SafetensorError as error:
+        raise damaged(path, f"not a valid safetensors file ({error})") from error
+
+
+def _load(path: Path, source: Path | IO[bytes]) -> object:
+    try:
+        with safe_globals(_harmless_types()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on unusual pickle protocols, which are fine as long as they load
+            return torch.load(source, map_location="cpu", weights_only=True)
+    except Exception as error:  # the inspection found nothing foreign, so what is left is damage
+        first_line = str(error).strip().partition("\n")[0]
+        raise damaged(path, f"torch cannot read it ({first_line or type(error).__name__})") from error
+
+
+def _harmless_types() -> list[Any]:
+    """Types beyond torch's own in real checkpoints: the options of RFS, accuracies kept as numpy numbers."""
+    scalar = np.float64(0).__reduce__()[0]
+    kinds = [type(np.dtype(code)) for code in ("f2", "f4", "f8", "i4", "i8", "?")]
+    places = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
+    return [argparse.Namespace, np.dtype, *kinds, *((scalar, place) for place in places)]
 
 
 @dataclass
@@ -187,7 +243,7 @@ class _Walker(CarefulUnpickler):
     }
 
 
-def check_zip(path: Path) -> None:
+def _check_zip(path: Path) -> None:
     """Checks a torch file of the zip kind: what its pickle names and how large its tensors are."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -229,13 +285,13 @@ def _find_index(path: Path, members: list[zipfile.ZipInfo]) -> str:
     return indexes[0]
 
 
-def check_legacy(path: Path) -> None:
+def _check_legacy(path: Path) -> None:
     """Checks a torch file of the kind written before torch 1.6: five pickles, then the tensor data."""
     with path.open("rb") as file:
-        check_legacy_stream(path, file, path.stat().st_size)
+        _check_legacy_stream(path, file, path.stat().st_size)
 
 
-def check_legacy_stream(path: Path, file: IO[bytes], size: int) -> None:
+def _check_legacy_stream(path: Path, file: IO[bytes], size: int) -> None:
     """The same for one that lies inside another file, `path`."""
     contents = Contents()
     for _ in range(5):

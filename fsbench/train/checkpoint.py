@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fsbench.backbones.checkpoints import read_torch
 from fsbench.errors import FsbenchError
 from fsbench.io.files import whole_file
+from fsbench.io.torch_files import read_torch
 from fsbench.results.statistics import Interval
 from fsbench.train.validate import Evaluation
 

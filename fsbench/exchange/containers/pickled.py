@@ -8,8 +8,12 @@ import warnings
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from fsbench.exchange.containers.torch_file import Arrays
 from fsbench.exchange.found import Opened
 from fsbench.io.pickles import Unfinished, checked_shape, read_plain_pickle
+from fsbench.io.torch_files import is_legacy, read_embedded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,8 +28,6 @@ _TEXT_PROTOCOLS = (b"ccollections\n", b"(dp", b"(lp", b"(d.", b"(l.", b"}q", b"]
 
 def recognise(path: Path, start: bytes) -> bool:
     """Protocols from 2 on have a mark; the older ones begin with what they hold."""
-    from fsbench.backbones.checkpoints import is_legacy
-
     return (start[:1] == b"\x80" and not is_legacy(start)) or start.startswith(_TEXT_PROTOCOLS)
 
 
@@ -54,11 +56,6 @@ class _Storage(Unfinished):
     @cached_property
     def flat(self) -> NDArray[Any]:
         """All its numbers, read once for all tensors that share it."""
-        import torch
-
-        from fsbench.backbones.checkpoints import read_embedded
-        from fsbench.exchange.containers.torch_file import Arrays
-
         stored: Any = read_embedded(self.path, self.content)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # storages with a type are how old pickles write tensors
@@ -77,8 +74,6 @@ class _Tensor(Unfinished):
 
     def finished(self) -> NDArray[Any]:
         """The tensor as an array."""
-        import torch
-
         flat = self.storage.flat
         if math.prod(self.size) > flat.size:
             raise ValueError(f"a tensor of shape {self.size} has {flat.size} numbers")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fsbench.exchange.containers.torch_file import Arrays
 from fsbench.exchange.found import Opened, reading
+from fsbench.io.torch_files import read_safetensors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,9 +21,6 @@ def recognise(path: Path, start: bytes) -> bool:
 
 def read(path: Path) -> Opened:
     """Arrays by name."""
-    from fsbench.backbones.checkpoints import read_safetensors
-    from fsbench.exchange.containers.torch_file import Arrays
-
     with reading(path, CONTAINER):
         tensors, _ = read_safetensors(path)
         room = path.stat().st_size

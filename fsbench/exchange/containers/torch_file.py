@@ -6,23 +6,23 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from fsbench.errors import FsbenchError
 from fsbench.exchange.found import Opened, reading
+from fsbench.io.torch_files import is_legacy, read_torch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
 CONTAINER = "a torch file"
 
 
 def recognise(path: Path, start: bytes) -> bool:
     """A zip archive with an index of tensors, or the mark of old torch files."""
-    from fsbench.backbones.checkpoints import is_legacy
-
     if is_legacy(start):
         return True
     if not start.startswith(b"PK\x03\x04"):
@@ -33,8 +33,6 @@ def recognise(path: Path, start: bytes) -> bool:
 
 def read(path: Path) -> Opened:
     """Whatever was saved, with tensors as arrays."""
-    from fsbench.backbones.checkpoints import read_torch
-
     with path.open("rb") as file:
         start = file.read(64)
     with reading(path, CONTAINER):
@@ -50,8 +48,6 @@ class Arrays:
 
     def of(self, tensor: Tensor) -> NDArray[Any]:
         """A dense tensor of real numbers as an array; numpy knows no bfloat16."""
-        import torch
-
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_complex() or tensor.is_meta:
             raise FsbenchError("It holds a tensor that is not a plain one of real numbers.", "Save it dense.")
         if tensor.dtype.is_floating_point and tensor.dtype not in {torch.float16, torch.float32, torch.float64}:
@@ -65,8 +61,6 @@ class Arrays:
 
 def plain(value: object, arrays: Arrays, done: dict[int, object]) -> object:
     """Replace tensors by arrays; `done` keeps what is shared from being gone through twice."""
-    from torch import Tensor
-
     if id(value) in done:
         return done[id(value)]
     if isinstance(value, Tensor):
