@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -41,10 +40,9 @@ class Naming:
 
     def __post_init__(self) -> None:
         for kind, name in (("data set", self.dataset), ("backbone", self.backbone)):
-            if not re.fullmatch(r"\w[\w.+-]*(/\w[\w.+-]*)?", name) or not is_name(name):
-                raise FsbenchError(
-                    f"{name!r} cannot name a {kind}.", "Use letters, digits, dots and hyphens, at most 100 in all."
-                )
+            parts = name.split("/")  # two in timm/NAME
+            if not is_name(name) or len(parts) > 2 or any(not part.strip(". ") or part[0] in ".-" for part in parts):
+                raise FsbenchError(f"{name!r} cannot name a {kind}.", "Use letters, digits, dots and hyphens.")
 
     def file_name(self) -> str:
         """As `extract` names its files."""

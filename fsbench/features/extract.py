@@ -23,7 +23,8 @@ from fsbench.errors import FsbenchError
 from fsbench.features.forward import PRECISIONS, Forward, Images, collate
 from fsbench.features.overlap import overlaps
 from fsbench.features.shards import Shards, fingerprint
-from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.features.store import FeatureFile, Provenance, is_name, make_split, write_features
+from fsbench.io.files import readable_part
 from fsbench.io.locks import only_writer
 from fsbench.machine import library_versions, precision_problem
 from fsbench.ranks import ALONE
@@ -85,6 +86,8 @@ def extract(
     processes share the shards; process 0 puts them together.
     """
     refuse_unusable(settings.precision, device)
+    if not is_name(dataset.name):
+        raise FsbenchError(f"{dataset.name!r} cannot name a data set: it has control characters.", "Rename the folder.")
     images = _images(dataset, backbone, settings)
     plan = _plan(dataset, backbone, images, settings)
     with ExitStack() as held:
@@ -325,7 +328,7 @@ def extract_all(
         raise FsbenchError(f"{len(datasets)} data sets do not fit into one file {out}.", "Choose one with --dataset.")
     files, failures = [], []
     for dataset in datasets:
-        name = f"{dataset.name}-{weights.backbone.replace('/', '_')}.h5"
+        name = f"{readable_part(dataset.name)}-{weights.backbone.replace('/', '_')}.h5"
         path = out if out.suffix == ".h5" else out / name
         try:
             backbone = ranks.first_alone(partial(weights.load, dataset.name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence  # noqa: TC003 - pydantic reads the annotations
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 FORMAT = "fsbench-features"
 VERSION = 1
 SPLITS = ("base", "val", "novel")
-_LONGEST_NAME = 100
+_LONGEST_NAME = 255  # that of a file
+# Control characters and changes of the direction of writing steer a terminal; half a character of two is no text.
+_NO_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _CHUNK_BYTES = 32 << 20
 _RELABEL = "Every class has a number from 0 and at least one image: repair the labels, or make the file again."
 
@@ -94,8 +97,8 @@ def _read_provenance(file: h5py.File, path: Path) -> Provenance:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can name a data set, a backbone or a method: one line, no control characters, not endless."""
-    return text.isprintable() and 0 < len(text) <= _LONGEST_NAME
+    """Whether a text can name a data set, a backbone or a method: one line in any script, no control characters."""
+    return 0 < len(text) <= _LONGEST_NAME and not _NO_NAME.search(text)
 
 
 @dataclass(frozen=True)

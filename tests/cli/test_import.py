@@ -89,8 +89,8 @@ def test_names_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("dataset", "backbone", "words"),
     [
-        (101 * "d", "rn18", "cannot name a data set"),
-        ("own", 101 * "b", "cannot name a backbone"),
+        (256 * "d", "rn18", "cannot name a data set"),
+        ("own", 256 * "b", "cannot name a backbone"),
         (100 * "é", "rn18", "too long for the name of a file"),
     ],
 )
