@@ -70,7 +70,7 @@ def _read(path: Path, start: bytes) -> Checkpoint:
     if not start:
         raise FsbenchError(f"{path} is empty.", "Download or copy it again.")
     if start.startswith(b"PK\x03\x04") or is_legacy(start):
-        tensors = _unwrap(path, read_torch(path, start))
+        tensors = _unwrap(path, read_torch(path))
     elif start[:1] == b"\x80":
         raise plain_pickle(path)
     elif start[8:9] == b"{":  # after eight bytes for the length of the header

@@ -92,7 +92,7 @@ class CheckpointFile:
 
     def _read(self) -> dict[str, Any]:
         try:
-            content = read_torch(self.path, b"")
+            content = read_torch(self.path)
             with zipfile.ZipFile(self.path) as archive:
                 sound = archive.testzip() is None  # torch itself does not look at the checksums
         except Exception as error:  # torch and zipfile have many words for damage

@@ -95,7 +95,7 @@ TORCH_DOORS = ("weights", "import", "training")
 @pytest.mark.parametrize("name", PICKLES)
 def test_torch_alone_executes_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the inspection of files switched off, torch's own guard is what holds."""
-    for check in ("_check_zip", "_check_legacy", "_check_legacy_stream"):
+    for check in ("_check_zip", "_check_legacy"):
         monkeypatch.setattr(torch_files, check, lambda *_: None)
     _offer_to_torch(PICKLES[name], tmp_path)
 

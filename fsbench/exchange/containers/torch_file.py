@@ -33,11 +33,9 @@ def recognise(path: Path, start: bytes) -> bool:
 
 def read(path: Path) -> Opened:
     """Whatever was saved, with tensors as arrays."""
-    with path.open("rb") as file:
-        start = file.read(64)
     with reading(path, CONTAINER):
         room = path.stat().st_size
-        return Opened(path, CONTAINER, plain(read_torch(path, start), Arrays(room), {}), room)
+        return Opened(path, CONTAINER, plain(read_torch(path), Arrays(room), {}), room)
 
 
 class Arrays:

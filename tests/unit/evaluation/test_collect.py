@@ -300,7 +300,7 @@ def test_a_record_that_contradicts_itself_is_damaged(tmp_path: Path) -> None:
     (path,) = store(tmp_path, make_record())
     data = json.loads(path.read_text())
     path.write_text(json.dumps({**data, "accuracy": data["accuracy"] + 1}))
-    with pytest.raises(FsbenchError, match="not what was written"):
+    with pytest.raises(FsbenchError, match="not as it was written"):
         read_records([path], tmp_path, QUIET)
     del data["sha256"]  # as records were before they had one
     key = data["key"]
