@@ -1,4 +1,4 @@
-"""Names of runs in a table: the method, its variant, and the parameters that tell it from its neighbours."""
+"""Records read from files, labelled, and collected into comparisons."""
 
 from __future__ import annotations
 
@@ -100,9 +100,8 @@ def _differing(records: Sequence[RunRecord], labels: Sequence[str]) -> dict[str,
     cells: dict[tuple[str, str], list[dict[str, Any]]] = {}
     found: dict[str, set[str]] = {label: set() for label in labels}
     for record, label in zip(records, labels, strict=True):
-        key = record.key
-        setting = repr((key.features_sha256, key.base_sha256, sorted(key.protocol.items())))
-        cells.setdefault((label, setting), []).append(key.params)
+        setting = repr((record.source, sorted(record.key.protocol.items())))
+        cells.setdefault((label, setting), []).append(record.key.params)
     for (label, _), params in cells.items():
         for name in {name for one in params for name in one}:
             if any(one.get(name) != params[0].get(name) for one in params):
@@ -131,10 +130,15 @@ def read_records(given: Sequence[Path] | None, folder: Path, reporter: Reporter)
         raise FsbenchError(
             f"There are no records in {places}.", "Make some: fsbench compare. Or name a folder of them."
         )
-    newest: dict[str, RunRecord] = {}
+    newest: dict[tuple[str, ...], RunRecord] = {}
     for record in sorted(records, key=lambda record: record.created):
-        newest[record.key.digest()] = record  # equal keys mean equal results, so one of them is enough
+        newest[_identity(record)] = record  # equal keys mean equal results, so one of them is enough
     return list(newest.values())
+
+
+def _identity(record: RunRecord) -> tuple[str, ...]:
+    """The run, and the names of its features: equal features may go by two names, and then both are shown."""
+    return record.key.digest(), *record.source
 
 
 def _of_folder(folder: Path, reporter: Reporter) -> list[RunRecord]:
@@ -168,7 +172,7 @@ def collect(records: Iterable[RunRecord], baseline: str = BASELINE, *, published
         published: Whether to look up published numbers.
     """
     lists: dict[Rules, list[RunRecord]] = {}
-    for record in sorted(records, key=lambda record: record.key.digest()):
+    for record in sorted(records, key=_identity):
         lists.setdefault(_rules(record), []).append(record)
     ordered = sorted(lists, key=lambda rules: (-len(lists[rules]), rules))
     found = [_comparison(lists[rules], baseline, published) for rules in ordered]
@@ -186,21 +190,16 @@ def _rules(record: RunRecord) -> Rules:
 
 
 def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) -> Comparison:
-    names = {_source(record): (record.dataset, record.backbone, record.crops) for record in records}
+    names = {record.source: (record.dataset, record.backbone, record.crops) for record in records}
     sources = sorted(names, key=lambda source: (names[source], source))
     named = sorted(zip(label_runs(records), records, strict=True), key=lambda pair: order(pair[0], pair[1].key.method))
-    runs: Runs = {(sources.index(_source(record)), label, _column(record)): record for label, record in named}
+    runs: Runs = {(sources.index(record.source), label, _column(record)): record for label, record in named}
     _check_tasks(runs)
     entries = {label: _entry(label, record.key.method) for label, record in named}
     columns = sorted(
         {column for _, _, column in runs}, key=lambda column: (column.balanced, column.alpha, column.shots)
     )
     return compare_records(runs, [*entries.values()], columns, baseline, with_published=published)
-
-
-def _source(record: RunRecord) -> tuple[str, str]:
-    """The feature file, told by its content."""
-    return record.key.features_sha256, record.key.base_sha256
 
 
 def _column(record: RunRecord) -> Column:

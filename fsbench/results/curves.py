@@ -1,4 +1,4 @@
-"""The result of a sweep as a value, and its file: what tables, pictures and reports draw from."""
+"""The result of a sweep as plain data, and its file."""
 
 from __future__ import annotations
 
