@@ -20,6 +20,7 @@ from fsbench.features.extract import Settings, Weights, extract_all
 from fsbench.features.store import FeatureFile
 from fsbench.methods.base import Context, Stepwise
 from fsbench.methods.registry import method_class, split_variant
+from fsbench.report.render import Table
 from fsbench.reporter import Reporter
 from fsbench.results.comparison import Column
 from fsbench.tasks.batch import TaskBatch
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     Array = TypeVar("Array", Tensor, NDArray[Any])
     from collections.abc import Sequence
 
-    from fsbench.results.comparison import Comparison
     from fsbench.results.record import RunRecord
 
     Protocol = Literal["disjoint", "released", "veilleux"]
@@ -261,7 +261,7 @@ def compare(
     device: str = "auto",
     batch: int | None = None,
     progress: bool = False,
-) -> Comparison:
+) -> Table:
     """Put methods side by side on the very same tasks, as `fsbench compare` does.
 
     Args:
@@ -308,7 +308,7 @@ def compare(
         contestants, _columns(settings, alpha, shots), reference, TaskProtocol(protocol, ways, 1, queries, alpha),
         split, _count(tasks), seed, Path(results) if results else None, force, published, over_data, tune, other,
     )  # fmt: skip
-    return compare_files(question, files, Machine(choose_device(device), batch), reporter)
+    return Table(compare_files(question, files, Machine(choose_device(device), batch), reporter))
 
 
 def _opened(features: Features) -> FeatureFile:

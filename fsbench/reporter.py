@@ -1,4 +1,4 @@
-"""Consoles that show names of others without obeying them."""
+"""What is said to the user on the terminal: safe consoles, progress bars, notes and warnings."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def ablate(
     from fsbench.evaluation.spec import ABLATION
     from fsbench.io.files import require_place
     from fsbench.ranks import join_ranks
-    from fsbench.report.render import show
+    from fsbench.report.render import Table
     from fsbench.reporter import Reporter
     from fsbench.tasks.protocol import TaskProtocol
 
@@ -85,8 +85,8 @@ def ablate(
             ranks.agree(lambda: require_place(out))
         reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
         files = find_features(features, features_dir, reporter, ranks)
-        table = compare_files(question, files, machine, reporter)
+        table = Table(compare_files(question, files, machine, reporter))
         if ranks.leads:
-            show(table, form, out)
+            table.show(form, out)
             if out:
                 reporter.say(f"Wrote {out}.")

@@ -103,7 +103,7 @@ def compare(
     from fsbench.evaluation.spec import parse_methods
     from fsbench.io.files import require_place
     from fsbench.ranks import join_ranks
-    from fsbench.report.render import show
+    from fsbench.report.render import Table
     from fsbench.reporter import Reporter
     from fsbench.tasks.protocol import TaskProtocol
 
@@ -121,9 +121,9 @@ def compare(
             contestants, settings_asked, reference, rules, split, tasks, seed, results_dir, force, published,
             over_data, tune, other,
         )  # fmt: skip
-        table = compare_files(question, files, machine, reporter)
+        table = Table(compare_files(question, files, machine, reporter))
         if ranks.leads:
-            show(table, form, out, timing)
+            table.show(form, out, timing=timing)
             if out:
                 reporter.say(f"Wrote {out}.")
 

@@ -36,7 +36,8 @@ def demo(
     from fsbench.evaluation.spec import parse_methods
     from fsbench.features.extract import embedded_features
     from fsbench.ranks import join_ranks
-    from fsbench.report.plots.comparison import accuracy_bars
+    from fsbench.report.plots.comparison import draw_bars
+    from fsbench.report.plots.style import save
     from fsbench.report.render import render_rich
     from fsbench.report.tables import stdout_console
     from fsbench.reporter import Reporter
@@ -55,6 +56,6 @@ def demo(
         table = compare(question, [file], Machine(choose_device("auto"), ranks=ranks), reporter)
         if ranks.leads:
             console.print(render_rich(table))
-            accuracy_bars(table, results_dir / "demo.png")
+            save(draw_bars(table), results_dir / "demo.png")
             console.print(f"\nPicture: {results_dir / 'demo.png'}. Records of every task: {results_dir}/.\n")
             console.print(NEXT)

@@ -82,7 +82,7 @@ def simplex(
     named = given(variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, steps=steps)
     options = together(named, parameters(others))
 
-    from fsbench.report.plots.style import check_ending
+    from fsbench.report.plots.style import check_ending, save
     from fsbench.report.plots.task import draw_simplex
     from fsbench.reporter import Reporter
     from fsbench.tasks.protocol import TaskProtocol
@@ -90,7 +90,8 @@ def simplex(
     check_ending(out)
     rules = TaskProtocol(protocol, 3, shots, queries, level_of(unbalanced, alpha))  # type: ignore[arg-type]
     reporter = Reporter(quiet)
-    draw_simplex(watched(features, features_dir, split, rules, seed, number, options, reporter), root, out)
+    seen = watched(features, features_dir, split, rules, seed, number, options, reporter)
+    save(draw_simplex(seen, root), out)
     reporter.say(f"Wrote {out}.")
 
 
@@ -119,7 +120,7 @@ def task(
 ) -> None:
     """Show a task three ways.
 
-    t-SNE of its features, the space of its centroids, that space after PLDA.
+    PCA of its features, the space of its centroids, that space after PLDA.
 
     Example: [bold]fsbench plot task features/mini-wrn.h5 --ways 5 --task 3 --out task.pdf[/bold]
     """
@@ -127,7 +128,7 @@ def task(
     options = together(named, parameters(others))
 
     from fsbench.evaluation.task_views import three_views
-    from fsbench.report.plots.style import check_ending
+    from fsbench.report.plots.style import check_ending, save
     from fsbench.report.plots.task import draw_task
     from fsbench.reporter import Reporter
     from fsbench.tasks.protocol import TaskProtocol
@@ -136,7 +137,7 @@ def task(
     rules = TaskProtocol(protocol, ways, shots, queries, level_of(unbalanced, alpha))  # type: ignore[arg-type]
     reporter = Reporter(quiet)
     seen = watched(features, features_dir, split, rules, seed, number, options, reporter)
-    draw_task(seen, three_views(seen), out)
+    save(draw_task(seen, three_views(seen)), out)
     reporter.say(f"Wrote {out}.")
 
 
@@ -159,7 +160,7 @@ def spectrum(
     from fsbench.methods.base import Context
     from fsbench.methods.bavardage import Bavardage
     from fsbench.report.plots.spectrum import Spectrum, draw_spectra
-    from fsbench.report.plots.style import check_ending
+    from fsbench.report.plots.style import check_ending, save
     from fsbench.reporter import Reporter
 
     check_ending(out)
@@ -171,7 +172,7 @@ def spectrum(
         context = Context(balanced=not unbalanced, dataset=file.provenance.dataset, base=base)
         clamp = Bavardage.configure(context, **given(s_max=s_max, sigma=sigma)).sigma
         spectra.append(Spectrum(file.path.stem, base, clamp))
-    draw_spectra(spectra, out)
+    save(draw_spectra(spectra), out)
     reporter.say(f"Wrote {out}.")
 
 
@@ -207,14 +208,14 @@ def bars(
 
     Example: [bold]fsbench plot bars --out bars.pdf[/bold]
     """
-    from fsbench.report.plots.comparison import accuracy_bars
-    from fsbench.report.plots.style import check_ending
+    from fsbench.report.plots.comparison import draw_bars
+    from fsbench.report.plots.style import check_ending, save
     from fsbench.reporter import Reporter
     from fsbench.results.collect import collect, read_records
 
     check_ending(out)
     reporter = Reporter(quiet)
-    accuracy_bars(_largest(collect(read_records(records, results_dir, reporter)), reporter), out)
+    save(draw_bars(_largest(collect(read_records(records, results_dir, reporter)), reporter)), out)
     reporter.say(f"Wrote {out}.")
 
 
@@ -231,7 +232,7 @@ def differences(
     Example: [bold]fsbench plot differences bavardage soft-kmeans[/bold]
     """
     from fsbench.errors import FsbenchError, unknown_name
-    from fsbench.report.plots.comparison import differences_figure, paired_runs
+    from fsbench.report.plots.comparison import draw_differences, paired_runs
     from fsbench.report.plots.style import check_ending, save
     from fsbench.reporter import Reporter
     from fsbench.results.collect import collect, read_records
@@ -250,7 +251,7 @@ def differences(
             f"Run them together: fsbench compare --methods {method} --baseline {baseline}",
         )
     pairs = paired_runs(_largest(both, reporter), method, baseline)
-    save(differences_figure(pairs, method, baseline), out)
+    save(draw_differences(pairs, method, baseline), out)
     reporter.say(f"Wrote {out}.")
 
 

@@ -29,7 +29,7 @@ def report(
     Example: [bold]fsbench report --out report.html[/bold]
     """
     from fsbench.io.files import write_text
-    from fsbench.report.html.page import render_html
+    from fsbench.report.html import render_html
     from fsbench.report.plots.studies import draw_sweep
     from fsbench.report.plots.style import svg_text
     from fsbench.reporter import Reporter

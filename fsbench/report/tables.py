@@ -37,6 +37,11 @@ def plus_minus(mean: float, half_width: float | None) -> str:
     return f"{mean:.2f} ± {half_width:.2f}" if half_width is not None else f"{mean:.2f}"
 
 
+def signed(difference: Interval) -> str:
+    """A difference with its interval, which a single task does not have."""
+    return f"{difference.mean:+.2f}" + ("" if math.isnan(difference.half_width) else f" ± {difference.half_width:.2f}")
+
+
 def stdout_console() -> Console:
     """The console for tables: as wide as the terminal, or 100 columns where there is none."""
     console = SafeConsole()
@@ -64,15 +69,10 @@ def solved_table(rows: list[Solved]) -> Table:
             str(row["shots"]),
             plus_minus(row["accuracy"], row["ci95"]),
             plus_minus(baseline.accuracy, baseline.ci95) if baseline else "",
-            _signed(gain) if gain else "",
+            signed(gain) if gain else "",
             f"{row['tasks_per_second']:,.0f}",
         )
     return table
-
-
-def _signed(gain: Interval) -> str:
-    """A difference with its interval, which a single task does not have."""
-    return f"{gain.mean:+.2f}" + ("" if math.isnan(gain.half_width) else f" ± {gain.half_width:.2f}")
 
 
 class _Headed(Table):

@@ -84,9 +84,9 @@ def test_one_file_is_shown_and_that_is_said(folder: Path, features: Features) ->
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("simplex", "--out", "a.jpg"), "A picture ends in .png, .pdf, .svg, got 'a.jpg'"),
-        (("task", "--out", "features"), "A picture ends in"),
-        (("spectrum", "--out", "a.h5"), "A picture ends in"),
+        (("simplex", "--out", "a.jpg"), "A figure file ends in .png, .pdf, .svg, got 'a.jpg'"),
+        (("task", "--out", "features"), "A figure file ends in"),
+        (("spectrum", "--out", "a.h5"), "A figure file ends in"),
         (("simplex", "nothing.h5"), "No such file: nothing.h5"),
         (("task", "--ways", "2"), "span a line"),
         (("task", "--ways", "11"), "11 ways asked for, but the split has 10 classes"),
