@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WatchedTask:
-    """A task, and BAVARDAGE's way through it.
+    """A task, and the steps of BAVARDAGE on it.
 
     Attributes:
-        title: Where the task comes from, and the parameters, in two lines.
+        title: Origin of the task, and parameters, in two lines.
         class_names: Names of the K classes.
         support_labels: (S,) labels in 0..K-1.
         query_labels: (Q,) labels in 0..K-1.
@@ -68,8 +68,8 @@ def watch(source: Source, protocol: TaskProtocol, seed: int, number: int, option
     Args:
         source: Features.
         protocol: How tasks are drawn.
-        seed: Of the task list.
-        number: Of the task.
+        seed: Random seed of the task list.
+        number: Number of the task in the list.
         options: Parameters of BAVARDAGE as the user gave them.
     """
     method = cast("Bavardage", configure("bavardage", source, protocol, options)[0])
@@ -113,7 +113,7 @@ class View:
         spread: Whose spread the axes are chosen by: `samples` or `centroids`.
         shares: Per axis its share of that spread.
         method: Whose answers are shown.
-        right: (Q,) whether it answers rightly.
+        right: (Q,) whether its answer is right.
     """
 
     title: str

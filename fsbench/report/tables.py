@@ -1,4 +1,4 @@
-"""Tables for the terminal."""
+"""Tables for the terminal: their common look, and those of single commands."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def stdout_console() -> Console:
 
 
 def solved_table(rows: list[Solved]) -> Table:
-    """What `fsbench solve` shows. All rows have the same method, tasks and α."""
+    """The table of `fsbench solve`. All rows have the same method, tasks and α."""
     first = rows[0].record.row()
     variant = f" ({first['variant']})" if first["variant"] else ""
     alpha = f", α = {first['alpha']:g}" if first["alpha"] is not None else ""
@@ -78,7 +78,7 @@ def solved_table(rows: list[Solved]) -> Table:
 class _Headed(Table):
     """A table below its heading, which may be wider than the table.
 
-    Numbers are never cut: columns of numbers that have no room come below, beside the same first column and texts.
+    Numbers are never cut: columns of numbers that do not fit are continued below, beside the same columns of text.
     """
 
     heading: str = ""
@@ -97,7 +97,7 @@ class _Headed(Table):
                 break
 
     def _is_text(self, place: int) -> bool:
-        """Whether a column stands beside all numbers: the first one, and those that are not aligned to the right."""
+        """Whether a column is repeated beside all numbers: the first one, and those not aligned to the right."""
         return place == 0 or self.columns[place].justify != "right"
 
     def _part(self, places: Sequence[int]) -> _Headed:
@@ -121,7 +121,7 @@ def plain_table(heading: str) -> Table:
 
 
 def scatter_table(rows: list[tuple[Path, BaseStatistics, float]]) -> Table:
-    """What `fsbench scatter` shows: one row per feature file, with the σ that a later `solve` would use."""
+    """The table of `fsbench scatter`: one row per feature file, with the σ that `solve` would use."""
     table = plain_table("Within-class scatter of the base classes")
     table.add_column("features", overflow="fold")
     for name in ("N_base", "classes", "D", "effective rank", "clamped"):
@@ -139,7 +139,7 @@ def scatter_table(rows: list[tuple[Path, BaseStatistics, float]]) -> Table:
 
 
 def measures_table(measures: list[Measure]) -> Table:
-    """What `fsbench bench` shows."""
+    """The table of `fsbench bench`."""
     table = plain_table("Speed on this machine, as ratios within this run")
     table.add_column("case", overflow="fold")
     table.add_column("measured against", overflow="fold")

@@ -160,7 +160,7 @@ def named_base(dataset: str, digest: str) -> str:
 
 
 def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
-    """Where the record of a run lies: a name for people, made unique by the key."""
+    """The file of a run's record: a readable name, made unique by the key."""
     setting = "balanced" if key.protocol["alpha"] is None else "unbalanced"
     words = [dataset, backbone, key.method, setting, f"{key.protocol['shots']}shot"]
     name = "-".join(word.replace("/", "_") for word in words)
@@ -168,7 +168,7 @@ def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
 
 
 def save_record(path: Path, record: RunRecord) -> None:
-    """Write a record, whole or not at all."""
+    """Write a record atomically."""
     write_sealed(path, asdict(record))
 
 

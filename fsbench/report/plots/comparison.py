@@ -90,7 +90,7 @@ def _bars(axes: Axes, group: Group, entries: Sequence[Entry], column: Column) ->
 
 
 def _limits(cells: Sequence[Cell]) -> tuple[float, float]:
-    """An axis that shows the differences between methods, with room to the left so that no bar vanishes."""
+    """Limits that show the differences between methods, with room on the left so that every bar is visible."""
     ends = [(cell.record.accuracy, cell.record.ci95 or 0.0) for cell in cells if cell.record]
     least, most = min(mean - width for mean, width in ends), max(mean + width for mean, width in ends)
     span = max(most - least, 4.0)

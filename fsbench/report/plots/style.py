@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Okabe and Ito's colours, ordered so that neighbours differ in lightness too; hatches tell them apart in grey.
+# Okabe and Ito's colours, ordered so that neighbours differ in lightness too.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
 LINES = ("-", "--", "-.", ":")
-HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "---", "+++")
 INK = "#1d2026"  # of text and lines; a page in dark colours replaces it, so nothing else has this colour
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -61,26 +60,26 @@ def layers(colour: str, hatch: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def check_ending(path: Path) -> None:
-    """Refuse a file name that is none of a figure."""
+    """Refuse a file name that does not end as a figure's."""
     if path.suffix.lower() not in ENDINGS:
         raise FsbenchError(f"A figure file ends in {', '.join(ENDINGS)}, got {path.name!r}.")
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure, whole or not at all, the same bytes for the same figure."""
+    """Write a figure atomically; the same figure gives the same bytes."""
     check_ending(path)
     kind = path.suffix.removeprefix(".").lower()
     metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind, {})
     with mpl.rc_context(STYLE), whole_file(path) as temporary, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from")  # a class name in another script: seen as boxes
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # names in other scripts are drawn as boxes
         figure.savefig(temporary, format=kind, dpi=160, metadata=metadata)
 
 
 def svg_text(figure: Figure) -> str:
-    """A figure as the text of an SVG for a web page: letters stay letters, and nothing is behind them."""
+    """A figure as SVG text for a web page: letters stay letters, the background is transparent."""
     stream = io.StringIO()
     style = {**STYLE, "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}
     with mpl.rc_context(style), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         figure.savefig(stream, format="svg", metadata={"Date": None}, transparent=True)
-    return printable(stream.getvalue())  # no name can make it ill-formed
+    return printable(stream.getvalue())  # so that no name makes it ill-formed

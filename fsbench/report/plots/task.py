@@ -1,4 +1,4 @@
-"""One task drawn: on three planes, and its way through the probability simplex."""
+"""Figures of one task: its three projections, and the paths of its queries through the probability simplex."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def _legend(task: WatchedTask) -> tuple[list[Line2D], int]:
 
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.75**0.5]])  # of an equilateral triangle, one per class
 SIMPLEX_NOTE = (
-    "A query stands where its probabilities of the three classes put it; its answer changes at the dotted lines. Lines "
-    "are the ways since the panel before.\n"
+    "A query is drawn at its probabilities of the three classes; its answer changes at the dotted lines. Lines "
+    "are paths since the panel before.\n"
     "Nearest class mean: softmax(−T_km d²), the first step of Soft-KMEANS. In brackets: queries of the class."
 )
 SOFTENED = (
@@ -111,7 +111,7 @@ def in_triangle(probabilities: NDArray[np.float64], root: int) -> NDArray[np.flo
 
 
 def draw_simplex(task: WatchedTask, root: int) -> Figure:
-    """Nearest class mean, then the ways from there through Soft-KMEANS, then from there through BAVARDAGE."""
+    """Nearest class mean, then the paths from there through Soft-KMEANS, then from there through BAVARDAGE."""
     ends = task.last_steps
     stages = (
         ("(a) nearest class mean", ends["NCM"], ends["NCM"]),
@@ -124,7 +124,7 @@ def draw_simplex(task: WatchedTask, root: int) -> Figure:
         for axes, (name, first, last) in zip(panels, stages, strict=True):
             axes.set_title(f"{name}: {100 * task.right(last).mean():.1f} % correct")
             _triangle(axes, task, last)
-            _ways(axes, task, in_triangle(task.query_probabilities[first : last + 1], root), last)
+            _paths(axes, task, in_triangle(task.query_probabilities[first : last + 1], root), last)
     return figure
 
 
@@ -145,8 +145,8 @@ def _triangle(axes: Axes, task: WatchedTask, step: int) -> None:
     axes.set_axis_off()
 
 
-def _ways(axes: Axes, task: WatchedTask, points: NDArray[np.float64], last: int) -> None:
-    """Every query's way (T, Q, 2), with a mark at its end; the support in its corners."""
+def _paths(axes: Axes, task: WatchedTask, points: NDArray[np.float64], last: int) -> None:
+    """Every query's path (T, Q, 2), with a mark at its end; the support in its corners."""
     colours = [class_mark(label)[0] for label in task.query_labels]
     axes.add_collection(LineCollection(list(points.swapaxes(0, 1)), colors=colours, linewidths=0.8, alpha=0.55))
     _draw_support(axes, CORNERS[task.support_labels], task.support_labels)
@@ -193,7 +193,7 @@ def _draw_view(axes: Axes, task: WatchedTask, view: View) -> None:
 
 
 def _square(axes: Axes) -> None:
-    """The same scale on both axes, everything inside, some air around it."""
+    """The same scale on both axes, with a margin around all points."""
     box = axes.dataLim
     half = 0.54 * max(box.width, box.height, 1e-12)
     x, y = (box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2
