@@ -21,15 +21,15 @@ def folder(features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(("kind", "ending"), [("simplex", "png"), ("task", "pdf"), ("spectrum", "svg")])
-def test_a_picture_is_written_in_the_format_of_its_ending(folder: Path, kind: str, ending: str) -> None:
-    done = run("plot", kind, "--out", f"pictures/mine.{ending}")
+def test_a_figure_is_written_in_the_format_of_its_ending(folder: Path, kind: str, ending: str) -> None:
+    done = run("plot", kind, "--out", f"figures/mine.{ending}")
     assert (done.returncode, done.stdout) == (0, "")
-    assert "Wrote pictures/mine." in done.stderr
-    assert (folder / "pictures" / f"mine.{ending}").read_bytes().startswith(SIGNATURES[ending])
+    assert "Wrote figures/mine." in done.stderr
+    assert (folder / "figures" / f"mine.{ending}").read_bytes().startswith(SIGNATURES[ending])
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_picture_has_a_name_without_being_given_one() -> None:
+def test_a_figure_has_a_name_without_being_given_one() -> None:
     assert run("plot", "spectrum", "features/synthetic-none.h5", "--quiet").stderr == ""
     assert Path("spectrum.png").exists()
 
@@ -37,8 +37,9 @@ def test_a_picture_has_a_name_without_being_given_one() -> None:
 @pytest.mark.usefixtures("folder")
 def test_every_option_reaches_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bytes] = []
+    monkeypatch.setattr("fsbench.report.plots.style.save", lambda figure, out: None)
     monkeypatch.setattr(
-        "fsbench.report.plots.task.draw_task", lambda task, views, out: seen.append(task.assignments.tobytes())
+        "fsbench.report.plots.task.draw_task", lambda task, views: seen.append(task.assignments.tobytes())
     )
     different = [
         (), ("--task", "1"), ("--seed", "1"), ("--balanced",), ("--alpha", "9"), ("--shots", "2"), ("--ways", "4"),
@@ -54,9 +55,9 @@ def test_every_option_reaches_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("folder")
 def test_every_option_reaches_the_simplex(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[bytes, int]] = []
+    monkeypatch.setattr("fsbench.report.plots.style.save", lambda figure, out: None)
     monkeypatch.setattr(
-        "fsbench.report.plots.task.draw_simplex",
-        lambda task, root, out: seen.append((task.assignments.tobytes(), root)),
+        "fsbench.report.plots.task.draw_simplex", lambda task, root: seen.append((task.assignments.tobytes(), root))
     )
     different = [
         (), ("--task", "1"), ("--seed", "1"), ("--balanced",), ("--alpha", "9"), ("--shots", "2"), ("--queries", "29"),
