@@ -25,6 +25,7 @@ from PIL import Image
 
 from fsbench.data._glyph_outlines import read_outlines
 from fsbench.data._glyph_render import SIZE, draw_glyph
+from fsbench.data.catalog import EMBEDDED
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-NAME = "glyphs"
 VERSION = 1  # rises whenever a pixel changes
 SEED = 0
 IMAGES_PER_CLASS = 80
@@ -62,7 +62,7 @@ def ensure_glyphs(root: Path, *, progress: Callable[[int, int], None] | None = N
     Returns:
         The folder of the data set.
     """
-    folder = root / NAME
+    folder = root / EMBEDDED
     if _is_intact(folder):
         return folder
     try:
@@ -70,7 +70,7 @@ def ensure_glyphs(root: Path, *, progress: Callable[[int, int], None] | None = N
         root.mkdir(parents=True, exist_ok=True)
         _sweep(root)
         with tempfile.TemporaryDirectory("", SCRATCH_PREFIX, root, ignore_cleanup_errors=True) as scratch:
-            fresh = Path(scratch) / NAME
+            fresh = Path(scratch) / EMBEDDED
             _write(fresh, progress)
             _swap_in(fresh, folder, Path(scratch))
     except OSError as error:
@@ -79,22 +79,6 @@ def ensure_glyphs(root: Path, *, progress: Callable[[int, int], None] | None = N
             "Free some space (about 35 MB) or choose another data root.",
         ) from error
     return folder
-
-
-def contact_sheet(root: Path, path: Path, *, images: int = 8, scale: int = 2) -> None:
-    """Write one picture of the novel classes, a row of images for each, in two columns of classes."""
-    folder = ensure_glyphs(root)
-    rows = []
-    for name in glyph_classes()["novel"]:
-        row = [Image.open(folder / "novel" / name / f"{index:03d}.png") for index in range(images)]
-        rows.append(np.concatenate([np.asarray(image) for image in row], axis=1))  # (SIZE, images·SIZE, 3)
-    half = len(rows) // 2
-    gap = np.full((half * SIZE, SIZE // 4, 3), 255, dtype=np.uint8)
-    sheet = np.concatenate([np.concatenate(rows[:half]), gap, np.concatenate(rows[half:])], axis=1)
-    picture = Image.fromarray(sheet).quantize(96, dither=Image.Dither.NONE)  # keeps the file small
-    picture = picture.resize((scale * picture.width, scale * picture.height), Image.Resampling.NEAREST)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    picture.save(path, optimize=True)
 
 
 def _draw(names: list[str], count: int) -> Iterator[NDArray[np.uint8]]:
@@ -129,7 +113,7 @@ def _write(folder: Path, progress: Callable[[int, int], None] | None) -> None:
 
 
 def _identity() -> dict[str, Any]:
-    return {"name": NAME, "version": VERSION, "seed": SEED, "images": IMAGES_PER_CLASS, "size": SIZE}
+    return {"name": EMBEDDED, "version": VERSION, "seed": SEED, "images": IMAGES_PER_CLASS, "size": SIZE}
 
 
 def _expected_images() -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fsbench.data.images import is_picture
+from fsbench.data.images import is_image
 from fsbench.errors import FsbenchError
 from fsbench.exchange.found import text_of
 
@@ -102,7 +102,7 @@ def _archive(path: Path) -> FsbenchError:
                 names = [member.name for member in tar if member.isfile()]
     except Exception:  # what is left of a damaged archive is not worth telling apart
         return FsbenchError(f"{path} is a damaged archive.", "Copy it again.")
-    if any(is_picture(name.rpartition("/")[2]) for name in names):
+    if any(is_image(name.rpartition("/")[2]) for name in names):
         return FsbenchError(f"{path} is an archive of images.", f"Unpack it. {EXTRACT}")
     listed = ", ".join(names[:3]) or "nothing"
     return FsbenchError(f"{path} is an archive that contains {listed}.", "Unpack it, and name the files in it.")

@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fsbench.data.catalog import dataset_info, dataset_names, resolve_name
+from fsbench.data.catalog import SPLITS, dataset_info, dataset_names, resolve_name
 from fsbench.errors import FsbenchError
 from fsbench.exchange.checks import check_together, remarks_on, split_from
 from fsbench.exchange.detect import read_file
 from fsbench.exchange.found import Part
 from fsbench.exchange.splits import parse_source, split_in_name
 from fsbench.features.shards import fingerprint
-from fsbench.features.store import SPLITS, FeatureFile, Provenance, is_name, write_features
+from fsbench.features.store import FeatureFile, Provenance, is_name, write_features
 from fsbench.io.files import readable_part, sha256_of
 from fsbench.io.locks import only_writer
 
