@@ -29,6 +29,7 @@ SPLIT_ALIASES = {
     "val": ("val", "validation", "valid", "meta-val", "meta_val", "metaval"),
     "novel": ("novel", "test", "meta-test", "meta_test", "metatest", "testing"),
 }
+SPLIT_WORDS = frozenset(alias for aliases in SPLIT_ALIASES.values() for alias in aliases)
 
 
 @dataclass(frozen=True)

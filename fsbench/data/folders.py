@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from fsbench.data.catalog import SPLIT_ALIASES
+from fsbench.data.catalog import SPLIT_ALIASES, SPLIT_WORDS
 from fsbench.data.dataset import FolderImages, Listing, counted, first_names
 from fsbench.data.images import is_image, looks_like_image
 from fsbench.errors import FsbenchError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fsbench.data.catalog import DatasetInfo
 
 _ARCHIVE_LEFTOVERS = {"__macosx", "__pycache__"}
-_NOT_CLASSES = {"split", "splits", *(alias for aliases in SPLIT_ALIASES.values() for alias in aliases)}
+_NOT_CLASSES = {"split", "splits", *SPLIT_WORDS}
 
 
 class _Walk:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fsbench.data.catalog import benchmark_of, dataset_info, names_for_folder, split_digest, variants
+from fsbench.data.catalog import dataset_info, names_for_folder, split_digest, variants
 from fsbench.data.check import compare_with_catalog, nearest_variant
 from fsbench.data.cifar import is_cifar, list_cifar
 from fsbench.data.csv_layout import find_split_files, list_csv
@@ -300,7 +300,8 @@ def find_datasets(root: Path) -> list[FoundDataset]:
 def find_dataset(root: Path, name: str) -> FoundDataset | None:
     """One known data set under a data root, None if it is not there; no other folder is listed.
 
-    A folder that is named after another split of the same benchmark counts if it follows the split asked for.
+    A folder that is named after another data set of the same images counts if it follows the split asked for: one
+    with split folders must have its classes; class folders alone are divided by its class lists.
 
     Args:
         root: Usually ``data/``; it need not exist.
@@ -310,12 +311,13 @@ def find_dataset(root: Path, name: str) -> FoundDataset | None:
     for folder in [*folders, root]:
         if name in names_for_folder(folder.name) and folder.is_dir():
             return _examine(folder, name)
+    info = dataset_info(name)
+    others = {other.name for other in variants(info) if other.split_of.keys() == info.split_of.keys()}
     for folder in folders:
-        for other in names_for_folder(folder.name):
-            if benchmark_of(other) == benchmark_of(name):
-                found = _examine(folder, other)
-                if found.info.name == name:
-                    return found
+        if others.intersection(names_for_folder(folder.name)):
+            found = _examine(folder, name)
+            if found.listing is not None and found.info is info:
+                return found
     return None
 
 

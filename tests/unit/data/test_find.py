@@ -175,6 +175,14 @@ def test_a_folder_of_another_split_counts_for_the_split_that_it_follows(tmp_path
         choose_datasets("cub-metadataset", None, tmp_path, Reporter(quiet=True))
 
 
+@pytest.mark.parametrize(("folder", "name"), [("cub", "cub-feat"), ("cifarfs", "fc100")])
+def test_class_folders_serve_every_split_of_their_images(tmp_path: Path, folder: str, name: str) -> None:
+    info = dataset_info(name)
+    put(tmp_path / folder, (f"{label}/a.jpg" for label in info.split_of))
+    (dataset,) = choose_datasets(name, None, tmp_path, Reporter(quiet=True))
+    assert (dataset.name, dataset.root, dataset.split_digest) == (name, tmp_path / folder, info.split_digest)
+
+
 def test_the_root_itself_may_be_the_data_set(tmp_path: Path) -> None:
     root = put(tmp_path / "CUB_200_2011", [f"images/{dataset_info('cub').classes('val')[0]}/a.jpg"])
     assert [found.info.name for found in find_datasets(root)] == ["cub"]
