@@ -124,7 +124,7 @@ _TABLE = {
 
 @dataclass(frozen=True, eq=False)
 class DatasetInfo:
-    """What is known of a data set before any image is read.
+    """What is known about a data set before any image is read.
 
     Attributes:
         name: The name used on the command line and in file names.

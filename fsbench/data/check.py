@@ -34,7 +34,7 @@ class Difference:
 
 
 def compare_with_catalog(listing: Listing, info: DatasetInfo) -> tuple[Difference, ...]:
-    """All departures of a folder from the catalog, the gravest first; none if it is whole."""
+    """All departures of a folder from the catalog, the most serious first; none if it is complete."""
     found = [_two_splits(listing), _wrong_split(listing, info), *_files(listing), _empty(listing)]
     if listing.anonymous:
         found.extend(_sizes(listing, info, split) for split in SPLITS)
@@ -68,7 +68,7 @@ def preflight(dataset: ImageDataset) -> list[str]:
 
 
 def nearest_variant(listing: Listing, info: DatasetInfo) -> DatasetInfo:
-    """Of all splits of the same images the one that a folder follows best, in doubt the given one."""
+    """The split of the same images that a folder follows best; the given one in case of a tie."""
     return max(variants(info), key=lambda variant: _agreement(listing, variant))
 
 
@@ -100,7 +100,7 @@ def _wrong_split(listing: Listing, info: DatasetInfo) -> Difference | None:
     advice = (
         f" This looks like {likely.split_title} split: use the name {likely.name}."
         if likely is not info
-        else " Numbers from such a split compare with nobody's."
+        else " Results on such a split cannot be compared with published ones."
     )
     sentence = f"{_classes_are(names)} in another split than {info.split_title}: {examples}.{advice}"
     return Difference("wrong split", names, sentence)

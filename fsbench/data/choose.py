@@ -1,4 +1,4 @@
-"""Which data sets a command works on."""
+"""Which data sets a command works on: named, found under the data root, a user's own, or the built-in one."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class OwnData:
 
 
 def choose_datasets(names: str | None, own: OwnData | None, root: Path, reporter: Reporter) -> list[ImageDataset]:
-    """The data sets asked for; without a word, all that are under the data root, else the embedded one.
+    """The data sets asked for; without names, all that are under the data root, else the built-in one.
 
     Args:
         names: Names separated by commas.
         own: A folder given by the user; `names` is then its name.
         root: The data root.
-        reporter: Hears what was chosen and what is worth knowing about it.
+        reporter: Shows what was chosen, what is ignored, and warnings.
     """
     if own is not None:
         chosen = [own.load(names)]
@@ -127,7 +127,7 @@ def _named(name: str, root: Path, reporter: Reporter) -> ImageDataset:
 
 
 def _embedded(root: Path, reporter: Reporter) -> ImageDataset:
-    reporter.say(f"Using the embedded data set {EMBEDDED}, rendered into {root / EMBEDDED}.")
+    reporter.say(f"Using the built-in data set {EMBEDDED}, rendered into {root / EMBEDDED}.")
     with reporter.bar(f"rendering {EMBEDDED}", 0) as advance:
         seen = 0
 

@@ -1,4 +1,4 @@
-"""What a folder of images holds, before and after it is judged.
+"""What a folder of images holds, before and after it is checked.
 
 A layout reader returns a :class:`Listing`: everything found, complete or not. :func:`build_dataset` is the
 gate behind it: it refuses what would give a wrong number and returns an :class:`ImageDataset`.
@@ -40,7 +40,7 @@ class ImageReader(Protocol):
         """The image's name relative to the data set, for records."""
 
     def mark(self, source: Source) -> int:
-        """A number that is cheap to get and tells most images apart."""
+        """A number that is cheap to get and differs between most images."""
 
     def content(self, source: Source) -> bytes:
         """The image as it is stored."""
@@ -151,7 +151,7 @@ class ImageSplit:
         return self.reader.name(self.sources[index])
 
     def image_mark(self, index: int) -> int:
-        """A number that changes when that row's image is replaced by another, as good as always."""
+        """A number that almost always changes when that row's image is replaced by another."""
         return self.reader.mark(self.sources[index])
 
 
@@ -179,11 +179,11 @@ class ImageDataset:
 
     @property
     def split_digest(self) -> str:
-        """The sha256 of the class lists as found; equal to the catalog's when the data set is whole."""
+        """The sha256 of the class lists as found; equal to the catalog's when the data set is complete."""
         return split_digest({name: split.class_names for name, split in self.splits.items()})
 
     def common_size(self) -> tuple[int, int] | None:
-        """Width and height if the first images of all classes agree on them, else None; broken ones have no say.
+        """Width and height if the first images of all classes agree on them, else None; broken ones are skipped.
 
         Copies of a data set that were shrunk on disk give other features than the original images.
         """
@@ -319,5 +319,5 @@ def _refuse_shared_classes(listing: Listing) -> None:
         found = [f"{label} ({' and '.join(splits)})" for label, splits in shared.items()]
         raise FsbenchError(
             f"{len(shared)} classes are in more than one split in {listing.root}: {first_names(found)}.",
-            "Base, val and novel classes must differ, or accuracies mean nothing. Remove one of the two.",
+            "Base, val and novel classes must differ, or accuracies are meaningless. Remove one of the two.",
         )

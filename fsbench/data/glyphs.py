@@ -1,4 +1,4 @@
-"""The embedded data set: 100 characters drawn on first use, so that everything works offline.
+"""The built-in data set: 100 characters drawn on first use, so that everything works offline.
 
 The images form an ordinary image folder, ``<root>/glyphs/{base,val,novel}/<class>/<index>.png``, with a
 manifest beside them. Classes are named by code point and Unicode name. The pixels depend on version, seed and
@@ -16,7 +16,6 @@ import re
 import shutil
 import tempfile
 import time
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from PIL import Image
 
 from fsbench.data._glyph_outlines import read_outlines
 from fsbench.data._glyph_render import SIZE, draw_glyph
-from fsbench.data.catalog import EMBEDDED
+from fsbench.data.catalog import EMBEDDED, dataset_info
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
@@ -44,13 +43,11 @@ OWN_FILE = re.compile(r"(base|val|novel)/[0-9a-f]{4,6}_[0-9a-z_]+/[0-9]{3}\.png|
 
 def glyph_classes() -> dict[str, list[str]]:
     """The class folders of each split, in order."""
-    text = resources.files("fsbench.data").joinpath("splits", "glyphs.json").read_text(encoding="utf-8")
-    classes: dict[str, list[str]] = json.loads(text)
-    return classes
+    return {split: list(classes) for split, classes in dataset_info(EMBEDDED).splits.items()}
 
 
 def ensure_glyphs(root: Path, *, progress: Callable[[int, int], None] | None = None) -> Path:
-    """Make sure that the data set is under the data root, whole and unaltered, and draw it if it is not.
+    """Make sure that the data set is under the data root, complete and unaltered, and draw it if it is not.
 
     The folder appears under its name only when it is complete. A damaged one is replaced; one that holds
     files which fsbench did not write is left alone and reported.
@@ -170,7 +167,7 @@ def _refuse_foreign_files(folder: Path) -> None:
         raise FsbenchError(
             f"{folder} is not the glyphs data set as fsbench draws it, and it holds {len(foreign)} file(s) "
             f"that fsbench did not write, such as {min(foreign)}.",
-            "Move these files away, or choose another data root; the data set is then drawn anew.",
+            "Move these files away, or choose another data root; the data set is then drawn again.",
         )
 
 

@@ -34,7 +34,7 @@ _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "WEBP", "TIFF")
 
 
 class OutOfReachError(FsbenchError):
-    """An image that is not broken, but gone: so may be all others, and none of them may be left out for it."""
+    """An image that is not broken but out of reach, as all others may be: it must not be left out as broken."""
 
 
 def is_image(name: str) -> bool:
@@ -69,8 +69,8 @@ def open_image(path: Path) -> Image.Image:
         raise OutOfReachError(f"The image {path} is missing.", "Copy the data set again.") from error
     except Exception as error:  # PIL's decoders raise errors of many kinds on damaged bytes
         if isinstance(error, OSError) and error.errno in _OUT_OF_REACH:
-            told = system_trouble(f"Could not read the image {path}", error)
-            raise OutOfReachError(told.message, told.hint) from error
+            trouble = system_trouble(f"Could not read the image {path}", error)
+            raise OutOfReachError(trouble.message, trouble.hint) from error
         raise FsbenchError(
             f"Could not read the image {path}: {error}",
             "The file is damaged or is not an image. Copy it again, or remove it.",

@@ -49,7 +49,7 @@ def load_dataset(root: Path, name: str) -> ImageDataset:
     """Read a data set of the catalog from its folder.
 
     Missing classes or images do not stop it; they are in the notes, and without a class the split digest
-    differs from the catalog's. Classes in the wrong split do: accuracies would compare with nobody's.
+    differs from the catalog's. Classes in the wrong split do: accuracies could not be compared with published ones.
 
     Args:
         root: The data set's folder, in any layout.
@@ -234,7 +234,7 @@ def _places(root: Path, info: DatasetInfo | None, depth: int = 2) -> Iterator[Pa
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Say in words that a folder cannot be read."""
+    """Turn an error of the operating system into one that names the folder."""
     try:
         yield
     except OSError as error:

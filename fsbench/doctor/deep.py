@@ -50,8 +50,8 @@ def _on_dataset(found: FoundDataset, reporter: Reporter) -> list[str]:
             equal = find_doubles(found.listing, advance).sentences()
         except FsbenchError as error:
             equal = (error.message,)
-    told = [*(readable or [f"all {count:,} images can be read."]), *(equal or ("no two images are the same.",))]
-    return [f"{found.path}: {sentence}" for sentence in told]
+    sentences = [*(readable or [f"all {count:,} images can be read."]), *(equal or ("no two images are the same.",))]
+    return [f"{found.path}: {sentence}" for sentence in sentences]
 
 
 def find_broken(listing: Listing, progress: Callable[[int], None] = lambda done: None) -> list[str]:
@@ -121,8 +121,8 @@ class Doubles:
             (self.within_class, "occur more than once in a class, so that a query may equal a support image"),
         )
         return tuple(
-            f"{len(groups):,} images {told}: {first_names(' = '.join(group) for group in groups)}."
-            for groups, told in kinds
+            f"{len(groups):,} images {where}: {first_names(' = '.join(group) for group in groups)}."
+            for groups, where in kinds
             if groups
         )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from fsbench.backbones.weights import shipped_weights
+from fsbench.backbones.weights import SUFFIXES, shipped_weights
 from fsbench.data.catalog import SPLITS, dataset_names
 from fsbench.data.check import compare_with_catalog
 from fsbench.data.dataset import first_names
@@ -69,14 +70,14 @@ class DoctorReport:
     Attributes:
         data_root: Where data sets were looked for.
         datasets: The known data sets found there.
-        data_sentences: What is to be said about the data root itself.
+        data_sentences: Remarks on the data root itself.
         weights_root: Where weights were looked for.
         weights: Files at ``<data set>/<backbone>.*``.
-        shipped: Those that come with fsbench, unless they are the ones above.
+        shipped: Those that come with fsbench, unless the weights root is where they are.
         features_root: Where features were looked for.
         features: HDF5 files.
         environment: Libraries and devices.
-        deep_sentences: What reading everything has shown; empty if that was not asked for.
+        deep_sentences: What reading everything shows; empty if that was not asked for.
     """
 
     data_root: str
@@ -123,7 +124,7 @@ def diagnose(data: Path, weights: Path, features: Path, deep: Reporter | None = 
 
 
 def report_dataset(found: FoundDataset) -> DatasetReport:
-    """Compare a folder with the catalog and put the result into words."""
+    """Compare a folder with the catalog and say how they differ."""
     info, listing = found.info, found.listing
     if listing is None:
         problem = str(found.problem).splitlines()
@@ -150,12 +151,13 @@ def report_dataset(found: FoundDataset) -> DatasetReport:
 
 
 def list_weights(root: Path) -> tuple[FoundFile, ...]:
-    """The files at ``<data set>/<backbone>.*`` below the weights root."""
-    return _files(root, "*/*.*")
+    """The checkpoints at ``<data set>/<backbone>.*`` below the weights root; cards beside them are not listed."""
+    files = (*_files(root, "*/*.*"), *_files(root, "*/timm/*.*"))
+    return tuple(file for file in files if re.search(f"{SUFFIXES.pattern}$", file.path))
 
 
 def list_features(root: Path) -> tuple[FoundFile, ...]:
-    """The feature files in the features root; scatter files beside them are not."""
+    """The feature files in the features root, without the scatter files beside them."""
     return tuple(file for file in _files(root, "*.h5") if not file.path.endswith(".scatter.h5"))
 
 

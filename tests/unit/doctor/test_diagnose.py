@@ -107,10 +107,18 @@ def test_split_of_nobody_is_called_wrong(tmp_path: Path) -> None:
 
 
 def test_weights_and_features_are_listed(tmp_path: Path) -> None:
-    put(tmp_path / "weights", ["mini/wrn.tar", "cub/rn12.pt", "README.md", "mini/.hidden.pt"], b"1234")
+    put(
+        tmp_path / "weights",
+        ["mini/wrn.tar", "mini/timm/vit.pth", "cub/rn12.pt", "cub/rn12.md", "README.md", "mini/.hidden.pt"],
+        b"1234",
+    )
     put(tmp_path / "features", ["mini-wrn.h5", "mini-wrn.txt", "deep/x.h5"], b"12")
     report = look(tmp_path)
-    assert [(file.path, file.size) for file in report.weights] == [("cub/rn12.pt", 4), ("mini/wrn.tar", 4)]
+    assert [(file.path, file.size) for file in report.weights] == [
+        ("cub/rn12.pt", 4),
+        ("mini/wrn.tar", 4),
+        ("mini/timm/vit.pth", 4),
+    ]
     assert [(file.path, file.size) for file in report.features] == [("mini-wrn.h5", 2)]
 
 
