@@ -1,21 +1,24 @@
-"""The doctor's report as tables for people."""
+"""`fsbench doctor`."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
 from fsbench.cli.options import AsJson, DataRoot, FeaturesRoot, WeightsRoot
+from fsbench.doctor.diagnose import diagnose
 from fsbench.report.tables import plain_table, stdout_console
+from fsbench.reporter import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Console
     from rich.table import Table
 
     from fsbench.doctor.diagnose import DatasetReport, DoctorReport, FoundFile
@@ -116,19 +119,12 @@ def doctor(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what is here, and what is wrong with it.
+    """Check data, weights and environment.
 
-    Data sets against the benchmark, split by split; weights, features, libraries and devices.
+    Data sets are compared with the benchmark, split by split; weights, features, libraries and devices are listed.
 
     Example: [bold]fsbench doctor --data-dir /mnt/data[/bold]
     """
-    import json
-
-    from rich.console import Console
-
-    from fsbench.doctor.diagnose import diagnose
-    from fsbench.reporter import Reporter
-
     if deep:
         report = diagnose(data_dir, weights_dir, features_dir, Reporter())
     else:
