@@ -129,6 +129,9 @@ def _told_anew(stored: RunRecord, job: Job, source: Source) -> RunRecord:
         crops=source.crops,
         base_dataset=source.base_dataset,
         other_base=source.other_base,
+        family=source.family,
+        weights=source.weights,
+        network=source.network,
     )
 
 
@@ -163,6 +166,9 @@ def _compute(job: Job, key: RunKey, source: Source, machine: Machine, progress: 
         versions={"fsbench": fsbench.__version__, "torch": torch.__version__, "python": platform.python_version()},
         ranks=machine.ranks.count,
         other_base=source.other_base,
+        family=source.family,
+        weights=source.weights,
+        network=source.network,
     )
 
 
@@ -174,7 +180,7 @@ def signature(job: Job, source: Source, version: str = fsbench.__version__) -> s
     )
     parts = [
         f"fsbench:{version}",
-        f"{source.dataset}/{source.backbone}/{source.split_name}",
+        f"{source.dataset}/{source.network_name}/{source.split_name}",
         *([f"base:{source.base_name}"] if source.base_name else []),
         job.protocol.signature(),
         f"seed:{job.seed}|tasks:{job.tasks}",

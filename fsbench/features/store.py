@@ -32,9 +32,11 @@ class Provenance:
     Attributes:
         dataset: Name of the data set.
         backbone: Name on the command line.
-        family: Network and origin, such as `wrn-s2m2`.
+        family: Name in `fsbench.backbones.families`, such as `wrn-s2m2`.
         weights: Name of the weights file, or "none, seed s".
         weights_sha256: Of that file.
+        architecture: Widths and depth of the network.
+        trained_by: "fsbench" for weights of `fsbench train`.
         split_digest: Of the class lists.
         transform: From image to tensor, as JSON.
         image_size: Side of the tensor, in pixels.
@@ -51,6 +53,8 @@ class Provenance:
     family: str = ""
     weights: str = ""
     weights_sha256: str = ""
+    architecture: str = ""
+    trained_by: str = ""
     split_digest: str = ""
     transform: str = ""
     image_size: int = 0
@@ -76,6 +80,8 @@ def read_provenance(file: h5py.File, path: Path) -> Provenance:
         raise FsbenchError(f"{path} has no readable provenance: {error}.", REMAKE) from error
     if not is_name(provenance.dataset) or not is_name(provenance.backbone):
         raise FsbenchError(f"{path} does not name its data set and backbone.", REMAKE)
+    if provenance.family and not is_name(provenance.family):
+        raise FsbenchError(f"{path} has an unprintable or overlong name of a backbone family.", REMAKE)
     return provenance
 
 
