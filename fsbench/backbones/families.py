@@ -388,16 +388,14 @@ def _unknown(checkpoint: Checkpoint, own: Mapping[str, Tensor], lines: str) -> F
 
 def _architecture(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """The widths, from the first convolution of every part or the next tensor if that is missing, and the depth."""
-    found, standard = {}, family.shape.standard
-    widths = []
+    standard, widths, depth = family.shape.standard, [], {}
     for part, usual in zip(family.shape.parts, standard["widths"], strict=True):
         first = (tensors.get(f"{part}{name}.weight") for name in ("conv1", "conv2", "bn2"))
         widths.append(next((tensor.shape[0] for tensor in first if tensor is not None and tensor.ndim), usual))
-    found["widths"] = tuple(widths)
     if "blocks" in standard:
         blocks = {match[1] for name in tensors if (match := re.match(r"layer1\.(\d+)\.", name))}
-        found["blocks"] = len(blocks) or standard["blocks"]
-    return {**found, **family.options}
+        depth["blocks"] = len(blocks) or standard["blocks"]
+    return {"widths": tuple(widths), **depth, **family.options}
 
 
 def describe_architecture(architecture: Mapping[str, Any]) -> str:
@@ -413,13 +411,13 @@ def differences(family: str, architecture: str, dimension: int, weights: str) ->
     """How a network differs from the published one of its family, as far as that is known.
 
     Args:
-        family: Name of the family; that of another network has no differences.
+        family: Name of the family; one without published numbers has no differences.
         architecture: As `describe_architecture` gives it; empty if it is not known.
         dimension: D, the length of a feature vector.
         weights: Where the weights come from if not from a published file: "random weights", "trained by fsbench".
     """
     known = FAMILIES.get(family)
-    if known is None:
+    if known is None or not known.published:
         return []
     standard = {**known.shape.standard, **known.options}
     expected = describe_architecture(standard)

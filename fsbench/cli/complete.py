@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fsbench.backbones import families
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-BACKBONES = ("rn12", "rn18", "wrn", "timm/")
+BACKBONES = (*families.BACKBONES, families.TIMM)
 
 
 def methods(incomplete: str) -> list[str]:

@@ -35,8 +35,6 @@ class Provenance:
         family: Name in `fsbench.backbones.families`, such as `wrn-s2m2`.
         weights: Name of the weights file, or "none, seed s".
         weights_sha256: Of that file.
-        architecture: Widths and depth of the network.
-        trained_by: "fsbench" for weights of `fsbench train`.
         split_digest: Of the class lists.
         transform: From image to tensor, as JSON.
         image_size: Side of the tensor, in pixels.
@@ -46,6 +44,8 @@ class Provenance:
         notes: What else is worth knowing, such as images that were left out.
         fingerprint: Of everything that determines the features.
         imported: Where features come from that fsbench did not extract: file, sha256, format and splits of each.
+        architecture: Widths and depth of the network, `widths 64-160-320-640`.
+        trained_by: "fsbench" for weights of `fsbench train`.
     """
 
     dataset: str
@@ -53,8 +53,6 @@ class Provenance:
     family: str = ""
     weights: str = ""
     weights_sha256: str = ""
-    architecture: str = ""
-    trained_by: str = ""
     split_digest: str = ""
     transform: str = ""
     image_size: int = 0
@@ -64,6 +62,8 @@ class Provenance:
     notes: Sequence[str] = ()
     fingerprint: str = ""
     imported: Sequence[Mapping[str, str]] = ()
+    architecture: str = ""
+    trained_by: str = ""
 
 
 def read_provenance(file: h5py.File, path: Path) -> Provenance:
