@@ -38,11 +38,11 @@ class Backbone(nn.Module):
         raise NotImplementedError
 
     def pool(self, maps: Tensor) -> Tensor:
-        """Averages the last maps over their positions: (B, D, h, w) to (B, D)."""
+        """Average the last maps over their positions: (B, D, h, w) to (B, D)."""
         return maps.mean(dim=(2, 3))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Maps normalised images (B, 3, H, W) to features (B, D)."""
+        """Map normalised images (B, 3, H, W) to features (B, D)."""
         if images.ndim != 4 or images.shape[1] != 3 or min(images.shape[2:]) < self.minimum_side:
             raise FsbenchError(
                 f"Expected images of shape (B, 3, H, W) with H and W at least {self.minimum_side}, "
@@ -56,7 +56,7 @@ class Backbone(nn.Module):
 
 
 def refuse_options(name: str, asked: Mapping[str, object]) -> None:
-    """Refuses what timm's `create_model` was asked for beyond features from random weights."""
+    """Refuse what timm's `create_model` was asked for beyond features from random weights."""
     wanted = sorted(key for key, value in asked.items() if value)
     if wanted:
         raise FsbenchError(
@@ -122,6 +122,6 @@ class Extractor(nn.Module):
         self.info = info
 
     def forward(self, images: Tensor) -> Tensor:
-        """Maps normalised images (B, 3, H, W) to features (B, D)."""
+        """Map normalised images (B, 3, H, W) to features (B, D)."""
         features: Tensor = self.network(images)
         return features

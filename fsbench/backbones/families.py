@@ -1,4 +1,4 @@
-"""The registry of backbone families: key names, network, transform and published name of each, and recognition.
+"""The registry of backbone families: key names, network, transform and published name of each.
 
 This module imports neither torch nor timm: the command line asks it for names alone.
 """
@@ -8,14 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fsbench.errors import FsbenchError, unknown_name
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from fsbench.backbones.checkpoints import Checkpoint
+from fsbench.errors import unknown_name
 
 
 @dataclass(frozen=True)
@@ -74,7 +69,7 @@ class Layout:
     of a classifier, and one line `wrapper emb_func.` if a method wraps the backbone.
 
     Attributes:
-        present: Patterns; each must match the beginning of some line up to a space or the end.
+        present: Patterns, see `has_line`; each must match.
         absent: Patterns; none may match.
         renames: Substitutions, in order, that lead to the names of this package.
     """
@@ -85,9 +80,8 @@ class Layout:
 
     def matches(self, lines: str) -> bool:
         """Whether a checkpoint, described line by line, has this layout."""
-        return all(_has(lines, pattern) for pattern in self.present) and not any(
-            _has(lines, pattern) for pattern in self.absent
-        )
+        found = all(has_line(lines, pattern) for pattern in self.present)
+        return found and not any(has_line(lines, pattern) for pattern in self.absent)
 
     def rename(self, name: str) -> str:
         """The name that this package gives to a tensor."""
@@ -96,7 +90,8 @@ class Layout:
         return name
 
 
-def _has(lines: str, pattern: str) -> bool:
+def has_line(lines: str, pattern: str) -> bool:
+    """Whether a pattern matches one of the lines, up to a space or the end."""
     return re.search(f"^{pattern}( .*)?$", lines, re.MULTILINE) is not None
 
 
@@ -156,7 +151,7 @@ def _trunk_block(match: re.Match[str]) -> str:
 _RN18_NAMES = (r"conv1\.weight", r"layer4\.\d\.conv2\.weight")
 _RN18_OTHERS = (r"layer\d\.\d+\.conv3\.weight", r"conv1\.bias")
 _STEM_7X7 = r"conv1\.weight .*×7×7"
-_S2M2_NAMES = r"block\d\.layer\.\d+\.conv1\.weight"
+S2M2_NAMES = r"block\d\.layer\.\d+\.conv1\.weight"
 _S2M2_RENAMES: tuple[Rename, ...] = ((r"^block(\d)\.layer\.", r"layer\1."), (r"\.convShortcut\.", ".shortcut.0."))
 
 # The first family of a backbone is that of random weights, and of features whose family is not known.
@@ -261,7 +256,7 @@ _ROWS = (
         "LibFewShot's wide ResNet",
         model="fsbench_wrn_s2m2",
         recipe="libfewshot",
-        layouts=(Layout(present=(_S2M2_NAMES, r"wrapper emb_func\."), renames=_S2M2_RENAMES),),
+        layouts=(Layout(present=(S2M2_NAMES, r"wrapper emb_func\."), renames=_S2M2_RENAMES),),
         options={"max_pool": True},
     ),
     Family(
@@ -271,7 +266,7 @@ _ROWS = (
         recipe="s2m2",  # PT-MAP crops the same network in its own way: --transform ptmap
         layouts=(
             # Unlike LibFewShot's, its files have a head or stand in another wrapper.
-            Layout(present=(_S2M2_NAMES, r"(head|wrapper)"), renames=_S2M2_RENAMES),
+            Layout(present=(S2M2_NAMES, r"(head|wrapper)"), renames=_S2M2_RENAMES),
             Layout(  # what this package writes
                 present=(r"conv1\.weight", r"layer3\.\d+\.bn1\.weight"),
                 absent=(r".*conv1\.bias", r"layer4\..*", r"layer\d\.\d+\.conv3\.weight"),
@@ -311,91 +306,6 @@ def family_of(name: str) -> Family:
 def first_family(backbone: str) -> Family | None:
     """The family that stands for a backbone where nothing more is known; None for timm and foreign names."""
     return next((row for row in _ROWS if row.backbone == backbone), None)
-
-
-@dataclass(frozen=True)
-class Recognised:
-    """A checkpoint whose network is known.
-
-    Attributes:
-        family: Its family.
-        architecture: Widths, depth and other options of the network, read from the tensors.
-        tensors: The weights of the backbone under the names of this package, without heads.
-    """
-
-    family: Family
-    architecture: Mapping[str, Any]
-    tensors: Mapping[str, Tensor]
-
-
-HEADS = re.compile(r"(fc|linear|classifier|rotationLinear|linear_rot|rotate)\..+")
-
-
-def recognise(checkpoint: Checkpoint, declared: str | None = None) -> Recognised:
-    """Decide from names and shapes which network a checkpoint belongs to, and how wide and deep it is.
-
-    Args:
-        checkpoint: As it was read.
-        declared: The family that fsbench wrote into its own file: its key names do not tell all families apart.
-
-    Raises:
-        FsbenchError: The network is not known, or is not of the declared family.
-    """
-    own = {name: tensor for name, tensor in checkpoint.tensors.items() if not HEADS.fullmatch(name)}
-    lines = _describe(checkpoint)
-    family, layout = next(
-        ((row, layout) for row in _ROWS for layout in row.layouts if layout.matches(lines)), (None, None)
-    )
-    if family is None or layout is None:
-        raise _unknown(checkpoint, own, lines)
-    tensors = {layout.rename(name): tensor for name, tensor in own.items()}
-    if len(tensors) < len(own):
-        raise FsbenchError(f"{checkpoint.path} looks like {family.title} but names some parts twice.")
-    if declared is not None:
-        stated = FAMILIES.get(declared)
-        if stated is None or stated.model != family.model:
-            raise FsbenchError(
-                f"{checkpoint.path}: the header says {declared!r}, but the tensors are of {family.title} "
-                f"({family.name}).",
-                "The file was altered; use another one.",
-            )
-        family = stated
-    return Recognised(family, _architecture(family, tensors), tensors)
-
-
-def _describe(checkpoint: Checkpoint) -> str:
-    """One line per tensor, as `Layout` reads them."""
-    lines = [f"wrapper {checkpoint.wrapper}"] if checkpoint.wrapper else []
-    for name, tensor in checkpoint.tensors.items():
-        head = "head " if HEADS.fullmatch(name) else ""
-        lines.append(f"{head}{name} {'×'.join(map(str, tensor.shape))}")
-    return "\n".join(lines)
-
-
-def _unknown(checkpoint: Checkpoint, own: Mapping[str, Tensor], lines: str) -> FsbenchError:
-    if _has(lines, _S2M2_NAMES):
-        return FsbenchError(
-            f"{checkpoint.path} is a wide ResNet of S2M2 or of LibFewShot, and does not say which: they share "
-            "their key names, but S2M2 averages the last maps and LibFewShot takes their maximum.",
-            "Use S2M2's file with its head (linear.*), or LibFewShot's file of the whole method (emb_func.*).",
-        )
-    return FsbenchError(
-        f"{checkpoint.path} is not the checkpoint of a known {', '.join(BACKBONES[:-1])} or {BACKBONES[-1]}; "
-        f"it has {len(own)} tensors: {', '.join(list(own)[:6])}, ….",
-        "For any other network give its timm name: --backbone timm/<name>.",
-    )
-
-
-def _architecture(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The widths, from the first convolution of every part or the next tensor if that is missing, and the depth."""
-    standard, widths, depth = family.shape.standard, [], {}
-    for part, usual in zip(family.shape.parts, standard["widths"], strict=True):
-        first = (tensors.get(f"{part}{name}.weight") for name in ("conv1", "conv2", "bn2"))
-        widths.append(next((tensor.shape[0] for tensor in first if tensor is not None and tensor.ndim), usual))
-    if "blocks" in standard:
-        blocks = {match[1] for name in tensors if (match := re.match(r"layer1\.(\d+)\.", name))}
-        depth["blocks"] = len(blocks) or standard["blocks"]
-    return {"widths": tuple(widths), **depth, **family.options}
 
 
 def describe_architecture(architecture: Mapping[str, Any]) -> str:

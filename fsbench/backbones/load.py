@@ -16,8 +16,8 @@ from timm.data.config import resolve_model_data_config
 
 from fsbench.backbones import resnet12, resnet18, wideresnet  # noqa: F401  (registers the networks with timm)
 from fsbench.backbones.base import BackboneInfo, DataConfig, Extractor
-from fsbench.backbones.checkpoints import Checkpoint, fill, read_checkpoint
-from fsbench.backbones.families import BACKBONES, TIMM, Family, first_family, recognise
+from fsbench.backbones.checkpoints import Checkpoint, fill, read_checkpoint, recognise
+from fsbench.backbones.families import BACKBONES, TIMM, Family, first_family
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.io.files import sha256_of, whole_file
 

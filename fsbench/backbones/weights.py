@@ -57,7 +57,7 @@ def shipped_weights() -> Path:
 
 
 def read_manifest(path: Path | None = None) -> tuple[PublishedCheckpoint, ...]:
-    """Reads and checks the list of public checkpoints; without a path, the one that comes with fsbench."""
+    """Read and check the list of public checkpoints; without a path, the one that comes with fsbench."""
     path = path or shipped_weights() / "manifest.toml"
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -90,7 +90,7 @@ def _entry(path: Path, number: int, entry: Any) -> PublishedCheckpoint:
 
 
 def find_weights(root: Path, dataset: str, backbone: str, manifest: Path | None = None) -> Path:
-    """Finds `<root>/<dataset>/<backbone>.*`, or for the embedded data set the weights that come with fsbench.
+    """Find `<root>/<dataset>/<backbone>.*`, or for the embedded data set the weights that come with fsbench.
 
     Args:
         root: The user's folder of weights.

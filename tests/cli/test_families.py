@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-from fsbench.backbones.checkpoints import read_checkpoint
-from fsbench.backbones.families import BACKBONES, FAMILIES, SHAPES, family_of, recognise
+from fsbench.backbones.checkpoints import read_checkpoint, recognise
+from fsbench.backbones.families import BACKBONES, FAMILIES, SHAPES, family_of
 from fsbench.backbones.load import load_backbone, save_backbone
 from fsbench.data.recipes import transform_for, transform_names
 from fsbench.errors import FsbenchError
@@ -109,7 +109,12 @@ def test_from_a_checkpoint_to_the_published_number(name: str, folder: Path) -> N
     assert (record.family, record.weights) == (name, f"a.pth@{digest}")
     assert f"|photos/{family.backbone}({name}@{digest})/novel|" in record.signature
 
-    features = {"dataset": "mini", "backbone": record.backbone, "family": record.family, "network": record.network}
+    features: dict[str, Any] = {
+        "dataset": "mini",
+        "backbone": record.backbone,
+        "family": record.family,
+        "network": record.network,
+    }
     numbers = [published(make_record(method, alpha=None, **features)) for method in ("bavardage", "pt-map")]
     assert any(numbers) is bool(family.published)
     notes = [note for number in numbers if number for note in number.notes]
