@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 BACKBONES = (*families.BACKBONES, families.TIMM)
+NAMED_BACKBONES = ", ".join(families.BACKBONES)  # for help texts
 
 
 def methods(incomplete: str) -> list[str]:
