@@ -113,9 +113,7 @@ def doctor(
     features_dir: FeaturesRoot = Path("features"),
     deep: Annotated[
         bool,
-        typer.Option(
-            "--deep", help="Also read everything: broken images, images that occur twice, damaged feature files."
-        ),
+        typer.Option("--deep", help="Also read everything: broken and repeated images, damaged feature files."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
