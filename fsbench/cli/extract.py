@@ -7,13 +7,23 @@ from typing import Annotated
 
 import typer
 
+from fsbench.backbones.load import refuse_unknown
 from fsbench.cli import complete
 from fsbench.cli.options import DataRoot, Device, FeaturesRoot, Quiet, WeightsRoot
+from fsbench.data.choose import OwnData, choose_datasets
+from fsbench.devices import choose_device
+from fsbench.features.extract import Settings, Weights, extract_all
+from fsbench.ranks import join_ranks
+from fsbench.report.tables import stdout_console
+from fsbench.reporter import Reporter
 
 
 def extract(
     backbone: Annotated[
-        str, typer.Option(help="rn12, rn18, wrn, or timm/NAME.", autocompletion=complete.words(*complete.BACKBONES))
+        str,
+        typer.Option(
+            help=f"{complete.NAMED_BACKBONES}, or timm/NAME.", autocompletion=complete.words(*complete.BACKBONES)
+        ),
     ] = "rn12",
     dataset: Annotated[
         str | None,
@@ -56,14 +66,6 @@ def extract(
 
     Example: [bold]fsbench extract --backbone wrn[/bold]
     """
-    from fsbench.backbones.load import refuse_unknown
-    from fsbench.data.choose import OwnData, choose_datasets
-    from fsbench.devices import choose_device
-    from fsbench.features.extract import Settings, Weights, extract_all
-    from fsbench.ranks import join_ranks
-    from fsbench.report.tables import stdout_console
-    from fsbench.reporter import Reporter
-
     refuse_unknown(backbone)
     if out and out.suffix not in {"", ".h5"} and not out.is_dir():
         raise typer.BadParameter(f"{out} is neither a .h5 file nor an existing folder", param_hint="--out")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from fsbench.data.catalog import SPLITS
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.io.files import whole_file
 from fsbench.io.hdf5 import (
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 FORMAT = "fsbench-features"
 VERSION = 1
-SPLITS = ("base", "val", "novel")
 _LONGEST_NAME = 255  # that of a file
 # Control characters and changes of the direction of writing steer a terminal; half a character of two is no text.
 _NO_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -50,7 +50,7 @@ class Provenance:
     Attributes:
         dataset: Name of the data set.
         backbone: Name on the command line.
-        family: Network and origin, such as `wrn-s2m2`.
+        family: Name in `fsbench.backbones.families`, such as `wrn-s2m2`.
         weights: Name of the weights file, or "none, seed s".
         weights_sha256: Of that file.
         split_digest: Of the class lists.
@@ -62,6 +62,8 @@ class Provenance:
         notes: What else is worth knowing, such as images that were left out.
         fingerprint: Of everything that determines the features.
         imported: Where features come from that fsbench did not extract: file, sha256, format and splits of each.
+        architecture: Widths and depth of the network, `widths 64-160-320-640`.
+        trained_by: "fsbench" for weights of `fsbench train`.
     """
 
     dataset: str
@@ -78,6 +80,8 @@ class Provenance:
     notes: Sequence[str] = ()
     fingerprint: str = ""
     imported: Sequence[Mapping[str, str]] = ()
+    architecture: str = ""
+    trained_by: str = ""
 
 
 def _read_provenance(file: h5py.File, path: Path) -> Provenance:
@@ -93,6 +97,8 @@ def _read_provenance(file: h5py.File, path: Path) -> Provenance:
         raise FsbenchError(f"{path} has no readable provenance: {where}: {first['msg']}.", REMAKE) from error
     if not is_name(provenance.dataset) or not is_name(provenance.backbone):
         raise FsbenchError(f"{path} does not name its data set and backbone.", REMAKE)
+    if provenance.family and not is_name(provenance.family):
+        raise FsbenchError(f"{path} has an unprintable or overlong name of a backbone family.", REMAKE)
     return provenance
 
 

@@ -1,4 +1,4 @@
-"""Tables for the terminal."""
+"""Tables for the terminal: their common look, and those of single commands."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from fsbench.bench.measure import Measure
-    from fsbench.evaluation.solve import Solved
     from fsbench.evaluation.spec import Value
     from fsbench.evaluation.tuning import Trial, Tuned
     from fsbench.features.scatter import BaseStatistics
+    from fsbench.results.comparison import Comparison
     from fsbench.results.curves import Curve, Panel
     from fsbench.results.statistics import Interval
 
@@ -37,48 +37,54 @@ def plus_minus(mean: float, half_width: float | None) -> str:
     return f"{mean:.2f} ± {half_width:.2f}" if half_width is not None else f"{mean:.2f}"
 
 
+def signed(difference: Interval) -> str:
+    """A difference with its interval, which a single task does not have."""
+    return f"{difference.mean:+.2f}" + ("" if math.isnan(difference.half_width) else f" ± {difference.half_width:.2f}")
+
+
 def stdout_console() -> Console:
     """The console for tables: as wide as the terminal, or 100 columns where there is none."""
     console = SafeConsole()
     return console if console.is_terminal else SafeConsole(width=100)
 
 
-def solved_table(rows: list[Solved]) -> Table:
-    """What `fsbench solve` shows. All rows have the same method, tasks and α."""
+def solved_table(comparison: Comparison) -> Table:
+    """The table of `fsbench solve`: one method and its baseline; all rows have the same tasks and α."""
+    rows = comparison.paired_rows()
     first = rows[0].record.row()
     variant = f" ({first['variant']})" if first["variant"] else ""
     alpha = f", α = {first['alpha']:g}" if first["alpha"] is not None else ""
-    title = f"{first['method']}{variant}: accuracy in % ± 95 % interval over {first['tasks']:,} tasks{alpha}"
-    table = plain_table(title)
+    table = plain_table(
+        f"{first['method']}{variant}: accuracy in % ± 95 % interval over {first['tasks']:,} tasks{alpha}"
+    )
     for name in ("data set", "backbone"):
         table.add_column(name, overflow="fold", min_width=6)
     table.add_column("setting", no_wrap=True)
-    for name in ("shots", "accuracy", "Soft-KMEANS", "gain", "tasks/s"):
+    reference = next((row.baseline.key.method for row in rows if row.baseline), "")
+    for name in ("shots", "accuracy", *((reference, "gain") if reference else ()), "tasks/s"):
         table.add_column(name, justify="right", no_wrap=True)
-    for solved in rows:
-        row, baseline, gain = solved.record.row(), solved.baseline, solved.gain
+    for paired in rows:
+        row, baseline, gain = paired.record.row(), paired.baseline, paired.difference
+        beside = [
+            plus_minus(baseline.accuracy, baseline.ci95) if baseline else "",
+            signed(gain) if gain else "",
+        ]
         table.add_row(
             row["dataset"],
             row["backbone"],
             row["setting"],
             str(row["shots"]),
             plus_minus(row["accuracy"], row["ci95"]),
-            plus_minus(baseline.accuracy, baseline.ci95) if baseline else "",
-            _signed(gain) if gain else "",
+            *(beside if reference else ()),
             f"{row['tasks_per_second']:,.0f}",
         )
     return table
 
 
-def _signed(gain: Interval) -> str:
-    """A difference with its interval, which a single task does not have."""
-    return f"{gain.mean:+.2f}" + ("" if math.isnan(gain.half_width) else f" ± {gain.half_width:.2f}")
-
-
 class _Headed(Table):
     """A table below its heading, which may be wider than the table.
 
-    Numbers are never cut: columns of numbers that have no room come below, beside the same first column and texts.
+    Numbers are never cut: columns of numbers that do not fit are continued below, beside the same columns of text.
     """
 
     heading: str = ""
@@ -97,7 +103,7 @@ class _Headed(Table):
                 break
 
     def _is_text(self, place: int) -> bool:
-        """Whether a column stands beside all numbers: the first one, and those that are not aligned to the right."""
+        """Whether a column is repeated beside all numbers: the first one, and those not aligned to the right."""
         return place == 0 or self.columns[place].justify != "right"
 
     def _part(self, places: Sequence[int]) -> _Headed:
@@ -121,7 +127,7 @@ def plain_table(heading: str) -> Table:
 
 
 def scatter_table(rows: list[tuple[Path, BaseStatistics, float]]) -> Table:
-    """What `fsbench scatter` shows: one row per feature file, with the σ that a later `solve` would use."""
+    """The table of `fsbench scatter`: one row per feature file, with the σ that `solve` would use."""
     table = plain_table("Within-class scatter of the base classes")
     table.add_column("features", overflow="fold")
     for name in ("N_base", "classes", "D", "effective rank", "clamped"):
@@ -139,7 +145,7 @@ def scatter_table(rows: list[tuple[Path, BaseStatistics, float]]) -> Table:
 
 
 def measures_table(measures: list[Measure]) -> Table:
-    """What `fsbench bench` shows."""
+    """The table of `fsbench bench`."""
     table = plain_table("Speed on this machine, as ratios within this run")
     table.add_column("case", overflow="fold")
     table.add_column("measured against", overflow="fold")

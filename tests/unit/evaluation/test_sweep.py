@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 
 import fsbench
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.engine import solve_tasks
-from fsbench.evaluation.run import Machine
+from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.evaluation.spec import Axis, at, parse_methods
 from fsbench.evaluation.sweep import figure, plan_sweep, run_sweep
 from fsbench.features.store import FeatureFile
@@ -20,21 +18,21 @@ from fsbench.methods.registry import method_class
 from fsbench.report.plots.studies import draw_sweep
 from fsbench.report.plots.style import save
 from fsbench.report.tables import panel_table, stdout_console
-from fsbench.reporter import Reporter
 from fsbench.results.curves import Curve, Panel, Point, Sweep, load_sweep, save_sweep
 from fsbench.results.published import published_curve
 from fsbench.results.record import load_record, save_record
 from fsbench.results.statistics import accuracies
 from fsbench.tasks.protocol import TaskProtocol
+from tests.comparing import CPU, runner
+from tests.records import make_record
 from tests.synthetic import make_features
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fsbench.results.record import RunRecord
     from tests.synthetic import Features
 
-MACHINE = Machine(torch.device("cpu"))
-QUIET = Reporter(quiet=True)
 ONE, FIVE = TaskProtocol(), TaskProtocol(shots=5)
 
 
@@ -48,7 +46,8 @@ def sweep(file: FeatureFile, axes: list[Axis], **options: Any) -> Sweep:
         parse_methods(options.pop("methods", "bavardage")), axes, options.pop("splits", ["novel"]),
         options.pop("protocols", [ONE]), options.pop("parameters", {}),
     )  # fmt: skip
-    return run_sweep(plans, file, MACHINE, QUIET, **{"name": "test", "tasks": 12, "seed": 0, **options})
+    made = runner(options.pop("results", None), force=options.pop("force", False))
+    return run_sweep(plans, file, made, **{"name": "test", "tasks": 12, "seed": 0, **options})
 
 
 def test_a_point_is_what_the_solver_gives_there(mini: FeatureFile, features: Features) -> None:
@@ -63,7 +62,7 @@ def test_a_point_is_what_the_solver_gives_there(mini: FeatureFile, features: Fea
             context = Context(False, 1, "mini", alpha, features.statistics)
             method = method_class("bavardage").configure(context, tau=tau)
             outcome = solve_tasks(
-                method, getattr(features, split), features.statistics, protocol, 0, range(12), device=MACHINE.device
+                method, getattr(features, split), features.statistics, TaskList(protocol, 0, 12), device=CPU
             )
             assert point.x == tau
             assert point.accuracy == pytest.approx(float(accuracies(outcome.correct, outcome.queries).mean()))
@@ -121,38 +120,37 @@ def test_methods_become_curves_and_shots_an_axis(mini: FeatureFile) -> None:
 
 @pytest.mark.parametrize(("number", "panels", "points"), [(3, 2, 36), (4, 2, 18), (5, 8, 116)])
 def test_a_figure_has_the_points_of_the_article_s(number: int, panels: int, points: int) -> None:
-    plans = figure(number, "mini")
+    plans = figure(number, "article")
     assert len(plans) == panels
     assert sum(len(plan.axis.values) * len(plan.lines) for plan in plans) == points
     for plan in plans:
         for line in plan.lines:
-            known = published_curve(line.method, "mini", "wrn", plan.axis.name, line.split, line.protocol, crops=1)
+            known = published_curve(point(line.method, line.protocol, line.split), plan.axis.name)
             assert {x for x, _ in known} == set(plan.axis.values)
 
 
+def point(method: str, protocol: TaskProtocol = ONE, split: str = "novel", **changes: Any) -> RunRecord:
+    """A point of a sweep on mini-ImageNet's WRN."""
+    known = {"shots": protocol.shots, "alpha": protocol.alpha, "dataset": "mini", "backbone": "wrn", "split": split}
+    return make_record(method, **{**known, **changes})
+
+
 def test_published_points_are_those_of_the_article() -> None:
-    assert published_curve("bavardage", "mini", "wrn", "t_vb", "val", ONE, 1)[:2] == [(30.0, 75.81), (40.0, 78.36)]
-    assert dict(published_curve("soft-kmeans", "mini", "wrn", "queries", "novel", ONE, 1))[150.0] == 72.64
-    assert (
-        dict(published_curve("bavardage", "mini", "wrn", "prior_alpha", "novel", TaskProtocol(alpha=4.0), 1))[10.0]
-        == 74.90
-    )
-    for other in (
-        ("bavardage", "mini", "rn18", "t_vb", "val", ONE, 1),
-        ("bavardage", "cub", "wrn", "t_vb", "val", ONE, 1),
-        ("bavardage", "mini", "wrn", "tau", "val", ONE, 1),
-        ("bavardage", "mini", "wrn", "t_vb", "val", ONE, 30),
-        ("bavardage", "mini", "wrn", "t_vb", "val", TaskProtocol(alpha=None), 1),
-        ("ncm", "mini", "wrn", "t_vb", "val", ONE, 1),
-    ):
-        assert published_curve(*other) == []
+    assert published_curve(point("bavardage", split="val"), "t_vb")[:2] == [(30.0, 75.81), (40.0, 78.36)]
+    assert dict(published_curve(point("soft-kmeans"), "queries"))[150.0] == 72.64
+    assert dict(published_curve(point("bavardage", TaskProtocol(alpha=4.0)), "prior_alpha"))[10.0] == 74.90
+    assert published_curve(point("bavardage", split="val"), "tau") == []
+    changes: list[dict[str, Any]] = [{"backbone": "rn18"}, {"dataset": "cub"}, {"crops": 30}, {"alpha": None}]
+    for change in [*changes, {"family": "wrn-s2m2"}, {"base_dataset": "tiered"}]:
+        assert published_curve(point("bavardage", split="val", **change), "t_vb") == []
+    assert published_curve(point("ncm", split="val"), "t_vb") == []
 
 
 def test_units_of_figure_5_are_the_article_s_only_where_it_has_a_preset() -> None:
-    assert {plan.axis.name for plan in figure(5, "mini")} == {"t_km", "t_vb", "s_max", "beta"}
-    assert {plan.axis.name for plan in figure(5, "glyphs")} == {"t_km", "tau", "sigma", "beta"}
+    assert {plan.axis.name for plan in figure(5, "article")} == {"t_km", "t_vb", "s_max", "beta"}
+    assert {plan.axis.name for plan in figure(5)} == {"t_km", "tau", "sigma", "beta"}
     with pytest.raises(FsbenchError, match="no sweep for figure 2"):
-        figure(2, "mini")
+        figure(2, "article")
 
 
 def test_a_sweep_is_drawn_printed_and_read_back(
