@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from fsbench.backbones.families import BACKBONES, FAMILIES
-from fsbench.data.catalog import dataset_names
+from fsbench.data.catalog import EMBEDDED, dataset_names
 from fsbench.errors import FsbenchError
 from fsbench.io.files import sha256_of
 
 SUFFIXES = re.compile(r"\.(safetensors|pt\d*|pth|ckpt|bin|tar|pt\.tar|pth\.tar)")
-EMBEDDED_DATASET = "glyphs"
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def find_weights(root: Path, dataset: str, backbone: str, manifest: Path | None 
             the file is not the published one of that name.
     """
     candidates = _candidates(root, dataset, backbone)
-    if not candidates and dataset == EMBEDDED_DATASET:
+    if not candidates and dataset == EMBEDDED:
         candidates = _candidates(shipped_weights(), dataset, backbone)
     published = read_manifest(manifest)
     if not candidates:

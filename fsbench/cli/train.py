@@ -56,7 +56,8 @@ def train(
     """
     from dataclasses import replace
 
-    from fsbench.data.choose import EMBEDDED, OwnData, choose_datasets
+    from fsbench.data.catalog import EMBEDDED
+    from fsbench.data.choose import OwnData, choose_datasets
     from fsbench.devices import choose_device
     from fsbench.ranks import join_ranks
     from fsbench.report.tables import stdout_console
