@@ -52,10 +52,10 @@ def preflight(dataset: ImageDataset) -> list[str]:
         for name, count in zip(split.class_names, np.bincount(split.labels), strict=True)
     }
     splits = ", ".join(f"{len(split.class_names)} {split.name}" for split in dataset.splits.values())
-    counts = sizes.values()
+    least, most = min(sizes.values()), max(sizes.values())
     lines = [
-        f"{sum(counts):,} images of {len(counts)} classes ({splits}), {min(counts)} to {max(counts)} per class; "
-        f"{dataset.layout}."
+        f"{sum(sizes.values()):,} images of {len(sizes)} classes ({splits}), "
+        f"{least if least == most else f'{least} to {most}'} per class; {dataset.layout}."
     ]
     small = sorted((count, name) for name, count in sizes.items() if count < _SMALL_CLASS)
     if small:

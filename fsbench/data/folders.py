@@ -60,8 +60,7 @@ class _Walk:
         """Images that are left out because they cannot be read."""
         if not self.unreadable:
             return ()
-        formats = " and ".join(sorted(self.unreadable))
-        return (f"{_by_ending(self.unreadable)} are left out: fsbench does not read {formats}. Convert them to JPEG.",)
+        return (f"unreadable images are left out: {_by_ending(self.unreadable)}. Convert them to JPEG.",)
 
     def ignored(self) -> tuple[str, ...]:
         """What else was passed over, and which folders were merged."""

@@ -166,8 +166,8 @@ def _scan_here(root: Path, info: DatasetInfo | None) -> Listing | None:
     if not texts:
         merged = same_classes_note(root, folders)
         raise FsbenchError(
-            f"Found {len(folders)} class folders in {root}, but not which of them are base, val and novel."
-            + (f" {merged[0].upper()}{merged[1:]}" if merged else ""),
+            f"Found {len(folders)} class folders in {root}, but not which of them are base, val and novel"
+            + (f"; {merged}" if merged else "."),
             "Move them under base/, val/ and novel/ (one is enough), or give a split file or fractions "
             "(0,0,1 makes all classes novel).",
         )

@@ -229,7 +229,7 @@ def test_preflight_says_what_is_used_and_what_is_ignored(tmp_path: Path) -> None
         "photos: files that are no images are ignored: 1 .txt.",
         "photos: folders inside class folders are merged into their class: dog (1).",
         "warning: photos: 1 image directly in novel/, outside class folders, is ignored.",
-        "warning: photos: 3 .heic are left out: fsbench does not read .heic. Convert them to JPEG.",
+        "warning: photos: unreadable images are left out: 3 .heic. Convert them to JPEG.",
         "warning: photos: 1 class folder without a readable image is left out: hen.",
     ):
         assert told.count(sentence) == 1, told
@@ -259,7 +259,7 @@ def test_fractions_are_taken_of_the_classes_that_are_used(tmp_path: Path) -> Non
 
 def test_own_folders_with_the_same_classes_are_not_splits(tmp_path: Path) -> None:
     put(tmp_path, [f"{top}/{name}/1.png" for top in ("train", "val") for name in ANIMALS])
-    with pytest.raises(FsbenchError, match=r"Train/ and val/ hold the same 5 classes.*not the classes"):
+    with pytest.raises(FsbenchError, match=r"novel; train/ and val/ hold the same 5 classes.*not the classes"):
         load_own(tmp_path)
     dataset = load_own(tmp_path, fractions=(0, 0, 1))
     assert classes(dataset) == {"novel": tuple(ANIMALS)}
