@@ -151,7 +151,7 @@ def spectrum(
 ) -> None:
     """Show the spectrum of S_w, and what the clamp σ cuts.
 
-    The clamp is that of the data set and setting unless it is given.
+    The clamp is the default σ unless it is given.
 
     Example: [bold]fsbench plot spectrum features/mini-wrn.h5 features/mini-rn18.h5 --out spectrum.pdf[/bold]
     """
@@ -168,7 +168,7 @@ def spectrum(
     for file in find_features(features, features_dir, reporter):
         with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
             base = base_statistics(file, advance)
-        context = Context(balanced=not unbalanced, dataset=file.provenance.dataset, base=base)
+        context = Context(balanced=not unbalanced, base=base)
         clamp = Bavardage.configure(context, **given(s_max=s_max, sigma=sigma)).sigma
         spectra.append(Spectrum(file.path.stem, base, clamp))
     draw_spectra(spectra, out)

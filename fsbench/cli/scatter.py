@@ -50,7 +50,7 @@ def show(files: list[FeatureFile], as_json: bool) -> None:
     rows = []
     for file in files:
         base = base_statistics(file)
-        context = Context(balanced=False, dataset=file.provenance.dataset, base=base)
+        context = Context(balanced=False, base=base)
         rows.append((file.path, base, Bavardage.configure(context).sigma))
     if as_json:
         fields = [

@@ -9,13 +9,13 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from fsbench.data.catalog import benchmark_of
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import Job, Machine, configure, key_of, run
 from fsbench.evaluation.source import Source, base_of, load_source
 from fsbench.evaluation.spec import Axis, Value, at, parse_methods, symbol
 from fsbench.io.files import readable_part
-from fsbench.methods.base import Context
-from fsbench.methods.presets import preset_of
+from fsbench.methods.presets import PRESETS
 from fsbench.methods.registry import method_key
 from fsbench.results.curves import Curve, Panel, Point, Sweep
 from fsbench.results.published import published_curve
@@ -231,7 +231,7 @@ def _tuning(dataset: str) -> list[Plan]:
         Axis("t_vb", (30.0, 40.0, 50.0, 60.0, 80.0, 100.0)),
         Axis("s_max", (0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0)),
     ]
-    if preset_of(Context(balanced=False, dataset=dataset)) is None:
+    if benchmark_of(dataset) not in PRESETS:
         units = [
             Axis("tau", (0.05, 0.1, 0.2, 0.3, 0.5, 1.0)),
             Axis("sigma", (5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 80.0, 120.0)),

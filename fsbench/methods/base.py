@@ -43,11 +43,20 @@ class MethodInfo:
 
 @dataclass(frozen=True)
 class Context:
-    """What the defaults of a method may depend on."""
+    """What the defaults of a method may depend on.
+
+    Attributes:
+        balanced: Whether the classes are equally frequent among the queries.
+        shots: Support samples per class.
+        preset: The benchmark whose published parameters are to be used, such as `mini`; empty for the defaults, which
+            depend on no data set.
+        alpha: α of the Dirichlet distribution that the class proportions are drawn from.
+        base: Statistics of the base classes, if there are any.
+    """
 
     balanced: bool
     shots: int = 1
-    dataset: str = ""
+    preset: str = ""
     alpha: float = 2.0
     base: BaseStatistics | None = None
 

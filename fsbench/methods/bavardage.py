@@ -126,7 +126,7 @@ class Bavardage(Parameters):
 
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:
-        """The article's preset for its own data sets, the scale-free defaults for all others."""
+        """The scale-free defaults, or the preset that the context asks for."""
         chosen: dict[str, Any] = {
             "t_km": presets.temperature_of(context),
             "mixing": "uniform" if context.balanced else "learned",

@@ -52,7 +52,7 @@ class SoftKMeans(Parameters):
 
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:
-        """T_km depends on data set and setting."""
+        """T_km depends on the setting, and on the preset if one is asked for."""
         return {"t_km": temperature_of(context)}
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
