@@ -15,7 +15,7 @@ from fsbench.evaluation.spec import ALL, MethodChoice, parse_methods
 from fsbench.evaluation.tuning import Search, configure_tuned
 from fsbench.methods.registry import (
     BASELINE,
-    WITHOUT_BASE,
+    BASELINE_WITHOUT_BASE,
     method_key,
     needs_base,
 )
@@ -92,7 +92,7 @@ def choose_methods(
             "Give those of another feature file of the same backbone with --base FILE, or compare the methods that "
             "need none: --methods all.",
         )
-    return contestants, baseline or WITHOUT_BASE[-1]
+    return contestants, baseline or BASELINE_WITHOUT_BASE
 
 
 def _warn(runs: Runs, baseline: str, reporter: Reporter) -> None:

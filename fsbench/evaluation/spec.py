@@ -45,10 +45,9 @@ ABLATION = (
 
 
 def parse_methods(text: str) -> list[MethodChoice]:
-    """Parse `soft-kmeans,bavardage:released`; `all` is every method, with both variants of BAVARDAGE."""
+    """Parse `soft-kmeans,bavardage:released`; `all` is every method that does not take minutes per setting."""
     if text == ALL:
-        names = [name for name in method_names() if name != "alpha-am"]  # minutes per setting: named when wanted
-        text = ",".join("bavardage,bavardage:released" if name == "bavardage" else name for name in names)
+        text = ",".join(label for name in method_names() for label in _in_all(name))
     found = []
     for label in dict.fromkeys(part.strip() for part in text.split(",")):
         if ".py:" in label:
@@ -58,6 +57,14 @@ def parse_methods(text: str) -> list[MethodChoice]:
         method_class(name)
         found.append(MethodChoice(label, name, options))
     return found
+
+
+def _in_all(name: str) -> list[str]:
+    """The labels under which `all` runs a method."""
+    info = method_class(name).info
+    if info.cost == "very slow":
+        return []
+    return [name, *(f"{name}:{word}" for word in (info.variants.in_all if info.variants else ()))]
 
 
 Value = float | int | str

@@ -13,8 +13,8 @@ from fsbench.exchange.detect import read_file
 from fsbench.exchange.found import Part
 from fsbench.exchange.splits import parse_source, split_in_name
 from fsbench.features.shards import fingerprint
-from fsbench.features.store import SPLITS, FeatureFile, Provenance, is_name, write_features
-from fsbench.io.files import readable_part, sha256_of
+from fsbench.features.store import SPLITS, FeatureFile, Provenance, write_features
+from fsbench.io.files import is_name, readable_part, sha256_of
 from fsbench.io.locks import only_writer
 
 if TYPE_CHECKING:

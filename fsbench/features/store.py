@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.io.files import whole_file
+from fsbench.io.files import is_name, whole_file
 from fsbench.io.hdf5 import REMAKE, dataset_of, encode, lies_here, open_hdf5, sealed_hdf5, strings_of
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     import h5py
     from numpy.typing import NDArray
-
-
-_LONGEST_NAME = 100
 
 
 @dataclass(frozen=True)
@@ -77,11 +74,6 @@ def read_provenance(file: h5py.File, path: Path) -> Provenance:
     if not is_name(provenance.dataset) or not is_name(provenance.backbone):
         raise FsbenchError(f"{path} does not name its data set and backbone.", REMAKE)
     return provenance
-
-
-def is_name(text: str) -> bool:
-    """Whether a text can name a data set, a backbone or a method: one line, no control characters, not endless."""
-    return text.isprintable() and 0 < len(text) <= _LONGEST_NAME
 
 
 FORMAT = "fsbench-features"

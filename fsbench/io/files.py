@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.tmp")
 _DAY = 86_400.0
+_LONGEST_NAME = 100
 _READABLE_BYTES = 180  # file systems allow 255; a digest, an ending and what temporary files add come after it
 _SIGNATURES = {  # what a file of each kind begins with
     "an HDF5 file": rb"fsbench sealed HDF5|\x89HDF\r\n\x1a\n",
@@ -108,6 +109,11 @@ def require_name(path: Path) -> None:
     """Refuse a path that can only be a folder."""
     if path.name in {"", ".."}:
         raise FsbenchError(f"Could not write {path}: it is a folder.", "Name a file in it.")
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can name a data set, a backbone or a method: one line, no control characters, not endless."""
+    return text.isprintable() and 0 < len(text) <= _LONGEST_NAME
 
 
 def readable_part(text: str) -> str:

@@ -220,9 +220,10 @@ class AlphaAm(Parameters):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="alpha-am",
         title="α-AM",
-        source='Lazarou et al., "Adaptive manifold for imbalanced transductive few-shot learning", WACV 2024',
+        reference='Lazarou et al., "Adaptive manifold for imbalanced transductive few-shot learning", WACV 2024',
         transductive=True,
         prior="free",
+        cost="very slow",
     )
 
     def __post_init__(self) -> None:
@@ -249,7 +250,7 @@ class AlphaAm(Parameters):
         return {**loss, "propagation": 0.9 if many else 0.8, "neighbours": 10 if many else 20}
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """L2N rows; for PLC, which is applied to whole tasks, rows as they are."""
+        """L2N rows, or the row-level half of PLC: signed square root, unit norm. The rest of PLC needs whole tasks."""
         return unit_norm(features) if self.chain == "L2N" else power_rows(features)
 
     def classify(self, tasks: TaskBatch) -> Tensor:

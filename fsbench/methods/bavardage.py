@@ -27,6 +27,7 @@ from fsbench.methods.base import (
     Context,
     MethodInfo,
     Parameters,
+    Variants,
     require_amount,
     require_base,
     require_count,
@@ -82,10 +83,17 @@ class Bavardage(Parameters):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="bavardage",
         title="BAVARDAGE",
-        source='Hu, Pateux, Gripon, "Adaptive Dimension Reduction and Variational Inference…", 2022',
+        reference='Hu, Pateux, Gripon, "Adaptive Dimension Reduction and Variational Inference…", 2022',
         transductive=True,
         prior="free",
         needs_base=True,
+        variants=Variants("variant", ("article", "released"), in_all=("released",)),
+        grid={
+            "t_km": (10.0, 50.0),
+            "tau": (0.1, 0.2, 0.3, 0.5, 1.0),
+            "sigma": (10.0, 15.0, 20.0, 30.0, 50.0),
+        },
+        published={"BAVARDAGE": {"stage": "plda"}, "Soft-KMEANS+VB": {"stage": "vb"}},
     )
 
     def __post_init__(self) -> None:

@@ -52,10 +52,12 @@ class LaplacianShot(Parameters):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="laplacianshot",
         title="LaplacianShot",
-        source='Ziko et al., "Laplacian Regularized Few-Shot Learning", ICML 2020',
+        reference='Ziko et al., "Laplacian Regularized Few-Shot Learning", ICML 2020',
         transductive=True,
         prior="none",
         needs_base=True,
+        grid={"weight": (0.1, 0.3, 0.5, 0.7, 0.8, 1.0, 1.2, 1.5)},  # that of its authors
+        published={"LaplacianShot": {}},
     )
 
     def __post_init__(self) -> None:

@@ -32,6 +32,7 @@ PRESETS = {
     "cub": {"balanced": Preset(10, 4, 5), "unbalanced": Preset(10, 4, 5)},
 }
 
+ARTICLE_UNITS = {"t_vb": "tau", "s_max": "sigma"}  # options in the article's units, and the parameters they set
 TAU = 0.3
 SIGMA = 20.0
 T_KM = {"balanced": 10.0, "unbalanced": 50.0}

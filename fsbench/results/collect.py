@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.methods.registry import BASELINE, METHODS, VARIANT_PARAMETER, method_class, method_names
+from fsbench.methods.presets import ARTICLE_UNITS
+from fsbench.methods.registry import BASELINE, METHODS, installed_class
 from fsbench.results.comparison import Column, Comparison, Entry, compare_records, entry_of
 from fsbench.results.curves import SWEEPS, Sweep, load_sweep
 from fsbench.results.record import RunRecord, load_record
@@ -16,12 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from fsbench.methods.base import Variants
     from fsbench.reporter import Reporter
     from fsbench.results.comparison import Runs
     from fsbench.results.record import RunRecord
-
-
-_RECORDED_AS = {"t_vb": "tau", "s_max": "sigma"}  # given in the article's units, recorded in scale-free ones
 
 
 def label_runs(records: Sequence[RunRecord]) -> list[str]:
@@ -71,24 +69,27 @@ def _class_name(method: str) -> str:
 
 def _with_variant(record: RunRecord, classes: dict[str, str]) -> str:
     method = record.key.method
-    parameter = VARIANT_PARAMETER.get(method)
-    if parameter is None:
-        return classes[method]
-    fields = dataclasses.fields(method_class(method))  # type: ignore[arg-type]
-    default = next(field.default for field in fields if field.name == parameter)
-    variant = record.key.params.get(parameter, default)
-    return method if variant == default else f"{method}:{variant}"
+    variants = _variants(method)
+    variant = record.key.params.get(variants.parameter, variants.default) if variants else None
+    return classes[method] if variants is None or variant == variants.default else f"{classes[method]}:{variant}"
+
+
+def _variants(method: str) -> Variants | None:
+    """The variants of an installed method, by its name in a record."""
+    found = installed_class(method.partition("@")[0])
+    return found.info.variants if found else None
 
 
 def _remark(record: RunRecord) -> str:
     """How a run departs from the default parameters: `tau=0.2`, `(tuned:val:50x500)`, or nothing."""
     origin, _, given = record.params_from.partition(" + given:")
     params = record.key.params
-    named = [_RECORDED_AS.get(name, name) for name in given.split(",") if name]
+    variants = _variants(record.key.method)
+    named = [ARTICLE_UNITS.get(name, name) for name in given.split(",") if name]
     words = [
         f"{name}={params[name]:.4g}" if isinstance(params[name], float) else f"{name}={params[name]}"
         for name in named
-        if name in params and name != VARIANT_PARAMETER.get(record.key.method)
+        if name in params and not (variants and name == variants.parameter)
     ]
     if not origin.startswith(("default", "preset:")):
         words.append(f"({origin})")
@@ -223,4 +224,4 @@ def _check_tasks(runs: Runs) -> None:
 def _entry(label: str, method: str) -> Entry:
     """The row of a method; nothing is known of one that is not installed, and files of others are not imported."""
     name = method.partition("@")[0]
-    return entry_of(label, name) if name in method_names() else Entry(label, method, "not known")
+    return entry_of(label, name) if installed_class(name) else Entry(label, method, "not known")

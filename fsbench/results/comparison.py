@@ -49,8 +49,7 @@ class Entry:
 def entry_of(label: str, method: str) -> Entry:
     """The row of a method that is installed, or of a file."""
     info = method_class(method).info
-    assumes = {"none": "no prior", "uniform": "uniform prior", "free": "free prior"}[info.prior]
-    return Entry(label, info.name, assumes if info.transductive else "inductive")
+    return Entry(label, info.name, info.assumes)
 
 
 @dataclass(frozen=True)
@@ -184,7 +183,7 @@ def compare_records(
             if reference and label != baseline
             else None,
             p_value=corrected.get((source, column, frozenset((label, baseline)))),
-            published=_published(_published_name(record), record) if with_published else None,
+            published=_published(record.key.method, record) if with_published else None,
             over_data=(over_data or {}).get(key),
         )
     if with_published:
@@ -245,11 +244,6 @@ def _groups(sources: Mapping[int, Mapping[tuple[str, Column], Cell]]) -> list[Gr
     return groups
 
 
-def _published_name(record: RunRecord) -> str:
-    """The name of what ran in the list of published numbers: a stage of BAVARDAGE has a row of its own."""
-    return record.key.method + ("+vb" if record.key.params.get("stage") == "vb" else "")
-
-
 def _published(name: str, record: RunRecord) -> Published | None:
     """The published number of a method in the setting of a record."""
     protocol = record.key.protocol
@@ -257,7 +251,7 @@ def _published(name: str, record: RunRecord) -> Published | None:
         return None
     return published(
         name, record.dataset, record.backbone, balanced=protocol["alpha"] is None, alpha=protocol["alpha"],
-        shots=protocol["shots"], queries=protocol["queries"], crops=record.crops,
+        shots=protocol["shots"], queries=protocol["queries"], crops=record.crops, params=record.key.params,
     )  # fmt: skip
 
 

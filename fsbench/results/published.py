@@ -6,11 +6,14 @@ import csv
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fsbench.data.catalog import benchmark_of
+from fsbench.methods.registry import installed_class
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fsbench.tasks.protocol import TaskProtocol
 
 
@@ -22,20 +25,6 @@ _DATASETS = {
     "cifarfs": "cifar-fs",
 }
 _BACKBONES = {"rn12": "RN12", "rn18": "RN18", "wrn": "WRN"}
-_METHODS = {
-    "simpleshot": ("SimpleShot",),
-    "soft-kmeans": ("Soft-KMEANS",),
-    "bavardage": ("BAVARDAGE",),
-    "bavardage+vb": ("Soft-KMEANS+VB",),  # the second row of the ablation
-    "entropy-min": ("Entropy-min",),
-    "pt-map": ("PT-MAP",),
-    "laplacianshot": ("LaplacianShot",),
-    "bd-cspn": ("BD-CSPN",),
-    "tim-gd": ("TIM", "TIM-GD"),
-    "tim-adm": ("TIM-ADM",),
-    "alpha-tim": ("alpha-TIM",),
-    "bms": ("PEME-BMS",),
-}
 _AXES = {
     "prior_alpha": "alpha_o", "shots": "L", "queries": "Q", "t_km": "T_km", "t_vb": "T_vb", "s_max": "s_max",
     "beta": "beta_o",
@@ -83,9 +72,10 @@ def published(
     shots: int,
     queries: int,
     crops: int,
+    params: Mapping[str, Any] | None = None,
 ) -> Published | None:
     """The published accuracy of a method in a setting, or None. A method may also be a published name such as MAML."""
-    names = _METHODS.get(method, (method,) if method in ONLY_PUBLISHED else ())
+    names = [method] if method in ONLY_PUBLISHED else _names(method, params or {})
     wanted = {
         **_features(dataset, backbone, crops),
         **_setting(alpha if not balanced else None),
@@ -114,9 +104,21 @@ def published_curve(
         "split": "test" if split == "novel" else split,
     }
     wanted.pop(axis, None)
-    names = _METHODS.get(method, ()) if protocol.ways == 5 else ()
+    names = _names(method, {}) if protocol.ways == 5 else []
     rows = [row for row in _rows() if row["method"] in names and all(row[key] == wanted[key] for key in wanted)]
     return sorted((float(row["param_value"]), float(row["accuracy"])) for row in rows)
+
+
+def _names(method: str, params: Mapping[str, Any]) -> list[str]:
+    """The names that published tables give to a method with some parameters, the others having their defaults."""
+    found = installed_class(method)
+    if found is None:
+        return []
+    return [
+        name
+        for name, needed in found.info.published.items()
+        if all(params.get(key, getattr(found, key)) == value for key, value in needed.items())
+    ]
 
 
 def _features(dataset: str, backbone: str, crops: int) -> dict[str, str]:
