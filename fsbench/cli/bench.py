@@ -30,7 +30,7 @@ def bench(
     import json
     from dataclasses import asdict
 
-    from fsbench.bench.run import CASES
+    from fsbench.bench.cases import CASES
     from fsbench.errors import unknown_name
     from fsbench.io.files import write_text
     from fsbench.report.tables import measures_table, stdout_console

@@ -17,6 +17,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import configure
+from fsbench.methods.bavardage import unpack
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.sampling import sample_tasks
 
@@ -207,21 +208,22 @@ def three_views(task: WatchedTask) -> tuple[View, View, View]:
             f"The centroids of {len(task.class_names)} classes span a line, and this picture shows a plane.",
             "Use --ways 3 or more.",
         )
-    tasks, method = task.tasks, task.method
-    precise = TaskBatch(tasks.rows.double(), tasks.support_labels, tasks.ways)
-    plain, sphered = method.spaces(precise)
+    method = task.method
+    rows = unpack(task.tasks.rows.double())
+    products = method.products(rows)
     right = {name: task.right(step) for name, step in task.last_steps.items()}
     soft, final = (
         torch.from_numpy(task.assignments[task.last_steps[name]]).mT[None] for name in ("Soft-KMEANS", "BAVARDAGE")
     )  # (1, K, N) each
-    features = precise.rows.chunk(2, dim=2)[0][0]  # (N, D), CL2N
-    on_means, means_share = centroid_plane(plain, soft / soft.sum(dim=2, keepdim=True))
-    on_plda, plda_share = centroid_plane(sphered, final / (method.beta + final.sum(dim=2, keepdim=True)))  # Eq. 8
+    on_means, means_share = centroid_plane(products.plain, soft / soft.sum(dim=2, keepdim=True))
+    on_plda, plda_share = centroid_plane(
+        products.sphered, final / (method.beta + final.sum(dim=2, keepdim=True))
+    )  # Eq. 8
     alike = (on_plda * (on_means - on_means.mean(axis=0))).sum(axis=0)
     on_plda = on_plda * np.where(alike < 0, -1.0, 1.0)  # so that classes stay in place from view to view
     sphering = "PLDA: sphered" if method.stage == "plda" else "VB: not sphered"
     return (
-        View("t-SNE of the CL2N features", _turned(tsne(features.numpy()), on_means), (), "NCM", right["NCM"]),
+        View("t-SNE of the CL2N features", _turned(tsne(rows.plain[0].numpy()), on_means), (), "NCM", right["NCM"]),
         View("On the centroids, not sphered", on_means, means_share, "Soft-KMEANS", right["Soft-KMEANS"]),
         View(f"{sphering}, on the centroids", on_plda, plda_share, "BAVARDAGE", right["BAVARDAGE"]),
     )

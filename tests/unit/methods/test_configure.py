@@ -92,8 +92,8 @@ def test_scale_free_defaults_everywhere_else(features: Features, balanced: bool,
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"t_vb": 1.0, "tau": 1.0}, "One system of units"),
-        ({"s_max": 1.0, "sigma": 1.0}, "One system of units"),
+        ({"t_vb": 1.0, "tau": 1.0}, "a value was given in both"),
+        ({"s_max": 1.0, "sigma": 1.0}, "a value was given in both"),
         ({"t_vb": -1.0}, "t_vb must be a positive number"),
         ({"tau": 0.0}, "tau must be a positive number"),
         ({"tau": "lerned"}, "tau must be a positive number"),
