@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fsbench.bench.measure import Material, Measure, in_turns, mini_like
-from fsbench.evaluation.engine import solve_tasks
+from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.methods import reference
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import RIDGE, Bavardage, unpack
@@ -57,7 +57,7 @@ def against_the_machine(tasks: int, repeats: int) -> list[Measure]:
 
 def solve(method: Method, material: Material, tasks: int, protocol: TaskProtocol = TASK) -> None:
     """Draw and solve tasks."""
-    solve_tasks(method, material.novel, material.base, protocol, 0, range(tasks), device=CPU)
+    solve_tasks(method, material.novel, material.base, TaskList(protocol, 0, tasks), device=CPU)
 
 
 def gram_products(tasks: int, material: Material) -> None:

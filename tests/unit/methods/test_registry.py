@@ -10,8 +10,6 @@ import torch
 
 from fsbench.cli import complete
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.compare import Question, choose_methods, compare
-from fsbench.evaluation.run import Machine
 from fsbench.evaluation.spec import parse_methods
 from fsbench.features.store import FeatureFile
 from fsbench.methods.base import Context
@@ -24,10 +22,8 @@ from fsbench.methods.registry import (
     plain_label,
     split_variant,
 )
-from fsbench.reporter import Reporter
-from fsbench.results.comparison import Column
 from fsbench.results.published import _names, _rows
-from fsbench.tasks.protocol import TaskProtocol
+from tests.comparing import compared
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,12 +143,8 @@ def test_a_file_of_the_user_is_executed_once_for_all_its_classes(features: Featu
     own = tmp_path / "own.py"
     own.write_text(OWN)
     file = FeatureFile.open(features.write(tmp_path / "synthetic-none.h5"))
-    quiet = Reporter(quiet=True)
-    methods, baseline = choose_methods(f"{own}:One,{own}:Two", None, [file], None, quiet)
-    columns = [Column(False, 2.0, 1), Column(True, None, 1)]
-    question = Question(methods, columns, baseline, TaskProtocol(), tasks=5, results=tmp_path / "results")
     for _ in range(2):
-        compare(question, [file], Machine(torch.device("cpu")), quiet)
+        compared(f"{own}:One,{own}:Two", [file], tasks=5, results=tmp_path / "results")
     assert (tmp_path / "executions").read_text() == "x"
     assert method_class(f"{own}:One").__module__ == method_class(f"{own}:Two").__module__
     assert method_class(f"{own}:One").configure(Context(balanced=False)).params() == {"rate": 0.5}
