@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fsbench.backbones.families import BACKBONES
 from fsbench.cli import complete
 from fsbench.cli.options import DataRoot, Device, Quiet, WeightsRoot
 from fsbench.errors import FsbenchError
@@ -14,7 +15,8 @@ from fsbench.errors import FsbenchError
 
 def train(
     backbone: Annotated[
-        str, typer.Option(help="rn12, rn18 or wrn.", autocompletion=complete.words(*complete.BACKBONES[:3]))
+        str,
+        typer.Option(help=f"One of {complete.NAMED_BACKBONES}.", autocompletion=complete.words(*BACKBONES)),
     ] = "rn12",
     dataset: Annotated[
         str | None, typer.Option(help="The data set. (default: the one found)", autocompletion=complete.datasets)
@@ -54,7 +56,8 @@ def train(
     """
     from dataclasses import replace
 
-    from fsbench.data.choose import EMBEDDED, OwnData, choose_datasets
+    from fsbench.data.catalog import EMBEDDED
+    from fsbench.data.choose import OwnData, choose_datasets
     from fsbench.devices import choose_device
     from fsbench.ranks import join_ranks
     from fsbench.report.tables import stdout_console

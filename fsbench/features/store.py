@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fsbench.data.catalog import SPLITS
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.io.files import is_name, whole_file
 from fsbench.io.hdf5 import REMAKE, dataset_of, encode, lies_here, open_hdf5, sealed_hdf5, strings_of
@@ -29,7 +30,7 @@ class Provenance:
     Attributes:
         dataset: Name of the data set.
         backbone: Name on the command line.
-        family: Network and origin, such as `wrn-s2m2`.
+        family: Name in `fsbench.backbones.families`, such as `wrn-s2m2`.
         weights: Name of the weights file, or "none, seed s".
         weights_sha256: Of that file.
         split_digest: Of the class lists.
@@ -41,6 +42,8 @@ class Provenance:
         notes: What else is worth knowing, such as images that were left out.
         fingerprint: Of everything that determines the features.
         imported: Where features come from that fsbench did not extract: file, sha256, format and splits of each.
+        architecture: Widths and depth of the network, `widths 64-160-320-640`.
+        trained_by: "fsbench" for weights of `fsbench train`.
     """
 
     dataset: str
@@ -57,6 +60,8 @@ class Provenance:
     notes: Sequence[str] = ()
     fingerprint: str = ""
     imported: Sequence[Mapping[str, str]] = ()
+    architecture: str = ""
+    trained_by: str = ""
 
 
 def read_provenance(file: h5py.File, path: Path) -> Provenance:
@@ -73,12 +78,13 @@ def read_provenance(file: h5py.File, path: Path) -> Provenance:
         raise FsbenchError(f"{path} has no readable provenance: {error}.", REMAKE) from error
     if not is_name(provenance.dataset) or not is_name(provenance.backbone):
         raise FsbenchError(f"{path} does not name its data set and backbone.", REMAKE)
+    if provenance.family and not is_name(provenance.family):
+        raise FsbenchError(f"{path} has an unprintable or overlong name of a backbone family.", REMAKE)
     return provenance
 
 
 FORMAT = "fsbench-features"
 VERSION = 1
-SPLITS = ("base", "val", "novel")
 _CHUNK_BYTES = 32 << 20
 _RELABEL = "Every class has a number from 0 and at least one image: repair the labels, or make the file again."
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from fsbench.data.images import while_workers_live
+from fsbench.devices import while_workers_live
 from fsbench.errors import FsbenchError
 from fsbench.ranks import ALONE
 from fsbench.train import draws

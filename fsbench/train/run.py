@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import fsbench
 from fsbench.backbones.base import Backbone
+from fsbench.backbones.families import family_of
 from fsbench.backbones.load import load_backbone, save_backbone
 from fsbench.data.recipes import transform_for
 from fsbench.errors import FsbenchError
@@ -95,7 +96,8 @@ class Plan:
             )
         backbone = load_backbone(settings.backbone, random_seed=settings.seed, width=settings.width)
         size = dataset.common_size() if dataset.info is None else None
-        transform = transform_for(backbone.info.family, dataset.name, None, min(size) if size else None)
+        recipe = family_of(backbone.info.family).recipe
+        transform = transform_for(recipe, dataset.name, min(size) if size else None)
         return cls(dataset, base, settings, backbone, transform)
 
     def describe(self) -> dict[str, Any]:

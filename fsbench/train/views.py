@@ -12,9 +12,9 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from fsbench.data.images import share
 from fsbench.data.recipes import crops_for
 from fsbench.data.transforms import normalise
+from fsbench.devices import share
 from fsbench.errors import FsbenchError
 from fsbench.train import draws
 

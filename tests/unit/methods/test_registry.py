@@ -22,8 +22,9 @@ from fsbench.methods.registry import (
     plain_label,
     split_variant,
 )
-from fsbench.results.published import _names, _rows
+from fsbench.results.published import _names, published_rows
 from tests.comparing import compared
+from tests.records import make_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +102,7 @@ def test_variants_are_completed_after_a_colon() -> None:
 
 
 def test_every_published_name_of_a_method_has_rows() -> None:
-    known = {row["method"] for row in _rows()}
+    known = {row["method"] for row in published_rows()}
     for info in INFO.values():
         assert set(info.published) <= known
 
@@ -118,7 +119,7 @@ def test_every_published_name_of_a_method_has_rows() -> None:
     ],
 )
 def test_published_rows_belong_to_parameters(method: str, params: dict[str, Any], names: list[str]) -> None:
-    assert _names(method, params) == names
+    assert _names(make_record(method, params=params)) == names
 
 
 OWN = """
