@@ -12,7 +12,6 @@ import torch
 import fsbench
 from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.io.files import require_writable
-from fsbench.methods.presets import preset_of
 from fsbench.methods.registry import method_class
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
@@ -124,12 +123,13 @@ class Runner:
 def configure(
     name: str, source: Source, protocol: TaskProtocol, options: Mapping[str, Any], preset: str = ""
 ) -> tuple[Method, str]:
-    """A method for a setting, and a word on where its parameters come from."""
-    context = source.context(protocol)
-    origin = f"preset:{source.dataset}" if preset_of(context) else "default"
+    """A method for a setting, and a word on where its parameters come from: `default`, or `preset:mini`."""
+    context, chosen = source.context(protocol, preset), method_class(name)
+    method, plain = (chosen.configure(one, **options) for one in (context, replace(context, preset="")))
+    origin = "default" if method.params() == plain.params() else f"preset:{context.preset}"
     if options:
         origin += " + given:" + ",".join(sorted(options))
-    return method_class(name).configure(context, **options), origin
+    return method, origin
 
 
 def key_of(job: Job, source: Source) -> RunKey:

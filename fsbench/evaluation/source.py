@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fsbench.backbones.families import differences
-from fsbench.errors import FsbenchError
+from fsbench.errors import FsbenchError, unknown_name
 from fsbench.features.overlap import overlap
 from fsbench.features.scatter import base_statistics
 from fsbench.methods.base import Context
+from fsbench.methods.presets import benchmark_with_preset
 from fsbench.ranks import ALONE
 from fsbench.results.record import named_base, named_network
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from fsbench.ranks import Ranks
     from fsbench.reporter import Reporter
     from fsbench.tasks.protocol import TaskProtocol
+
+PRESET_CHOICES = ("", "article")
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,14 @@ class Source:
         """Base classes of another file, as signatures name them; empty if they are the file's own, or none."""
         return named_base(self.base_dataset or self.dataset, self.base.digest) if self.base and self.other_base else ""
 
-    def context(self, protocol: TaskProtocol) -> Context:
-        """What defaults of methods may depend on."""
+    def context(self, protocol: TaskProtocol, preset: str = "") -> Context:
+        """What defaults of methods may depend on; with the preset `article`, its parameters for this data set."""
+        if preset not in PRESET_CHOICES:
+            raise unknown_name("preset", preset, filter(None, PRESET_CHOICES))
         return Context(
             balanced=protocol.balanced,
             shots=protocol.shots,
-            dataset=self.dataset,
+            preset=benchmark_with_preset(self.dataset) if preset else "",
             alpha=protocol.alpha or 2.0,
             base=self.base,
         )

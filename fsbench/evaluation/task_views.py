@@ -10,6 +10,7 @@ import torch
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import configure
+from fsbench.methods.bavardage import unpack
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.sampling import sample_tasks
 
@@ -131,23 +132,22 @@ def three_views(task: WatchedTask) -> tuple[View, View, View]:
             f"The centroids of {len(task.class_names)} classes span a line, and this figure shows a plane.",
             "Use --ways 3 or more.",
         )
-    tasks, method = task.tasks, task.method
-    precise = TaskBatch(tasks.rows.double(), tasks.support_labels, tasks.ways)
-    plain, sphered = method.spaces(precise)
+    method, rows = task.method, unpack(task.tasks.rows.double())
+    products = method.products(rows)
     soft, final = (
         torch.from_numpy(task.assignments[task.last_steps[name]]).mT[None] for name in ("Soft-KMEANS", "BAVARDAGE")
     )  # (1, K, N) each
-    every = torch.eye(precise.rows.shape[1], dtype=torch.float64)[None]  # (1, N, N) each sample its own centroid
+    every = torch.eye(rows.plain.shape[1], dtype=torch.float64)[None]  # (1, N, N) each sample its own centroid
     sphering = "PLDA: sphered" if method.stage == "plda" else "VB: not sphered"
     planes = (
-        ("PCA of the CL2N features", "samples", "NCM", centroid_plane(plain, every)),
+        ("PCA of the CL2N features", "samples", "NCM", centroid_plane(products.plain, every)),
         (
             "On the centroids, not sphered", "centroids", "Soft-KMEANS",
-            centroid_plane(plain, soft / soft.sum(dim=2, keepdim=True)),
+            centroid_plane(products.plain, soft / soft.sum(dim=2, keepdim=True)),
         ),
         (
             f"{sphering}, on the centroids", "centroids", "BAVARDAGE",
-            centroid_plane(sphered, final / (method.beta + final.sum(dim=2, keepdim=True))),  # Eq. 8
+            centroid_plane(products.sphered, final / (method.beta + final.sum(dim=2, keepdim=True))),  # Eq. 8
         ),
     )  # fmt: skip
     middle = planes[1][3][0]

@@ -13,8 +13,8 @@ from fsbench.exchange.checks import check_together, remarks_on, split_from
 from fsbench.exchange.content import Part
 from fsbench.exchange.detect import read_file
 from fsbench.features.shards import fingerprint
-from fsbench.features.store import FeatureFile, Provenance, is_name, write_features
-from fsbench.io.files import readable_part, sha256_of
+from fsbench.features.store import FeatureFile, Provenance, write_features
+from fsbench.io.files import is_name, readable_part, sha256_of
 from fsbench.io.locks import only_writer
 
 if TYPE_CHECKING:

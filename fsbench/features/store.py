@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence  # noqa: TC003 - pydantic reads the annotations
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fsbench.data.catalog import SPLITS
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.io.files import whole_file
+from fsbench.io.files import is_name, whole_file
 from fsbench.io.hdf5 import (
     REMAKE,
     attribute_of,
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
 
 FORMAT = "fsbench-features"
 VERSION = 1
-_LONGEST_NAME = 255  # that of a file
-# Control characters and changes of the direction of writing steer a terminal; half a character of two is no text.
-_NO_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _CHUNK_BYTES = 32 << 20
 _RELABEL = "Every class has a number from 0 and at least one image: repair the labels, or make the file again."
 
@@ -100,11 +96,6 @@ def _read_provenance(file: h5py.File, path: Path) -> Provenance:
     if provenance.family and not is_name(provenance.family):
         raise FsbenchError(f"{path} has an unprintable or overlong name of a backbone family.", REMAKE)
     return provenance
-
-
-def is_name(text: str) -> bool:
-    """Whether a text can name a data set, a backbone or a method: one line in any script, no control characters."""
-    return 0 < len(text) <= _LONGEST_NAME and not _NO_NAME.search(text)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.tmp")
 _DAY = 86_400.0
+_LONGEST_NAME = 255  # that of a file
+# Control characters and changes of the direction of writing steer a terminal; half a character of two is no text.
+_NO_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _READABLE_BYTES = 180  # file systems allow 255; a digest, an ending and what temporary files add come after it
 _SIGNATURES = {  # what a file of each kind begins with
     "an HDF5 file": rb"fsbench sealed HDF5|\x89HDF\r\n\x1a\n",
@@ -108,6 +111,11 @@ def require_name(path: Path) -> None:
     """Refuse a path that can only be a folder."""
     if path.name in {"", ".."}:
         raise FsbenchError(f"Could not write {path}: it is a folder.", "Name a file in it.")
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can name a data set, a backbone or a method: one line in any script, no control characters."""
+    return 0 < len(text) <= _LONGEST_NAME and not _NO_NAME.search(text)
 
 
 def readable_part(text: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.methods.registry import BASELINE, METHODS, VARIANT_PARAMETER, method_class, method_names
+from fsbench.methods.presets import ARTICLE_UNITS
+from fsbench.methods.registry import BASELINE, METHODS, installed_class
 from fsbench.results.comparison import Column, Comparison, Entry, compare_records, entry_of
 from fsbench.results.curves import SWEEPS, Sweep, load_sweep
 from fsbench.results.record import RunRecord, load_record
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from fsbench.methods.base import Variants
     from fsbench.reporter import Reporter
     from fsbench.results.comparison import Runs
 
 
 T = TypeVar("T")
 Rules = tuple[str, str, str, int, int, int, int, int]
-_RECORDED_AS = {"t_vb": "tau", "s_max": "sigma"}  # given in the article's units, recorded in scale-free ones
 
 
 def _labels(records: Sequence[RunRecord]) -> list[str]:
@@ -70,33 +70,31 @@ def _short_name(method: str) -> str:
     return (method.rpartition(":")[2] if ".py:" in method else method).partition("@")[0]
 
 
-def _variant_parameter(method: str) -> str | None:
-    """The parameter that `NAME:VARIANT` sets; None for a method without variants, or one of the user's."""
-    return VARIANT_PARAMETER.get(method)
+def _variants(record: RunRecord) -> Variants | None:
+    """The variants of the method that ran, if it is installed and has some."""
+    method = installed_class(record.key.method.partition("@")[0])
+    return method.info.variants if method else None
 
 
 def _variant(record: RunRecord) -> str:
     """`:released`, or nothing for the default variant and for methods without variants."""
-    parameter = _variant_parameter(record.key.method)
-    if parameter is None:
-        return ""
-    fields = dataclasses.fields(method_class(record.key.method))  # type: ignore[arg-type]
-    default = next(field.default for field in fields if field.name == parameter)
-    variant = record.key.params.get(parameter, default)
-    return "" if variant == default else f":{variant}"
+    variants = _variants(record)
+    word = record.key.params.get(variants.parameter, variants.default) if variants else None
+    return "" if variants is None or word == variants.default else f":{word}"
 
 
 def _remark(record: RunRecord) -> str:
     """How parameters differ from the defaults: `tau=0.2`, `(tuned:val:50x500)`, or nothing."""
     origin, _, given = record.params_from.partition(" + given:")
     params = record.key.params
-    named = [_RECORDED_AS.get(name, name) for name in given.split(",") if name]
+    variants = _variants(record)
+    named = [ARTICLE_UNITS.get(name, name) for name in given.split(",") if name]
     words = [
         f"{name}={params[name]:.4g}" if isinstance(params[name], float) else f"{name}={params[name]}"
         for name in named
-        if name in params and name != _variant_parameter(record.key.method)
+        if name in params and not (variants and name == variants.parameter)
     ]
-    if not origin.startswith(("default", "preset:")):
+    if origin != "default":
         words.append(f"({origin})")
     return " ".join(words)
 
@@ -221,4 +219,4 @@ def _check_tasks(runs: Runs) -> None:
 def _entry(label: str, method: str) -> Entry:
     """The row of a method; one that is not installed is not known, and no file named in a record is imported."""
     name = method.partition("@")[0]
-    return entry_of(label, name) if name in method_names() else Entry(label, method, "not known")
+    return entry_of(label, name) if installed_class(name) else Entry(label, method, "not known")

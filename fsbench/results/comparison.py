@@ -59,8 +59,7 @@ class Entry:
 def entry_of(label: str, method: str) -> Entry:
     """The row of a method that is installed, or of a file."""
     info = method_class(method).info
-    assumes = {"none": "no prior", "uniform": "uniform prior", "free": "free prior"}[info.prior]
-    return Entry(label, info.name, assumes if info.transductive else "inductive")
+    return Entry(label, info.name, info.assumes)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from fsbench.backbones.families import FAMILIES, first_family
 from fsbench.data.catalog import benchmark_of
+from fsbench.methods.registry import installed_class
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -28,20 +29,6 @@ _DATASETS = {
     "cub": "cub",
     "fc100": "fc100",
     "cifarfs": "cifar-fs",
-}
-_METHODS = {
-    "simpleshot": ("SimpleShot",),
-    "soft-kmeans": ("Soft-KMEANS",),
-    "bavardage": ("BAVARDAGE",),
-    "bavardage+vb": ("Soft-KMEANS+VB",),  # the second row of the ablation
-    "entropy-min": ("Entropy-min",),
-    "pt-map": ("PT-MAP",),
-    "laplacianshot": ("LaplacianShot",),
-    "bd-cspn": ("BD-CSPN",),
-    "tim-gd": ("TIM", "TIM-GD"),
-    "tim-adm": ("TIM-ADM",),
-    "alpha-tim": ("alpha-TIM",),
-    "bms": ("PEME-BMS",),
 }
 _AXES = {
     "prior_alpha": "alpha_o", "shots": "L", "queries": "Q", "t_km": "T_km", "t_vb": "T_vb", "s_max": "s_max",
@@ -124,9 +111,15 @@ def _matching(names: Collection[str], wanted: Mapping[str, str]) -> list[Row]:
     ]
 
 
-def _names(record: RunRecord) -> tuple[str, ...]:
-    """What published tables call the method that ran; a stage of BAVARDAGE has a name of its own."""
-    return _METHODS.get(record.key.method + ("+vb" if record.key.params.get("stage") == "vb" else ""), ())
+def _names(record: RunRecord) -> list[str]:
+    """What published tables call the method that ran, with its parameters; nothing for one of a user's file."""
+    method, params = installed_class(record.key.method), record.key.params
+    names = method.info.published if method else {}
+    return [
+        name
+        for name, needed in names.items()
+        if all(params.get(key, getattr(method, key)) == value for key, value in needed.items())
+    ]
 
 
 def _setting(record: RunRecord) -> Row:

@@ -12,8 +12,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from fsbench.errors import FsbenchError
-from fsbench.features.store import is_name
-from fsbench.io.files import readable_part
+from fsbench.io.files import is_name, readable_part
 from fsbench.io.sealed import read_sealed, write_sealed
 from fsbench.results.statistics import interval
 from fsbench.tasks.protocol import TaskProtocol

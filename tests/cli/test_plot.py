@@ -92,10 +92,10 @@ def test_one_file_is_shown_and_that_is_said(folder: Path, features: Features) ->
         (("task", "--shots", "0"), "shots of at least 1"),
         (("simplex", "--alpha", "0"), "must be positive and finite, got 0.0"),
         (("simplex", "--split", "test"), "Unknown split 'test'"),
-        (("simplex", "--t-vb", "3", "--sigma", "3", "--tau", "1"), "One system of units"),
+        (("simplex", "--t-vb", "3", "--sigma", "3", "--tau", "1"), "a value was given in both"),
         (("simplex", "--set", "sgima=3"), "Unknown parameter of bavardage 'sgima'"),
         (("spectrum", "--sigma", "0"), "sigma must be a positive number"),
-        (("spectrum", "--sigma", "3", "--s-max", "2"), "One system of units"),
+        (("spectrum", "--sigma", "3", "--s-max", "2"), "a value was given in both"),
     ],
 )
 def test_errors_are_sentences_without_traceback(arguments: tuple[str, ...], words: str) -> None:

@@ -15,7 +15,8 @@ from fsbench.exchange.checks import split_from
 from fsbench.exchange.detect import read_file
 from fsbench.exchange.exporting import export_npz
 from fsbench.features.scatter import BaseStatistics, base_statistics
-from fsbench.features.store import FeatureFile, Provenance, is_name, make_split, write_features
+from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.io.files import is_name
 from fsbench.reporter import Reporter
 from fsbench.results.record import load_record, save_record
 from tests.records import make_record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,7 @@ from fsbench.features.overlap import overlap
 from fsbench.features.scatter import BaseStatistics, base_statistics, scatter_path
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.machine import Environment
-from fsbench.methods.base import Context
-from fsbench.methods.presets import preset_of
+from fsbench.methods.presets import benchmark_with_preset
 from fsbench.reporter import Reporter
 from fsbench.results.published import published
 from fsbench.tasks.protocol import TaskProtocol
@@ -137,7 +137,8 @@ def test_what_was_tuned_on_val_is_not_reported_on_val(features: Features, tmp_pa
     ("name", "known"), [("mini", True), ("cub-feat", True), ("mini-sketch", False), ("cubs", False)]
 )
 def test_presets_and_published_numbers_are_those_of_the_catalogs_data_sets(name: str, known: bool) -> None:
-    assert (preset_of(Context(balanced=True, dataset=name)) is not None) is known
+    with contextlib.nullcontext() if known else pytest.raises(FsbenchError, match="mini, fc100, cifarfs, tiered, cub"):
+        assert benchmark_with_preset(name) in {"mini", "cub"}
     backbone = "wrn" if name.startswith("mini") else "rn18"
     found = published(make_record("bavardage", dataset=name, backbone=backbone, alpha=None))
     assert (found is not None) is known

@@ -59,7 +59,7 @@ def test_a_point_is_what_the_solver_gives_there(mini: FeatureFile, features: Fea
     for curve, (alpha, split) in zip(panel.curves, itertools.product((1.0, 4.0), ("val", "novel")), strict=True):
         protocol = TaskProtocol(alpha=alpha)
         for point, tau in zip(curve.points, (0.1, 0.5), strict=True):
-            context = Context(False, 1, "mini", alpha, features.statistics)
+            context = Context(False, 1, "", alpha, features.statistics)
             method = method_class("bavardage").configure(context, tau=tau)
             outcome = solve_tasks(
                 method, getattr(features, split), features.statistics, TaskList(protocol, 0, 12), device=CPU
