@@ -137,7 +137,11 @@ def family_names() -> tuple[str, ...]:
 
 
 def transform_for(
-    family: str, dataset: str | None, override: str | None = None, image_size: int | None = None
+    family: str,
+    dataset: str | None,
+    override: str | None = None,
+    image_size: int | None = None,
+    network_size: int | None = None,
 ) -> EvalTransform:
     """The evaluation transform of a backbone family on a data set.
 
@@ -146,6 +150,7 @@ def transform_for(
         dataset: A name of the catalog; any other name, or None, stands for a user's own data.
         override: The name of a recipe that replaces the family's own.
         image_size: The side of the pictures of a user's own data, if they share one.
+        network_size: The side that the network was trained on, if it is known.
 
     Raises:
         FsbenchError: The family or the recipe is unknown.
@@ -155,6 +160,15 @@ def transform_for(
     if override is not None and override not in _RECIPES:
         raise unknown_name("transform", override, _RECIPES)
     recipe = _RECIPES[override or _FAMILIES[family]]
+    usual = _usual_transform(recipe, dataset, image_size)
+    if network_size in {None, usual.crop}:
+        return usual
+    if network_size == recipe.small.crop:
+        return recipe.small
+    return replace(usual, size=round(usual.size * network_size / usual.crop), crop=network_size)
+
+
+def _usual_transform(recipe: Recipe, dataset: str | None, image_size: int | None) -> EvalTransform:
     info = _info_or_none(dataset)
     for name in (info.name, info.pictures) if info else ():
         if name in recipe.special:

@@ -166,7 +166,8 @@ def _images(dataset: ImageDataset, backbone: Extractor, settings: Settings) -> I
     else:
         size = dataset.common_size() if dataset.info is None else None
         side = min(size) if size else None
-        transform = transform_for(info.family, dataset.name, settings.transform, side)
+        network_size = None if settings.transform else info.image_size
+        transform = transform_for(info.family, dataset.name, settings.transform, side, network_size)
     random_crops = crops_for(transform, dataset.name, settings.crop_seed) if settings.crops > 1 else None
     return Images(tuple(dataset.splits.values()), transform, random_crops, settings.crops)
 

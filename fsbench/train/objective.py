@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fsbench.train.draws import QUARTER_TURNS
+from fsbench.train.settings import LABEL_SMOOTHING
 
 if TYPE_CHECKING:
     from fsbench.backbones.base import Backbone
@@ -41,17 +42,20 @@ class Objective(nn.Module):
     def forward(self, images: Tensor, labels: Tensor, turns: Tensor, mixing: Mixing | None) -> Tensor:
         """The loss of images (B, 3, S, S) with labels (B,) and quarter turns (B,)."""
         if self.turn_head is None:
-            loss = functional.cross_entropy(self.class_head(self.backbone(images)), labels)
+            loss = self._class_loss(self.backbone(images), labels)
         else:
             features = self.backbone(rotate(images, turns))  # (B, D)
-            class_loss = functional.cross_entropy(self.class_head(features), labels)
-            loss = (class_loss + functional.cross_entropy(self.turn_head(features), turns)) / 2
+            turn_loss = functional.cross_entropy(self.turn_head(features), turns)
+            loss = (self._class_loss(features, labels) + turn_loss) / 2
         return loss if mixing is None else loss + self._mixed_loss(images, labels, mixing)
+
+    def _class_loss(self, features: Tensor, labels: Tensor) -> Tensor:
+        return functional.cross_entropy(self.class_head(features), labels, label_smoothing=LABEL_SMOOTHING)
 
     def _mixed_loss(self, images: Tensor, labels: Tensor, mixing: Mixing) -> Tensor:
         partners = torch.from_numpy(mixing.partners).to(images.device)
-        logits = self.class_head(mixed_features(self.backbone, images, mixing.position, mixing.share, partners))
-        own, other = (functional.cross_entropy(logits, target) for target in (labels, labels[partners]))
+        features = mixed_features(self.backbone, images, mixing.position, mixing.share, partners)
+        own, other = (self._class_loss(features, target) for target in (labels, labels[partners]))
         return mixing.share * own + (1 - mixing.share) * other
 
 

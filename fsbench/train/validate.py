@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
+from fsbench.data.images import OutOfReachError
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import solve_tasks
 from fsbench.features.forward import Images
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from fsbench.data.dataset import ImageSplit
     from fsbench.data.transforms import EvalTransform
+    from fsbench.features.forward import Item
     from fsbench.features.scatter import BaseStatistics
 
 SHOTS = (1, 5)
@@ -120,9 +122,12 @@ def _protocol(shots: int) -> TaskProtocol:
     return TaskProtocol(shots=shots, alpha=None)
 
 
-def _stack(items: list[tuple[int, Tensor | str]], device: torch.device) -> Tensor:
-    tensors = [value for _, value in items if not isinstance(value, str)]
+def _stack(items: list[Item], device: torch.device) -> Tensor:
+    tensors = []
     for _, value in items:
+        if isinstance(value, OutOfReachError):
+            raise FsbenchError(f"An image of the val classes cannot be used: {value.message}", value.hint)
         if isinstance(value, str):
             raise FsbenchError(f"An image of the val classes cannot be used: {value}", "Repair or remove it.")
+        tensors.append(value)
     return torch.cat(tensors).to(device).contiguous(memory_format=torch.channels_last)
