@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fsbench.cli import complete
 from fsbench.cli.options import DataRoot, Device, Quiet, WeightsRoot
+from fsbench.data.choose import EMBEDDED, OwnData, choose_datasets
+from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError
+from fsbench.ranks import join_ranks
+from fsbench.report.tables import stdout_console
+from fsbench.reporter import Reporter
+from fsbench.train.run import default_output, train_backbone
+from fsbench.train.settings import Execution, TrainSettings
+
+if TYPE_CHECKING:
+    from fsbench.data.dataset import ImageDataset
 
 
 def train(
@@ -59,16 +70,6 @@ def train(
 
     Example: [bold]fsbench train --backbone rn12 --dataset cifarfs[/bold]
     """
-    from dataclasses import replace
-
-    from fsbench.data.choose import EMBEDDED, OwnData, choose_datasets
-    from fsbench.devices import choose_device
-    from fsbench.ranks import join_ranks
-    from fsbench.report.tables import stdout_console
-    from fsbench.reporter import Reporter
-    from fsbench.train.run import default_output, train_backbone
-    from fsbench.train.settings import Execution, TrainSettings
-
     with join_ranks() as ranks:
         settings = TrainSettings(
             backbone=backbone,
@@ -96,7 +97,7 @@ def train(
             stdout_console().print("\n".join(trained.describe()), soft_wrap=True)
 
 
-def the_only(datasets: list[Any]) -> Any:
+def the_only(datasets: list[ImageDataset]) -> ImageDataset:
     """The one data set to train on."""
     if len(datasets) > 1:
         names = ", ".join(dataset.name for dataset in datasets)

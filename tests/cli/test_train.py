@@ -8,7 +8,6 @@ from safetensors import safe_open
 from typer.testing import CliRunner, Result
 
 from fsbench.cli.app import app
-from fsbench.data import choose
 from fsbench.data.scan import load_own
 from fsbench.errors import FsbenchError
 from fsbench.features.store import FeatureFile
@@ -86,7 +85,7 @@ def test_every_option_reaches_the_training() -> None:
 
 def test_characters_are_not_mirrored(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless that is asked for; other images are."""
-    monkeypatch.setattr(choose, "choose_datasets", lambda *given: [load_own(folder, name="glyphs")])
+    monkeypatch.setattr("fsbench.cli.train.choose_datasets", lambda *given: [load_own(folder, name="glyphs")])
     for out, option in (("a.safetensors", ()), ("b.safetensors", ("--flip",))):
         assert fsbench("train", "--dataset", "glyphs", *QUICK, *option, "--out", out).exit_code == 0
     assert " --no-flip " in facts("a.safetensors")["command"]
@@ -114,7 +113,7 @@ def test_errors_are_sentences(arguments: tuple[str, ...], words: str) -> None:
 
 def test_one_data_set_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = [load_own(folder, name="one"), load_own(folder, name="other")]
-    monkeypatch.setattr(choose, "choose_datasets", lambda *given: both)
+    monkeypatch.setattr("fsbench.cli.train.choose_datasets", lambda *given: both)
     done = fsbench("train", *QUICK)
     assert isinstance(done.exception, FsbenchError)
     assert "found one, other" in done.exception.message
