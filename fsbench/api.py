@@ -19,6 +19,7 @@ from fsbench.features.store import FeatureFile
 from fsbench.methods.base import Context, Stepwise
 from fsbench.methods.registry import method_class, split_variant
 from fsbench.ranks import ALONE
+from fsbench.report.render import Table
 from fsbench.reporter import Reporter
 from fsbench.tasks.batch import TaskBatch
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     Array = TypeVar("Array", Tensor, NDArray[Any])
     from collections.abc import Sequence
 
-    from fsbench.results.comparison import Comparison
     from fsbench.results.record import RunRecord
 
     Protocol = Literal["disjoint", "released", "veilleux"]
@@ -254,7 +254,7 @@ def compare(
     device: str = "auto",
     batch: int | None = None,
     progress: bool = False,
-) -> Comparison:
+) -> Table:
     """Put methods side by side on the very same tasks, as `fsbench compare` does.
 
     Args:
@@ -301,7 +301,7 @@ def compare(
         preset=preset, published=published, over_data=over_data,
     )  # fmt: skip
     runner = _runner(device, batch, results, force=force, progress=progress)
-    return compare_files(spec, files, runner, _opened(base) if base else None)
+    return Table(compare_files(spec, files, runner, _opened(base) if base else None))
 
 
 def _runner(device: str, batch: int | None, results: str | Path | None, *, force: bool, progress: bool) -> Runner:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from fsbench.data.catalog import EMBEDDED
 from fsbench.errors import FsbenchError
 from fsbench.io.files import sha256_of
 
 SUFFIXES = re.compile(r"\.(safetensors|pt\d*|pth|ckpt|bin|tar|pt\.tar|pth\.tar)")
-EMBEDDED_DATASET = "glyphs"
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def find_weights(root: Path, dataset: str, backbone: str, manifest: Path | None 
             the file is not the one that its name promises.
     """
     candidates = _candidates(root, dataset, backbone)
-    if not candidates and dataset == EMBEDDED_DATASET:
+    if not candidates and dataset == EMBEDDED:
         candidates = _candidates(shipped_weights(), dataset, backbone)
     published = read_manifest(manifest)
     if not candidates:

@@ -10,7 +10,8 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli.options import DataRoot, Device, Quiet, WeightsRoot
-from fsbench.data.choose import EMBEDDED, OwnData, choose_datasets
+from fsbench.data.catalog import EMBEDDED
+from fsbench.data.choose import OwnData, choose_datasets
 from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError
 from fsbench.ranks import join_ranks

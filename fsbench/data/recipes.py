@@ -170,7 +170,7 @@ def transform_for(
 
 def _usual_transform(recipe: Recipe, dataset: str | None, image_size: int | None) -> EvalTransform:
     info = _info_or_none(dataset)
-    for name in (info.name, info.pictures) if info else ():
+    for name in (info.name, info.images_of) if info else ():
         if name in recipe.special:
             return recipe.special[name]
     side = info.image_size if info else image_size
@@ -188,7 +188,7 @@ def crops_for(transform: EvalTransform, dataset: str | None, seed: int = 0) -> C
         seed: Of the crops.
     """
     info = _info_or_none(dataset)
-    area = _CROP_AREAS.get(info.pictures, _USUAL_CROP_AREA) if info else _USUAL_CROP_AREA
+    area = _CROP_AREAS.get(info.images_of, _USUAL_CROP_AREA) if info else _USUAL_CROP_AREA
     return CropTransform(transform.crop, area, transform.mean, transform.std, antialias=transform.antialias, seed=seed)
 
 

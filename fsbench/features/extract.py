@@ -16,9 +16,10 @@ from torch.utils.data import DataLoader
 
 from fsbench.backbones.load import load_backbone
 from fsbench.backbones.weights import find_weights
-from fsbench.data.choose import EMBEDDED, choose_datasets
-from fsbench.data.images import while_workers_live
+from fsbench.data.catalog import EMBEDDED
+from fsbench.data.choose import choose_datasets
 from fsbench.data.recipes import crops_for, timm_transform, transform_for
+from fsbench.devices import while_workers_live
 from fsbench.errors import FsbenchError
 from fsbench.features.forward import PRECISIONS, Forward, Images, collate
 from fsbench.features.overlap import overlaps

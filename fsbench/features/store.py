@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fsbench.data.catalog import SPLITS
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.io.files import whole_file
 from fsbench.io.hdf5 import REMAKE, dataset_of, encode, lies_here, open_hdf5, sealed_hdf5, strings_of
@@ -86,7 +87,6 @@ def is_name(text: str) -> bool:
 
 FORMAT = "fsbench-features"
 VERSION = 1
-SPLITS = ("base", "val", "novel")
 _CHUNK_BYTES = 32 << 20
 _RELABEL = "Every class has a number from 0 and at least one image: repair the labels, or make the file again."
 

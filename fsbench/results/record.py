@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from fsbench.errors import FsbenchError
 from fsbench.features.store import is_name
 from fsbench.io.files import readable_part
 from fsbench.io.sealed import read_sealed, write_sealed
 from fsbench.results.statistics import interval
+from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,6 +111,12 @@ class RunRecord:
         return 100.0 * right / np.array(self.queries, dtype=np.float64)
 
     @property
+    def source(self) -> tuple[str, ...]:
+        """What tells its feature file from others: the content, and the names it goes by."""
+        digests = self.key.features_sha256, self.key.base_sha256
+        return *digests, self.dataset, self.backbone, str(self.crops), self.base_dataset
+
+    @property
     def base_name(self) -> str:
         """Base classes of another file, as signatures name them; empty if they are the file's own, or none."""
         if not self.other_base and not self.base_dataset:
@@ -152,7 +160,7 @@ def named_base(dataset: str, digest: str) -> str:
 
 
 def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
-    """Where the record of a run lies: a name for people, made unique by the key."""
+    """The file of a run's record: a readable name, made unique by the key."""
     setting = "balanced" if key.protocol["alpha"] is None else "unbalanced"
     words = [dataset, backbone, key.method, setting, f"{key.protocol['shots']}shot"]
     name = "-".join(word.replace("/", "_") for word in words)
@@ -160,7 +168,7 @@ def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
 
 
 def save_record(path: Path, record: RunRecord) -> None:
-    """Write a record, whole or not at all."""
+    """Write a record atomically."""
     write_sealed(path, asdict(record))
 
 
@@ -172,15 +180,11 @@ def load_record(path: Path, key: RunKey | None = None) -> RunRecord:
         raise FsbenchError(f"The record {path} belongs to another run than its name says.", remedy)
     if trouble := _trouble(record):
         raise FsbenchError(f"The record {path} is damaged: {trouble}.", remedy)
-    return record
+    return record if record.ci95 is None else replace(record, ci95=interval(record.per_task).half_width)
 
 
 def _trouble(record: RunRecord) -> str:
     """What contradicts itself in a record, or nothing."""
-    from pydantic import TypeAdapter, ValidationError
-
-    from fsbench.tasks.protocol import TaskProtocol
-
     key = record.key
     if not all(is_name(name) for name in (record.dataset, record.backbone, key.method, key.split)):
         return "its data set, backbone, method or split has no proper name"
@@ -196,12 +200,15 @@ def _trouble(record: RunRecord) -> str:
     sound = all(0 <= right <= asked for right, asked in zip(record.correct, record.queries, strict=False))
     if counts != (key.tasks,) * 2 or not sound or min(record.queries, default=0) < 1 or record.seconds < 1e-9:
         return f"its counts do not fit its {key.tasks} tasks"
-    found = interval(record.per_task)
-    if not np.isclose(record.accuracy, found.mean, rtol=1e-9) or not _same_width(record.ci95, found.half_width):
+    computed = interval(record.per_task)
+    if not np.isclose(record.accuracy, computed.mean, rtol=1e-9) or not _is_width(record.ci95, record.per_task):
         return "its accuracy is not that of its tasks"
     return ""
 
 
-def _same_width(stored: float | None, computed: float) -> bool:
-    """Whether half-widths agree; that of a single task is unknown."""
-    return bool(np.isnan(computed) if stored is None else np.isclose(stored, computed))
+def _is_width(stored: float | None, values: NDArray[np.float64]) -> bool:
+    """Whether a half-width is Student's, or the 1.96 standard errors of earlier records; one task has none."""
+    if len(values) < 2 or stored is None:
+        return len(values) < 2 and stored is None
+    earlier = 1.96 * np.std(values, ddof=1) / len(values) ** 0.5
+    return bool(np.isclose(stored, [interval(values).half_width, earlier]).any())

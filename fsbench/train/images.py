@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-from fsbench.data.images import share, while_workers_live
 from fsbench.data.transforms import normalise
+from fsbench.devices import share, while_workers_live
 from fsbench.errors import FsbenchError
 from fsbench.train import draws
 from fsbench.train.settings import LEAST_SHARE

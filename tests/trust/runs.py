@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
 
 for _name in (  # what commands import when they run
-    "evaluation.compare", "evaluation.figures", "evaluation.tuning", "exchange.importing", "features.extract_all",
-    "report.plots.curves", "report.plots.surface", "report.render", "train.run", "exchange.exporting",
-    "evaluation.collect", "evaluation.views", "evaluation.watch", "report.html.page", "cli.plot_features",
-    "cli.plot_records",
+    "evaluation.compare", "evaluation.sweep", "evaluation.task_views", "evaluation.tuning", "exchange.importing",
+    "exchange.exporting", "features.extract", "report.html", "report.plots.studies", "report.render",
+    "results.collect", "train.run", "cli.plot",
 ):  # fmt: skip
     importlib.import_module(f"fsbench.{_name}")
 

@@ -158,7 +158,7 @@ def test_without_the_trial_the_memory_is_gone(tmp_path: Path, name: str, monkeyp
     """Otherwise the test above would prove nothing."""
     make, read = BOMBS[name]
     path = make(tmp_path / "bomb.h5")
-    monkeypatch.setattr("fsbench.exchange.containers.hdf5_file.refuse_dangerous", lambda *given: None)
+    monkeypatch.setattr("fsbench.exchange.containers.arrays.refuse_dangerous", lambda *given: None)
     monkeypatch.setattr("fsbench.io.hdf5.refuse_dangerous", lambda *given: None)
     assert read_in_child(path, read).kind in {"memory", "slow"}
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from PIL import Image
 
-from fsbench.data.images import while_workers_live
 from fsbench.data.scan import load_own
+from fsbench.devices import while_workers_live
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.tuning import read_memory
 from fsbench.features import shards

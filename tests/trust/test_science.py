@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fsbench.backbones.load import load_backbone
 from fsbench.data.scan import load_own, scan_folder
-from fsbench.doctor.deep import find_doubles, look_deeper
+from fsbench.doctor.deep import find_doubles
 from fsbench.doctor.diagnose import diagnose
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.source import source_of
@@ -239,7 +239,7 @@ def test_doubles_are_found_by_their_content(tmp_path: Path) -> None:
     assert len(found.sentences()) == 3
 
 
-def test_the_doctor_looks_deeper(tmp_path: Path) -> None:
+def test_the_doctor_looks_deeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_images(tmp_path / "data" / "glyphs", SPLITS, images=2)
     shutil.copy(root / "base" / "b0" / "000.png", root / "novel" / "n0" / "001.png")
     mine = make_features(seed=1)
@@ -249,10 +249,11 @@ def test_the_doctor_looks_deeper(tmp_path: Path) -> None:
     damaged[-1] ^= 1
     (tmp_path / "features" / "b.h5").write_bytes(damaged)
     roots = tmp_path / "data", tmp_path / "weights", tmp_path / "features"
-    report = diagnose(*roots, probe=lambda: Environment({}, "", "", ()))
-    told = "\n".join(look_deeper(report, roots[0], roots[2], QUIET).deep_sentences)
-    assert "1 pictures occur in more than one split" in told
-    assert "a.h5: whole, as its SHA-256 says." in told
+    monkeypatch.setattr("fsbench.doctor.diagnose.probe_environment", lambda: Environment({}, "", "", ()))
+    told = "\n".join(diagnose(*roots, deep=QUIET).deep_sentences)
+    assert "all 16 images can be read" in told
+    assert "1 images occur in more than one split" in told
+    assert "a.h5: intact, its SHA-256 is right." in told
     assert "a.h5: base and novel share 2 rows" in told
     assert "b.h5 is not as it was written" in told or "b.h5 are not those that were written" in told
 
