@@ -1,4 +1,4 @@
-"""What is minimised: class loss, rotation loss, and the loss of a second pass with mixed images."""
+"""The loss: classification, optionally rotation prediction, optionally a second pass with manifold mixup."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class Objective(nn.Module):
-    """A backbone with linear heads; its output is the loss of a batch.
+    """A backbone with linear heads; its output is the loss of a batch, with smoothed class labels.
 
     Mangla et al.: "Charting the Right Manifold: Manifold Mixup for Few-shot Learning", WACV 2020 (S2M2); Bendou et
-    al.: "EASY: Ensemble Augmented-Shot Y-shaped Learning", J. Imaging 2022. The first pass sees every image rotated by
-    its quarter turns; its loss is the mean of the class loss and the rotation loss. The second pass sees the images
-    upright and mixed; its loss is added.
+    al.: "EASY: Ensemble Augmented-Shot Y-shaped Learning", J. Imaging 2022. With rotation, the first pass sees every
+    image rotated by its quarter turns, and its loss is the mean of the class loss and the rotation loss. With mixup, a
+    second pass sees the images upright and mixed, and its loss is added.
 
     Args:
         backbone: The network that is trained.
         classes: Number of base classes.
         rotation: Whether there is a head for the quarter turns; without it images stay upright.
-        seed: Of the first weights of the heads.
+        seed: Random seed of the heads.
     """
 
     def __init__(self, backbone: Backbone, classes: int, rotation: bool, seed: int) -> None:

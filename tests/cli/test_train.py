@@ -20,15 +20,15 @@ QUICK = ("--width", "1", "--epochs", "1", "--batch", "24", "--device", "cpu")
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_stripes(tmp_path_factory.mktemp("pictures") / "stripes", 16, {"base": (3, 8), "val": (5, 20)})
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_stripes(tmp_path_factory.mktemp("images") / "stripes", 16, {"base": (3, 8), "val": (5, 20)})
 
 
 @pytest.fixture
-def folder(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "stripes").symlink_to(pictures)
-    return pictures
+    (tmp_path / "stripes").symlink_to(images)
+    return images
 
 
 def fsbench(*arguments: str) -> Result:
