@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fsbench.backbones import families
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-BACKBONES = ("rn12", "rn18", "wrn", "timm/")
+BACKBONES = (*families.BACKBONES, families.TIMM)
+NAMED_BACKBONES = ", ".join(families.BACKBONES)  # for help texts
 
 
 def methods(incomplete: str) -> list[str]:

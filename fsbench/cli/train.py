@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fsbench.backbones.families import BACKBONES
 from fsbench.cli import complete
 from fsbench.cli.options import DataRoot, Device, Quiet, WeightsRoot
 from fsbench.data.catalog import EMBEDDED
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 def train(
     backbone: Annotated[
-        str, typer.Option(help="rn12, rn18 or wrn.", autocompletion=complete.words(*complete.BACKBONES[:3]))
+        str,
+        typer.Option(help=f"One of {complete.NAMED_BACKBONES}.", autocompletion=complete.words(*BACKBONES)),
     ] = "rn12",
     dataset: Annotated[
         str | None, typer.Option(help="The data set. (default: the one found)", autocompletion=complete.datasets)

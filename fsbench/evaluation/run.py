@@ -115,6 +115,9 @@ class Runner:
             versions={"fsbench": fsbench.__version__, "torch": torch.__version__, "python": platform.python_version()},
             ranks=self.ranks.count,
             other_base=source.other_base,
+            family=source.family,
+            weights=source.weights,
+            network=source.network,
         )
 
 
@@ -154,6 +157,9 @@ def _renamed(stored: RunRecord, job: Job, source: Source) -> RunRecord:
         crops=source.crops,
         base_dataset=source.base_dataset,
         other_base=source.other_base,
+        family=source.family,
+        weights=source.weights,
+        network=source.network,
     )
 
 
@@ -171,7 +177,7 @@ def signature(job: Job, source: Source, version: str = fsbench.__version__) -> s
     )
     parts = [
         f"fsbench:{version}",
-        f"{source.dataset}/{source.backbone}/{source.split_name}",
+        f"{source.dataset}/{source.network_name}/{source.split_name}",
         *([f"base:{source.base_name}"] if source.base_name else []),
         job.protocol.signature(),
         f"seed:{job.seed}|tasks:{job.tasks}",

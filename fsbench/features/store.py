@@ -33,7 +33,7 @@ class Provenance:
     Attributes:
         dataset: Name of the data set.
         backbone: Name on the command line.
-        family: Network and origin, such as `wrn-s2m2`.
+        family: Name in `fsbench.backbones.families`, such as `wrn-s2m2`.
         weights: Name of the weights file, or "none, seed s".
         weights_sha256: Of that file.
         split_digest: Of the class lists.
@@ -45,6 +45,8 @@ class Provenance:
         notes: What else is worth knowing, such as images that were left out.
         fingerprint: Of everything that determines the features.
         imported: Where features come from that fsbench did not extract: file, sha256, format and splits of each.
+        architecture: Widths and depth of the network, `widths 64-160-320-640`.
+        trained_by: "fsbench" for weights of `fsbench train`.
     """
 
     dataset: str
@@ -61,6 +63,8 @@ class Provenance:
     notes: Sequence[str] = ()
     fingerprint: str = ""
     imported: Sequence[Mapping[str, str]] = ()
+    architecture: str = ""
+    trained_by: str = ""
 
 
 def read_provenance(file: h5py.File, path: Path) -> Provenance:
@@ -77,6 +81,8 @@ def read_provenance(file: h5py.File, path: Path) -> Provenance:
         raise FsbenchError(f"{path} has no readable provenance: {error}.", REMAKE) from error
     if not is_name(provenance.dataset) or not is_name(provenance.backbone):
         raise FsbenchError(f"{path} does not name its data set and backbone.", REMAKE)
+    if provenance.family and not is_name(provenance.family):
+        raise FsbenchError(f"{path} has an unprintable or overlong name of a backbone family.", REMAKE)
     return provenance
 
 

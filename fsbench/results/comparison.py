@@ -158,7 +158,7 @@ class Comparison:
     def notes(self) -> list[str]:
         """What a reader must know of the published numbers, each once."""
         cells = [cell for group in self.groups for cell in group.cells.values()]
-        return list(dict.fromkeys(cell.published.note for cell in cells if cell.published and cell.published.note))
+        return list(dict.fromkeys(note for cell in cells if cell.published for note in cell.published.notes))
 
     def signature(self) -> str:
         """What all runs have in common, in one line; each run's own line is in the CSV and JSON formats."""
@@ -211,7 +211,7 @@ def compare_records(
             if reference and label != baseline
             else None,
             p_value=against_baseline.get((source, column, frozenset((label, baseline)))),
-            published=_published(_published_name(record), record) if with_published else None,
+            published=published(record) if with_published else None,
             over_data=(over_data or {}).get(key),
         )
     if with_published:
@@ -292,24 +292,8 @@ def _digests(record: RunRecord) -> str:
     return f"features {record.key.features_sha256[:6]}, base {record.key.base_sha256[:6] or 'none'}"
 
 
-def _published_name(record: RunRecord) -> str:
-    """The name of what ran in the list of published numbers: a stage of BAVARDAGE has a row of its own."""
-    return record.key.method + ("+vb" if record.key.params.get("stage") == "vb" else "")
-
-
-def _published(name: str, record: RunRecord) -> Published | None:
-    """The published number of a method in the setting of a record."""
-    protocol = record.key.protocol
-    if record.key.split != "novel" or protocol["ways"] != 5 or record.base_dataset:
-        return None
-    return published(
-        name, record.dataset, record.backbone, balanced=protocol["alpha"] is None, alpha=protocol["alpha"],
-        shots=protocol["shots"], queries=protocol["queries"], crops=record.crops,
-    )  # fmt: skip
-
-
 def _published_only(cells: Mapping[tuple[str, Column], Cell]) -> dict[tuple[str, Column], Cell]:
     """Cells of methods that exist as published numbers only, in the settings of the cells given."""
     settings = {column: cell.record for (_, column), cell in cells.items() if cell.record}
-    numbers = {(name, column): _published(name, run) for name in ONLY_PUBLISHED for column, run in settings.items()}
+    numbers = {(name, column): published(run, name) for name in ONLY_PUBLISHED for column, run in settings.items()}
     return {key: Cell(None, published=number) for key, number in numbers.items() if number}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,9 @@ class RunRecord:
         versions: Of fsbench, torch and Python.
         ranks: Processes that shared the tasks; time is that of all, memory and device are those of process 0.
         other_base: Whether the base classes come from another file than the features.
+        family: Family of the backbone, such as `wrn-s2m2`; empty if it is not known.
+        weights: Name of the weights file and eight digits of its SHA-256, `rn12.pt1@0a1b2c3d`, or `random seed 0`.
+        network: How the network differs from the published one of its family; empty if nothing is known.
     """
 
     key: RunKey
@@ -89,6 +93,9 @@ class RunRecord:
     versions: dict[str, str] = field(default_factory=dict)
     ranks: int = 1
     other_base: bool = False
+    family: str = ""
+    weights: str = ""
+    network: str = ""
 
     def __str__(self) -> str:
         alpha, shots = self.key.protocol["alpha"], self.key.protocol["shots"]
@@ -129,6 +136,8 @@ class RunRecord:
         return {
             "dataset": self.dataset,
             "backbone": self.backbone,
+            "family": self.family,
+            "weights": self.weights,
             "base_dataset": self.base_dataset or self.dataset,
             "method": self.key.method,
             "variant": self.key.params.get("variant"),
@@ -157,6 +166,14 @@ class RunRecord:
 def named_base(dataset: str, digest: str) -> str:
     """Base classes of another file in a signature: their data set, and six digits of their digest."""
     return f"{dataset}@{digest[:6]}"
+
+
+def named_network(backbone: str, family: str, weights: str) -> str:
+    """A backbone in a signature, with its family and weights as far as they are known: `wrn(wrn-s2m2@0a1b2c3d)`."""
+    digest, seed = re.search(r"@([0-9a-f]{8})$", weights), re.fullmatch(r"random seed (\d+)", weights)
+    mark = digest[1] if digest else f"seed{seed[1]}" if seed else ""
+    known = "@".join(part for part in ("" if family == backbone else family, mark) if part)
+    return f"{backbone}({known})" if known else backbone
 
 
 def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
@@ -188,6 +205,8 @@ def _trouble(record: RunRecord) -> str:
     key = record.key
     if not all(is_name(name) for name in (record.dataset, record.backbone, key.method, key.split)):
         return "its data set, backbone, method or split has no proper name"
+    if not all(text.isprintable() for text in (record.family, record.weights, record.network)):
+        return "its family, weights or network cannot be printed"
     if key.version != VERSION:
         return f"it has version {key.version}, and this fsbench reads version {VERSION}"
     try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import fsbench
 from fsbench.backbones.base import Backbone
 from fsbench.backbones.checkpoints import read_checkpoint
+from fsbench.backbones.families import family_of
 from fsbench.backbones.load import encode_backbone, halve, load_backbone
 from fsbench.backbones.weights import SUFFIXES
 from fsbench.data.recipes import transform_for
@@ -101,9 +102,8 @@ class Plan:
             )
         backbone = load_backbone(settings.backbone, random_seed=settings.seed, width=settings.width)
         size = dataset.common_size() if dataset.info is None else None
-        transform = transform_for(
-            backbone.info.family, dataset.name, None, min(size) if size else None, network_size=settings.image_size
-        )
+        recipe = family_of(backbone.info.family).recipe
+        transform = transform_for(recipe, dataset.name, min(size) if size else None, settings.image_size)
         return cls(dataset, base, settings, backbone, transform)
 
     def describe(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fsbench.backbones.load import BACKBONES
+from fsbench.backbones.families import BACKBONES
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.ranks import ALONE, Ranks
 

@@ -97,7 +97,7 @@ def test_a_killed_process_ends_the_run_and_one_process_goes_on_with_what_is_fini
     assert 8 <= finished < 72
     resumed = run(*EXTRACT, "--out", "f.h5")
     assert resumed.returncode == 0, resumed.stderr
-    assert f"Going on: {finished} of 72 images" in resumed.stderr
+    assert f"Resuming: {finished} of 72 images" in resumed.stderr
     run(*EXTRACT, "--out", "whole.h5")
     assert digests("f.h5") == digests("whole.h5")
 

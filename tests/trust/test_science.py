@@ -33,6 +33,7 @@ from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 from tests.comparing import QUIET, solved
 from tests.images import SPLITS, write_images
+from tests.records import make_record
 from tests.synthetic import make_features
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def test_what_was_tuned_on_val_is_not_reported_on_val(features: Features, tmp_pa
 def test_presets_and_published_numbers_are_those_of_the_catalogs_data_sets(name: str, known: bool) -> None:
     assert (preset_of(Context(balanced=True, dataset=name)) is not None) is known
     backbone = "wrn" if name.startswith("mini") else "rn18"
-    found = published("bavardage", name, backbone, balanced=True, alpha=None, shots=1, queries=75, crops=1)
+    found = published(make_record("bavardage", dataset=name, backbone=backbone, alpha=None))
     assert (found is not None) is known
 
 

@@ -23,7 +23,6 @@ from fsbench.features.store import FeatureFile
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.report.render import Table, render_csv, render_json, render_latex, render_markdown, render_rich
 from fsbench.results.comparison import Column, Comparison
-from fsbench.results.published import published
 from fsbench.results.statistics import accuracies, interval
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import compared
@@ -184,43 +183,6 @@ def test_the_baseline_is_added_if_it_was_not_named(folder: Path, table: Comparis
     assert table.baseline == "soft-kmeans"
     found = ask([FeatureFile.open(folder / "own.h5")], folder / "results", "ncm")
     assert [entry.label for entry in found.entries] == ["soft-kmeans", "ncm"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (("bavardage", "mini", "wrn", False, 1, 1), (74.10, 0.30)),
-        (("soft-kmeans", "mini", "wrn", False, 5, 1), (82.41, 0.16)),
-        (("pt-map", "mini", "rn18", False, 1, 1), (60.1, None)),
-        (("pt-map", "mini", "rn18", True, 1, 1), (76.9, None)),
-        (("simpleshot", "mini", "rn18", False, 1, 1), (63.0, None)),
-        (("MAML", "mini", "rn18", False, 1, 1), (47.6, None)),
-        (("ncm", "mini", "rn18", False, 1, 1), None),
-        (("bavardage", "glyphs", "rn18", False, 1, 1), None),
-        (("bavardage", "mini", "timm/resnet50", False, 1, 1), None),
-    ],
-)
-def test_looking_up_published_numbers(arguments: tuple[str, str, str, bool, int, int], expected: object) -> None:
-    method, dataset, backbone, balanced, shots, crops = arguments
-    alpha = None if balanced else 2.0
-    found = published(method, dataset, backbone, balanced=balanced, alpha=alpha, shots=shots, queries=75, crops=crops)
-    assert (found and (found.accuracy, found.ci95)) == expected
-
-
-def test_crops_make_the_starred_backbone() -> None:
-    numbers = {
-        crops: published("bavardage", "mini", "rn12", balanced=False, alpha=2.0, shots=1, queries=75, crops=crops)
-        for crops in (1, 30)
-    }
-    assert numbers[1] is not None
-    assert numbers[30] is not None
-    assert numbers[1].accuracy != numbers[30].accuracy
-
-
-def test_copied_rows_carry_the_warning_about_their_sampler() -> None:
-    found = published("pt-map", "cub", "rn18", balanced=False, alpha=2.0, shots=5, queries=75, crops=1)
-    assert found is not None
-    assert "overlap" in found.note
 
 
 def test_tasks_without_shared_images(features: Features) -> None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from fsbench.data.dataset import ImageSplit
 
-SMALL = transform_for("rn18-simpleshot", None, None, 16)  # resized by PIL to 36, centre 32
-USUAL = transform_for("rn18-simpleshot", None)
+SMALL = transform_for("simpleshot", None, 16)  # resized by PIL to 36, centre 32
+USUAL = transform_for("simpleshot", None)
 SETTINGS = TrainSettings(epochs=2, batch=5, seed=4, small_first=False)
 QUIET = Reporter(quiet=True)
 CPU = torch.device("cpu")

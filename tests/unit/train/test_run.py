@@ -173,7 +173,7 @@ def test_weights_are_in_half_precision_and_were_evaluated_so(
     assert {tensor.dtype for tensor in tensors.values() if tensor.ndim == 1} == {torch.float32}
     backbone = load_backbone("rn12", out)
     assert {parameter.dtype for parameter in backbone.parameters()} == {torch.float32}
-    transform = transform_for("rn12-easy", None, None, 16)
+    transform = transform_for("easy", None, 16)
     again = Validation(dataset.splits["val"], transform, 0)(backbone.network, torch.device("cpu"), 3)
     assert again.accuracy[1].mean == pytest.approx(trained.history[-1].accuracy[1].mean, abs=0.1)
 

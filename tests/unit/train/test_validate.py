@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fsbench.data.dataset import ImageSplit
 
-TRANSFORM = transform_for("rn18-simpleshot", None, None, 16)
+TRANSFORM = transform_for("simpleshot", None, 16)
 CPU = torch.device("cpu")
 
 
