@@ -189,15 +189,24 @@ def _without_classifier(network: Any, tensors: Mapping[str, Tensor]) -> dict[str
     return {key: value for key, value in tensors.items() if key in wanted or not key.startswith(heads)}
 
 
-def save_backbone(backbone: Extractor, path: Path, metadata: Mapping[str, str]) -> None:
-    """Write the weights under this package's key names, so that `load_backbone` reads them back.
+def halve(network: torch.nn.Module) -> None:
+    """Round the weights of convolutions and linear layers to half precision; everything else stays as it is."""
+    with torch.no_grad():
+        for parameter in network.parameters():
+            rounded = parameter.half()
+            if parameter.ndim > 1 and bool(rounded.isfinite().all()):
+                parameter.copy_(rounded)
 
-    The header entry `fsbench` is a JSON object with the backbone, its family, its widths and depth, its
-    feature dimension, and whatever the caller adds: the data set, the image size, how it was trained.
+
+def encode_backbone(backbone: Extractor, metadata: Mapping[str, str]) -> bytes:
+    """Encode the weights as safetensors under this package's key names, so that `load_backbone` reads them back.
+
+    Weights that `halve` has rounded are stored as float16, without loss. The header entry `fsbench` is a JSON object
+    with the backbone, its family, its widths and depth, its feature dimension, and whatever the caller adds: the data
+    set, the image size, how it was trained.
 
     Args:
         backbone: As returned by `load_backbone`.
-        path: The file to write; an older one is replaced in a single step.
         metadata: Further facts for the header.
     """
     info = backbone.info
@@ -208,7 +217,19 @@ def save_backbone(backbone: Extractor, path: Path, metadata: Mapping[str, str]) 
         "feature_dim": info.feature_dim,
         **info.architecture,
     }
-    state = {name: tensor.detach().cpu().contiguous() for name, tensor in backbone.network.state_dict().items()}
-    content = save(state, metadata={"fsbench": json.dumps(facts, sort_keys=True)})
+    state = {
+        name: (tensor.half() if _fits_half(tensor) else tensor).detach().cpu().contiguous()
+        for name, tensor in backbone.network.state_dict().items()
+    }
+    return save(state, metadata={"fsbench": json.dumps(facts, sort_keys=True)})
+
+
+def save_backbone(backbone: Extractor, path: Path, metadata: Mapping[str, str]) -> None:
+    """Write the weights to a file; an older one is replaced in a single step."""
+    content = encode_backbone(backbone, metadata)
     with whole_file(path) as temporary:
         temporary.write_bytes(content)
+
+
+def _fits_half(tensor: Tensor) -> bool:
+    return tensor.ndim > 1 and tensor.dtype == torch.float32 and torch.equal(tensor.half().float(), tensor)

@@ -121,20 +121,33 @@ def transform_names() -> dict[str, str]:
     return {name: recipe.source for name, recipe in _RECIPES.items()}
 
 
-def transform_for(recipe: str, dataset: str | None, image_size: int | None = None) -> EvalTransform:
+def transform_for(
+    recipe: str, dataset: str | None, image_size: int | None = None, network_size: int | None = None
+) -> EvalTransform:
     """The evaluation transform of a recipe on a data set.
 
     Args:
         recipe: Its name, such as ``easy``.
         dataset: A name of the catalog; any other name, or None, stands for a user's own data.
         image_size: The side of the images of a user's own data, if they share one.
+        network_size: The side that the network was trained on, if it is known.
 
     Raises:
         FsbenchError: The recipe is unknown.
     """
     if recipe not in _RECIPES:
         raise unknown_name("transform", recipe, _RECIPES)
-    chosen, info = _RECIPES[recipe], _info_or_none(dataset)
+    chosen = _RECIPES[recipe]
+    published = _published_transform(chosen, dataset, image_size)
+    if network_size is None or network_size == published.crop:
+        return published
+    if network_size == chosen.small.crop:
+        return chosen.small
+    return replace(published, size=round(published.size * network_size / published.crop), crop=network_size)
+
+
+def _published_transform(chosen: Recipe, dataset: str | None, image_size: int | None) -> EvalTransform:
+    info = _info_or_none(dataset)
     for name in (info.name, info.images_of) if info else ():
         if name in chosen.special:
             return chosen.special[name]

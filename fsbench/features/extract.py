@@ -229,7 +229,8 @@ class Extraction:
         if info.data_config is None:
             size = self.dataset.common_size() if self.dataset.info is None else None
             recipe = chosen or family_of(info.family).recipe
-            return transform_for(recipe, self.dataset.name, min(size) if size else None)
+            network_size = None if chosen else info.image_size
+            return transform_for(recipe, self.dataset.name, min(size) if size else None, network_size)
         if chosen:
             raise FsbenchError("A timm model has its own transform.", "Leave --transform out.")
         return timm_transform(vars(info.data_config))

@@ -14,7 +14,7 @@ from fsbench.features.store import FeatureFile
 from tests.cli import run
 from tests.cli.torchrun import IMAGES_PER_SHARD, ROOT, torchrun
 from tests.images import write_images
-from tests.unit.train.pictures import write_stripes
+from tests.unit.train.stripes import write_stripes
 
 if TYPE_CHECKING:
     from tests.synthetic import Features

@@ -143,3 +143,21 @@ def test_unfit_timm_models_are_refused(change: dict[str, Any]) -> None:
     config = {"input_size": (3, 224, 224), "mean": (0, 0, 0), "std": (1, 1, 1), "interpolation": "bicubic"}
     with pytest.raises(FsbenchError, match="square RGB images"):
         timm_transform({**config, **change})
+
+
+@pytest.mark.parametrize(
+    ("dataset", "network_size", "expected"),
+    [
+        ("fc100", None, ("shorter", 92, 84)),
+        ("fc100", 84, ("shorter", 92, 84)),
+        ("fc100", 32, ("exact", 36, 32)),  # a network trained on 32 pixels sees 32 pixels
+        ("mini", 42, ("shorter", 46, 42)),
+        ("cub", 42, ("exact", 48, 42)),
+        ("cifarfs", 32, ("exact", 36, 32)),
+    ],
+)
+def test_the_side_that_a_network_was_trained_on(
+    dataset: str, network_size: int | None, expected: tuple[Any, ...]
+) -> None:
+    found = transform_for("easy", dataset, network_size=network_size)
+    assert (found.resize, found.size, found.crop) == expected
