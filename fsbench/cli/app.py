@@ -85,6 +85,9 @@ COMMANDS = {  # each is loaded from the module of its name when it is called, as
 }
 
 
+_HOMES = {"ablate": "compare", "import": "exchange", "export": "exchange"}  # modules of other names
+
+
 class LazyGroup(TyperGroup):
     """Commands whose modules are imported when they are called; until then only their summaries are known."""
 
@@ -97,7 +100,7 @@ class LazyGroup(TyperGroup):
 
 def load_command(name: str) -> Any:
     """Import the module of a command, and make the command of its function, or of its `app` if it has subcommands."""
-    module = importlib.import_module(f"fsbench.cli.{'import_' if name == 'import' else name}")
+    module = importlib.import_module(f"fsbench.cli.{_HOMES.get(name, name)}")
     if hasattr(module, "app"):
         return get_command(module.app)
     function = getattr(module, "import_" if name == "import" else name)

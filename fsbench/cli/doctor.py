@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from fsbench.cli.options import AsJson, DataRoot, FeaturesRoot, WeightsRoot
-from fsbench.doctor.diagnose import diagnose
+from fsbench.doctor import diagnose
 from fsbench.report.tables import plain_table, stdout_console
 from fsbench.reporter import Reporter
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from fsbench.doctor.diagnose import DatasetReport, DoctorReport, FoundFile
+    from fsbench.doctor import DatasetReport, DoctorReport, FoundFile
     from fsbench.machine import Environment
 
 

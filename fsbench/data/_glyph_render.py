@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fsbench.data._glyph_outlines import Outline
+    from fsbench.data.glyphs import Outline
 
     Floats = NDArray[np.float64]
 

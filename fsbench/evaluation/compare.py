@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fsbench.errors import FsbenchError, UsageError
-from fsbench.evaluation.over_data import interval_over_data
-from fsbench.evaluation.run import Job, configure
+from fsbench.evaluation.run import Job, configure, interval_over_data
 from fsbench.evaluation.source import source_of
 from fsbench.evaluation.spec import NO_BASELINE, MethodChoice, Spec, parse_methods
 from fsbench.evaluation.tuning import Search, configure_tuned, grid_of, tuning_path, validation_source

@@ -19,7 +19,7 @@ from fsbench.evaluation.source import load_source
 from fsbench.evaluation.spec import OF_PROTOCOL, Axis, Value, symbol
 from fsbench.features.overlap import overlap
 from fsbench.features.store import FeatureFile
-from fsbench.io.locks import only_writer
+from fsbench.io.files import only_writer
 from fsbench.io.sealed import read_sealed, write_sealed
 from fsbench.methods.base import with_declared_types
 from fsbench.methods.presets import ARTICLE_UNITS

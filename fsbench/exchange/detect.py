@@ -13,12 +13,12 @@ import numpy as np
 from fsbench.backbones.checkpoints import FOREIGN_STARTS
 from fsbench.data.images import is_image
 from fsbench.errors import FsbenchError, missing_file
-from fsbench.exchange.containers.arrays import HDF5, NUMPY
-from fsbench.exchange.containers.tables import PARQUET, TEXT
-from fsbench.exchange.containers.tensors import PICKLE, SAFETENSORS, TORCH
+from fsbench.exchange.arrays import HDF5, NUMPY
+from fsbench.exchange.classes import BY_CLASS, SIMPLESHOT, STACKED
 from fsbench.exchange.content import Opened, Recognised, naming, reading, text_of
-from fsbench.exchange.layouts.classes import BY_CLASS, SIMPLESHOT, STACKED
-from fsbench.exchange.layouts.rows import ROWS
+from fsbench.exchange.rows import ROWS
+from fsbench.exchange.tables import PARQUET, TEXT
+from fsbench.exchange.tensors import PICKLE, SAFETENSORS, TORCH
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,8 +26,7 @@ from fsbench.features.forward import PRECISIONS, Forward, Images, collate
 from fsbench.features.overlap import overlaps
 from fsbench.features.shards import Shards, fingerprint
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
-from fsbench.io.files import is_name, readable_part
-from fsbench.io.locks import only_writer
+from fsbench.io.files import is_name, only_writer, readable_part
 from fsbench.machine import library_versions, precision_problem
 from fsbench.ranks import ALONE
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from fsbench.bench.measure import Measure
+    from fsbench.bench import Measure
     from fsbench.evaluation.spec import Value
     from fsbench.evaluation.tuning import Trial, Tuned
     from fsbench.features.scatter import BaseStatistics

@@ -20,8 +20,7 @@ from fsbench.backbones.weights import SUFFIXES
 from fsbench.data.recipes import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.features.shards import fingerprint
-from fsbench.io.files import whole_file
-from fsbench.io.locks import only_writer
+from fsbench.io.files import only_writer, whole_file
 from fsbench.machine import library_versions
 from fsbench.train.checkpoint import CheckpointFile, Progress
 from fsbench.train.images import Keys, load_batches, make_views

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from fsbench.bench import cases, solver
-from fsbench.bench.measure import mini_like
+from fsbench import bench as cases
+from fsbench import bench as solver
+from fsbench.bench import mini_like
 from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.methods.bavardage import Bavardage
 from fsbench.report.tables import measures_table, stdout_console
 from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
-    from fsbench.bench.measure import Measure
+    from fsbench.bench import Measure
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from fsbench.bench.measure import in_turns
+from fsbench.bench import in_turns
 from tests.cli import run
 
 if TYPE_CHECKING:

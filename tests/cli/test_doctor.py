@@ -29,7 +29,7 @@ ENVIRONMENT = Environment(
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fsbench.doctor.diagnose.probe_environment", lambda: ENVIRONMENT)
+    monkeypatch.setattr("fsbench.doctor.probe_environment", lambda: ENVIRONMENT)
     for root in ("DATA", "WEIGHTS", "FEATURES", "RESULTS"):
         monkeypatch.delenv(f"FSBENCH_{root}", raising=False)
     return tmp_path
@@ -74,7 +74,7 @@ def test_nothing_here(here: Path) -> None:
 
 def test_weights_that_ship_are_told_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(here, ["weights/glyphs/rn12.safetensors"])
-    monkeypatch.setattr("fsbench.doctor.diagnose.shipped_weights", lambda: here / "weights")
+    monkeypatch.setattr("fsbench.doctor.shipped_weights", lambda: here / "weights")
     assert run().count("glyphs/rn12.safetensors") == 1
 
 
@@ -100,8 +100,7 @@ def test_importing_the_command_does_not_import_torch() -> None:
     import sys
 
     code = (
-        "import sys, fsbench.cli.doctor, fsbench.doctor.diagnose; "
-        "assert not {'torch', 'torchvision', 'timm'} & set(sys.modules)"
+        "import sys, fsbench.cli.doctor, fsbench.doctor; assert not {'torch', 'torchvision', 'timm'} & set(sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -18,8 +18,8 @@ from fsbench.data.images import open_image
 from fsbench.data.scan import load_own
 from fsbench.data.splitting import read_split_file
 from fsbench.evaluation.tuning import Trial, Tuned, read_memory, write_memory
-from fsbench.exchange.checks import split_from
 from fsbench.exchange.detect import read_file
+from fsbench.exchange.importing import split_from
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.results.curves import Curve, Panel, Point, Sweep, load_sweep, save_sweep

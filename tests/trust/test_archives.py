@@ -148,7 +148,7 @@ def test_imported_hdf5_takes_no_more_memory_than_it_can_need(tmp_path: Path, nam
 def test_without_the_trial_the_memory_is_gone(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the test above would prove nothing."""
     path = BOMBS[name](tmp_path / "bomb.h5")
-    monkeypatch.setattr("fsbench.exchange.containers.arrays.refuse_dangerous", lambda *given: None)
+    monkeypatch.setattr("fsbench.exchange.arrays.refuse_dangerous", lambda *given: None)
     assert read_in_child(path, imported).kind in {"memory", "slow"}
 
 

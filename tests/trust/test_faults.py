@@ -20,8 +20,7 @@ from fsbench.evaluation.tuning import read_memory
 from fsbench.features import shards
 from fsbench.features.extract import Settings, extract
 from fsbench.io import files
-from fsbench.io.files import whole_file, write_text
-from fsbench.io.locks import only_writer
+from fsbench.io.files import only_writer, whole_file, write_text
 from tests.trust.runs import Ended, Running, run, small_files, start
 from tests.trust.study import COMMANDS, Study
 

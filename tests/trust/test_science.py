@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from fsbench.backbones.load import load_backbone
 from fsbench.data.scan import load_own, scan_folder
-from fsbench.doctor.deep import find_doubles
-from fsbench.doctor.diagnose import diagnose
+from fsbench.doctor import diagnose, find_doubles
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.source import source_of
 from fsbench.evaluation.tuning import validation_source
@@ -251,7 +250,7 @@ def test_the_doctor_looks_deeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     damaged[-1] ^= 1
     (tmp_path / "features" / "b.h5").write_bytes(damaged)
     roots = tmp_path / "data", tmp_path / "weights", tmp_path / "features"
-    monkeypatch.setattr("fsbench.doctor.diagnose.probe_environment", lambda: Environment({}, "", "", ()))
+    monkeypatch.setattr("fsbench.doctor.probe_environment", lambda: Environment({}, "", "", ()))
     told = "\n".join(diagnose(*roots, deep=QUIET).deep_sentences)
     assert "all 16 images can be read" in told
     assert "1 images occur in more than one split" in told

@@ -19,8 +19,9 @@ from PIL import Image
 from scipy.interpolate import BSpline
 from scipy.ndimage import convolve
 
-from fsbench.data import _glyph_outlines, _glyph_render, glyphs
-from fsbench.data._glyph_outlines import read_outlines
+from fsbench.data import _glyph_render, glyphs
+from fsbench.data import glyphs as _glyph_outlines
+from fsbench.data.glyphs import read_outlines
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fsbench.data.catalog import SPLITS, dataset_info
-from fsbench.doctor.diagnose import diagnose
+from fsbench.doctor import diagnose
 from fsbench.machine import Environment
 from fsbench.reporter import Reporter
 from tests.unit.data.trees import put
@@ -14,14 +14,14 @@ from tests.unit.data.trees import put
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.doctor.diagnose import DoctorReport
+    from fsbench.doctor import DoctorReport
 
 NAMES = {"base": "train", "val": "val", "novel": "test"}
 
 
 @pytest.fixture(autouse=True)
 def _no_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsbench.doctor.diagnose.probe_environment", lambda: Environment({}, "", "", ()))
+    monkeypatch.setattr("fsbench.doctor.probe_environment", lambda: Environment({}, "", "", ()))
 
 
 def look(root: Path, deep: Reporter | None = None) -> DoctorReport:

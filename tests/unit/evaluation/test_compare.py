@@ -16,7 +16,7 @@ from scipy import stats
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import TaskList, solve_tasks
-from fsbench.evaluation.over_data import interval_over_data, tasks_without_shared_images
+from fsbench.evaluation.run import interval_over_data, tasks_without_shared_images
 from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import parse_methods
 from fsbench.features.store import FeatureFile

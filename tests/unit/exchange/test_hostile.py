@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fsbench.errors import FsbenchError
-from fsbench.exchange.checks import split_from
 from fsbench.exchange.detect import read_file
+from fsbench.exchange.importing import split_from
 from tests.unit.exchange.samples import PARQUET, WRITERS, easy, make_rows
 
 if TYPE_CHECKING:

@@ -8,13 +8,12 @@ import pytest
 import torch
 from PIL import Image
 
-from fsbench.backbones.fold import fold
 from fsbench.backbones.load import load_backbone
 from fsbench.data.scan import load_own
 from fsbench.errors import FsbenchError
 from fsbench.features import extract as module
 from fsbench.features.extract import Settings, extract, refuse_unusable
-from fsbench.features.forward import Forward
+from fsbench.features.forward import Forward, fold
 from fsbench.features.shards import Shards
 from fsbench.features.store import FeatureFile
 from fsbench.reporter import Reporter

@@ -10,7 +10,7 @@ from torch.nn import functional
 from fsbench.backbones.base import Backbone
 from fsbench.backbones.load import load_backbone
 from fsbench.train.draws import Mixing
-from fsbench.train.objective import Objective, mixed_features, rotate
+from fsbench.train.loop import Objective, mixed_features, rotate
 from fsbench.train.settings import LABEL_SMOOTHING
 
 if TYPE_CHECKING:

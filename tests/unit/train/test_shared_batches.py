@@ -18,8 +18,7 @@ from fsbench.data.scan import load_own
 from fsbench.reporter import Reporter
 from fsbench.train import draws
 from fsbench.train.images import Batch, Keys, make_views
-from fsbench.train.loop import learning_rate
-from fsbench.train.objective import Objective
+from fsbench.train.loop import Objective, learning_rate
 from fsbench.train.run import Plan
 from fsbench.train.settings import TrainSettings
 from tests.unit.train.stripes import write_stripes

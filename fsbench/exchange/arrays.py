@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+
 _NUMPY_MARK = b"\x93NUMPY"
 _ARCHIVE, _ARRAY, _HDF5 = "an npz archive", "a numpy array", "an HDF5 file"
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from fsbench.data.catalog import DatasetInfo
 
+
 _BY_CLASS = "vectors by class"
 _SIMPLESHOT = "base mean and vectors by class (SimpleShot, LaplacianShot)"
 _STACKED = "classes × images × features (EASY)"

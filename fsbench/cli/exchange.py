@@ -1,4 +1,4 @@
-"""`fsbench import`."""
+"""`fsbench import` and `fsbench export`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli.options import FeaturesRoot, Quiet
+from fsbench.exchange.exporting import export_file
 from fsbench.exchange.importing import Naming, import_files, known_dataset
+from fsbench.features.store import FeatureFile
 from fsbench.report.tables import stdout_console
 from fsbench.reporter import Reporter
 
@@ -46,3 +48,26 @@ def import_(
     naming = Naming(known_dataset(dataset), backbone, crops)
     file = import_files(files, out or features_dir / naming.file_name(), naming, Reporter(quiet), force=force)
     stdout_console().print("\n".join(file.describe()), soft_wrap=True)
+
+
+def export(
+    features: Annotated[Path, typer.Argument(help="The feature file.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            help="npz: one archive. ptmap: a folder of pickles, one per split.",
+            autocompletion=complete.words("npz", "ptmap"),
+        ),
+    ] = "npz",
+    out: Annotated[Path | None, typer.Option(help="File or folder. (default: beside the feature file)")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a feature file in a layout that other programs read.
+
+    `fsbench import` reads it back to the same rows.
+
+    Example: [bold]fsbench export features/cub-rn18.h5 --to ptmap --out pickles[/bold]
+    """
+    for path in export_file(FeatureFile.open(features), to, out, Reporter(quiet), force=force):
+        stdout_console().print(str(path), soft_wrap=True)

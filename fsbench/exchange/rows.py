@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+
 _LAYOUT = "rows with labels"
 _WORDS = {
     "features": (

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+
 _TEXT, _PARQUET = "a text table", "a parquet table"
 _DELIMITERS = ",;\t"
 _NUMBER_BYTES = 8

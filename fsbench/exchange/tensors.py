@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from fsbench.io.pickles import Names
 
+
 _TORCH, _SAFETENSORS, _PICKLE = "a torch file", "a safetensors file", "a pickle"
 _TEXT_PROTOCOLS = (b"ccollections\n", b"(dp", b"(lp", b"(d.", b"(l.", b"}q", b"]q")
 

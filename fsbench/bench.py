@@ -1,0 +1,284 @@
+"""`fsbench bench`: speed as ratios within one run, taken in turns so that what disturbs one disturbs all."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from PIL import Image
+
+from fsbench.backbones.load import load_backbone
+from fsbench.data.scan import load_own
+from fsbench.evaluation.engine import TaskList, solve_tasks
+from fsbench.features.extract import Settings, extract
+from fsbench.features.forward import Forward
+from fsbench.features.scatter import BaseStatistics
+from fsbench.features.store import FeatureFile, Provenance, Split, make_split, write_features
+from fsbench.methods import reference
+from fsbench.methods.base import Context
+from fsbench.methods.bavardage import RIDGE, Bavardage, unpack
+from fsbench.methods.registry import METHODS, method_class
+from fsbench.reporter import Reporter
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.sampling import sample_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from fsbench.methods.base import Method
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One line of the result.
+
+    Attributes:
+        case: What was measured.
+        against: What it is a ratio to, or how it was measured.
+        value: The number.
+        unit: × (times as fast), % (of a rate), ratio, or GB.
+    """
+
+    case: str
+    against: str
+    value: float
+    unit: str
+
+
+def in_turns(repeats: int, **actions: Callable[[], object]) -> dict[str, float]:
+    """Median seconds of every action; each is done once before, to warm up."""
+    taken: dict[str, list[float]] = {name: [] for name in actions}
+    for turn in range(repeats + 1):
+        for name, action in actions.items():
+            started = time.perf_counter()
+            action()
+            if turn:
+                taken[name].append(time.perf_counter() - started)
+    return {name: statistics.median(seconds) for name, seconds in taken.items()}
+
+
+@dataclass(frozen=True)
+class Material:
+    """Synthetic novel features, and statistics of base classes of the same kind."""
+
+    novel: Split
+    base: BaseStatistics
+
+
+def draw_split(classes: int, images: int, dimension: int, seed: int = 0) -> Split:
+    """Non-negative features around class means."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(classes), images)
+    means = rng.random((classes, dimension), dtype=np.float32)
+    noise = rng.standard_normal((len(labels), dimension), dtype=np.float32)
+    return make_split(np.maximum(means[labels] + 0.5 * noise, 0), labels)
+
+
+def mini_like(dimension: int = 640) -> Material:
+    """As many novel classes and images as mini-ImageNet has, and base classes with fewer images."""
+    base = draw_split(64, 100, dimension, seed=1)
+    return Material(draw_split(20, 600, dimension), BaseStatistics.fit(base.features, base.labels))
+
+
+CPU = torch.device("cpu")
+TASK = TaskProtocol()
+BLOCK = 64  # tasks in one batched product
+LOOPED = 100  # tasks that the loop solves
+
+
+def against_the_machine(tasks: int, repeats: int) -> list[Measure]:
+    """End to end (sampling, gathering, Gram matrices, iterations) against batched products and against a NumPy loop.
+
+    The products are the two Gram matrices of every task, 2 · 2 N² D floating-point operations, as plain batched matrix
+    products by torch. The solver itself computes them as symmetric products, with half the operations.
+    """
+    material = mini_like()
+    found = []
+    for variant, share in (("article", 1), ("released", 10)):
+        method, count = Bavardage(variant=variant), tasks // share  # type: ignore[arg-type]
+        shared = shared_by_all_tasks(method, material)
+        times = in_turns(
+            repeats,
+            solver=partial(solve, method, material, count),
+            products=partial(gram_products, count, material),
+            loop=partial(solve_in_a_loop, method, shared, material.novel.offsets, range(LOOPED)),
+        )
+        per_task = times["solver"] / count
+        found += [
+            Measure(f"solve {variant}", "batched matrix products of its Gram matrices",
+                    100 * times["products"] / times["solver"], "%"),
+            Measure(f"solve {variant}", "a NumPy loop over tasks", times["loop"] / LOOPED / per_task, "×"),
+        ]  # fmt: skip
+    return found
+
+
+def solve(method: Method, material: Material, tasks: int, protocol: TaskProtocol = TASK) -> None:
+    """Draw and solve tasks."""
+    solve_tasks(method, material.novel, material.base, TaskList(protocol, 0, tasks), device=CPU)
+
+
+def gram_products(tasks: int, material: Material) -> None:
+    """Two products X Xᵀ per task, batched."""
+    samples, dimension = TASK.ways * TASK.shots + TASK.queries, material.novel.features.shape[1]
+    x = torch.ones(BLOCK, samples, dimension)
+    with torch.inference_mode():
+        for _ in range(2 * tasks // BLOCK):
+            torch.bmm(x, x.mT)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What a loop over tasks computes before it starts: rows in both spaces, and the released program's inverse."""
+
+    plain: NDArray[np.float32]
+    sphered: NDArray[np.float32]
+    inverse: NDArray[np.float32]
+
+
+def shared_by_all_tasks(method: Bavardage, material: Material) -> Shared:
+    """Prepare a loop over tasks."""
+    base = material.base
+    rows = unpack(method.embed(torch.from_numpy(material.novel.features), base))
+    matrix = (base.class_weighted.numpy() + RIDGE * np.eye(len(base.mean))) / base.images_per_class
+    return Shared(rows.plain.numpy(), rows.sphered.numpy(), np.linalg.inv(matrix).astype(np.float32))
+
+
+def solve_in_a_loop(method: Bavardage, shared: Shared, offsets: NDArray[np.int64], tasks: range) -> list[int]:
+    """Draw and solve one task after the other by Algorithm 1; the numbers of right answers."""
+    right = []
+    for task in tasks:
+        drawn = sample_tasks(TASK, offsets, 0, np.array([task]))
+        rows, labels = np.concatenate([drawn.support[0], drawn.query[0]]), drawn.support_labels[0]
+        x, sphered = shared.plain[rows], shared.sphered[rows]
+        if method.variant == "released":
+            sphered = reference.sphere_in_span(x, shared.inverse, method.sigma)
+        answers = reference.bavardage(x, sphered, labels, method)[len(labels) :]
+        right.append(int((answers.argmax(axis=1) == drawn.query_labels[0]).sum()))
+    return right
+
+
+def as_the_problem_grows(tasks: int, repeats: int) -> list[Measure]:
+    """Time per task as one thing doubles or more, relative to 5-way 1-shot, 75 queries, 640 features."""
+    method, material, twice = Bavardage(), mini_like(), mini_like(1280)
+    cases = {
+        "10 times the tasks": partial(solve, method, material, 10 * tasks),
+        "twice the queries (N = 155)": partial(solve, method, material, tasks, TaskProtocol(queries=150)),
+        "5 shots (N = 100)": partial(solve, method, material, tasks, TaskProtocol(shots=5)),
+        "20 ways (N = 95)": partial(solve, method, material, tasks, TaskProtocol(ways=20)),
+        "twice the features (D = 1280)": partial(solve, method, twice, tasks),
+    }
+    times = in_turns(repeats, base=partial(solve, method, material, tasks), **cases)
+    return [
+        Measure(f"solve, {name}", "time per task at N = 80, K = 5, D = 640",
+                times[name] / times["base"] / (10 if "tasks" in name else 1), "ratio")
+        for name in cases
+    ]  # fmt: skip
+
+
+def other_methods(tasks: int, repeats: int) -> list[Measure]:
+    """Time of the other fast methods relative to BAVARDAGE."""
+    material = mini_like()
+    context = Context(balanced=False, base=material.base)
+    classes = {name: method_class(name) for name in METHODS if name != "bavardage"}
+    methods = {name: found.configure(context) for name, found in classes.items() if found.info.cost == "fast"}
+    times = in_turns(
+        repeats,
+        bavardage=partial(solve, Bavardage(), material, tasks),
+        **{name: partial(solve, method, material, tasks) for name, method in methods.items()},
+    )
+    return [
+        Measure(f"solve {name}", "time of BAVARDAGE", times[name] / times["bavardage"], "ratio") for name in methods
+    ]
+
+
+def scatter(repeats: int, classes: int = 64, images: int = 600, dimension: int = 640) -> list[Measure]:
+    """From a feature file to S_w with its eigenvectors, against one product Xᵀ X of the same rows in float64."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "base.h5"
+        split = draw_split(classes, images, dimension)
+        write_features(path, Provenance("bench", "none"), {"base": split})
+        file, rows = FeatureFile.open(path), torch.from_numpy(split.features).double()
+        times = in_turns(repeats, scatter=lambda: BaseStatistics.fit_file(file), product=lambda: rows.mT @ rows)
+    against = f"one product XᵀX, {len(rows):,} × {dimension}, float64"
+    return [Measure("scatter, from disk", against, 100 * times["product"] / times["scatter"], "%")]
+
+
+def extraction(repeats: int, backbone: str = "rn12", images: int = 16) -> list[Measure]:
+    """Images on disk to a feature file, against the bare forward pass on tensors in memory."""
+    rng, cpu = np.random.default_rng(0), torch.device("cpu")
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "own"
+        for split in ("base", "val", "novel"):
+            for name in ("a", "b"):
+                (root / split / f"{split}-{name}").mkdir(parents=True)
+                for number in range(images):
+                    pixels = rng.integers(0, 256, (84, 84, 3), dtype=np.uint8)
+                    Image.fromarray(pixels).save(root / split / f"{split}-{name}" / f"{number}.jpg")
+        network, dataset, settings = load_backbone(backbone, random_seed=0), load_own(root), Settings(batch=32)
+        forward = Forward(network, "fp32", cpu, 84, batch=32)
+        tensors = torch.randn(6 * images, 1, 3, 84, 84)
+
+        def bare() -> None:
+            for part in tensors.split(32):
+                forward(part)
+
+        def whole() -> None:
+            out = Path(folder) / "out.h5"
+            out.unlink(missing_ok=True)
+            extract(dataset, network, out, settings, cpu, Reporter(quiet=True))
+
+        times = in_turns(repeats, whole=whole, bare=bare)
+    return [
+        Measure(
+            f"extract {backbone}, {6 * images} images", "the bare forward pass", times["whole"] / times["bare"], "ratio"
+        )
+    ]
+
+
+def start(repeats: int) -> list[Measure]:
+    """`fsbench --help` against `import typer`, both in fresh processes."""
+
+    def run(*arguments: str) -> None:
+        subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+
+    times = in_turns(repeats, help=lambda: run("-m", "fsbench", "--help"), typer=lambda: run("-c", "import typer"))
+    return [Measure("fsbench --help", 'python -c "import typer"', times["help"] / times["typer"], "ratio")]
+
+
+def memory(*counts: int) -> list[Measure]:
+    """Peak memory of fresh processes that solve more and more tasks."""
+    code = (
+        "import sys, torch\n"
+        "from fsbench.bench import CPU, mini_like, solve\n"
+        "from fsbench.devices import peak_memory\n"
+        "from fsbench.methods.bavardage import Bavardage\n"
+        "solve(Bavardage(), mini_like(64), int(sys.argv[1]))\n"
+        "print(peak_memory(CPU))\n"
+    )
+    found = []
+    for count in counts:
+        done = subprocess.run([sys.executable, "-c", code, str(count)], check=True, capture_output=True, text=True)
+        found.append(Measure(f"peak memory, {count:,} tasks", "whole process, D = 64", int(done.stdout) / 2**30, "GB"))
+    return found
+
+
+CASES: dict[str, Callable[[bool], list[Measure]]] = {
+    "solver": lambda quick: against_the_machine(1_000 if quick else 10_000, 1 if quick else 5),
+    "growth": lambda quick: as_the_problem_grows(100 if quick else 1_000, 1 if quick else 3),
+    "methods": lambda quick: other_methods(100 if quick else 1_000, 1 if quick else 3),
+    "scatter": lambda quick: scatter(1, 16, 60) if quick else scatter(5),
+    "extract": lambda quick: extraction(1, images=4) if quick else extraction(3),
+    "start": lambda quick: start(1 if quick else 5),
+    "memory": lambda quick: memory(100) if quick else memory(1_000, 10_000, 100_000),
+}

@@ -1,1 +1,0 @@
-"""`fsbench doctor`: check data, weights, features and environment."""

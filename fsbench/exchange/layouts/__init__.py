@@ -1,1 +1,0 @@
-"""What content means: ways in which other programs lay out features."""
