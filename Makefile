@@ -29,9 +29,10 @@ $(READY): pyproject.toml
 
 test: lint types unit  ## lint, type-check and test: what CI runs
 
-lint: $(READY)  ## ruff, style and format
+lint: $(READY)  ## ruff, style and format; the order of the packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
 
 format: $(READY)  ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .

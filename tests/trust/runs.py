@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import pkgutil
 import resource
 import signal
 import sys
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+import fsbench
 from fsbench.cli.app import main
 
 if TYPE_CHECKING:
@@ -23,13 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-for _name in (  # what commands import when they run
-    "evaluation.compare", "evaluation.figures", "evaluation.tuning", "exchange.importing", "features.extract_all",
-    "report.plots.curves", "report.plots.surface", "report.render", "train.run", "exchange.exporting",
-    "evaluation.collect", "evaluation.views", "evaluation.watch", "report.html.page", "cli.plot_features",
-    "cli.plot_records",
-):  # fmt: skip
-    importlib.import_module(f"fsbench.{_name}")
+for _module in pkgutil.walk_packages(fsbench.__path__, "fsbench."):  # so that commands find them imported
+    if not _module.name.endswith("__main__"):
+        importlib.import_module(_module.name)
 
 
 @dataclass(frozen=True)
