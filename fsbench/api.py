@@ -1,4 +1,4 @@
-"""Methods on tensors in memory: the Python door to fsbench."""
+"""The Python interface: methods on arrays in memory, on feature files, and extraction of features."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ import torch
 from fsbench.backbones.load import refuse_unknown
 from fsbench.data.choose import OwnData, choose_datasets
 from fsbench.devices import choose_device
-from fsbench.errors import FsbenchError, unknown_name
-from fsbench.evaluation.compare import Question, choose_methods
+from fsbench.errors import FsbenchError
 from fsbench.evaluation.compare import compare as compare_files
-from fsbench.evaluation.run import Machine
-from fsbench.evaluation.solve import Request, record_of
-from fsbench.evaluation.source import source_of
+from fsbench.evaluation.run import Runner
+from fsbench.evaluation.spec import NO_BASELINE, SETTINGS, Spec
 from fsbench.features.extract import Settings, Weights, extract_all
 from fsbench.features.store import FeatureFile
 from fsbench.methods.base import Context, Stepwise
 from fsbench.methods.registry import method_class, split_variant
+from fsbench.ranks import ALONE
 from fsbench.reporter import Reporter
-from fsbench.results.comparison import Column
 from fsbench.tasks.batch import TaskBatch
-from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -165,9 +162,6 @@ def _batch_of(support: Any, support_labels: Any, query: Any, base: BaseStatistic
     return TaskBatch(rows, labels.to(rows.device), ways)
 
 
-SETTINGS = ("unbalanced", "balanced")
-
-
 def evaluate(
     method: str,
     features: Features,
@@ -183,6 +177,7 @@ def evaluate(
     protocol: Protocol = "disjoint",
     base: Features | None = None,
     tune: bool = False,
+    preset: str = "",
     results: str | Path | None = None,
     force: bool = False,
     device: str = "auto",
@@ -205,7 +200,8 @@ def evaluate(
         split: `novel`, `val` or `base`.
         protocol: The rules: `disjoint`, `released` or `veilleux`.
         base: Feature file whose base classes to use, if not the file's own.
-        tune: Use parameters chosen on the val classes.
+        tune: Use parameters tuned on the val classes.
+        preset: `article` uses the article's parameters for its own data sets; else scale-free ones.
         results: Folder of records, where a run that is there is not repeated; None stores nothing.
         force: Run again what has a record.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`.
@@ -224,18 +220,14 @@ def evaluate(
         >>> print(record)  # doctest: +ELLIPSIS
         bavardage on glyphs rn12, unbalanced α=2 5-shot: ... ± ... % over 100 tasks
     """
-    if balanced and alpha is not None:
-        raise FsbenchError("α has no meaning for balanced tasks.", "Leave out alpha, or balanced=True.")
-    level = None if balanced else 2.0 if alpha is None else alpha
-    rules = TaskProtocol(protocol, ways, shots, queries, level)
-    name, variant = split_variant(method)
-    request = Request(
-        name, {**variant, **params}, split, _count(tasks), seed, tune, Path(results) if results else None, force,
-        _opened(base) if base else None,
+    spec = Spec.from_words(
+        methods=[method], options=params, baseline=NO_BASELINE, shots=shots,
+        settings="balanced" if balanced else "unbalanced", alpha=alpha, ways=ways, queries=queries, protocol=protocol,
+        split=split, tasks=tasks, seed=seed, tune=tune, preset=preset, published=False,
     )  # fmt: skip
-    file, reporter, machine = _opened(features), Reporter(quiet=not progress), Machine(choose_device(device), batch)
-    source = source_of(file, split, request.base, reporter)
-    return record_of(request, file, source, rules, machine, reporter)
+    runner = _runner(device, batch, results, force=force, progress=progress)
+    (record,) = compare_files(spec, [_opened(features)], runner, _opened(base) if base else None).records
+    return record
 
 
 def compare(
@@ -244,7 +236,7 @@ def compare(
     *,
     shots: int | Sequence[int] = (1, 5),
     settings: str | Sequence[str] = SETTINGS,
-    alpha: float = 2.0,
+    alpha: float | None = None,
     ways: int = 5,
     queries: int = 75,
     tasks: int = 10_000,
@@ -254,6 +246,7 @@ def compare(
     baseline: str | None = None,
     base: Features | None = None,
     tune: bool = False,
+    preset: str = "",
     published: bool = True,
     over_data: bool = False,
     results: str | Path | None = None,
@@ -269,7 +262,7 @@ def compare(
         features: One feature file or several.
         shots: Labelled images per class; one number or several.
         settings: `unbalanced`, `balanced`, or both.
-        alpha: Dirichlet α of the class proportions of unbalanced queries.
+        alpha: Dirichlet α of the class proportions of unbalanced queries; 2 unless given.
         ways: Classes per task.
         queries: Unlabelled images per task.
         tasks: How many per setting.
@@ -278,7 +271,8 @@ def compare(
         protocol: The rules: `disjoint`, `released` or `veilleux`.
         baseline: What others are compared to; Soft-KMEANS unless given, without base classes SimpleShot (L2N).
         base: Feature file whose base classes to use, if not the files' own.
-        tune: Use parameters chosen on the val classes, where a method has some.
+        tune: Use parameters tuned on the val classes, where a method has some.
+        preset: `article` uses the article's parameters for its own data sets; else scale-free ones.
         published: Look up published numbers.
         over_data: Add intervals over the data.
         results: Folder of records, where a run that is there is not repeated; None stores nothing.
@@ -301,39 +295,22 @@ def compare(
     files = [_opened(one) for one in ([features] if isinstance(features, str | Path | FeatureFile) else features)]
     if not files:
         raise FsbenchError("There is no feature file to compare on.", "Give one, or several.")
-    other, reporter = _opened(base) if base else None, Reporter(quiet=not progress)
-    names = methods if isinstance(methods, str) else ",".join(methods)
-    contestants, reference = choose_methods(names, baseline, files, other, reporter)
-    question = Question(
-        contestants, _columns(settings, alpha, shots), reference, TaskProtocol(protocol, ways, 1, queries, alpha),
-        split, _count(tasks), seed, Path(results) if results else None, force, published, over_data, tune, other,
+    spec = Spec.from_words(
+        methods=methods, baseline=baseline, shots=shots, settings=settings,
+        alpha=alpha, ways=ways, queries=queries, protocol=protocol, split=split, tasks=tasks, seed=seed, tune=tune,
+        preset=preset, published=published, over_data=over_data,
     )  # fmt: skip
-    return compare_files(question, files, Machine(choose_device(device), batch), reporter)
+    runner = _runner(device, batch, results, force=force, progress=progress)
+    return compare_files(spec, files, runner, _opened(base) if base else None)
+
+
+def _runner(device: str, batch: int | None, results: str | Path | None, *, force: bool, progress: bool) -> Runner:
+    reporter = Reporter(quiet=not progress)
+    return Runner(choose_device(device), batch, ALONE, reporter, Path(results) if results else None, force)
 
 
 def _opened(features: Features) -> FeatureFile:
     return features if isinstance(features, FeatureFile) else FeatureFile.open(features)
-
-
-def _count(tasks: int) -> int:
-    if tasks < 1:
-        raise FsbenchError(f"At least one task is needed, got {tasks}.")
-    return tasks
-
-
-def _columns(settings: str | Sequence[str], alpha: float, shots: int | Sequence[int]) -> list[Column]:
-    """The settings of the table, each with every number of shots."""
-    found = []
-    for setting in [settings] if isinstance(settings, str) else settings:
-        if setting not in SETTINGS:
-            raise unknown_name("setting", setting, SETTINGS)
-        balanced = setting == "balanced"
-        found += [Column(balanced, None if balanced else alpha, shot) for shot in _listed(shots)]
-    return found
-
-
-def _listed(shots: int | Sequence[int]) -> list[int]:
-    return [shots] if isinstance(shots, int) else list(dict.fromkeys(shots))
 
 
 def extract(

@@ -44,6 +44,24 @@ class FsbenchError(Exception):
         return f"{self.message}\n{self.hint}" if self.hint else self.message
 
 
+class UsageError(FsbenchError):
+    """An argument that has no meaning, or contradicts another one; the command line exits with status 2.
+
+    Args:
+        argument: Its name in Python; the command line shows it as an option.
+        message: What is wrong with it.
+        hint: What to do about it.
+    """
+
+    def __init__(self, argument: str, message: str, hint: str = "") -> None:
+        super().__init__(f"{argument}: {message}.", hint)
+        self.argument, self.complaint = argument, message
+
+    def as_option(self) -> FsbenchError:
+        """The same error, with the argument spelled as an option."""
+        return FsbenchError(f"--{self.argument.replace('_', '-')}: {self.complaint}.", self.hint)
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> FsbenchError:
     """An error for a mistyped name that suggests the nearest known one."""
     names = sorted(known)

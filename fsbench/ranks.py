@@ -117,6 +117,16 @@ class Ranks:
 
         return count
 
+    def gather(self, value: int) -> list[int]:
+        """A number of every process, in the order of their numbers."""
+        if self.store is None:
+            return [value]
+        from torch import distributed
+
+        values: list[int | None] = [None] * self.count
+        distributed.all_gather_object(values, value)
+        return [number for number in values if number is not None]
+
     def sum(self, array: NDArray[np.int64]) -> NDArray[np.int64]:
         """The sum of an array over all processes, the same in each."""
         if self.store is None:

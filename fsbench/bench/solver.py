@@ -11,7 +11,7 @@ import torch
 from fsbench.bench import loop
 from fsbench.bench.material import Material, mini_like
 from fsbench.bench.measure import Measure, in_turns
-from fsbench.evaluation.engine import solve_tasks
+from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import RIDGE, Bavardage
 from fsbench.methods.registry import method_class
@@ -55,7 +55,7 @@ def against_the_machine(tasks: int, repeats: int) -> list[Measure]:
 
 def solve(method: Method, material: Material, tasks: int, protocol: TaskProtocol = TASK) -> None:
     """Draw and solve tasks."""
-    solve_tasks(method, material.novel, material.base, protocol, 0, range(tasks), device=CPU)
+    solve_tasks(method, material.novel, material.base, TaskList(protocol, 0, tasks), device=CPU)
 
 
 def gram_products(tasks: int, material: Material) -> None:

@@ -3,43 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from fsbench.cli import complete
-from fsbench.cli.compare import columns
 from fsbench.cli.options import (
-    OF_TASKS,
     Alpha,
     Batch,
     Device,
     FeaturesArgument,
     FeaturesRoot,
     Force,
+    Preset,
     ProtocolName,
     Queries,
     Quiet,
     ResultsRoot,
     Seed,
+    Settings,
     Shots,
     SplitName,
     TableFile,
     TableFormat,
     Tasks,
     Ways,
-    find_features,
-    format_of,
 )
-from fsbench.cli.parse import level_of, numbers
+from fsbench.cli.session import find_features, format_of, open_runner, show_table
+from fsbench.evaluation.compare import compare
+from fsbench.evaluation.spec import ABLATION, Spec, parse_protocols
 
 
 def ablate(
     features: FeaturesArgument = None,
-    settings: Annotated[
-        str,
-        typer.Option(help="unbalanced, balanced, or both.", rich_help_panel=OF_TASKS, autocompletion=complete.settings),
-    ] = "unbalanced",
+    settings: Settings = "unbalanced",
     alpha: Alpha = None,
     shots: Shots = "1,5",
     ways: Ways = 5,
@@ -48,6 +41,7 @@ def ablate(
     seed: Seed = 0,
     split: SplitName = "novel",
     protocol: ProtocolName = "disjoint",
+    preset: Preset = "",
     output: TableFormat = None,
     out: TableFile = None,
     device: Device = "auto",
@@ -63,30 +57,14 @@ def ablate(
 
     Example: [bold]fsbench ablate --tasks 1000[/bold]
     """
-    from fsbench.devices import choose_device
-    from fsbench.evaluation.compare import Question
-    from fsbench.evaluation.compare import compare as compare_files
-    from fsbench.evaluation.run import Machine
-    from fsbench.evaluation.spec import ABLATION
-    from fsbench.io.files import require_place
-    from fsbench.ranks import join_ranks
-    from fsbench.report.render import show
-    from fsbench.reporter import Reporter
-    from fsbench.tasks.protocol import TaskProtocol
-
     form = format_of(output, out)
-    rules = TaskProtocol(protocol, ways, 1, queries, level_of(True, alpha))  # type: ignore[arg-type]
-    question = Question(
-        ABLATION, columns(settings, alpha, numbers(shots, "--shots")), ABLATION[0].label, rules, split, tasks,
-        seed, results_dir, force,
+    protocols = parse_protocols(
+        settings=settings, alpha=alpha, shots=shots, ways=ways, queries=queries, protocol=protocol
+    )
+    spec = Spec(
+        methods=ABLATION, baseline=ABLATION[0].label, protocols=protocols, split=split, tasks=tasks, seed=seed,
+        preset=preset,
     )  # fmt: skip
-    with join_ranks() as ranks:
-        if out:
-            ranks.agree(lambda: require_place(out))
-        reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
-        files = find_features(features, features_dir, reporter, ranks)
-        table = compare_files(question, files, machine, reporter)
-        if ranks.leads:
-            show(table, form, out)
-            if out:
-                reporter.say(f"Wrote {out}.")
+    with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
+        files = find_features(features, features_dir, runner.reporter, runner.ranks)
+        show_table(compare(spec, files, runner), form, out, runner)

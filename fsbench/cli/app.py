@@ -3,44 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+import inspect
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 import fsbench
-from fsbench.cli import (
-    ablate,
-    bench,
-    compare,
-    demo,
-    doctor,
-    export,
-    extract,
-    import_,
-    plot,
-    report,
-    scatter,
-    solve,
-    sweep,
-    train,
-    tune,
-)
-from fsbench.cli.parse import help_of
-from fsbench.errors import FsbenchError, system_trouble
+from fsbench.errors import FsbenchError, UsageError, system_trouble
 from fsbench.ranks import in_one_voice
+from fsbench.reporter import SafeConsole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
 
-_REASONS = {"SIGINT": "Interrupted", "SIGTERM": "Ended from outside (SIGTERM)", "SIGHUP": "The terminal was closed"}
+_REASONS = {"SIGINT": "Interrupted", "SIGTERM": "Terminated (SIGTERM)", "SIGHUP": "The terminal was closed"}
 
 
 class Interrupt(BaseException):
@@ -50,7 +36,7 @@ class Interrupt(BaseException):
         super().__init__(number)
         self.status = 128 + number
         reason = _REASONS[signal.Signals(number).name]
-        self.sentence = f"{reason}. What is finished is kept: the same command goes on from there."
+        self.sentence = f"{reason}. Finished work is kept; run the same command again to resume."
 
 
 @contextmanager
@@ -79,39 +65,55 @@ def interrupts_raise() -> Iterator[None]:
                 signal.signal(number, found)
 
 
-MAIN, STUDIES, EXCHANGE, UPKEEP = "From images to a table", "Studies", "Exchange of features", "Begin and keep up"
-COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    MAIN: (extract.extract, scatter.scatter, solve.solve, compare.compare),
-    STUDIES: (ablate.ablate, sweep.sweep, tune.tune, report.report),
-    EXCHANGE: (import_.import_, export.export),
-    UPKEEP: (demo.demo, doctor.doctor, train.train, bench.bench),
+MAIN, STUDIES, EXCHANGE, SETUP = "From images to a table", "Studies", "Exchange of features", "Setup and maintenance"
+COMMANDS = {  # each is loaded from the module of its name when it is called, as torch takes seconds to import
+    "extract": (MAIN, "Run a backbone over image folders: one feature file per data set."),
+    "scatter": (MAIN, "Compute mean and within-class scatter S_w of the base features."),
+    "solve": (MAIN, "Run one method, with Soft-KMEANS as the baseline."),
+    "compare": (MAIN, "Compare methods on the same tasks, with paired statistics."),
+    "ablate": (STUDIES, "Show what each element of BAVARDAGE adds: the article's Table 2."),
+    "sweep": (STUDIES, "Show how accuracy depends on a parameter, as tables and a figure."),
+    "tune": (STUDIES, "Tune parameters on the val classes, never on novel ones."),
+    "report": (STUDIES, "Write all records into one self-contained HTML page."),
+    "plot": (STUDIES, "Plot results, features or a task as PNG, PDF or SVG."),
+    "import": (EXCHANGE, "Make a feature file from features that others have extracted."),
+    "export": (EXCHANGE, "Write a feature file in a layout that other programs read."),
+    "demo": (SETUP, "Run the full pipeline on the built-in data set, in about a minute."),
+    "doctor": (SETUP, "Check data, weights and environment."),
+    "train": (SETUP, "Train a backbone on the base classes, as S2M2 and EASY do."),
+    "bench": (SETUP, "Measure speed on this CPU, as ratios within one run."),
 }
 
 
-def make_app(only: str | None = None) -> typer.Typer:
-    """All commands; of those not named by `only` just the summaries, as reading their options takes time."""
-    found = typer.Typer(
-        name="fsbench",
-        no_args_is_help=True,
-        context_settings={"help_option_names": ["-h", "--help"]},
-        pretty_exceptions_enable=False,
-        rich_markup_mode="rich",
-    )
-    found.callback()(fsbench_command)
-    for panel, commands in COMMANDS.items():
-        for command in commands:
-            name = command.__name__.rstrip("_")
-            action = command if only in {None, name} else _summary
-            found.command(name, help=help_of(command), rich_help_panel=panel)(action)
-    if only in {None, "plot"}:
-        found.add_typer(plot.app, name="plot", rich_help_panel=STUDIES)
-    else:
-        found.command("plot", help=plot.app.info.help, rich_help_panel=STUDIES)(_summary)
-    return found
+class LazyGroup(TyperGroup):
+    """Commands whose modules are imported when they are called; until then only their summaries are known."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is called, loaded."""
+        if args and args[0] in COMMANDS:
+            self.commands[args[0]] = load_command(args[0])
+        return super().resolve_command(ctx, args)
 
 
-def _summary() -> None:
-    """Stands for a command that is not called."""
+def load_command(name: str) -> Any:
+    """Import the module of a command, and make the command of its function, or of its `app` if it has subcommands."""
+    module = importlib.import_module(f"fsbench.cli.{'import_' if name == 'import' else name}")
+    if hasattr(module, "app"):
+        return get_command(module.app)
+    function = getattr(module, "import_" if name == "import" else name)
+    single = typer.Typer(rich_markup_mode="rich", add_completion=False)
+    single.command(name, help=help_of(function), rich_help_panel=COMMANDS[name][0])(function)
+    return get_command(single)
+
+
+def help_of(function: Callable[..., None]) -> str:
+    """The docstring of a command with one line per paragraph, so that the terminal's width breaks lines."""
+    paragraphs = inspect.getdoc(function) or ""
+    return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs.split("\n\n"))
+
+
+def _not_loaded() -> None:
+    """Stands for a command that has not been called."""
 
 
 def _version(asked: bool) -> None:
@@ -120,25 +122,28 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
+app = typer.Typer(
+    name="fsbench",
+    cls=LazyGroup,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+for command, (panel, summary) in COMMANDS.items():
+    app.command(command, help=summary, rich_help_panel=panel)(_not_loaded)
+
+
+@app.callback()
 def fsbench_command(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Benchmark transductive few-shot classification: images → features → tasks → methods → honest tables.
+    """Benchmark transductive few-shot classification: images → features → tasks → methods → tables.
 
-    Begin with [bold]fsbench demo[/bold], which needs nothing, or with [bold]fsbench doctor[/bold].
+    Start with [bold]fsbench demo[/bold], which needs nothing, or with [bold]fsbench doctor[/bold].
     """
-
-
-app = make_app()
-
-
-def _app_for_this_call() -> typer.Typer:
-    if "_FSBENCH_COMPLETE" in os.environ:  # set by a shell that completes a line
-        return app
-    words = [word for word in sys.argv[1:] if not word.startswith("-")]
-    return make_app(words[0] if words else "")
 
 
 def main() -> None:
@@ -146,9 +151,11 @@ def main() -> None:
     try:
         with interrupts_raise():
             try:
-                _app_for_this_call()()
+                app()
             finally:
                 sys.stdout.flush()  # here, where a full disk behind it can still be named
+    except UsageError as error:
+        _fail(error.as_option(), 2)
     except FsbenchError as error:
         _fail(error)
     except Interrupt as interrupt:
@@ -180,8 +187,6 @@ def _exit(status: int) -> NoReturn:
 
 
 def _show(error: FsbenchError) -> None:
-    from fsbench.reporter import SafeConsole
-
     console = SafeConsole(stderr=True, soft_wrap=True)
     console.print("error:", style="bold red", end=" ")
     console.print(error.message)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fsbench.bench.run import CASES
 from fsbench.cli.options import OF_OUTPUT, AsJson, Quiet
+from fsbench.errors import unknown_name
+from fsbench.io.files import write_text
+from fsbench.report.tables import measures_table, stdout_console
+from fsbench.reporter import Reporter
 
 
 def bench(
@@ -27,15 +34,6 @@ def bench(
 
     Example: [bold]fsbench bench --cases solver,scatter --out bench.json[/bold]
     """
-    import json
-    from dataclasses import asdict
-
-    from fsbench.bench.run import CASES
-    from fsbench.errors import unknown_name
-    from fsbench.io.files import write_text
-    from fsbench.report.tables import measures_table, stdout_console
-    from fsbench.reporter import Reporter
-
     names = list(CASES) if cases == "all" else cases.split(",")
     for name in names:
         if name not in CASES:

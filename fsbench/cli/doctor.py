@@ -1,4 +1,4 @@
-"""The doctor's report as tables for people."""
+"""`fsbench doctor`."""
 
 from __future__ import annotations
 
@@ -112,13 +112,14 @@ def doctor(
     weights_dir: WeightsRoot = Path("weights"),
     features_dir: FeaturesRoot = Path("features"),
     deep: Annotated[
-        bool, typer.Option("--deep", help="Also read everything: pictures that occur twice, damaged feature files.")
+        bool,
+        typer.Option("--deep", help="Also read everything: broken and repeated images, damaged feature files."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what is here, and what is wrong with it.
+    """Check data, weights and environment.
 
-    Data sets against the benchmark, split by split; weights, features, libraries and devices.
+    Data sets are compared with the benchmark, split by split; weights, features, libraries and devices are listed.
 
     Example: [bold]fsbench doctor --data-dir /mnt/data[/bold]
     """

@@ -9,6 +9,10 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli.options import Quiet
+from fsbench.exchange.exporting import export_file
+from fsbench.features.store import FeatureFile
+from fsbench.report.tables import stdout_console
+from fsbench.reporter import Reporter
 
 
 def export(
@@ -30,10 +34,5 @@ def export(
 
     Example: [bold]fsbench export features/cub-rn18.h5 --to ptmap --out pickles[/bold]
     """
-    from fsbench.exchange.exporting import export_file
-    from fsbench.features.store import FeatureFile
-    from fsbench.report.tables import stdout_console
-    from fsbench.reporter import Reporter
-
     for path in export_file(FeatureFile.open(features), to, out, Reporter(quiet), force=force):
         stdout_console().print(str(path), soft_wrap=True)

@@ -7,8 +7,15 @@ from typing import Annotated
 
 import typer
 
+from fsbench.backbones.load import refuse_unknown
 from fsbench.cli import complete
 from fsbench.cli.options import DataRoot, Device, FeaturesRoot, Quiet, WeightsRoot
+from fsbench.data.choose import OwnData, choose_datasets
+from fsbench.devices import choose_device
+from fsbench.features.extract import Settings, Weights, extract_all
+from fsbench.ranks import join_ranks
+from fsbench.report.tables import stdout_console
+from fsbench.reporter import Reporter
 
 
 def extract(
@@ -56,14 +63,6 @@ def extract(
 
     Example: [bold]fsbench extract --backbone wrn[/bold]
     """
-    from fsbench.backbones.load import refuse_unknown
-    from fsbench.data.choose import OwnData, choose_datasets
-    from fsbench.devices import choose_device
-    from fsbench.features.extract import Settings, Weights, extract_all
-    from fsbench.ranks import join_ranks
-    from fsbench.report.tables import stdout_console
-    from fsbench.reporter import Reporter
-
     refuse_unknown(backbone)
     if out and out.suffix not in {"", ".h5"} and not out.is_dir():
         raise typer.BadParameter(f"{out} is neither a .h5 file nor an existing folder", param_hint="--out")

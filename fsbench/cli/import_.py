@@ -9,6 +9,9 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli.options import FeaturesRoot, Quiet
+from fsbench.exchange.importing import Naming, import_files, known_dataset
+from fsbench.report.tables import stdout_console
+from fsbench.reporter import Reporter
 
 
 def import_(
@@ -40,10 +43,6 @@ def import_(
 
     Example: [bold]fsbench import base=base_cub.plk novel=cub.plk --dataset cub --backbone rn18[/bold]
     """
-    from fsbench.exchange.importing import Naming, import_files, known_dataset
-    from fsbench.report.tables import stdout_console
-    from fsbench.reporter import Reporter
-
     naming = Naming(known_dataset(dataset), backbone, crops)
     file = import_files(files, out or features_dir / naming.file_name(), naming, Reporter(quiet), force=force)
     stdout_console().print("\n".join(file.describe()), soft_wrap=True)

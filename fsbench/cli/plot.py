@@ -1,4 +1,4 @@
-"""`fsbench plot simplex`, `task` and `spectrum`: pictures of features and of what BAVARDAGE does to a task."""
+"""`fsbench plot FIGURE`: figures of records, of features, and of what BAVARDAGE does to a task."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fsbench.cli.app import help_of
 from fsbench.cli.options import (
     OF_TASKS,
     Alpha,
@@ -15,7 +16,7 @@ from fsbench.cli.options import (
     Clamp,
     FeaturesArgument,
     FeaturesRoot,
-    PictureFile,
+    FigureFile,
     Precision,
     ProtocolName,
     Queries,
@@ -30,27 +31,100 @@ from fsbench.cli.options import (
     Unbalanced,
     Variant,
     Ways,
-    find_features,
 )
-from fsbench.cli.parse import given, help_of, level_of, parameters, precision, together
+from fsbench.cli.parse import given, method_options, precision
+from fsbench.cli.session import find_features
+from fsbench.errors import FsbenchError, unknown_name
+from fsbench.evaluation.engine import TaskList
+from fsbench.evaluation.source import base_of, load_source
+from fsbench.evaluation.spec import parse_protocols
+from fsbench.evaluation.task_views import three_views, watch
+from fsbench.features.scatter import base_statistics
+from fsbench.methods.base import Context
+from fsbench.methods.bavardage import Bavardage
+from fsbench.report.plots.comparison import accuracy_bars, differences_figure, paired_runs
+from fsbench.report.plots.spectrum import Spectrum, draw_spectra
+from fsbench.report.plots.studies import draw_sweep
+from fsbench.report.plots.style import check_ending, save
+from fsbench.report.plots.task import draw_simplex, draw_task
+from fsbench.reporter import Reporter
+from fsbench.results.collect import collect, read_records
+from fsbench.results.curves import load_sweep
 
 if TYPE_CHECKING:
     from fsbench.evaluation.task_views import WatchedTask
-    from fsbench.reporter import Reporter
     from fsbench.results.comparison import Comparison
-    from fsbench.tasks.protocol import TaskProtocol
 
-
-Number = Annotated[
+TaskNumber = Annotated[
     int,
     typer.Option("--task", min=0, max=10**9, help="Number of the task in the list.", rich_help_panel=OF_TASKS),
 ]
 Shots = Annotated[int, typer.Option(help="Labelled images per class.", rich_help_panel=OF_TASKS)]
 
 
+def bars(
+    records: RecordsArgument = None,
+    out: FigureFile = Path("bars.png"),
+    results_dir: ResultsRoot = Path("results"),
+    quiet: Quiet = False,
+) -> None:
+    """Plot accuracies with their intervals.
+
+    Example: [bold]fsbench plot bars --out bars.pdf[/bold]
+    """
+    check_ending(out)
+    reporter = Reporter(quiet)
+    accuracy_bars(_largest(collect(read_records(records, results_dir, reporter)), reporter), out)
+    reporter.say(f"Wrote {out}.")
+
+
+def differences(
+    method: Annotated[str, typer.Argument(help="Label of the method, as in `fsbench compare`.")],
+    baseline: Annotated[str, typer.Argument(help="The method to subtract.")] = "soft-kmeans",
+    records: RecordsArgument = None,
+    out: FigureFile = Path("differences.png"),
+    results_dir: ResultsRoot = Path("results"),
+    quiet: Quiet = False,
+) -> None:
+    """Plot the difference of two methods, task by task.
+
+    Example: [bold]fsbench plot differences bavardage soft-kmeans[/bold]
+    """
+    check_ending(out)
+    reporter = Reporter(quiet)
+    comparisons = collect(read_records(records, results_dir, reporter))
+    known = {entry.label for comparison in comparisons for entry in comparison.entries}
+    for name in (method, baseline):
+        if name not in known:
+            raise unknown_name("method among the records", name, known)
+    both = [comparison for comparison in comparisons if paired_runs(comparison, method, baseline)]
+    if not both:
+        raise FsbenchError(
+            f"{method} and {baseline} did not run on the same tasks of the same features.",
+            f"Run them together: fsbench compare --methods {method} --baseline {baseline}",
+        )
+    pairs = paired_runs(_largest(both, reporter), method, baseline)
+    save(differences_figure(pairs, method, baseline), out)
+    reporter.say(f"Wrote {out}.")
+
+
+def curves(
+    sweep: Annotated[Path, typer.Argument(help="A file that `fsbench sweep` wrote into results/sweeps/.")],
+    out: FigureFile = Path("curves.png"),
+    quiet: Quiet = False,
+) -> None:
+    """Plot the curves of a sweep again, for instance as PDF.
+
+    Example: [bold]fsbench plot curves results/sweeps/SWEEP.json --out curves.pdf[/bold]
+    """
+    check_ending(out)
+    save(draw_sweep(load_sweep(sweep)), out)
+    Reporter(quiet).say(f"Wrote {out}.")
+
+
 def simplex(
     features: FeaturesArgument = None,
-    number: Number = 0,
+    number: TaskNumber = 0,
     unbalanced: Unbalanced = True,
     alpha: Alpha = None,
     shots: Shots = 1,
@@ -67,36 +141,34 @@ def simplex(
     steps: Steps = None,
     others: SetOption = None,
     root: Annotated[
-        int, typer.Option(min=1, max=64, help="Draw p^(1/ROOT), to open up the corners; 1 draws the probabilities.")
+        int, typer.Option(min=1, max=64, help="Plot p^(1/ROOT), to open up the corners; 1 plots the probabilities.")
     ] = 4,
-    out: PictureFile = Path("simplex.png"),
+    out: FigureFile = Path("simplex.png"),
     features_dir: FeaturesRoot = Path("features"),
     quiet: Quiet = False,
 ) -> None:
-    """Follow the queries of a 3-way task through the simplex.
+    """Plot the queries of a 3-way task in the simplex.
 
     Three panels: nearest class mean, Soft-KMEANS, BAVARDAGE. A query stands where its class probabilities put it.
 
     Example: [bold]fsbench plot simplex features/mini-wrn.h5 --task 3 --shots 5 --out simplex.pdf[/bold]
     """
     named = given(variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, steps=steps)
-    options = together(named, parameters(others))
-
-    from fsbench.report.plots.style import check_ending
-    from fsbench.report.plots.task import draw_simplex
-    from fsbench.reporter import Reporter
-    from fsbench.tasks.protocol import TaskProtocol
-
+    options = method_options(named, others)
     check_ending(out)
-    rules = TaskProtocol(protocol, 3, shots, queries, level_of(unbalanced, alpha))  # type: ignore[arg-type]
+    (rules,) = parse_protocols(
+        settings="unbalanced" if unbalanced else "balanced", alpha=alpha, shots=shots, ways=3, queries=queries,
+        protocol=protocol,
+    )  # fmt: skip
     reporter = Reporter(quiet)
-    draw_simplex(watched(features, features_dir, split, rules, seed, number, options, reporter), root, out)
+    seen = _watched(features, features_dir, split, TaskList(rules, seed, number + 1), options, reporter)
+    draw_simplex(seen, root, out)
     reporter.say(f"Wrote {out}.")
 
 
 def task(
     features: FeaturesArgument = None,
-    number: Number = 0,
+    number: TaskNumber = 0,
     unbalanced: Unbalanced = True,
     alpha: Alpha = None,
     shots: Shots = 1,
@@ -113,185 +185,78 @@ def task(
     sigma: Clamp = None,
     steps: Steps = None,
     others: SetOption = None,
-    out: PictureFile = Path("task.png"),
+    out: FigureFile = Path("task.png"),
     features_dir: FeaturesRoot = Path("features"),
     quiet: Quiet = False,
 ) -> None:
-    """Show a task three ways.
+    """Plot one task in three projections.
 
-    t-SNE of its features, the space of its centroids, that space after PLDA.
+    Its features, the space of its centroids, and that space after PLDA.
 
     Example: [bold]fsbench plot task features/mini-wrn.h5 --ways 5 --task 3 --out task.pdf[/bold]
     """
     named = given(variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, steps=steps)
-    options = together(named, parameters(others))
-
-    from fsbench.evaluation.task_views import three_views
-    from fsbench.report.plots.style import check_ending
-    from fsbench.report.plots.task import draw_task
-    from fsbench.reporter import Reporter
-    from fsbench.tasks.protocol import TaskProtocol
-
+    options = method_options(named, others)
     check_ending(out)
-    rules = TaskProtocol(protocol, ways, shots, queries, level_of(unbalanced, alpha))  # type: ignore[arg-type]
+    (rules,) = parse_protocols(
+        settings="unbalanced" if unbalanced else "balanced", alpha=alpha, shots=shots, ways=ways, queries=queries,
+        protocol=protocol,
+    )  # fmt: skip
     reporter = Reporter(quiet)
-    seen = watched(features, features_dir, split, rules, seed, number, options, reporter)
+    seen = _watched(features, features_dir, split, TaskList(rules, seed, number + 1), options, reporter)
     draw_task(seen, three_views(seen), out)
     reporter.say(f"Wrote {out}.")
 
 
 def spectrum(
     features: FeaturesArgument = None,
-    unbalanced: Unbalanced = True,
     s_max: ArticleClamp = None,
     sigma: Clamp = None,
-    out: PictureFile = Path("spectrum.png"),
+    out: FigureFile = Path("spectrum.png"),
     features_dir: FeaturesRoot = Path("features"),
     quiet: Quiet = False,
 ) -> None:
-    """Show the spectrum of S_w, and what the clamp σ cuts.
-
-    The clamp is that of the data set and setting unless it is given.
+    """Plot the spectrum of S_w, and what the clamp σ cuts.
 
     Example: [bold]fsbench plot spectrum features/mini-wrn.h5 features/mini-rn18.h5 --out spectrum.pdf[/bold]
     """
-    from fsbench.features.scatter import base_statistics
-    from fsbench.methods.base import Context
-    from fsbench.methods.bavardage import Bavardage
-    from fsbench.report.plots.spectrum import Spectrum, draw_spectra
-    from fsbench.report.plots.style import check_ending
-    from fsbench.reporter import Reporter
-
     check_ending(out)
     reporter = Reporter(quiet)
     spectra = []
     for file in find_features(features, features_dir, reporter):
         with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
             base = base_statistics(file, advance)
-        context = Context(balanced=not unbalanced, dataset=file.provenance.dataset, base=base)
-        clamp = Bavardage.configure(context, **given(s_max=s_max, sigma=sigma)).sigma
+        clamp = Bavardage.configure(Context(balanced=False, base=base), **given(s_max=s_max, sigma=sigma)).sigma
         spectra.append(Spectrum(file.path.stem, base, clamp))
     draw_spectra(spectra, out)
     reporter.say(f"Wrote {out}.")
 
 
-def watched(
-    features: list[Path] | None,
-    root: Path,
-    split: str,
-    protocol: TaskProtocol,
-    seed: int,
-    number: int,
-    options: dict[str, Any],
-    reporter: Reporter,
+def _watched(
+    features: list[Path] | None, root: Path, split: str, tasks: TaskList, options: dict[str, Any], reporter: Reporter
 ) -> WatchedTask:
-    """One task of the first feature file, watched; other files are left out, and that is said."""
-    from fsbench.evaluation.source import base_of, load_source
-    from fsbench.evaluation.task_views import watch
-
+    """The last task of a list on the first feature file; a note names the files left out."""
     first, *rest = find_features(features, root, reporter)
     if rest:
-        reporter.say(
-            f"One task, one picture: it is drawn from {first.path}, the first of {1 + len(rest)} feature files."
-        )
-    return watch(load_source(first, split, base_of(first, reporter)), protocol, seed, number, options)
-
-
-def bars(
-    records: RecordsArgument = None,
-    out: PictureFile = Path("bars.png"),
-    results_dir: ResultsRoot = Path("results"),
-    quiet: Quiet = False,
-) -> None:
-    """Draw accuracies with their intervals.
-
-    Example: [bold]fsbench plot bars --out bars.pdf[/bold]
-    """
-    from fsbench.report.plots.comparison import accuracy_bars
-    from fsbench.report.plots.style import check_ending
-    from fsbench.reporter import Reporter
-    from fsbench.results.collect import collect, read_records
-
-    check_ending(out)
-    reporter = Reporter(quiet)
-    accuracy_bars(_largest(collect(read_records(records, results_dir, reporter)), reporter), out)
-    reporter.say(f"Wrote {out}.")
-
-
-def differences(
-    method: Annotated[str, typer.Argument(help="As `fsbench compare` calls it.")],
-    baseline: Annotated[str, typer.Argument(help="The method to subtract.")] = "soft-kmeans",
-    records: RecordsArgument = None,
-    out: PictureFile = Path("differences.png"),
-    results_dir: ResultsRoot = Path("results"),
-    quiet: Quiet = False,
-) -> None:
-    """Draw how a method fares against another, task by task.
-
-    Example: [bold]fsbench plot differences bavardage soft-kmeans[/bold]
-    """
-    from fsbench.errors import FsbenchError, unknown_name
-    from fsbench.report.plots.comparison import differences_figure, paired_runs
-    from fsbench.report.plots.style import check_ending, save
-    from fsbench.reporter import Reporter
-    from fsbench.results.collect import collect, read_records
-
-    check_ending(out)
-    reporter = Reporter(quiet)
-    found = collect(read_records(records, results_dir, reporter))
-    known = {entry.label for comparison in found for entry in comparison.entries}
-    for name in (method, baseline):
-        if name not in known:
-            raise unknown_name("method among the records", name, known)
-    both = [comparison for comparison in found if paired_runs(comparison, method, baseline)]
-    if not both:
-        raise FsbenchError(
-            f"{method} and {baseline} did not run on the same tasks of the same features.",
-            f"Run them together: fsbench compare --methods {method} --baseline {baseline}",
-        )
-    pairs = paired_runs(_largest(both, reporter), method, baseline)
-    save(differences_figure(pairs, method, baseline), out)
-    reporter.say(f"Wrote {out}.")
-
-
-def curves(
-    sweep: Annotated[Path, typer.Argument(help="A file that `fsbench sweep` wrote into results/sweeps/.")],
-    out: PictureFile = Path("curves.png"),
-    quiet: Quiet = False,
-) -> None:
-    """Draw the curves of a sweep again, for instance as PDF.
-
-    Example: [bold]fsbench plot curves results/sweeps/SWEEP.json --out curves.pdf[/bold]
-    """
-    from fsbench.report.plots.studies import draw_sweep
-    from fsbench.report.plots.style import check_ending, save
-    from fsbench.reporter import Reporter
-    from fsbench.results.curves import load_sweep
-
-    check_ending(out)
-    save(draw_sweep(load_sweep(sweep)), out)
-    Reporter(quiet).say(f"Wrote {out}.")
+        reporter.say(f"Plotting a task of {first.path}, the first of {1 + len(rest)} feature files.")
+    source = load_source(first, split, base_of(first, reporter))
+    return watch(source, tasks.protocol, tasks.seed, tasks.count - 1, options)
 
 
 def _largest(comparisons: list[Comparison], reporter: Reporter) -> Comparison:
-    """The comparison of the most runs; the others are named, for a picture shows one list of tasks."""
+    """The comparison of the most runs; a warning names those left out."""
     first, *others = comparisons
     if others:
         left = ", ".join(other.signature() for other in others)
-        reporter.warn(
-            f"A picture shows one list of tasks: {first.signature()}. Left out: {left}. Name records to choose."
-        )
+        reporter.warn(f"Plotting {first.signature()}; pass record files to choose others. Left out: {left}.")
     return first
 
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Draw a picture: PNG, PDF or SVG, by the ending of --out.",
+    help="Plot results, features or a task as PNG, PDF or SVG.",
 )
-for panel, pictures in (
-    ("From records", (bars, differences, curves)),
-    ("From features", (simplex, task, spectrum)),
-):
-    for picture in pictures:
-        app.command(picture.__name__, help=help_of(picture), rich_help_panel=panel)(picture)
+for panel, figures in (("From records", (bars, differences, curves)), ("From features", (simplex, task, spectrum))):
+    for figure in figures:
+        app.command(figure.__name__, help=help_of(figure), rich_help_panel=panel)(figure)

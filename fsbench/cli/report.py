@@ -9,32 +9,31 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli.options import Quiet, RecordsArgument, ResultsRoot
+from fsbench.io.files import write_text
+from fsbench.report.html.page import render_html
+from fsbench.report.plots.studies import draw_sweep
+from fsbench.report.plots.style import svg_text
+from fsbench.reporter import Reporter
+from fsbench.results.collect import collect, read_records, read_sweeps
 
 
 def report(
     records: RecordsArgument = None,
     baseline: Annotated[
-        str, typer.Option(help="The method that others are compared to.", autocompletion=complete.methods)
+        str, typer.Option(help="Method that others are compared to.", autocompletion=complete.methods)
     ] = "soft-kmeans",
     published: Annotated[bool, typer.Option("--published/--no-published", help="Show published numbers.")] = True,
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Few-shot benchmark",
-    out: Annotated[Path, typer.Option(help="The page: one HTML file that needs nothing else.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="The page: one self-contained HTML file.")] = Path("report.html"),
     results_dir: ResultsRoot = Path("results"),
     quiet: Quiet = False,
 ) -> None:
-    """Make one HTML page of all records, which needs nothing else.
+    """Write all records into one self-contained HTML page.
 
-    Sortable tables, pictures, the curves of sweeps, signatures and environment.
+    Sortable tables, figures, the curves of sweeps, signatures and environment.
 
     Example: [bold]fsbench report --out report.html[/bold]
     """
-    from fsbench.io.files import write_text
-    from fsbench.report.html.page import render_html
-    from fsbench.report.plots.studies import draw_sweep
-    from fsbench.report.plots.style import svg_text
-    from fsbench.reporter import Reporter
-    from fsbench.results.collect import collect, read_records, read_sweeps
-
     reporter = Reporter(quiet)
     comparisons = collect(read_records(records, results_dir, reporter), baseline, published=published)
     figures = [(sweep.title, svg_text(draw_sweep(sweep))) for sweep in read_sweeps(results_dir, reporter)]

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fsbench.cli.options import AsJson, FeaturesArgument, FeaturesRoot, Quiet, find_features
+from fsbench.cli.options import AsJson, FeaturesArgument, FeaturesRoot, Quiet
+from fsbench.cli.session import find_features
+from fsbench.features.scatter import BaseStatistics, base_statistics, scatter_path
+from fsbench.methods.presets import SIGMA
+from fsbench.ranks import join_ranks
+from fsbench.report.tables import scatter_table, stdout_console
+from fsbench.reporter import Reporter
 
 if TYPE_CHECKING:
     from fsbench.features.store import FeatureFile
@@ -19,14 +26,10 @@ def scatter(
 ) -> None:
     """Compute mean and within-class scatter S_w of the base features.
 
-    They go into a file beside each feature file. Other commands compute what is missing by themselves.
+    The result goes into a file beside each feature file. Other commands compute what is missing by themselves.
 
     Example: [bold]fsbench scatter features/mini-wrn.h5[/bold]
     """
-    from fsbench.features.scatter import BaseStatistics, scatter_path
-    from fsbench.ranks import join_ranks
-    from fsbench.reporter import Reporter
-
     with join_ranks() as ranks:
         reporter = Reporter(quiet, not ranks.leads)
         files = find_features(features, features_dir, reporter, ranks)
@@ -35,37 +38,26 @@ def scatter(
                 BaseStatistics.fit_file(file, advance).save(scatter_path(file.path))
         ranks.wait()
         if ranks.leads:
-            show(files, as_json)
+            _show(files, as_json)
 
 
-def show(files: list[FeatureFile], as_json: bool) -> None:
-    """Print the table or the JSON list."""
-    import json
-
-    from fsbench.features.scatter import base_statistics, scatter_path
-    from fsbench.methods.base import Context
-    from fsbench.methods.bavardage import Bavardage
-    from fsbench.report.tables import scatter_table, stdout_console
-
-    rows = []
-    for file in files:
-        base = base_statistics(file)
-        context = Context(balanced=False, dataset=file.provenance.dataset, base=base)
-        rows.append((file.path, base, Bavardage.configure(context).sigma))
-    if as_json:
-        fields = [
-            {
-                "features": str(path),
-                "scatter": str(scatter_path(path)),
-                "images": sum(base.class_counts),
-                "classes": len(base.class_counts),
-                "dimension": len(base.mean),
-                "effective_rank": base.effective_rank,
-                "sigma": sigma,
-                "share_clamped": base.share_clamped(sigma),
-            }
-            for path, base, sigma in rows
-        ]
-        print(json.dumps(fields, indent=1))
-    else:
+def _show(files: list[FeatureFile], as_json: bool) -> None:
+    """Print the table or the JSON list, with the clamp that `solve` would use."""
+    rows = [(file.path, base_statistics(file), SIGMA) for file in files]
+    if not as_json:
         stdout_console().print(scatter_table(rows))
+        return
+    fields = [
+        {
+            "features": str(path),
+            "scatter": str(scatter_path(path)),
+            "images": sum(base.class_counts),
+            "classes": len(base.class_counts),
+            "dimension": len(base.mean),
+            "effective_rank": base.effective_rank,
+            "sigma": sigma,
+            "share_clamped": base.share_clamped(sigma),
+        }
+        for path, base, sigma in rows
+    ]
+    print(json.dumps(fields, indent=1))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +24,7 @@ from fsbench.cli.options import (
     FeaturesRoot,
     Force,
     Precision,
+    Preset,
     ProtocolName,
     Queries,
     Quiet,
@@ -34,13 +36,20 @@ from fsbench.cli.options import (
     Steps,
     Tasks,
     Temperature,
+    Tune,
     Unbalanced,
     Variant,
     Ways,
-    find_base,
-    find_features,
 )
-from fsbench.cli.parse import given, parameters, precision, protocols, refuse_common, together
+from fsbench.cli.parse import given, method_options, precision
+from fsbench.cli.session import find_base, find_features, open_runner
+from fsbench.evaluation.compare import compare
+from fsbench.evaluation.spec import Spec
+from fsbench.io.files import write_text
+from fsbench.report.tables import solved_table, stdout_console
+
+if TYPE_CHECKING:
+    from fsbench.results.comparison import Comparison
 
 
 def solve(
@@ -66,14 +75,13 @@ def solve(
     base: BaseFile = None,
     device: Device = "auto",
     batch: Batch = None,
+    preset: Preset = "",
+    tune: Tune = False,
     t_km: Temperature = None,
-    t_vb: ArticlePrecision = None,
-    s_max: ArticleClamp = None,
     tau: Precision = None,
     sigma: Clamp = None,
-    tune: Annotated[
-        bool, typer.Option("--tune", help="Use parameters chosen on the val classes.", rich_help_panel=OF_METHOD)
-    ] = False,
+    t_vb: ArticlePrecision = None,
+    s_max: ArticleClamp = None,
     beta: Annotated[float | None, typer.Option(help="β_o. (default: 10)", rich_help_panel=OF_METHOD)] = None,
     prior_alpha: Annotated[
         float | None, typer.Option(help="α_o. (default: that of --alpha)", rich_help_panel=OF_METHOD)
@@ -103,60 +111,39 @@ def solve(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run one method over sampled tasks, with Soft-KMEANS beside it.
+    """Run one method, with Soft-KMEANS as the baseline.
 
-    Every run is recorded task by task in results/, and not repeated. BAVARDAGE takes the article's parameters for the
-    article's data sets, and scale-free ones for all others: τ = T_vb/n̄ and σ = s_max·√n̄, with n̄ images per base class.
+    Every run is recorded task by task in results/ and reused. BAVARDAGE has scale-free parameters, τ = T_vb/n̄ and
+    σ = s_max·√n̄ with n̄ images per base class; `--preset article` uses those of the article for its own data sets.
 
     Example: [bold]fsbench solve --unbalanced --alpha 2[/bold]
     """
-    settings = protocols(protocol, ways, shots, queries, unbalanced, alpha)
     named = given(
         variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, beta=beta,
         prior_alpha=prior_alpha, mixing=mixing, stage=stage, steps=steps,
     )  # fmt: skip
-    options = together(named, parameters(others))
-
-    from fsbench.devices import choose_device
-    from fsbench.evaluation.run import Machine
-    from fsbench.evaluation.solve import Request
-    from fsbench.evaluation.solve import solve as solve_file
-    from fsbench.io.files import require_place
-    from fsbench.methods.registry import split_variant
-    from fsbench.ranks import join_ranks
-    from fsbench.reporter import Reporter
-
-    name, word = split_variant(method)
-    refuse_common(word, f"--method {method}", options, "--variant or --set")
-    request = Request(name, {**word, **options}, split, tasks, seed, tune, results_dir, force, find_base(base))
-    with join_ranks() as ranks:
-        if out:
-            ranks.agree(lambda: require_place(out))
-        reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
-        rows = []
-        for file in find_features(features, features_dir, reporter, ranks):
-            rows += solve_file(request, file, settings, machine, reporter)
-        if ranks.leads:
-            show(rows, out, as_json, reporter)
+    spec = Spec.from_words(
+        methods=[method], options=method_options(named, others), shots=shots,
+        settings="unbalanced" if unbalanced else "balanced", alpha=alpha, ways=ways, queries=queries,
+        protocol=protocol, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset, published=False,
+    )  # fmt: skip
+    other = find_base(base)
+    with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
+        files = find_features(features, features_dir, runner.reporter, runner.ranks)
+        table = compare(spec, files, runner, other)
+        if runner.ranks.leads:
+            _show(table, out, as_json)
 
 
-def show(rows: list[Any], out: Path | None, as_json: bool, reporter: Any) -> None:
-    """Print the table or the JSON list, then signatures and warnings."""
-    import json
-
-    from fsbench.io.files import write_text
-    from fsbench.report.tables import solved_table, stdout_console
-
-    text = json.dumps([solved.row() for solved in rows], indent=1)
+def _show(table: Comparison, out: Path | None, as_json: bool) -> None:
+    """Print the table with its signatures, or the rows as JSON."""
+    text = json.dumps([row.as_dict() for row in table.paired_rows()], indent=1)
     if out:
         write_text(out, text + "\n")
     if as_json:
         print(text)
-    else:
-        console = stdout_console()
-        console.print(solved_table(rows))
-        for solved in rows:
-            console.print(solved.record.signature, style="dim", markup=False, soft_wrap=True)
-    for solved in rows:
-        if warning := solved.warning():
-            reporter.warn(warning)
+        return
+    console = stdout_console()
+    console.print(solved_table(table))
+    for row in table.paired_rows():
+        console.print(row.record.signature, style="dim", markup=False, soft_wrap=True)

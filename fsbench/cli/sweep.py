@@ -16,6 +16,7 @@ from fsbench.cli.options import (
     FeaturesArgument,
     FeaturesRoot,
     Force,
+    Preset,
     ProtocolName,
     Queries,
     Quiet,
@@ -26,23 +27,23 @@ from fsbench.cli.options import (
     Tasks,
     Unbalanced,
     Ways,
-    find_features,
 )
-from fsbench.cli.parse import (
-    axes,
-    parameters,
-    protocols,
-    refuse_beside,
-    refuse_common,
-    refuse_doubles,
-    refuse_same_methods,
-    refuse_swept_and_given,
-)
+from fsbench.cli.parse import axes, parameters, refuse_beside, refuse_common, refuse_swept_and_given
+from fsbench.cli.session import find_features, open_runner
+from fsbench.errors import UsageError
+from fsbench.evaluation.spec import parse_methods, parse_protocols, refuse_repeated, refuse_same_methods
+from fsbench.evaluation.sweep import figure as figure_plans
+from fsbench.evaluation.sweep import plan_sweep, run_sweep
+from fsbench.io.files import require_writable
+from fsbench.report.plots.studies import draw_sweep
+from fsbench.report.plots.style import check_ending, save
+from fsbench.report.tables import panel_table, stdout_console
+from fsbench.results.curves import SWEEPS, save_sweep
 
 if TYPE_CHECKING:
     from fsbench.results.curves import Sweep
 
-OF_CURVES = ("methods", "split", "unbalanced", "alpha", "shots", "ways", "queries", "protocol", "others")
+_FIXED_BY_FIGURES = ("methods", "split", "unbalanced", "alpha", "shots", "ways", "queries", "protocol", "others")
 
 
 def sweep(
@@ -69,8 +70,9 @@ def sweep(
     tasks: Tasks = 1_000,
     seed: Seed = 0,
     protocol: ProtocolName = "disjoint",
+    preset: Preset = "",
     others: SetOption = None,
-    plot: Annotated[Path | None, typer.Option(help="The picture: PNG, PDF or SVG.", rich_help_panel=OF_OUTPUT)] = None,
+    plot: Annotated[Path | None, typer.Option(help="Figure file: PNG, PDF or SVG.", rich_help_panel=OF_OUTPUT)] = None,
     device: Device = "auto",
     batch: Batch = None,
     force: Force = False,
@@ -78,75 +80,55 @@ def sweep(
     results_dir: ResultsRoot = Path("results"),
     quiet: Quiet = False,
 ) -> None:
-    """See how accuracy depends on a parameter, as tables and a picture.
+    """Show how accuracy depends on a parameter, as tables and a figure.
 
-    The first --over runs along the curves, every further one adds curves. Every point is recorded, so only missing
-    ones are computed.
+    The first --over runs along the curves, every further one adds curves. Every point is recorded and reused.
 
     Example: [bold]fsbench sweep --over tau=0.1,0.2,0.3,0.5 --split val,novel[/bold]
     """
     if (figure is None) == (over is None):
-        raise typer.BadParameter("give either --over NAME=VALUE,VALUE or --figure 3, 4 or 5", param_hint="--over")
+        raise UsageError("over", "give either --over NAME=VALUE,VALUE or --figure 3, 4 or 5")
     if figure is not None:
-        refuse_beside(context, "--figure", OF_CURVES, "a figure has methods, splits and tasks of its own")
-    settings, along = protocols(protocol, ways, shots, queries, unbalanced, alpha), axes(over)
-    splits, options = [word.strip() for word in split.split(",")], parameters(others)
-    swept = [axis.name for axis in along]
-    refuse_swept_and_given(context, along, unbalanced)
-    refuse_common(options, "--set", swept, "--over")
-    refuse_doubles(splits, "--split")
-
-    from fsbench.devices import choose_device
-    from fsbench.evaluation.run import Machine
-    from fsbench.evaluation.spec import parse_methods
-    from fsbench.evaluation.sweep import figure as figure_plans
-    from fsbench.evaluation.sweep import plan_sweep, run_sweep
-    from fsbench.io.files import require_place, require_writable
-    from fsbench.ranks import join_ranks
-    from fsbench.report.plots.style import check_ending
-    from fsbench.reporter import Reporter
-    from fsbench.results.curves import SWEEPS
-
+        refuse_beside(context, "figure", _FIXED_BY_FIGURES, "a figure has methods, splits and tasks of its own")
     if plot:
         check_ending(plot)
+    along, options, splits = axes(over), parameters(others), [word.strip() for word in split.split(",")]
+    swept = [axis.name for axis in along]
+    refuse_swept_and_given(context, swept, unbalanced)
+    refuse_common(options, "--set", swept, "over")
+    refuse_repeated(splits, "split")
+    protocols = parse_protocols(
+        settings="unbalanced" if unbalanced else "balanced", alpha=alpha, shots=shots, ways=ways, queries=queries,
+        protocol=protocol,
+    )  # fmt: skip
     if "shots" in swept:
-        settings = settings[:1]  # its own number of shots does not matter
-    contestants = parse_methods(methods)
-    refuse_same_methods(contestants)
-    for contestant in contestants:
-        refuse_common(contestant.options, f"--methods {contestant.label}", options, "--set")
-        refuse_common(contestant.options, f"--methods {contestant.label}", swept, "--over")
-    with join_ranks() as ranks:
-        if plot:
-            ranks.agree(lambda: require_place(plot))
-        ranks.agree(lambda: require_writable(results_dir / SWEEPS))
-        reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
-        for file in find_features(features, features_dir, reporter, ranks):
+        protocols = protocols[:1]  # its own number of shots does not matter
+    choices = parse_methods(methods)
+    refuse_same_methods(choices)
+    for choice in choices:
+        refuse_common(choice.options, f"--methods {choice.label}", options, "set")
+        refuse_common(choice.options, f"--methods {choice.label}", swept, "over")
+    with open_runner(device, batch, results_dir, out=plot, force=force, quiet=quiet) as runner:
+        runner.ranks.agree(lambda: require_writable(results_dir / SWEEPS))
+        for file in find_features(features, features_dir, runner.reporter, runner.ranks):
             if figure is None:
-                plans = plan_sweep(contestants, along, splits, settings, options)
+                plans = plan_sweep(choices, along, splits, protocols, options)
                 name = f"{methods} over {', '.join(swept)}"
             else:
-                plans, name = figure_plans(figure, file.provenance.dataset), f"figure {figure}"
-            found = run_sweep(
-                plans, file, machine, reporter, name=name, tasks=tasks, seed=seed, results=results_dir, force=force
-            )
-            if ranks.leads:
-                show(found, results_dir, plot)
+                plans, name = figure_plans(figure, preset), f"figure {figure}"
+            curves = run_sweep(plans, file, runner, name=name, tasks=tasks, seed=seed, preset=preset)
+            if runner.ranks.leads:
+                _show(curves, results_dir, plot)
 
 
-def show(found: Sweep, results: Path, plot: Path | None) -> None:
-    """Store the curves and their picture, and print the tables."""
-    from fsbench.report.plots.studies import draw_sweep
-    from fsbench.report.plots.style import save
-    from fsbench.report.tables import panel_table, stdout_console
-    from fsbench.results.curves import SWEEPS, save_sweep
-
-    stored = results / SWEEPS / f"{found.name}.json"
-    picture = plot or stored.with_suffix(".png")
-    save_sweep(stored, found)
-    save(draw_sweep(found), picture)
+def _show(curves: Sweep, results: Path, plot: Path | None) -> None:
+    """Store the curves and their figure, and print the tables."""
+    stored = results / SWEEPS / f"{curves.name}.json"
+    drawn = plot or stored.with_suffix(".png")
+    save_sweep(stored, curves)
+    save(draw_sweep(curves), drawn)
     console = stdout_console()
-    for panel in found.panels:
+    for panel in curves.panels:
         console.print(panel_table(panel))
-    console.print(found.signature, style="dim", markup=False, soft_wrap=True)
-    console.print(f"Picture: {picture}. Points: {stored}.", soft_wrap=True)
+    console.print(curves.signature, style="dim", markup=False, soft_wrap=True)
+    console.print(f"Figure: {drawn}. Points: {stored}.", soft_wrap=True)

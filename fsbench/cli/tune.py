@@ -26,9 +26,17 @@ from fsbench.cli.options import (
     Tasks,
     Unbalanced,
     Ways,
-    find_features,
 )
-from fsbench.cli.parse import axes, parameters, protocols, refuse_common
+from fsbench.cli.parse import axes, parameters, refuse_common
+from fsbench.cli.session import find_features, open_runner
+from fsbench.evaluation.source import base_of
+from fsbench.evaluation.spec import parse_methods, parse_protocols
+from fsbench.evaluation.tuning import Search, grid_of, tuning_path, validation_source
+from fsbench.evaluation.tuning import tune as search_parameters
+from fsbench.io.files import require_writable
+from fsbench.report.plots.studies import draw_surface
+from fsbench.report.plots.style import check_ending, save
+from fsbench.report.tables import stdout_console, surface_tables
 
 if TYPE_CHECKING:
     from fsbench.evaluation.tuning import Tuned
@@ -48,14 +56,14 @@ def tune(
             "--over",
             metavar="NAME=VALUE,…",
             rich_help_panel=OF_METHOD,
-            help="What to search. (default: the method's own grid)",
+            help="Parameters and values to search. (default: the method's own grid)",
         ),
     ] = None,
     trials: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Guesses of optuna between the ends of the grid. (default: the whole grid)",
+            help="Number of Optuna trials within the grid's range. (default: the whole grid)",
             rich_help_panel=OF_METHOD,
         ),
     ] = None,
@@ -70,7 +78,7 @@ def tune(
     protocol: ProtocolName = "disjoint",
     plot: Annotated[
         Path | None,
-        typer.Option(help="A picture of what was searched, per setting: PNG, PDF or SVG.", rich_help_panel=OF_OUTPUT),
+        typer.Option(help="Figure of the searched surface, per setting: PNG, PDF or SVG.", rich_help_panel=OF_OUTPUT),
     ] = None,
     device: Device = "auto",
     batch: Batch = None,
@@ -78,67 +86,47 @@ def tune(
     results_dir: ResultsRoot = Path("results"),
     quiet: Quiet = False,
 ) -> None:
-    """Choose parameters on the val classes, never on novel ones.
+    """Tune parameters on the val classes, never on novel ones.
 
-    What was found is kept beside the feature file, and `solve --tune` and `compare --tune` use it. A broken search goes
-    on where it was.
+    The outcome is kept beside the feature file, and `solve --tune` and `compare --tune` use it. Run the same command
+    again to resume an interrupted search.
 
     Example: [bold]fsbench tune --method bavardage --shots 1[/bold]
     """
-    settings, along, fixed = (
-        protocols(protocol, ways, shots, queries, unbalanced, alpha),
-        axes(over),
-        parameters(others),
-    )
-    swept = [axis.name for axis in along]
-    refuse_common(fixed, "--set", swept, "--over")
-
-    from fsbench.devices import choose_device
-    from fsbench.evaluation.run import Machine
-    from fsbench.evaluation.source import base_of
-    from fsbench.evaluation.tuning import Search, grid_of
-    from fsbench.evaluation.tuning import tune as search_parameters
-    from fsbench.io.files import require_writable
-    from fsbench.methods.registry import split_variant
-    from fsbench.ranks import join_ranks
-    from fsbench.report.plots.studies import draw_surface
-    from fsbench.report.plots.style import check_ending, save
-    from fsbench.reporter import Reporter
-
     if plot:
         check_ending(plot)
-    name, variant = split_variant(method)
-    refuse_common(variant, f"--method {method}", fixed, "--set")
-    refuse_common(variant, f"--method {method}", swept, "--over")
-    fixed = {**variant, **fixed}
-    with join_ranks() as ranks:
+    along, fixed = axes(over), parameters(others)
+    swept = [axis.name for axis in along]
+    refuse_common(fixed, "--set", swept, "over")
+    protocols = parse_protocols(
+        settings="unbalanced" if unbalanced else "balanced", alpha=alpha, shots=shots, ways=ways, queries=queries,
+        protocol=protocol,
+    )  # fmt: skip
+    (choice,) = parse_methods([method])
+    refuse_common(choice.options, f"--method {method}", fixed, "set")
+    refuse_common(choice.options, f"--method {method}", swept, "over")
+    fixed = {**choice.options, **fixed}
+    grid = along or grid_of(choice.method, fixed)
+    with open_runner(device, batch, results_dir, quiet=quiet) as runner:
         if plot:
-            ranks.agree(lambda: require_writable(plot.parent))
-        reporter, machine = Reporter(quiet, not ranks.leads), Machine(choose_device(device), batch, ranks)
-        for file in find_features(features, features_dir, reporter, ranks):
-            base = base_of(file, reporter, ranks)
-            for setting in settings:
-                search = Search.on(file, base, name, fixed, setting)
-                label = f"{file.provenance.dataset} {setting.shots}-shot tuning {method} on val"
-                with reporter.bar(label, 0) as advance:
-                    found = search_parameters(
-                        search, along or grid_of(name, fixed), machine, trials=trials, tasks=tasks, seed=seed,
-                        results=results_dir, progress=lambda done, total: advance(1, total), warn=reporter.warn,
-                    )  # fmt: skip
-                if ranks.leads:
-                    show(found, search.memory if search.remembered() == found else None)
+            runner.ranks.agree(lambda: require_writable(plot.parent))
+        for file in find_features(features, features_dir, runner.reporter, runner.ranks):
+            val = validation_source(file, base_of(file, runner.reporter, runner.ranks))
+            for setting in protocols:
+                search = Search(choice.method, fixed, val, setting, tuning_path(file.path))
+                tuned = search_parameters(search, grid, runner, trials=trials, tasks=tasks, seed=seed)
+                if runner.ranks.leads:
+                    _show(tuned, search.memory if search.remembered() == tuned else None)
                     if plot:
-                        words = f"{plot.stem}-{file.path.stem}-{setting.setting}-{setting.shots}shot"
-                        save(draw_surface(found), plot.with_stem(words))
-                        reporter.say(f"Picture: {plot.with_stem(words)}.")
+                        name = f"{plot.stem}-{file.path.stem}-{setting.setting}-{setting.shots}shot"
+                        save(draw_surface(tuned), plot.with_stem(name))
+                        runner.reporter.say(f"Figure: {plot.with_stem(name)}.")
 
 
-def show(found: Tuned, memory: Path | None) -> None:
-    """Print what was searched and found, and where it is kept, if it is."""
-    from fsbench.report.tables import stdout_console, surface_tables
-
+def _show(tuned: Tuned, memory: Path | None) -> None:
+    """Print the searched grid, the outcome, and where it is kept, if it is."""
     console = stdout_console()
-    for table in surface_tables(found):
+    for table in surface_tables(tuned):
         console.print(table)
     kept = f" Kept in {memory} for --tune." if memory else ""
-    console.print(f"{found.describe()}.{kept}", soft_wrap=True)
+    console.print(f"{tuned.describe()}.{kept}", soft_wrap=True)

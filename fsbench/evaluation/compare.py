@@ -1,179 +1,172 @@
-"""What `fsbench compare` does: every method on the very same tasks of every setting and feature file."""
+"""Compare methods: each on the same tasks of every setting and feature file. `solve` is one method and its baseline."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fsbench.errors import FsbenchError
+from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.over_data import interval_over_data
-from fsbench.evaluation.run import Job, Machine, configure, run
-from fsbench.evaluation.solve import Solved
+from fsbench.evaluation.run import Job, configure
 from fsbench.evaluation.source import source_of
-from fsbench.evaluation.spec import ALL, MethodChoice, parse_methods
-from fsbench.evaluation.tuning import Search, configure_tuned
-from fsbench.methods.registry import (
-    BASELINE,
-    WITHOUT_BASE,
-    method_key,
-    needs_base,
-)
+from fsbench.evaluation.spec import NO_BASELINE, MethodChoice, Spec, parse_methods
+from fsbench.evaluation.tuning import Search, configure_tuned, grid_of, tuning_path, validation_source
+from fsbench.methods import presets
+from fsbench.methods.registry import BASELINE, WITHOUT_BASE, method_key
 from fsbench.results.comparison import Column, Comparison, compare_records, entry_of
-from fsbench.tasks.protocol import TaskProtocol
+from fsbench.results.statistics import paired_difference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+    from fsbench.evaluation.run import Runner
     from fsbench.evaluation.source import Source
     from fsbench.features.store import FeatureFile
     from fsbench.methods.base import Method
     from fsbench.reporter import Reporter
     from fsbench.results.comparison import Runs
+    from fsbench.results.record import RunRecord
     from fsbench.results.statistics import Interval
+    from fsbench.tasks.protocol import TaskProtocol
+
+_CLEARLY_BELOW = 1.0  # points below Soft-KMEANS from which BAVARDAGE is said to have failed
 
 
-@dataclass(frozen=True)
-class Question:
-    """What to compare.
+def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: FeatureFile | None = None) -> Comparison:
+    """Run what is missing, read the rest from records, and assemble the table.
 
-    Attributes:
-        contestants: Methods.
-        columns: Settings.
-        baseline: Label of the method that others are compared to.
-        protocol: Rules of the tasks; ways and queries. Shots and α come from the columns.
-        split: Where tasks are drawn from.
-        tasks: How many per setting.
-        seed: Of the task lists.
-        results: Folder of records.
-        force: Run again what has a record.
-        published: Whether to show published numbers.
-        over_data: Whether to add intervals over the data.
-        tune: Whether to use parameters chosen on the validation classes, where a method has some to choose.
+    Args:
+        spec: What to compare.
+        files: Feature files, one group of rows each.
+        runner: Computes the runs.
         base: Feature file whose base classes to use, if not the files' own.
     """
-
-    contestants: Sequence[MethodChoice]
-    columns: Sequence[Column]
-    baseline: str
-    protocol: TaskProtocol
-    split: str = "novel"
-    tasks: int = 10_000
-    seed: int = 0
-    results: Path | None = None
-    force: bool = False
-    published: bool = True
-    over_data: bool = False
-    tune: bool = False
-    base: FeatureFile | None = None
-
-
-def choose_methods(
-    text: str, baseline: str | None, files: Sequence[FeatureFile], base: FeatureFile | None, reporter: Reporter
-) -> tuple[list[MethodChoice], str]:
-    """The methods asked for and their baseline, where the files have what they need.
-
-    Without base classes, `all` is every method that needs none, and the baseline is SimpleShot without centring.
-    """
-    contestants = parse_methods(text)
-    lacking = [str(file.path) for file in files if base is None and "base" not in file.splits]
-    if not lacking:
-        return contestants, baseline or BASELINE
-    needy = [contestant.label for contestant in contestants if contestant.needs_base]
-    if text == ALL:
-        reporter.say(f"Left out, as {lacking[0]} has no base classes: {', '.join(needy)}.")
-        contestants, needy = [entrant for entrant in contestants if not entrant.needs_base], []
-    if baseline and needs_base(baseline):
-        needy.append(baseline)
-    if needy:
-        raise FsbenchError(
-            f"{lacking[0]} has no base classes, which {', '.join(dict.fromkeys(needy))} need.",
-            "Give those of another feature file of the same backbone with --base FILE, or compare the methods that "
-            "need none: --methods all.",
-        )
-    return contestants, baseline or WITHOUT_BASE[-1]
-
-
-def _warn(runs: Runs, baseline: str, reporter: Reporter) -> None:
-    """Say where BAVARDAGE failed, as `solve` does: once per feature file and variant, where it is worst."""
-    if baseline != BASELINE:
-        return
-    failed: dict[tuple[int, str], list[Solved]] = {}
-    for (source, label, column), record in runs.items():
-        solved = Solved(record, runs[source, baseline, column])
-        if solved.warning():
-            failed.setdefault((source, label), []).append(solved)
-    for cases in failed.values():
-        worst = min(cases, key=lambda solved: solved.gain.mean if solved.gain else 0.0)
-        others = f" So it is in {len(cases) - 1} more of these settings." if len(cases) > 1 else ""
-        reporter.warn(f"{worst.warning()}{others}")
-
-
-def _configure(
-    question: Question,
-    contestant: MethodChoice,
-    file: FeatureFile,
-    source: Source,
-    protocol: TaskProtocol,
-    machine: Machine,
-    reporter: Reporter,
-) -> tuple[Method, str]:
-    if question.tune:
-        search = Search.on(file, source.base, contestant.method, contestant.options, protocol)
-        if search.possible():
-            return configure_tuned(search, source, machine, reporter, question.results)
-    return configure(contestant.method, source, protocol, contestant.options)
-
-
-def _with_baseline(question: Question) -> tuple[list[MethodChoice], str]:
-    """All methods that run, and the label of the baseline.
-
-    Own methods go by the name of their class, and by that of their file too where two classes have the same name.
-    """
-    contestants = list(question.contestants)
-    (wanted,) = [one for one in contestants if one.label == question.baseline] or parse_methods(question.baseline)
-    place = next((place for place, one in enumerate(contestants) if one.runs_as(wanted)), None)
-    if place is None:
-        contestants, place = [wanted, *contestants], 0
-    count = Counter(contestant.label for contestant in contestants)
-    distinct = [replace(one, label=one.method) if count[one.label] > 1 else one for one in contestants]
-    return distinct, distinct[place].label
-
-
-def compare(question: Question, files: Sequence[FeatureFile], machine: Machine, reporter: Reporter) -> Comparison:
-    """Run what is missing, read the rest from records, and put the table together."""
-    contestants, baseline = _with_baseline(question)
+    choices, baseline = _choices(spec, files, base, runner.reporter)
+    if spec.tune and spec.split == "val":
+        raise UsageError("tune", "parameters are tuned on the val classes, which --split val would report on")
+    if spec.tune and spec.preset:
+        raise UsageError("preset", "tuned parameters replace a preset; choose one of --tune and --preset")
     runs: Runs = {}
     over_data: dict[tuple[int, str, Column], Interval] = {}
     for number, file in enumerate(files):
-        source = source_of(file, question.split, question.base, reporter, machine.ranks)
-        for column in question.columns:
-            protocol = TaskProtocol(
-                question.protocol.name, question.protocol.ways, column.shots, question.protocol.queries, column.alpha
-            )
-            for contestant in contestants:
-                method, origin = _configure(question, contestant, file, source, protocol, machine, reporter)
-                job = Job(method, protocol, question.seed, question.tasks, origin, method_key(contestant.method))
-                with reporter.bar(f"{source.dataset} {column.title} {contestant.label}", job.tasks) as advance:
-                    runs[number, contestant.label, column] = run(
-                        job, source, machine, question.results, force=question.force, progress=advance
-                    )
-                if question.over_data:
-                    found = interval_over_data(method, source, protocol, question.seed, machine.device)
-                    if found:
-                        over_data[number, contestant.label, column] = found
-            if question.over_data and (number, contestants[0].label, column) not in over_data:
-                reporter.warn(
+        source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
+        configurations = _Configurations(spec, file, source, choices, runner)
+        for protocol in spec.protocols:
+            column = Column.of(protocol)
+            for choice in choices:
+                method, origin = configurations.of(choice, protocol)
+                job = Job(method, protocol, spec.seed, spec.tasks, origin, method_key(choice.method))
+                with runner.reporter.bar(f"{source.dataset} {column.title} {choice.label}", job.tasks) as advance:
+                    runs[number, choice.label, column] = runner.run(job, source, advance)
+                if spec.over_data and (width := interval_over_data(method, source, protocol, spec.seed, runner.device)):
+                    over_data[number, choice.label, column] = width
+            if spec.over_data and (number, choices[0].label, column) not in over_data:
+                runner.reporter.warn(
                     f"{source.dataset} {column.title}: fewer than two tasks that share no image fit into "
-                    f"{question.split}, so there is no interval over the data."
+                    f"{spec.split}, so there is no interval over the data."
                 )
-    _warn(runs, baseline, reporter)
-    return compare_records(
-        runs,
-        [entry_of(contestant.label, contestant.method) for contestant in contestants],
-        question.columns,
-        baseline,
-        with_published=question.published,
-        over_data=over_data,
+    _warn(runs, baseline, runner.reporter)
+    entries = [entry_of(choice.label, choice.method) for choice in choices]
+    columns = [Column.of(protocol) for protocol in spec.protocols]
+    return compare_records(runs, entries, columns, baseline, with_published=spec.published, over_data=over_data)
+
+
+def _choices(
+    spec: Spec, files: Sequence[FeatureFile], base: FeatureFile | None, reporter: Reporter
+) -> tuple[list[MethodChoice], str]:
+    """The methods to run, the baseline first if it is not among those asked for, and the label of the baseline.
+
+    Where a file has no base classes, `all` is every method that needs none, and the baseline that was not chosen is
+    SimpleShot without centring. Methods of files go by the name of their class, and by that of their file too where
+    two classes have the same name.
+    """
+    choices, name = list(spec.methods), spec.baseline
+    without = next((file.path for file in files if base is None and "base" not in file.splits), None)
+    if without:
+        needy = [choice.label for choice in choices if choice.needs_base]
+        if spec.all_methods:
+            reporter.say(f"Left out, as {without} has no base classes: {', '.join(needy)}.")
+            choices, needy = [choice for choice in choices if not choice.needs_base], []
+        if name and parse_methods(name)[0].needs_base:
+            needy.append(name)
+        if needy:
+            raise FsbenchError(
+                f"{without} has no base classes, which {', '.join(dict.fromkeys(needy))} need.",
+                "Use those of another feature file of the same backbone with --base FILE, or compare the methods that "
+                "need none: --methods all.",
+            )
+    if name == NO_BASELINE:
+        return choices, NO_BASELINE
+    if name is None:
+        name = WITHOUT_BASE[-1] if without else BASELINE
+    (wanted,) = [choice for choice in choices if choice.label == name] or parse_methods(name)
+    if len(choices) == 1 and wanted.method == BASELINE and "t_km" in choices[0].options:
+        wanted = replace(wanted, options={"t_km": choices[0].options["t_km"]})  # the temperature that both share
+    place = next((place for place, choice in enumerate(choices) if choice.runs_as(wanted)), None)
+    if place is None:
+        choices, place = [wanted, *choices], 0
+    count = Counter(choice.label for choice in choices)
+    distinct = [replace(choice, label=choice.method) if count[choice.label] > 1 else choice for choice in choices]
+    return distinct, distinct[place].label
+
+
+class _Configurations:
+    """The parameters of methods on one feature file: defaults, presets, or tuned on its val classes."""
+
+    def __init__(
+        self, spec: Spec, file: FeatureFile, source: Source, choices: Sequence[MethodChoice], runner: Runner
+    ) -> None:
+        self.spec, self.file, self.source, self.runner = spec, file, source, runner
+        self.val = validation_source(file, source.base) if spec.tune else None
+        if self.val and not any(self._search(choice, spec.protocols[0]) for choice in choices):
+            grid_of(spec.methods[0].method, {})  # an error that names the methods with a grid
+
+    def of(self, choice: MethodChoice, protocol: TaskProtocol) -> tuple[Method, str]:
+        """A configured method, and a word on where its parameters come from."""
+        shares = bool(choice.options) and choice.label not in {asked.label for asked in self.spec.methods}
+        search = None if shares else self._search(choice, protocol)  # a baseline takes over what was given
+        if search is not None:
+            return configure_tuned(search, self.source, self.runner)
+        return configure(choice.method, self.source, protocol, choice.options, self.spec.preset)
+
+    def _search(self, choice: MethodChoice, protocol: TaskProtocol) -> Search | None:
+        """The search for a method's parameters; None if there is none to make."""
+        if self.val is None:
+            return None
+        search = Search(choice.method, choice.options, self.val, protocol, tuning_path(self.file.path))
+        return search if search.possible() else None
+
+
+def _warn(runs: Runs, baseline: str, reporter: Reporter) -> None:
+    """Say where BAVARDAGE ended clearly below Soft-KMEANS: once per feature file and variant, where it is worst."""
+    if baseline != BASELINE:
+        return
+    failed: dict[tuple[int, str], list[tuple[float, str]]] = {}
+    for (source, label, column), record in runs.items():
+        reference = runs[source, baseline, column]
+        if text := warning(record, reference):
+            failed.setdefault((source, label), []).append((record.accuracy - reference.accuracy, text))
+    for cases in failed.values():
+        others = f" The same holds in {len(cases) - 1} more of these settings." if len(cases) > 1 else ""
+        reporter.warn(f"{min(cases)[1]}{others}")
+
+
+def warning(record: RunRecord, baseline: RunRecord) -> str:
+    """What to say when BAVARDAGE ends clearly below Soft-KMEANS, its own starting point; empty if it does not."""
+    params, gain = record.key.params, paired_difference(record.per_task, baseline.per_task)
+    if record.key.method != "bavardage" or not (gain.high < 0 and gain.mean < -_CLEARLY_BELOW):
+        return ""
+    remedies = []
+    if not record.params_from.startswith("tuned"):
+        remedies.append("tune them on val classes with --tune")
+    if (params["tau"], params["sigma"]) != (presets.TAU, presets.SIGMA):
+        remedies.append(f"use the scale-free defaults --tau {presets.TAU:g} --sigma {presets.SIGMA:g}")
+    row = record.row()
+    tau = params["tau"] if isinstance(params["tau"], str) else f"{params['tau']:.3g}"
+    return (
+        f"BAVARDAGE ({params['variant']}) is {-gain.mean:.1f} points below Soft-KMEANS on the same {row['tasks']} "
+        f"tasks ({row['dataset']}, {row['setting']}, {row['shots']}-shot). Likely cause: τ = {tau}, "
+        f"σ = {float(params['sigma']):.3g} do not suit these features. Remedies: "
+        f"{'; '.join(remedies) or 'use Soft-KMEANS'}."
     )

@@ -70,13 +70,20 @@ class BlockSize:
         self.tasks = min(self.tasks, tried // 2)
 
 
+@dataclass(frozen=True)
+class TaskList:
+    """Tasks 0 to count − 1 of a protocol and a random seed."""
+
+    protocol: TaskProtocol
+    seed: int
+    count: int
+
+
 def solve_tasks(
     method: Method,
     split: Split,
     base: BaseStatistics | None,
-    protocol: TaskProtocol,
-    seed: int,
-    tasks: range,
+    tasks: TaskList,
     *,
     device: torch.device,
     batch: int | None = None,
@@ -87,36 +94,37 @@ def solve_tasks(
 
     Args:
         method: A configured method.
-        split: Where tasks are drawn from.
+        split: Features that tasks are drawn from.
         base: Statistics of the base classes, for methods that need them.
-        protocol: How tasks are drawn.
-        seed: Seed of the task list.
-        tasks: Task numbers.
+        tasks: The tasks.
         device: Where to compute.
         batch: Tasks per block; None chooses.
         ranks: Processes that share the tasks; all get the whole outcome.
         progress: Called with the number of tasks just finished.
     """
-    check_feasible(protocol, pool_sizes(protocol, split.offsets))
+    protocol, offsets = tasks.protocol, split.offsets
+    check_feasible(protocol, pool_sizes(protocol, offsets))
     start = time.perf_counter()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    correct = np.zeros(len(tasks), dtype=np.int64)
-    queries = np.zeros(len(tasks), dtype=np.int64)
+    correct = np.zeros(tasks.count, dtype=np.int64)
+    queries = np.zeros(tasks.count, dtype=np.int64)
     with torch.inference_mode():
         table = embed_split(method, split, base, device)
     samples = protocol.ways * protocol.shots + protocol.queries
     block = BlockSize(batch or tasks_at_once(samples, table.shape[1], _free_memory(device)))
 
     def solve_chunk(chunk: range) -> range:
-        rows = sample_tasks(protocol, split.offsets, seed, np.asarray(tasks[chunk.start : chunk.stop]))
+        rows = sample_tasks(protocol, offsets, tasks.seed, np.arange(chunk.start, chunk.stop))
         right, asked = solve_rows(method, table, rows, block)
         correct[chunk.start : chunk.stop], queries[chunk.start : chunk.stop] = right, asked
         return chunk
 
     report = ranks.counting(progress)
     with _threads_for_blocks(device) as workers, _pool(workers) as pool:
-        chunks = ranks.hand_out(list(_chunks(len(tasks), workers * ranks.count, block.tasks)))
+        # One list, agreed by all: processes differ in memory and threads, and so in what they would choose alone.
+        together, smallest = sum(ranks.gather(workers)), min(ranks.gather(block.tasks))
+        chunks = ranks.hand_out(list(_chunks(tasks.count, together, smallest)))
         for chunk in _side_by_side(pool, workers, solve_chunk, chunks):
             report(len(chunk))
     correct, queries = ranks.sum(correct), ranks.sum(queries)
@@ -138,9 +146,13 @@ def tasks_at_once(samples: int, width: int, free: int | None) -> int:
 
 
 def _free_memory(device: torch.device) -> int | None:
+    """Bytes that a block may take on a GPU, those that torch holds in reserve included; None on a CPU."""
     if device.type == "cpu":
         return None
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 4 << 30
+    if device.type != "cuda":
+        return 4 << 30
+    reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + reserve
 
 
 def embed_split(method: Method, split: Split, base: BaseStatistics | None, device: torch.device) -> Tensor:
@@ -267,8 +279,11 @@ def _side_by_side(
 
 
 def _chunks(tasks: int, workers: int, block: int) -> Iterator[range]:
-    """Chunks that are drawn together: whole blocks, and enough of them that no worker waits long for the others."""
-    share = -(-tasks // (4 * workers))
-    size = max(block, min(_SAMPLED_AT_ONCE, share) // block * block)
+    """Chunks that are drawn together: whole blocks where there are enough for all workers, else parts of one.
+
+    There are at least four per worker while tasks last, so that none waits long for the others.
+    """
+    share = min(max(_SAMPLED_AT_ONCE, block), -(-tasks // (4 * workers)))
+    size = share // block * block or share
     for start in range(0, tasks, size):
         yield range(start, min(start + size, tasks))

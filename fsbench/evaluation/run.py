@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import datetime
 import platform
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 import fsbench
-from fsbench.errors import FsbenchError
-from fsbench.evaluation.engine import solve_tasks
+from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.io.files import require_writable
 from fsbench.methods.presets import preset_of
 from fsbench.methods.registry import method_class
 from fsbench.ranks import ALONE, Ranks
+from fsbench.reporter import Reporter
 from fsbench.results.record import RunKey, RunRecord, load_record, record_path, save_record
 from fsbench.results.statistics import accuracies, interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from fsbench.evaluation.source import Source
     from fsbench.methods.base import Method
     from fsbench.tasks.protocol import TaskProtocol
 
-_MOST_TASKS = 10**9
+POINTS = "points"  # folder below the results, for the records of single points of sweeps and searches
 
 
 @dataclass(frozen=True)
@@ -50,58 +50,83 @@ class Job:
     params_from: str = "given"
     name: str = ""
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.tasks <= _MOST_TASKS:
-            raise FsbenchError(f"A list has from 1 to {_MOST_TASKS:,} tasks, got {self.tasks}.", "10,000 are usual.")
-
 
 @dataclass(frozen=True)
-class Machine:
-    """How to compute: none of it changes a result."""
+class Runner:
+    """Computes runs and keeps their records; none of its settings changes a result.
+
+    Attributes:
+        device: Where to compute.
+        batch: Tasks per block; None chooses.
+        ranks: Processes that share the tasks.
+        reporter: Shows progress, notes and warnings.
+        results: Folder of records; None keeps nothing.
+        force: Recompute existing results.
+    """
 
     device: torch.device
     batch: int | None = None
     ranks: Ranks = ALONE
+    reporter: Reporter = field(default_factory=lambda: Reporter(quiet=True))
+    results: Path | None = None
+    force: bool = False
+
+    def run(self, job: Job, source: Source, progress: Callable[[int], None] = lambda done: None) -> RunRecord:
+        """Give the record of a job: the stored one if there is one, else a new one, which is stored.
+
+        Args:
+            job: What to run.
+            source: Features.
+            progress: Called with the number of tasks just finished.
+        """
+        key, results = key_of(job, source), self.results
+        path = record_path(results, key, source.dataset, source.backbone) if results else None
+        stored = self.ranks.agree(lambda: load_record(path, key) if path and path.exists() and not self.force else None)
+        if stored:
+            progress(job.tasks)
+            return _renamed(stored, job, source)
+        if results:
+            self.ranks.agree(lambda: require_writable(results))
+        record = self._compute(job, key, source, progress)
+        return self.ranks.agree(lambda: _saved(path, record))
+
+    def _compute(self, job: Job, key: RunKey, source: Source, progress: Callable[[int], None]) -> RunRecord:
+        outcome = solve_tasks(
+            job.method, source.split, source.base, TaskList(job.protocol, job.seed, job.tasks),
+            device=self.device, batch=self.batch, ranks=self.ranks, progress=progress,
+        )  # fmt: skip
+        mean = interval(accuracies(outcome.correct, outcome.queries))
+        return RunRecord(
+            key=key,
+            dataset=source.dataset,
+            backbone=source.backbone,
+            params_from=job.params_from,
+            accuracy=mean.mean,
+            ci95=mean.half_width if job.tasks > 1 else None,
+            correct=outcome.correct.tolist(),
+            queries=outcome.queries.tolist(),
+            seconds=outcome.seconds,
+            peak_memory=outcome.peak_memory,
+            device=_device_name(self.device),
+            signature=signature(job, source),
+            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            crops=source.crops,
+            base_dataset=source.base_dataset,
+            versions={"fsbench": fsbench.__version__, "torch": torch.__version__, "python": platform.python_version()},
+            ranks=self.ranks.count,
+            other_base=source.other_base,
+        )
 
 
-def configure(name: str, source: Source, protocol: TaskProtocol, options: dict[str, Any]) -> tuple[Method, str]:
+def configure(
+    name: str, source: Source, protocol: TaskProtocol, options: Mapping[str, Any], preset: str = ""
+) -> tuple[Method, str]:
     """A method for a setting, and a word on where its parameters come from."""
     context = source.context(protocol)
     origin = f"preset:{source.dataset}" if preset_of(context) else "default"
     if options:
         origin += " + given:" + ",".join(sorted(options))
     return method_class(name).configure(context, **options), origin
-
-
-def run(
-    job: Job,
-    source: Source,
-    machine: Machine,
-    results: Path | None,
-    *,
-    force: bool = False,
-    progress: Callable[[int], None] = lambda done: None,
-) -> RunRecord:
-    """Give the record of a job: the stored one if there is one, else a new one, which is stored.
-
-    Args:
-        job: What to run.
-        source: Features.
-        machine: Where and how.
-        results: Folder of records; None stores nothing.
-        force: Run even if a record exists.
-        progress: Called with the number of tasks just finished.
-    """
-    key = key_of(job, source)
-    path = record_path(results, key, source.dataset, source.backbone) if results else None
-    stored = machine.ranks.agree(lambda: load_record(path, key) if path and path.exists() and not force else None)
-    if stored:
-        progress(job.tasks)
-        return _told_anew(stored, job, source)
-    if results:
-        machine.ranks.agree(lambda: require_writable(results))
-    record = _compute(job, key, source, machine, progress)
-    return machine.ranks.agree(lambda: _saved(path, record))
 
 
 def key_of(job: Job, source: Source) -> RunKey:
@@ -118,8 +143,8 @@ def key_of(job: Job, source: Source) -> RunKey:
     )
 
 
-def _told_anew(stored: RunRecord, job: Job, source: Source) -> RunRecord:
-    """A stored record as the present job names it: equal parameters and features may have come another way."""
+def _renamed(stored: RunRecord, job: Job, source: Source) -> RunRecord:
+    """A stored record as the present job names it; equal parameters and features may have another origin."""
     return replace(
         stored,
         dataset=source.dataset,
@@ -136,34 +161,6 @@ def _saved(path: Path | None, record: RunRecord) -> RunRecord:
     if path:
         save_record(path, record)
     return record
-
-
-def _compute(job: Job, key: RunKey, source: Source, machine: Machine, progress: Callable[[int], None]) -> RunRecord:
-    outcome = solve_tasks(
-        job.method, source.split, source.base, job.protocol, job.seed, range(job.tasks),
-        device=machine.device, batch=machine.batch, ranks=machine.ranks, progress=progress,
-    )  # fmt: skip
-    mean = interval(accuracies(outcome.correct, outcome.queries))
-    return RunRecord(
-        key=key,
-        dataset=source.dataset,
-        backbone=source.backbone,
-        params_from=job.params_from,
-        accuracy=mean.mean,
-        ci95=mean.half_width if job.tasks > 1 else None,
-        correct=outcome.correct.tolist(),
-        queries=outcome.queries.tolist(),
-        seconds=outcome.seconds,
-        peak_memory=outcome.peak_memory,
-        device=_device_name(machine.device),
-        signature=signature(job, source),
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        crops=source.crops,
-        base_dataset=source.base_dataset,
-        versions={"fsbench": fsbench.__version__, "torch": torch.__version__, "python": platform.python_version()},
-        ranks=machine.ranks.count,
-        other_base=source.other_base,
-    )
 
 
 def signature(job: Job, source: Source, version: str = fsbench.__version__) -> str:

@@ -1,29 +1,40 @@
-"""What is asked for, from words: methods with their variants, and the axes of a study."""
+"""What is asked for: the methods, settings and tasks of a comparison, from the words that people type."""
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from fsbench.errors import FsbenchError
-from fsbench.methods.registry import method_class, method_names, needs_base, split_variant
+from fsbench.errors import FsbenchError, UsageError
+from fsbench.methods.registry import method_class, method_names, needs_base, plain_label, split_variant
+from fsbench.tasks.protocol import ALPHA, TaskProtocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fsbench.tasks.protocol import TaskProtocol
+    from collections.abc import Mapping, Sequence
+    from typing import Unpack
 
 ALL = "all"
+NO_BASELINE = ""
+SETTINGS = ("unbalanced", "balanced")
+_MOST_TASKS = 10**9
+
+Value = float | int | str
 
 
 @dataclass(frozen=True)
 class MethodChoice:
-    """A method of the comparison, with the options that tell its variants apart."""
+    """A method with the parameters that were given for it.
+
+    Attributes:
+        label: Its name in the table.
+        method: Name in the registry, or `path/to/file.py:CLASS`.
+        options: Parameters given; those of a variant included.
+    """
 
     label: str
     method: str
-    options: dict[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def needs_base(self) -> bool:
@@ -35,34 +46,170 @@ class MethodChoice:
         return (self.method, self.options) == (other.method, other.options)
 
 
+class TaskWords(TypedDict, total=False):
+    """How tasks are drawn, in words: what `--shots 1,5 --settings balanced` and the like say."""
+
+    shots: str | int | Sequence[int]
+    settings: str | Sequence[str]
+    alpha: float | None
+    ways: int
+    queries: int
+    protocol: str
+
+
+class SpecWords(TaskWords, total=False):
+    """A comparison in words; see `Spec` for what they mean."""
+
+    methods: str | Sequence[str]
+    options: Mapping[str, Any]
+    baseline: str | None
+    split: str
+    tasks: int
+    seed: int
+    tune: bool
+    preset: str
+    published: bool
+    over_data: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """What to compare. The same specification on the same features gives the same table.
+
+    Attributes:
+        methods: In the order of the table.
+        protocols: One per setting and number of shots: the columns of the table.
+        baseline: Label of the method that others are compared to; None chooses, empty is none.
+        split: Where tasks are drawn from.
+        tasks: Number of tasks per column.
+        seed: Random seed of the task lists.
+        tune: Use parameters chosen on the val classes, where a method has some to choose.
+        preset: `article` uses the published parameters of the data set; empty the scale-free defaults.
+        published: Look up published numbers.
+        over_data: Add intervals over the data.
+        all_methods: Every method was asked for, so those that lack what they need are left out.
+    """
+
+    methods: tuple[MethodChoice, ...]
+    protocols: tuple[TaskProtocol, ...]
+    baseline: str | None = None
+    split: str = "novel"
+    tasks: int = 10_000
+    seed: int = 0
+    tune: bool = False
+    preset: str = ""
+    published: bool = True
+    over_data: bool = False
+    all_methods: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.tasks <= _MOST_TASKS:
+            raise UsageError("tasks", f"expected 1 to {_MOST_TASKS:,}, got {self.tasks}", "10,000 are usual.")
+        if self.preset not in {"", "article"}:
+            raise UsageError("preset", f"expected article, got {self.preset!r}")
+
+    @classmethod
+    def from_words(cls, **words: Unpack[SpecWords]) -> Spec:
+        """The specification that words stand for, as the command line and Python give them."""
+        choices = tuple(with_options(choice, words.get("options", {})) for choice in parse_methods(words["methods"]))
+        refuse_same_methods(choices, words.get("baseline"))
+        said: dict[str, Any] = {**words}
+        tasks = {name: said.pop(name) for name in TaskWords.__annotations__ if name in said}
+        said.pop("options", None)
+        everything = said.pop("methods") == ALL
+        return cls(methods=choices, protocols=parse_protocols(**tasks), all_methods=everything, **said)
+
+
 ABLATION = (
-    MethodChoice("soft-kmeans", "soft-kmeans", {}),
+    MethodChoice("soft-kmeans", "soft-kmeans"),
     MethodChoice("+ VB", "bavardage", {"stage": "vb"}),
-    MethodChoice("+ VB + PLDA", "bavardage", {}),
+    MethodChoice("+ VB + PLDA", "bavardage"),
     MethodChoice("+ VB (released)", "bavardage", {"stage": "vb", "variant": "released"}),
     MethodChoice("+ VB + PLDA (released)", "bavardage", {"variant": "released"}),
 )
 
 
-def parse_methods(text: str) -> list[MethodChoice]:
-    """Parse `soft-kmeans,bavardage:released`; `all` is every method, with both variants of BAVARDAGE."""
-    if text == ALL:
-        names = [name for name in method_names() if name != "alpha-am"]  # minutes per setting: named when wanted
-        text = ",".join("bavardage,bavardage:released" if name == "bavardage" else name for name in names)
-    found = []
-    for label in dict.fromkeys(part.strip() for part in text.split(",")):
+def usual_methods() -> list[str]:
+    """What `all` stands for: every method but the slowest, and both variants of BAVARDAGE."""
+    names = [name for name in method_names() if name != "alpha-am"]  # minutes per setting: named when wanted
+    return [label for name in names for label in ((name, "bavardage:released") if name == "bavardage" else (name,))]
+
+
+def parse_methods(words: str | Sequence[str]) -> list[MethodChoice]:
+    """Parse `soft-kmeans,bavardage:released`, or a list of such names; `all` is every method."""
+    labels = words.split(",") if isinstance(words, str) else list(words)
+    labels = usual_methods() if labels == [ALL] else labels
+    choices = []
+    for label in dict.fromkeys(label.strip() for label in labels):
         if ".py:" in label:
-            found.append(MethodChoice(label.rpartition(":")[2], label, {}))
+            choices.append(MethodChoice(label.rpartition(":")[2], label))
             continue
         name, options = split_variant(label)
         method_class(name)
-        found.append(MethodChoice(label, name, options))
-    return found
+        choices.append(MethodChoice(label, name, options))
+    return choices
 
 
-Value = float | int | str
-WHOLE = ("shots", "queries", "ways")
-OF_PROTOCOL = ("alpha", *WHOLE)  # α is that of the sampler; the prior of BAVARDAGE is `prior_alpha`
+def with_options(choice: MethodChoice, options: Mapping[str, Any]) -> MethodChoice:
+    """A method with further parameters, none of which its variant has set already."""
+    for name in choice.options:
+        if name in options:
+            raise UsageError(name, f"also given by {choice.label}; choose one")
+    return dataclasses.replace(choice, options={**choice.options, **options}) if options else choice
+
+
+def refuse_same_methods(choices: Sequence[MethodChoice], baseline: str | None = None) -> None:
+    """Refuse methods that differ by name alone, as `bavardage` and `bavardage:article` do."""
+    seen: dict[str, str] = {}
+    for label in dict.fromkeys([*(choice.label for choice in choices), *([baseline] if baseline else [])]):
+        other = seen.setdefault(plain_label(label), label)
+        if other != label:
+            raise UsageError("methods", f"{other} and {label} are the same method; name it once")
+
+
+def parse_protocols(**words: Unpack[TaskWords]) -> tuple[TaskProtocol, ...]:
+    """One protocol per setting and number of shots."""
+    settings = _listed(words.get("settings", SETTINGS), "settings")
+    for setting in settings:
+        if setting not in SETTINGS:
+            raise UsageError("settings", f"expected unbalanced, balanced or both, got {setting!r}")
+    alpha = words.get("alpha")
+    if alpha is not None and "unbalanced" not in settings:
+        raise UsageError("alpha", "α has no meaning for balanced tasks")
+    levels = {"balanced": None, "unbalanced": ALPHA if alpha is None else alpha}
+    rules: dict[str, Any] = {name: words[name] for name in ("ways", "queries") if name in words}
+    return tuple(
+        TaskProtocol(words.get("protocol", "disjoint"), shots=shots, alpha=levels[setting], **rules)  # type: ignore[arg-type]
+        for setting in settings
+        for shots in parse_numbers(words.get("shots", (1, 5)), "shots")
+    )
+
+
+def parse_numbers(words: str | int | Sequence[int], argument: str) -> list[int]:
+    """Parse `1,5` as whole numbers, each once."""
+    try:
+        parts = words.split(",") if isinstance(words, str) else [words] if isinstance(words, int) else words
+        return list(dict.fromkeys(int(part) for part in parts))
+    except ValueError:
+        raise UsageError(argument, f"expected whole numbers separated by commas, got {words!r}") from None
+
+
+def _listed(words: str | Sequence[str], argument: str) -> list[str]:
+    """Words of a list, none twice."""
+    parts = [part.strip() for part in (words.split(",") if isinstance(words, str) else words)]
+    refuse_repeated(parts, argument)
+    return parts
+
+
+def refuse_repeated(words: Sequence[str], argument: str) -> None:
+    """Refuse a word that a list has twice."""
+    for word in words:
+        if words.count(word) > 1:
+            raise UsageError(argument, f"{word} is given twice")
+
+
+WHOLE_NUMBERS = ("shots", "queries", "ways")
+OF_PROTOCOL = ("alpha", *WHOLE_NUMBERS)  # α is that of the sampler; the prior of BAVARDAGE is `prior_alpha`
 SYMBOLS = {
     "alpha": "α*", "shots": "shots", "queries": "queries", "ways": "ways", "t_km": "T_km", "t_vb": "T_vb",
     "s_max": "s_max", "tau": "τ", "sigma": "σ", "prior_alpha": "α_o", "beta": "β_o",
@@ -71,7 +218,7 @@ SYMBOLS = {
 
 @dataclass(frozen=True)
 class Axis:
-    """A parameter and the values it takes, each once, in the order given."""
+    """A parameter of the method or of the protocol, and the values it takes, each once, in the order given."""
 
     name: str
     values: tuple[Value, ...]
@@ -79,14 +226,12 @@ class Axis:
     def __post_init__(self) -> None:
         if len(set(self.values)) < len(self.values):
             raise FsbenchError(f"A value of {self.name} is given twice: {', '.join(map(str, self.values))}.")
-        if self.name in OF_PROTOCOL:
-            for value in self.values:
-                self._check(value)
-
-    def _check(self, value: Value) -> None:
-        kind, word = (int, "whole numbers") if self.name in WHOLE else ((int, float), "numbers")
-        if not isinstance(value, kind):
-            raise FsbenchError(f"{self.name} takes {word}, got {value!r}.")
+        if self.name not in OF_PROTOCOL:
+            return
+        kind, word = (int, "whole numbers") if self.name in WHOLE_NUMBERS else ((int, float), "numbers")
+        for value in self.values:
+            if not isinstance(value, kind):
+                raise FsbenchError(f"{self.name} takes {word}, got {value!r}.")
 
     @property
     def symbol(self) -> str:

@@ -6,16 +6,15 @@ import hashlib
 import itertools
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.run import Job, Machine, configure, key_of, run
+from fsbench.evaluation.engine import TaskList
+from fsbench.evaluation.run import POINTS, Job, configure, key_of
 from fsbench.evaluation.source import Source, base_of, load_source
 from fsbench.evaluation.spec import Axis, Value, at, parse_methods, symbol
 from fsbench.io.files import readable_part
-from fsbench.methods.base import Context
-from fsbench.methods.presets import preset_of
 from fsbench.methods.registry import method_key
 from fsbench.results.curves import Curve, Panel, Point, Sweep
 from fsbench.results.published import published_curve
@@ -23,15 +22,11 @@ from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
+    from fsbench.evaluation.run import Runner
     from fsbench.evaluation.spec import MethodChoice
     from fsbench.features.store import FeatureFile
-    from fsbench.reporter import Reporter
     from fsbench.results.record import RunRecord
-
-
-POINTS = "points"  # folder of the records of single points, below that of the results
 
 
 @dataclass(frozen=True)
@@ -90,45 +85,39 @@ def plan_sweep(
 
 
 def run_sweep(
-    plans: Sequence[Plan],
-    file: FeatureFile,
-    machine: Machine,
-    reporter: Reporter,
-    *,
-    name: str,
-    tasks: int,
-    seed: int,
-    results: Path | None = None,
-    force: bool = False,
+    plans: Sequence[Plan], file: FeatureFile, runner: Runner, *, name: str, tasks: int, seed: int, preset: str = ""
 ) -> Sweep:
-    """Measure what is missing, read the rest from records, and put the curves together.
+    """Measure missing points, read the others from their records, and assemble the curves.
 
     Args:
         plans: Panels.
         file: Features.
-        machine: Where and how to compute.
-        reporter: Shows progress.
+        runner: Computes the points.
         name: What is swept, in a word.
-        tasks: Per point.
-        seed: Of the task lists.
-        results: Folder of results; None stores nothing.
-        force: Measure again what has a record.
+        tasks: Tasks per point.
+        seed: Random seed of the task lists.
+        preset: `article` uses the published parameters of the data set.
     """
-    base, made = base_of(file, reporter, machine.ranks), file.provenance
+    base, made = base_of(file, runner.reporter, runner.ranks), file.provenance
     splits = dict.fromkeys(line.split for plan in plans for line in plan.lines)
     sources = {split: load_source(file, split, base) for split in splits}
     # All points before the first is measured, so that a wrong value is named at once.
-    jobs = [[_jobs(line, sources[line.split], plan.axis, tasks, seed) for line in plan.lines] for plan in plans]
-    folder = results / POINTS if results else None
+    jobs = [
+        [
+            _jobs(line, sources[line.split], plan.axis, TaskList(line.protocol, seed, tasks), preset)
+            for line in plan.lines
+        ]
+        for plan in plans
+    ]
+    points = replace(runner, results=runner.results / POINTS if runner.results else None)
     panels, versions = [], set()
-    with reporter.bar(
-        f"{made.dataset} {name}", tasks * sum(len(along) for lines in jobs for along in lines)
-    ) as advance:
+    total = tasks * sum(len(along) for lines in jobs for along in lines)
+    with runner.reporter.bar(f"{made.dataset} {name}", total) as advance:
         for plan, lines in zip(plans, jobs, strict=True):
             curves = []
             for line, along in zip(plan.lines, lines, strict=True):
                 source = sources[line.split]
-                records = [run(job, source, machine, folder, force=force, progress=advance) for job in along]
+                records = [points.run(job, source, advance) for job in along]
                 curves.append(_curve(plan.axis, line, source, records))
                 versions |= {record.versions.get("fsbench", "unknown") for record in records}
             panels.append(Panel(plan.axis.symbol, plan.title, tuple(curves)))
@@ -147,12 +136,12 @@ def run_sweep(
     return Sweep(f"{words}-{_digest(plans, keys)}", title, signature, tuple(panels))
 
 
-def _jobs(line: Line, source: Source, axis: Axis, tasks: int, seed: int) -> list[Job]:
+def _jobs(line: Line, source: Source, axis: Axis, tasks: TaskList, preset: str) -> list[Job]:
     found = []
     for x in axis.values:
         protocol, options = at({axis.name: x}, line.protocol, line.options)
-        method, origin = configure(line.method, source, protocol, options)
-        found.append(Job(method, protocol, seed, tasks, origin, method_key(line.method)))
+        method, origin = configure(line.method, source, protocol, options, preset)
+        found.append(Job(method, protocol, tasks.seed, tasks.count, origin, method_key(line.method)))
     return found
 
 
@@ -200,20 +189,20 @@ def _number(value: Value) -> str:
 ONE, FIVE = TaskProtocol(shots=1), TaskProtocol(shots=5)
 
 
-def figure(number: int, dataset: str) -> list[Plan]:
-    """The panels of a figure, for features of a data set."""
+def figure(number: int, preset: str = "") -> list[Plan]:
+    """The panels of one of the article's figures; with the preset `article`, in the article's units."""
     if number not in FIGURES:
         raise FsbenchError(f"There is no sweep for figure {number}.", f"Figures: {', '.join(map(str, FIGURES))}.")
-    return FIGURES[number](dataset)
+    return FIGURES[number](preset)
 
 
-def _prior_against_imbalance(dataset: str) -> list[Plan]:
+def _prior_against_imbalance(preset: str) -> list[Plan]:
     """Fig. 3: the prior α_o against the imbalance α* of the tasks."""
     axes = [Axis("prior_alpha", (1.0, 2.0, 4.0, 6.0, 8.0, 10.0)), Axis("alpha", (1.0, 2.0, 4.0))]
     return plan_sweep(parse_methods("bavardage"), axes, ["novel"], [ONE, FIVE], {})
 
 
-def _settings(dataset: str) -> list[Plan]:
+def _settings(preset: str) -> list[Plan]:
     """Fig. 4: shots, and queries."""
     methods = parse_methods("soft-kmeans,bavardage")
     return [
@@ -222,16 +211,16 @@ def _settings(dataset: str) -> list[Plan]:
     ]
 
 
-def _tuning(dataset: str) -> list[Plan]:
+def _tuning(preset: str) -> list[Plan]:
     """Fig. 5: T_km, T_vb, s_max and β_o on val and novel.
 
-    Departs from Fig. 5: where the article has no preset, its T_vb and s_max mean nothing, so τ and σ vary instead.
+    Departs from Fig. 5: without the article's preset its T_vb and s_max mean nothing, so τ and σ vary instead.
     """
     units = [
         Axis("t_vb", (30.0, 40.0, 50.0, 60.0, 80.0, 100.0)),
         Axis("s_max", (0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0)),
     ]
-    if preset_of(Context(balanced=False, dataset=dataset)) is None:
+    if not preset:
         units = [
             Axis("tau", (0.05, 0.1, 0.2, 0.3, 0.5, 1.0)),
             Axis("sigma", (5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 80.0, 120.0)),

@@ -1,4 +1,8 @@
-"""What a search tries next: the cells of a grid, or guesses that learn from the outcomes so far."""
+"""Tuning: parameters are chosen on the val classes, never on novel ones, and kept beside the feature file.
+
+The outcome belongs to a method, its fixed parameters, a protocol and the features. A later search for the same replaces
+an earlier one, so `solve --tune` and `compare --tune` use whatever `fsbench tune` found last.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,13 @@ import functools
 import hashlib
 import itertools
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.run import Job, Machine, configure, run
+from fsbench.evaluation.run import POINTS, Job, configure
 from fsbench.evaluation.source import load_source
 from fsbench.evaluation.spec import OF_PROTOCOL, Axis, Value, symbol
-from fsbench.evaluation.sweep import POINTS
 from fsbench.features.overlap import overlap
 from fsbench.features.store import FeatureFile
 from fsbench.io.locks import only_writer
@@ -25,11 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from fsbench.evaluation.run import Runner
     from fsbench.evaluation.source import Source
     from fsbench.evaluation.spec import Value
     from fsbench.features.scatter import BaseStatistics
     from fsbench.methods.base import Method
-    from fsbench.reporter import Reporter
     from fsbench.tasks.protocol import TaskProtocol
 
 
@@ -181,27 +184,8 @@ class Search:
     def __post_init__(self) -> None:
         if self.source.split_name != "val":
             raise FsbenchError(
-                f"Parameters are tuned on val, never on {self.source.split_name}: that would be looking."
+                f"Parameters are tuned on the val classes, never on {self.source.split_name}.", "Use the val split."
             )
-
-    @classmethod
-    def on(
-        cls,
-        file: FeatureFile,
-        base: BaseStatistics | None,
-        method: str,
-        fixed: Mapping[str, Any],
-        protocol: TaskProtocol,
-    ) -> Search:
-        """A search on the validation classes of a feature file."""
-        if "val" not in file.splits:
-            raise FsbenchError(
-                f"Tuning needs validation classes, but {file.path} has no split val.",
-                "Extract val images into the file, or do without: the scale-free defaults need no tuning.",
-            )
-        if "novel" in file.splits:
-            _refuse_shared(file.path, file.summary("val").digest, file.summary("novel").digest)
-        return cls(method, fixed, load_source(file, "val", base), protocol, tuning_path(file.path))
 
     @property
     def key(self) -> str:
@@ -216,11 +200,11 @@ class Search:
         return hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:16]
 
     def possible(self) -> bool:
-        """Whether something is remembered, or there is a grid to search."""
+        """Whether an earlier search has an outcome, or there is a grid to search."""
         return self.method in GRIDS or self.remembered() is not None
 
     def remembered(self) -> Tuned | None:
-        """What an earlier search found."""
+        """The outcome of an earlier search."""
         return read_memory(self.memory).get(self.key)
 
     def remember(self, found: Tuned) -> None:
@@ -229,12 +213,24 @@ class Search:
             write_memory(self.memory, {**read_memory(self.memory), self.key: found})
 
 
+def validation_source(file: FeatureFile, base: BaseStatistics | None) -> Source:
+    """The val classes of a feature file, for tuning."""
+    if "val" not in file.splits:
+        raise FsbenchError(
+            f"Tuning needs val classes, but {file.path} has no split val.",
+            "Extract val images into the file, or leave out --tune: the scale-free defaults need no tuning.",
+        )
+    if "novel" in file.splits:
+        _refuse_shared(file.path, file.summary("val").digest, file.summary("novel").digest)
+    return load_source(file, "val", base)
+
+
 @functools.cache
 def _refuse_shared(path: Path, *digests: str) -> None:
     """Refuse to tune on val classes that are novel ones under another name; once for the same content."""
     file = FeatureFile.open(path)
     found = overlap(f"val of {path}", file.stream("val"), "novel", file.stream("novel"))
-    found.refuse_many("tuning there would be looking at novel classes.")
+    found.refuse_many("parameters would be tuned on novel classes.")
 
 
 def tuning_path(features: Path) -> Path:
@@ -262,85 +258,66 @@ def grid_of(method: str, fixed: Mapping[str, Any]) -> list[Axis]:
 def tune(
     search: Search,
     axes: Sequence[Axis],
-    machine: Machine,
+    runner: Runner,
     *,
     trials: int | None = None,
     tasks: int = TASKS,
     seed: int = 0,
-    results: Path | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    warn: Callable[[str], None] = lambda sentence: None,
 ) -> Tuned:
-    """Search on validation tasks, and remember the outcome. Every trial is a record, so a broken search goes on.
+    """Search on val tasks, and keep the outcome. Every trial is a record, so an interrupted search resumes.
 
     Args:
         search: What is tuned, and where.
         axes: What varies: a grid, or with `trials` the range from the smallest to the largest value.
-        machine: Where and how to compute.
-        trials: How often optuna may guess; None tries the whole grid.
-        tasks: Validation tasks per trial.
-        seed: Of the validation tasks, and of optuna.
-        results: Folder of results; None stores no trial.
-        progress: Called with the trials done and their number.
-        warn: Hears that the outcome could not be remembered.
+        runner: Computes the trials.
+        trials: Number of Optuna trials; None tries the whole grid.
+        tasks: Val tasks per trial.
+        seed: Random seed of the val tasks and of Optuna.
     """
     for axis in axes:
         if axis.name in OF_PROTOCOL:
-            raise FsbenchError(
-                f"{axis.name} is given by the tasks: it cannot be tuned.", "To see it vary: fsbench sweep."
-            )
+            raise FsbenchError(f"{axis.name} belongs to the tasks and cannot be tuned.", "To vary it: fsbench sweep.")
+    source, protocol = search.source, search.protocol
     proposals = Grid(axes) if trials is None else Guesses(axes, trials, seed)
+    points = replace(runner, results=runner.results / POINTS if runner.results else None, force=False)
     made: list[Trial] = []
-    for params in proposals:
-        method, origin = configure(search.method, search.source, search.protocol, {**search.fixed, **params})
-        job = Job(method, search.protocol, seed, tasks, origin, method_key(search.method))
-        record = run(job, search.source, machine, results / POINTS if results else None)
-        made.append(Trial(params, record.accuracy, record.ci95))
-        proposals.tell(record.accuracy)
-        progress(len(made), len(proposals))
-    found = Tuned(search.method, search.protocol.describe(), "grid" if trials is None else "optuna", tasks, made)
-    machine.ranks.agree(lambda: _remember(search, found, warn))
-    return found
+    label = f"{source.dataset} {protocol.shots}-shot tuning {search.method} on val"
+    with runner.reporter.bar(label, len(proposals)) as advance:
+        for params in proposals:
+            method, origin = configure(search.method, source, protocol, {**search.fixed, **params})
+            record = points.run(Job(method, protocol, seed, tasks, origin, method_key(search.method)), source)
+            made.append(Trial(params, record.accuracy, record.ci95))
+            proposals.tell(record.accuracy)
+            advance(1)
+    tuned = Tuned(search.method, protocol.describe(), "grid" if trials is None else "optuna", tasks, made)
+    runner.ranks.agree(lambda: _remember(search, tuned, runner.reporter.warn))
+    return tuned
 
 
-def _remember(search: Search, found: Tuned, warn: Callable[[str], None]) -> None:
+def _remember(search: Search, tuned: Tuned, warn: Callable[[str], None]) -> None:
     try:
-        search.remember(found)
+        search.remember(tuned)
     except FsbenchError as error:
         if not isinstance(error.__cause__, OSError):
             raise
-        warn(f"What was tuned is searched again next time. {error.message}")  # a folder of someone else, a full disk
+        warn(f"The tuned parameters could not be stored and will be searched again. {error.message}")
 
 
-def configure_tuned(
-    search: Search, source: Source, machine: Machine, reporter: Reporter, results: Path | None
-) -> tuple[Method, str]:
-    """A method with the parameters that a search found, and a word on where they come from.
+def configure_tuned(search: Search, source: Source, runner: Runner) -> tuple[Method, str]:
+    """A method with tuned parameters, and a word on where they come from.
 
     Args:
-        search: Looked up; if nothing is remembered, made on the method's own grid.
+        search: Looked up; searched on the method's own grid if there is no outcome yet.
         source: Where the method will be used.
-        machine: Where and how to compute.
-        reporter: Shows progress, and says what was found.
-        results: Folder of results.
+        runner: Computes the trials.
     """
-    if source.split_name == "val":
-        raise FsbenchError(
-            "Parameters are tuned on the val classes, and these are what --split val would report on.",
-            "Leave out --tune, or use --split novel.",
-        )
-    found = machine.ranks.agree(search.remembered)
-    if found is None:
-        axes = grid_of(search.method, search.fixed)
-        label = f"{source.dataset} {search.protocol.shots}-shot tuning {search.method} on val"
-        with reporter.bar(label, 0) as advance:
-            found = tune(
-                search, axes, machine, results=results, progress=lambda done, total: advance(1, total),
-                warn=reporter.warn,
-            )  # fmt: skip
-    reporter.say(f"{source.dataset}, {search.protocol.setting}, {search.protocol.shots}-shot: {found.describe()}")
-    method, _ = configure(search.method, source, search.protocol, {**search.fixed, **found.params})
-    return method, found.origin()
+    tuned = runner.ranks.agree(search.remembered)
+    if tuned is None:
+        tuned = tune(search, grid_of(search.method, search.fixed), runner)
+    protocol = search.protocol
+    runner.reporter.say(f"{source.dataset}, {protocol.setting}, {protocol.shots}-shot: {tuned.describe()}")
+    method, _ = configure(search.method, source, protocol, {**search.fixed, **tuned.params})
+    return method, tuned.origin()
 
 
 def read_memory(memory: Path) -> dict[str, Tuned]:

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from fsbench.bench.measure import Measure
-    from fsbench.evaluation.solve import Solved
     from fsbench.evaluation.spec import Value
     from fsbench.evaluation.tuning import Trial, Tuned
     from fsbench.features.scatter import BaseStatistics
+    from fsbench.results.comparison import Comparison
     from fsbench.results.curves import Curve, Panel
     from fsbench.results.statistics import Interval
 
@@ -43,28 +43,34 @@ def stdout_console() -> Console:
     return console if console.is_terminal else SafeConsole(width=100)
 
 
-def solved_table(rows: list[Solved]) -> Table:
-    """What `fsbench solve` shows. All rows have the same method, tasks and α."""
+def solved_table(comparison: Comparison) -> Table:
+    """What `fsbench solve` shows: one method and its baseline; all rows have the same tasks and α."""
+    rows = comparison.paired_rows()
     first = rows[0].record.row()
     variant = f" ({first['variant']})" if first["variant"] else ""
     alpha = f", α = {first['alpha']:g}" if first["alpha"] is not None else ""
-    title = f"{first['method']}{variant}: accuracy in % ± 95 % interval over {first['tasks']:,} tasks{alpha}"
-    table = plain_table(title)
+    table = plain_table(
+        f"{first['method']}{variant}: accuracy in % ± 95 % interval over {first['tasks']:,} tasks{alpha}"
+    )
     for name in ("data set", "backbone"):
         table.add_column(name, overflow="fold", min_width=6)
     table.add_column("setting", no_wrap=True)
-    for name in ("shots", "accuracy", "Soft-KMEANS", "gain", "tasks/s"):
+    reference = next((row.baseline.key.method for row in rows if row.baseline), "")
+    for name in ("shots", "accuracy", *((reference, "gain") if reference else ()), "tasks/s"):
         table.add_column(name, justify="right", no_wrap=True)
-    for solved in rows:
-        row, baseline, gain = solved.record.row(), solved.baseline, solved.gain
+    for paired in rows:
+        row, baseline, gain = paired.record.row(), paired.baseline, paired.difference
+        beside = [
+            plus_minus(baseline.accuracy, baseline.ci95) if baseline else "",
+            _signed(gain) if gain else "",
+        ]
         table.add_row(
             row["dataset"],
             row["backbone"],
             row["setting"],
             str(row["shots"]),
             plus_minus(row["accuracy"], row["ci95"]),
-            plus_minus(baseline.accuracy, baseline.ci95) if baseline else "",
-            _signed(gain) if gain else "",
+            *(beside if reference else ()),
             f"{row['tasks_per_second']:,.0f}",
         )
     return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fsbench.methods.registry import method_class
 from fsbench.results.published import ONLY_PUBLISHED, Published, published
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fsbench.results.record import RunRecord
+    from fsbench.tasks.protocol import TaskProtocol
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,11 @@ class Column:
     balanced: bool
     alpha: float | None
     shots: int
+
+    @classmethod
+    def of(cls, protocol: TaskProtocol) -> Column:
+        """The column of a protocol."""
+        return cls(protocol.balanced, protocol.alpha, protocol.shots)
 
     @property
     def title(self) -> str:
@@ -99,6 +105,28 @@ class Group:
 
 
 @dataclass(frozen=True)
+class PairedRow:
+    """A run, and that of the baseline on the same tasks if there is one."""
+
+    record: RunRecord
+    baseline: RunRecord | None
+    difference: Interval | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for `--json`."""
+        row = self.record.row()
+        if self.baseline and self.difference:
+            row["baseline"] = {
+                "method": self.baseline.key.method,
+                "accuracy": self.baseline.accuracy,
+                "ci95": self.baseline.ci95,
+                "difference": self.difference.mean,
+                "difference_ci95": self.difference.half_width if self.record.key.tasks > 1 else None,
+            }
+        return row
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Methods by settings, for one or more feature files."""
 
@@ -129,6 +157,16 @@ class Comparison:
     def records(self) -> list[RunRecord]:
         """All runs."""
         return [cell.record for group in self.groups for cell in group.cells.values() if cell.record]
+
+    def paired_rows(self) -> list[PairedRow]:
+        """Every run but those of the baseline, beside it; the baseline's own if it is the only method."""
+        rows = []
+        for group in self.groups:
+            for (label, column), cell in group.cells.items():
+                if cell.record and (label != self.baseline or len(self.entries) == 1):
+                    beside = group.cells.get((self.baseline, column)) if label != self.baseline else None
+                    rows.append(PairedRow(cell.record, beside.record if beside else None, cell.difference))
+        return rows
 
     def notes(self) -> list[str]:
         """What a reader must know of the published numbers, each once."""

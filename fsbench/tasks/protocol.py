@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+ALPHA = 2.0  # of the Dirichlet law, unless told otherwise
+
+
 @dataclass(frozen=True)
 class TaskProtocol:
     """How tasks are drawn. Together with a seed and an index it determines a task completely.
@@ -43,7 +46,7 @@ class TaskProtocol:
     ways: int = 5
     shots: int = 1
     queries: int = 75
-    alpha: float | None = 2.0
+    alpha: float | None = ALPHA
     version: int = 1
 
     def __post_init__(self) -> None:

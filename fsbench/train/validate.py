@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.engine import solve_tasks
+from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.features.forward import Images
 from fsbench.features.preprocess import apply_rows
 from fsbench.features.store import make_split
@@ -95,7 +95,7 @@ class Validation:
         split = make_split(features.numpy(), self.split.labels, self.split.class_names)
         found = {}
         for shots in SHOTS:
-            outcome = solve_tasks(UnitClassMean(), split, None, _protocol(shots), _SEED, range(TASKS), device=device)
+            outcome = solve_tasks(UnitClassMean(), split, None, TaskList(_protocol(shots), _SEED, TASKS), device=device)
             found[shots] = interval(accuracies(outcome.correct, outcome.queries))
         return Evaluation(epoch, found)
 

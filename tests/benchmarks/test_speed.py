@@ -10,7 +10,7 @@ import pytest
 
 from fsbench.bench import solver, stages
 from fsbench.bench.material import Material, mini_like
-from fsbench.evaluation.engine import solve_tasks
+from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.methods.bavardage import Bavardage
 from fsbench.report.tables import measures_table, stdout_console
 from fsbench.tasks.protocol import TaskProtocol
@@ -70,7 +70,7 @@ def seconds_by_the_equations(method: Bavardage, material: Material, tasks: int) 
 def test_the_loop_that_is_raced_gives_the_same_answers(variant: str) -> None:
     material, method = mini_like(), Bavardage(variant=variant)  # type: ignore[arg-type]
     table, inverse = solver.shared_by_all_tasks(method, material)
-    outcome = solve_tasks(method, material.novel, material.base, TaskProtocol(), 0, range(100), device=solver.CPU)
+    outcome = solve_tasks(method, material.novel, material.base, TaskList(TaskProtocol(), 0, 100), device=solver.CPU)
     right = solver.solve_in_a_loop(method, table, inverse, material.novel.offsets, range(100))
     assert abs(np.array(right) - outcome.correct).max() <= 1  # but for ties in float32
 

@@ -19,6 +19,14 @@ class Done:
     stdout: str
     stderr: str
 
+    @property
+    def exit_code(self) -> int:
+        return self.returncode
+
+    @property
+    def output(self) -> str:
+        return self.stdout + self.stderr
+
 
 def run(*arguments: str) -> Done:
     """Run `fsbench ARGUMENTS` from `main` on; an exception that is not an FsbenchError goes through."""

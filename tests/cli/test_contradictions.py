@@ -72,7 +72,7 @@ def test_all_that_a_figure_excludes_is_named_at_once() -> None:
         ("sweep --queries 7 --over tau=1 --over queries=3,4", ("--over", "also given by --queries")),
         ("compare --settings balanced --alpha 3", ("--alpha", "no meaning for balanced")),
         ("ablate --settings balanced --alpha 3", ("--alpha", "no meaning for balanced")),
-        ("solve --method bavardage:released --variant article", ("--variant", "--method bavardage:released")),
+        ("solve --method bavardage:released --variant article", ("--variant", "also given by bavardage:released")),
         ("tune --method bavardage:released --set variant=article", ("--set", "--method bavardage:released")),
         ("tune --method simpleshot:L2N --over norm=UN,CL2N", ("--over", "--method simpleshot:L2N")),
         ("sweep --methods bavardage:released --over variant=article", ("--over", "--methods bavardage:released")),

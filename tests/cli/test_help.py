@@ -16,7 +16,8 @@ from rich.cells import cell_len
 
 from fsbench.backbones.load import BACKBONES
 from fsbench.cli import complete
-from fsbench.cli.app import app
+from fsbench.cli.app import COMMANDS as SUMMARIES
+from fsbench.cli.app import app, load_command
 from tests.cli import run
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 GROUP: Any = typer.main.get_command(app)
 
 
-def all_commands(group: Any = GROUP, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, command in group.commands.items():
-        yield (*path, name), command
-        if hasattr(command, "commands"):
-            yield from all_commands(command, (*path, name))
+def all_commands() -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name in SUMMARIES:
+        command = load_command(name)
+        yield (name,), command
+        yield from (((name, inner), deeper) for inner, deeper in getattr(command, "commands", {}).items())
 
 
 COMMANDS = {" ".join(path): command for path, command in all_commands()}
@@ -40,6 +41,11 @@ def help_text(*arguments: str, width: int, monkeypatch: pytest.MonkeyPatch) -> s
     done = run(*arguments, "--help")
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_summaries_of_commands_that_are_not_loaded_are_those_of_their_docstrings() -> None:
+    for name, (_, summary) in SUMMARIES.items():
+        assert COMMANDS[name].help.partition("\n")[0] == summary
 
 
 def test_every_command_has_a_panel_and_a_summary_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

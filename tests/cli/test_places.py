@@ -93,11 +93,11 @@ def test_what_was_tuned_cannot_be_kept_in_a_folder_of_someone_else(folder: Path)
     (folder / "features" / ".synthetic-none.tuned.json.lock").mkdir()  # nobody can make a file of that name
     done = run(*COMMANDS["tune"], *FEW)
     assert done.returncode == 0, done.stderr
-    assert "searched again next time. Could not write features/synthetic-none.tuned.json" in done.stderr
+    assert "will be searched again. Could not write features/synthetic-none.tuned.json" in done.stderr
     assert "Kept in" not in done.stdout
     done = run("solve", "--method", "soft-kmeans", "--tune", "--json", *FEW)
     assert done.returncode == 0, done.stderr
-    assert "searched again next time" in done.stderr
+    assert "will be searched again" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["solve", "compare", "scatter"])
@@ -105,7 +105,7 @@ def test_what_was_tuned_cannot_be_kept_in_a_folder_of_someone_else(folder: Path)
 def test_a_mistyped_feature_folder_gets_no_features(
     folder: Path, command: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = f"There is no folder {name}, which --features-dir or FSBENCH_FEATURES names"
+    words = f"Folder not found: {name}, given by --features-dir or FSBENCH_FEATURES"
     assert words in run(command, "--features-dir", name).stderr
     monkeypatch.setenv("FSBENCH_FEATURES", name)
     assert words in run(command).stderr
@@ -120,7 +120,7 @@ def test_the_feature_folder_does_not_matter_where_files_are_given(monkeypatch: p
 def test_a_feature_file_that_is_given_twice_is_taken_once() -> None:
     again = "features/../features/synthetic-none.h5"
     done = run(*COMMANDS["solve"], *FEW[:-1], "features/synthetic-none.h5", again)
-    assert f"{again} is given twice, and taken once" in done.stderr
+    assert f"{again} is given twice; it is used once" in done.stderr
     once = run(*COMMANDS["solve"], *FEW[:-1], "features/synthetic-none.h5")
     assert done.stdout == once.stdout
 

@@ -37,9 +37,7 @@ def test_a_picture_has_a_name_without_being_given_one() -> None:
 @pytest.mark.usefixtures("folder")
 def test_every_option_reaches_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bytes] = []
-    monkeypatch.setattr(
-        "fsbench.report.plots.task.draw_task", lambda task, views, out: seen.append(task.assignments.tobytes())
-    )
+    monkeypatch.setattr("fsbench.cli.plot.draw_task", lambda task, views, out: seen.append(task.assignments.tobytes()))
     different = [
         (), ("--task", "1"), ("--seed", "1"), ("--balanced",), ("--alpha", "9"), ("--shots", "2"), ("--ways", "4"),
         ("--split", "val"), ("--variant", "released"), ("--t-km", "3"), ("--tau", "1"), ("--sigma", "3"),
@@ -55,7 +53,7 @@ def test_every_option_reaches_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_option_reaches_the_simplex(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[bytes, int]] = []
     monkeypatch.setattr(
-        "fsbench.report.plots.task.draw_simplex",
+        "fsbench.cli.plot.draw_simplex",
         lambda task, root, out: seen.append((task.assignments.tobytes(), root)),
     )
     different = [
@@ -73,7 +71,7 @@ def test_every_option_reaches_the_simplex(monkeypatch: pytest.MonkeyPatch) -> No
 def test_one_file_is_shown_and_that_is_said(folder: Path, features: Features) -> None:
     features.write(folder / "features" / "more-none.h5", dataset="more")
     done = run("plot", "simplex")
-    assert "it is drawn from features/more-none.h5, the first of 2 feature files" in done.stderr
+    assert "Plotting a task of features/more-none.h5, the first of 2 feature files" in done.stderr
     assert run("plot", "spectrum", "--out", "both.svg").returncode == 0
     text = Path("both.svg").read_text()
     assert "<!-- more-none: effective rank" in text

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from fsbench.cli.app import app
-from tests.cli import run
+from tests.cli import Done, run
 
 if TYPE_CHECKING:
     from tests.synthetic import Features
@@ -29,8 +27,8 @@ def folder(features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return tmp_path
 
 
-def fsbench(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments)
+def fsbench(*arguments: str) -> Done:
+    return run(*arguments)
 
 
 @pytest.mark.usefixtures("folder")

@@ -4,10 +4,8 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from fsbench.cli.app import app
-from tests.cli import run
+from tests.cli import Done, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,8 +21,8 @@ def folder(features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return tmp_path
 
 
-def fsbench(*arguments: str) -> Result:
-    result = CliRunner().invoke(app, arguments)
+def fsbench(*arguments: str) -> Done:
+    result = run(*arguments)
     assert result.exit_code == 0, result.output
     return result
 
@@ -99,7 +97,7 @@ def test_tuned_parameters_serve_solve_and_compare(folder: Path) -> None:
 )
 @pytest.mark.usefixtures("folder")
 def test_wrong_usage_is_said_and_exits_with_2(arguments: tuple[str, ...], words: str) -> None:
-    result = CliRunner().invoke(app, arguments)
+    result = run(*arguments)
     assert result.exit_code == 2
     assert words in " ".join(result.output.replace("│", " ").split())
 
@@ -111,7 +109,7 @@ def test_what_cannot_be_done_is_said_and_exits_with_1() -> None:
         (("sweep", "--over", "tau=0.1", "--split", "vall", "--tasks", "5"), "vall"),
         (("sweep", "--over", "tau=0.1", "--plot", "x.gif", "--tasks", "5"), ".png, .pdf, .svg"),
         (("sweep", "--figure", "9"), "no sweep for figure 9"),
-        (("tune", "--over", "shots=1,5"), "shots is given by the tasks"),
+        (("tune", "--over", "shots=1,5"), "shots belongs to the tasks"),
     ):
         result = run(*arguments)
         assert result.returncode == 1, result.stderr

@@ -17,10 +17,8 @@ from fsbench.data.scan import load_own, scan_folder
 from fsbench.doctor.deep import find_doubles, look_deeper
 from fsbench.doctor.diagnose import diagnose
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.run import Machine
-from fsbench.evaluation.solve import Request, solve
 from fsbench.evaluation.source import source_of
-from fsbench.evaluation.tuning import Search
+from fsbench.evaluation.tuning import validation_source
 from fsbench.exchange.importing import Naming, import_files
 from fsbench.features.extract import Settings, extract
 from fsbench.features.overlap import overlap
@@ -33,6 +31,7 @@ from fsbench.reporter import Reporter
 from fsbench.results.published import published
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
+from tests.comparing import QUIET, solved
 from tests.images import SPLITS, write_images
 from tests.synthetic import make_features
 
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from fsbench.features.store import Split
     from tests.synthetic import Features
 
-QUIET = Reporter(quiet=True)
 CPU = torch.device("cpu")
 
 
@@ -74,12 +72,12 @@ def test_tuning_is_refused_where_val_holds_novel_rows(features: Features, tmp_pa
     val = with_rows_of(features.val, features.novel, 30)
     file = written(tmp_path / "f.h5", base=features.base, val=val, novel=features.novel)
     with pytest.raises(FsbenchError, match="share 30 rows, bit for bit: tuning there would be looking") as caught:
-        Search.on(file, None, "bavardage", {}, TaskProtocol())
+        validation_source(file, None)
     assert str(file.path) in caught.value.message
     with pytest.raises(FsbenchError, match="tuning there would be looking"):
-        solve(Request("bavardage", tune=True), file, [TaskProtocol()], Machine(CPU), QUIET)
+        solved("bavardage", file, tune=True)
     few = written(tmp_path / "g.h5", val=with_rows_of(features.val, features.novel, 1), novel=features.novel)
-    Search.on(few, None, "bavardage", {}, TaskProtocol())  # a double or two, as public data sets have
+    validation_source(few, None)  # a double or two, as public data sets have
 
 
 def test_base_classes_of_another_file_that_hold_the_novel_images_are_refused(tmp_path: Path) -> None:
@@ -130,9 +128,8 @@ def test_classifying_base_classes_is_named(
 
 def test_what_was_tuned_on_val_is_not_reported_on_val(features: Features, tmp_path: Path) -> None:
     file = written(tmp_path / "f.h5", base=features.base, val=features.val, novel=features.novel)
-    request = Request("soft-kmeans", split="val", tune=True)
     with pytest.raises(FsbenchError, match="tuned on the val classes, and these are what --split val would report on"):
-        solve(request, file, [TaskProtocol()], Machine(CPU), QUIET)
+        solved("soft-kmeans", file, split="val", tune=True)
 
 
 @pytest.mark.parametrize(
@@ -183,12 +180,11 @@ def test_a_stale_or_damaged_scatter_is_made_anew(features: Features, tmp_path: P
 
 def test_stale_records_are_not_reused(tmp_path: Path) -> None:
     """The features were made again under the same name."""
-    request = Request("ncm", tasks=30, results=tmp_path / "results")
     for seed in (1, 2):
         make_features(seed=seed).write(tmp_path / "f.h5")
-        (row,) = solve(request, FeatureFile.open(tmp_path / "f.h5"), [TaskProtocol()], Machine(CPU), QUIET)
-        fresh = replace(request, results=None)
-        (right,) = solve(fresh, FeatureFile.open(tmp_path / "f.h5"), [TaskProtocol()], Machine(CPU), QUIET)
+        file = FeatureFile.open(tmp_path / "f.h5")
+        (row,) = solved("ncm", file, tasks=30, results=tmp_path / "results")
+        (right,) = solved("ncm", file, tasks=30)
         assert row.record.correct == right.record.correct
 
 

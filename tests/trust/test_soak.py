@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from fsbench.evaluation.run import Job, Machine, configure, run
+from fsbench.evaluation.run import Job, Runner, configure
 from fsbench.evaluation.source import load_source
 from fsbench.features.scatter import base_statistics
 from fsbench.features.store import FeatureFile
@@ -44,7 +44,7 @@ def soak(tasks: int, tmp_path: Path) -> tuple[list[float], list[float]]:
             sizes.append(memory())
             moments.append(time.perf_counter())
 
-    record = run(Job(method, PROTOCOL, 0, tasks, origin), source, Machine(torch.device("cpu")), None, progress=progress)
+    record = Runner(torch.device("cpu")).run(Job(method, PROTOCOL, 0, tasks, origin), source, progress)
     assert len(record.correct) == tasks
     return sizes, moments
 

@@ -7,18 +7,15 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.compare import Question, compare
-from fsbench.evaluation.run import Machine
-from fsbench.evaluation.spec import parse_methods
 from fsbench.features.store import FeatureFile
 from fsbench.report.render import render_csv, render_json, render_markdown, render_rich
 from fsbench.reporter import Reporter, SafeConsole
 from fsbench.results.collect import collect, read_records
 from fsbench.results.comparison import Column
 from fsbench.tasks.protocol import TaskProtocol
+from tests.comparing import QUIET, compared
 from tests.records import four_settings, make_record, store
 
 if TYPE_CHECKING:
@@ -28,7 +25,6 @@ if TYPE_CHECKING:
     from fsbench.results.record import RunRecord
     from tests.synthetic import Features
 
-QUIET = Reporter(quiet=True)
 ONE = Column(False, 2.0, 1)
 
 
@@ -44,10 +40,9 @@ def listening() -> tuple[Reporter, io.StringIO]:
 
 def test_records_alone_give_the_table_that_compare_gave(features: Features, tmp_path: Path) -> None:
     file = FeatureFile.open(features.write(tmp_path / "a.h5", "mini", "rn18"))
-    columns = [ONE, Column(True, None, 5)]
-    methods = parse_methods("ncm,simpleshot,simpleshot:L2N,soft-kmeans,bavardage,bavardage:released")
-    question = Question(methods, columns, "soft-kmeans", TaskProtocol(), tasks=12, results=tmp_path / "results")
-    table = compare(question, [file], Machine(torch.device("cpu")), QUIET)
+    methods = "ncm,simpleshot,simpleshot:L2N,soft-kmeans,bavardage,bavardage:released"
+    protocols = [TaskProtocol(), TaskProtocol(shots=5, alpha=None)]
+    table = compared(methods, [file], protocols, tasks=12, results=tmp_path / "results")
     (found,) = collect(read_records(None, tmp_path / "results", QUIET))
     assert json.loads(render_json(found)) == json.loads(render_json(table))
     assert render_markdown(found) == render_markdown(table)

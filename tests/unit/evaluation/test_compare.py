@@ -14,28 +14,24 @@ import torch
 from rich.console import Console
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.compare import Question, compare
-from fsbench.evaluation.engine import solve_tasks
+from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.evaluation.over_data import interval_over_data, tasks_without_shared_images
-from fsbench.evaluation.run import Machine
 from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import parse_methods
 from fsbench.features.store import FeatureFile
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.report.render import render_csv, render_json, render_latex, render_markdown, render_rich, show
-from fsbench.reporter import Reporter
 from fsbench.results.comparison import Column, Comparison
 from fsbench.results.published import published
 from fsbench.results.statistics import accuracies, interval
 from fsbench.tasks.protocol import TaskProtocol
+from tests.comparing import compared
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.synthetic import Features
 
-MACHINE = Machine(torch.device("cpu"))
-QUIET = Reporter(quiet=True)
 COLUMNS = [Column(False, 2.0, 1), Column(False, 2.0, 5), Column(True, None, 1), Column(True, None, 5)]
 METHODS = "ncm,soft-kmeans,bavardage,bavardage:released"
 
@@ -47,8 +43,7 @@ def ask(
     tasks: int = 60,
     baseline: str = "soft-kmeans",
 ) -> Comparison:
-    question = Question(parse_methods(methods), COLUMNS, baseline, TaskProtocol(), tasks=tasks, results=results)
-    return compare(question, files, MACHINE, QUIET)
+    return compared(methods, files, results=results, tasks=tasks, baseline=baseline)
 
 
 @pytest.fixture(scope="module")
@@ -251,9 +246,7 @@ def test_the_interval_over_the_data_is_wider_than_the_one_over_tasks(features: F
         NearestClassMean(),
         features.novel,
         features.statistics,
-        TaskProtocol(),
-        0,
-        range(500),
+        TaskList(TaskProtocol(), 0, 500),
         device=torch.device("cpu"),
     )
     over_tasks = interval(accuracies(drawn.correct, drawn.queries))

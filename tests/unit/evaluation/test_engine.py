@@ -9,7 +9,7 @@ import torch
 
 from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.engine import Outcome, embed_split, solve_tasks, tasks_at_once
+from fsbench.evaluation.engine import Outcome, TaskList, embed_split, solve_tasks, tasks_at_once
 from fsbench.methods.base import Method, MethodInfo, Parameters
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 CPU = torch.device("cpu")
 
 
-def solve(
-    method: Method, data: Features, protocol: TaskProtocol, tasks: range = range(60), batch: int | None = None
-) -> Outcome:
-    return solve_tasks(method, data.novel, data.statistics, protocol, 0, tasks, device=CPU, batch=batch)
+def solve(method: Method, data: Features, protocol: TaskProtocol, tasks: int = 60, batch: int | None = None) -> Outcome:
+    return solve_tasks(method, data.novel, data.statistics, TaskList(protocol, 0, tasks), device=CPU, batch=batch)
 
 
 @pytest.mark.parametrize(
@@ -49,14 +47,14 @@ def test_batch_size_and_threads_change_nothing(features: Features, method: Metho
 
 
 def test_any_part_of_the_task_list_gives_the_same_counts(features: Features) -> None:
-    whole = solve(Bavardage(), features, TaskProtocol(), range(50))
-    part = solve(Bavardage(), features, TaskProtocol(), range(20, 33))
-    np.testing.assert_array_equal(part.correct, whole.correct[20:33])
+    whole = solve(Bavardage(), features, TaskProtocol(), 50)
+    part = solve(Bavardage(), features, TaskProtocol(), 33)
+    np.testing.assert_array_equal(part.correct, whole.correct[:33])
 
 
 def test_counts_are_those_of_the_predictions(features: Features) -> None:
     protocol = TaskProtocol(shots=2, queries=30)
-    outcome = solve(SoftKMeans(), features, protocol, range(25))
+    outcome = solve(SoftKMeans(), features, protocol, 25)
     drawn = sample_tasks(protocol, features.novel.offsets, 0, np.arange(25))
     table = embed_split(SoftKMeans(), features.novel, features.statistics, CPU)
     rows = torch.from_numpy(np.concatenate([drawn.support, drawn.query], axis=1))
@@ -67,7 +65,7 @@ def test_counts_are_those_of_the_predictions(features: Features) -> None:
 
 def test_short_tasks_count_their_own_queries(features: Features) -> None:
     protocol = TaskProtocol("veilleux", alpha=0.3)
-    outcome = solve(NearestClassMean(), features, protocol, range(200))
+    outcome = solve(NearestClassMean(), features, protocol, 200)
     drawn = sample_tasks(protocol, features.novel.offsets, 0, np.arange(200))
     np.testing.assert_array_equal(outcome.queries, (drawn.query_labels >= 0).sum(axis=1))
     assert outcome.queries.min() < 75
@@ -123,7 +121,7 @@ def test_what_is_no_number_is_no_answer(features: Features, value: float) -> Non
 def test_progress_adds_up(features: Features) -> None:
     seen: list[int] = []
     solve_tasks(
-        NearestClassMean(), features.novel, features.statistics, TaskProtocol(), 0, range(700),
+        NearestClassMean(), features.novel, features.statistics, TaskList(TaskProtocol(), 0, 700),
         device=CPU, progress=seen.append,
     )  # fmt: skip
     assert sum(seen) == 700

@@ -11,16 +11,15 @@ import pytest
 import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.compare import Question, choose_methods, compare
-from fsbench.evaluation.run import Machine
-from fsbench.evaluation.solve import Request, solve
+from fsbench.evaluation.compare import compare
 from fsbench.evaluation.source import source_of
+from fsbench.evaluation.spec import Spec, parse_methods
 from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.methods.base import Context
 from fsbench.methods.registry import METHODS, method_class, needs_base
 from fsbench.reporter import Reporter
-from fsbench.results.comparison import Column
 from fsbench.tasks.protocol import TaskProtocol
+from tests.comparing import QUIET, compared, runner, solved
 from tests.synthetic import make_features
 
 if TYPE_CHECKING:
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
     from tests.synthetic import Features
 
-QUIET = Reporter(quiet=True)
-MACHINE = Machine(torch.device("cpu"))
 MADE = Provenance("cub", "rn18", weights="w.pth", weights_sha256="ab", transform="{}")
 
 
@@ -63,12 +60,12 @@ def test_statistics_come_from_the_other_file(novel: FeatureFile, other: FeatureF
 
 
 def test_records_and_signatures_name_the_other_base(novel: FeatureFile, other: FeatureFile) -> None:
-    (solved,) = solve(Request("bavardage", tasks=20, base=other), novel, [TaskProtocol()], MACHINE, QUIET)
+    (row,) = solved("bavardage", novel, tasks=20, base=other)
     digest = other.summary("base").digest
-    assert f"|base:mini@{digest[:6]}|" in solved.record.signature
-    assert solved.record.base_dataset == solved.row()["base_dataset"] == "mini"
-    assert solved.record.key.base_sha256 == other.summary("base").digest
-    assert solved.baseline is not None
+    assert f"|base:mini@{digest[:6]}|" in row.record.signature
+    assert row.record.base_dataset == row.as_dict()["base_dataset"] == "mini"
+    assert row.record.key.base_sha256 == other.summary("base").digest
+    assert row.baseline is not None
 
 
 def test_the_files_own_base_or_data_set_is_no_other(features: Features, tmp_path: Path, novel: FeatureFile) -> None:
@@ -84,8 +81,8 @@ def test_another_file_of_the_same_name_is_in_the_signature(features: Features, t
     other = whole(tmp_path / "other.h5", make_features(seed=5), MADE)
 
     def signature(base: FeatureFile | None) -> str:
-        (solved,) = solve(Request("ncm", tasks=3, base=base), own, [TaskProtocol()], MACHINE, QUIET)
-        return solved.record.signature
+        (row,) = solved("ncm", own, tasks=3, base=base)
+        return row.record.signature
 
     assert "base:" not in signature(None)
     assert signature(own) == signature(None)
@@ -94,18 +91,14 @@ def test_another_file_of_the_same_name_is_in_the_signature(features: Features, t
 
 def test_a_table_names_all_bases(features: Features, tmp_path: Path) -> None:
     files = [whole(tmp_path / "a.h5", features, MADE), whole(tmp_path / "b.h5", make_features(seed=5), MADE)]
-    contestants, baseline = choose_methods("ncm", "ncm", files, files[0], QUIET)
-    question = Question(contestants, [Column(False, 2.0, 1)], baseline, TaskProtocol(), tasks=3, base=files[0])
     for order in (files, files[::-1]):
-        found = compare(question, order, MACHINE, QUIET).signature()
+        found = compared("ncm", order, [TaskProtocol()], baseline="ncm", tasks=3, base=files[0]).signature()
         assert f"|novel|base:own+cub@{files[0].summary('base').digest[:6]}|" in found
 
 
 def test_published_numbers_are_not_shown_across_data_sets(novel: FeatureFile, other: FeatureFile) -> None:
     def table(base: FeatureFile) -> tuple[str, list[object]]:
-        contestants, baseline = choose_methods("soft-kmeans,bavardage", None, [novel], base, QUIET)
-        question = Question(contestants, [Column(False, 2.0, 1)], baseline, TaskProtocol(), tasks=10, base=base)
-        found = compare(question, [novel], MACHINE, QUIET)
+        found = compared("soft-kmeans,bavardage", [novel], [TaskProtocol()], tasks=10, base=base)
         return found.signature(), [cell.published for cell in found.groups[0].cells.values() if cell.published]
 
     signature, published = table(other)
@@ -162,28 +155,34 @@ def test_methods_know_whether_they_need_base_classes(name: str) -> None:
         method_class(method).configure(Context(balanced=False), **options).embed(rows, None)
 
 
-def test_without_base_solve_leaves_the_baseline_out_or_says_what_to_do(novel: FeatureFile) -> None:
-    (solved,) = solve(Request("pt-map", tasks=10), novel, [TaskProtocol()], MACHINE, QUIET)
-    assert solved.baseline is None
-    assert np.isfinite(solved.record.accuracy)
+def test_without_base_solve_has_a_baseline_that_needs_none_or_says_what_to_do(novel: FeatureFile) -> None:
+    (row,) = solved("pt-map", novel, tasks=10)
+    assert row.baseline is not None
+    assert row.baseline.key.params == {"norm": "L2N"}
+    assert np.isfinite(row.record.accuracy)
     with pytest.raises(FsbenchError, match="--base FILE"):
-        solve(Request("bavardage", tasks=10), novel, [TaskProtocol()], MACHINE, QUIET)
+        solved("bavardage", novel, tasks=10)
 
 
-def test_without_base_compare_takes_what_needs_none(novel: FeatureFile, capsys: pytest.CaptureFixture[str]) -> None:
-    contestants, baseline = choose_methods("all", None, [novel], None, Reporter())
-    labels = [contestant.label for contestant in contestants]
-    assert baseline == "simpleshot:L2N"
+def test_without_base_compare_takes_what_needs_none(
+    novel: FeatureFile, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsbench.evaluation.spec.usual_methods", lambda: ["pt-map", "ncm", "bavardage:released"])
+    spec = Spec(methods=tuple(parse_methods("all")), protocols=(TaskProtocol(),), tasks=3, all_methods=True)
+    table = compare(spec, [novel], runner(reporter=Reporter()))
+    labels = [entry.label for entry in table.entries]
+    assert table.baseline == "simpleshot:L2N"
     assert "pt-map" in labels
     assert not {"bavardage", "bavardage:released", "ncm"} & set(labels)
     assert "bavardage:released" in capsys.readouterr().err.replace("\n", "")
     for methods, chosen in (("pt-map,bavardage", None), ("pt-map", "ncm")):
         with pytest.raises(FsbenchError, match=r"has no base classes, which (bavardage|ncm) need"):
-            choose_methods(methods, chosen, [novel], None, QUIET)
-    assert choose_methods("simpleshot:UN", "pt-map", [novel], None, QUIET)[1] == "pt-map"
+            compared(methods, [novel], [TaskProtocol()], baseline=chosen, tasks=3)
+    table = compared("simpleshot:UN", [novel], [TaskProtocol()], baseline="pt-map", tasks=3)
+    assert table.baseline == "pt-map"
 
 
 def test_with_base_nothing_is_left_out(novel: FeatureFile, other: FeatureFile) -> None:
-    contestants, baseline = choose_methods("all", None, [novel], other, QUIET)
-    assert "bavardage" in [contestant.label for contestant in contestants]
-    assert baseline == "soft-kmeans"
+    table = compared("ncm,bavardage", [novel], [TaskProtocol()], tasks=3, base=other)
+    assert [entry.label for entry in table.entries] == ["soft-kmeans", "ncm", "bavardage"]
+    assert table.baseline == "soft-kmeans"

@@ -6,26 +6,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.run import Job, Machine, run
-from fsbench.evaluation.solve import Request, Solved, solve
+from fsbench.evaluation.compare import warning
+from fsbench.evaluation.run import Job
 from fsbench.evaluation.source import Source
 from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
-from fsbench.reporter import Reporter
 from fsbench.results.record import load_record, save_record
 from fsbench.tasks.protocol import TaskProtocol
+from tests.comparing import runner, solved
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.synthetic import Features
-
-MACHINE = Machine(torch.device("cpu"))
-QUIET = Reporter(quiet=True)
 
 
 @pytest.fixture
@@ -43,32 +39,32 @@ def job(tasks: int = 20, seed: int = 0) -> Job:
 
 
 def test_a_record_is_written_once_and_then_reused(source: Source, tmp_path: Path) -> None:
-    first = run(job(), source, MACHINE, tmp_path)
+    first = runner(tmp_path).run(job(), source)
     (path,) = tmp_path.glob("*.json")
     assert load_record(path) == first
     save_record(path, dataclasses.replace(first, created="1999-01-01T00:00:00+00:00"))
-    assert run(job(), source, MACHINE, tmp_path).created.startswith("1999")
-    again = run(job(), source, MACHINE, tmp_path, force=True)
+    assert runner(tmp_path).run(job(), source).created.startswith("1999")
+    again = runner(tmp_path, force=True).run(job(), source)
     assert not again.created.startswith("1999")
     assert again.correct == first.correct
 
 
 def test_everything_that_matters_makes_another_record(source: Source, tmp_path: Path) -> None:
     other_features = dataclasses.replace(source, split=dataclasses.replace(source.split, digest="other"))
-    run(job(), source, MACHINE, tmp_path)
-    run(job(21), source, MACHINE, tmp_path)
-    run(job(seed=1), source, MACHINE, tmp_path)
-    run(job(), other_features, MACHINE, tmp_path)
-    run(Job(NearestClassMean(), TaskProtocol(queries=60), 0, 20), source, MACHINE, tmp_path)
-    run(Job(Bavardage(), TaskProtocol(), 0, 20), source, MACHINE, tmp_path)
-    run(Job(Bavardage(beta=5.0), TaskProtocol(), 0, 20), source, MACHINE, tmp_path)
+    runner(tmp_path).run(job(), source)
+    runner(tmp_path).run(job(21), source)
+    runner(tmp_path).run(job(seed=1), source)
+    runner(tmp_path).run(job(), other_features)
+    runner(tmp_path).run(Job(NearestClassMean(), TaskProtocol(queries=60), 0, 20), source)
+    runner(tmp_path).run(Job(Bavardage(), TaskProtocol(), 0, 20), source)
+    runner(tmp_path).run(Job(Bavardage(beta=5.0), TaskProtocol(), 0, 20), source)
     assert len(list(tmp_path.glob("*.json"))) == 7
-    run(job(), source, Machine(torch.device("cpu"), batch=3), tmp_path)
+    runner(tmp_path, batch=3).run(job(), source)
     assert len(list(tmp_path.glob("*.json"))) == 7
 
 
 def test_damaged_records_are_named(source: Source, tmp_path: Path) -> None:
-    run(job(), source, MACHINE, tmp_path)
+    runner(tmp_path).run(job(), source)
     (path,) = tmp_path.glob("*.json")
     good = path.read_text()
     data = json.loads(good)
@@ -82,11 +78,11 @@ def test_damaged_records_are_named(source: Source, tmp_path: Path) -> None:
     for text in broken.values():
         path.write_text(text)
         with pytest.raises(FsbenchError, match="--force"):
-            run(job(), source, MACHINE, tmp_path)
+            runner(tmp_path).run(job(), source)
 
 
 def test_signature_says_what_was_done(source: Source) -> None:
-    record = run(Job(Bavardage(), TaskProtocol(), 3, 5, "default"), source, MACHINE, None)
+    record = runner().run(Job(Bavardage(), TaskProtocol(), 3, 5, "default"), source)
     for part in (
         "synthetic/none/novel",
         "disjoint:1|5w1s75q|dirichlet:2",
@@ -99,8 +95,7 @@ def test_signature_says_what_was_done(source: Source) -> None:
 
 def test_a_reused_record_tells_how_the_present_job_came_to_its_parameters(path: Path, tmp_path: Path) -> None:
     def origin(**options: float) -> tuple[str, str]:
-        request = Request("bavardage", options, tasks=3, results=tmp_path / "results")
-        (row,) = solve(request, FeatureFile.open(path), [TaskProtocol()], MACHINE, QUIET)
+        (row,) = solved("bavardage", FeatureFile.open(path), options=options, tasks=3, results=tmp_path / "results")
         return row.record.params_from, row.record.signature.rpartition("|")[2]
 
     assert origin(tau=0.3) == ("default + given:tau", "params:default + given:tau")
@@ -111,51 +106,49 @@ def test_a_reused_record_tells_how_the_present_job_came_to_its_parameters(path: 
 
 
 def test_a_reused_record_names_the_version_that_computed_it(source: Source, tmp_path: Path) -> None:
-    first = run(job(), source, MACHINE, tmp_path)
+    first = runner(tmp_path).run(job(), source)
     (path,) = tmp_path.glob("*.json")
-    assert run(job(), source, MACHINE, tmp_path) == first
+    assert runner(tmp_path).run(job(), source) == first
     save_record(path, dataclasses.replace(first, versions={"fsbench": "0.0.9"}))
-    assert run(job(), source, MACHINE, tmp_path).signature.startswith("fsbench:0.0.9|synthetic/")
+    assert runner(tmp_path).run(job(), source).signature.startswith("fsbench:0.0.9|synthetic/")
 
 
 def test_one_task_has_no_interval(source: Source) -> None:
-    assert run(job(1), source, MACHINE, None).ci95 is None
+    assert runner().run(job(1), source).ci95 is None
 
 
 def test_solve_puts_soft_kmeans_beside(path: Path, tmp_path: Path) -> None:
-    request = Request("bavardage", tasks=30, results=tmp_path / "results")
     protocols = [TaskProtocol(shots=1), TaskProtocol(shots=5)]
-    rows = solve(request, FeatureFile.open(path), protocols, MACHINE, QUIET)
+    rows = solved("bavardage", FeatureFile.open(path), protocols, tasks=30, results=tmp_path / "results")
     assert [row.record.key.protocol["shots"] for row in rows] == [1, 5]
     for row in rows:
         assert row.baseline is not None
         assert row.baseline.key.method == "soft-kmeans"
-        assert row.gain is not None
-        assert row.gain.mean == pytest.approx(row.record.accuracy - row.baseline.accuracy)
+        assert row.difference is not None
+        assert row.difference.mean == pytest.approx(row.record.accuracy - row.baseline.accuracy)
     assert path.with_suffix(".scatter.h5").exists()
     assert len(list((tmp_path / "results").glob("*.json"))) == 4
 
 
 def test_a_clear_loss_against_soft_kmeans_is_told_with_its_cause(path: Path) -> None:
-    request = Request("bavardage", {"tau": 0.001}, tasks=200)
-    (row,) = solve(request, FeatureFile.open(path), [TaskProtocol()], MACHINE, QUIET)
-    warning = row.warning()
-    assert warning is not None
-    assert "below Soft-KMEANS on the same 200 tasks" in warning
-    assert "--tune" in warning
-    good = Request("bavardage", tasks=200)
-    assert solve(good, FeatureFile.open(path), [TaskProtocol()], MACHINE, QUIET)[0].warning() is None
-    assert Solved(row.record, None).warning() is None
+    (row,) = solved("bavardage", FeatureFile.open(path), options={"tau": 0.001}, tasks=200)
+    assert row.baseline is not None
+    text = warning(row.record, row.baseline)
+    assert "below Soft-KMEANS on the same 200 tasks" in text
+    assert "--tune" in text
+    (good,) = solved("bavardage", FeatureFile.open(path), tasks=200)
+    assert good.baseline is not None
+    assert warning(good.record, good.baseline) == ""
 
 
 def test_features_without_base_classes(features: Features, tmp_path: Path) -> None:
     path = tmp_path / "f.h5"
     write_features(path, Provenance("x", "y"), {"novel": features.novel})
-    with pytest.raises(FsbenchError, match="BAVARDAGE needs statistics of the base classes"):
-        solve(Request("bavardage"), FeatureFile.open(path), [TaskProtocol()], MACHINE, QUIET)
+    with pytest.raises(FsbenchError, match="has no base classes, which bavardage need"):
+        solved("bavardage", FeatureFile.open(path))
 
 
 def test_accuracy_is_plausible(source: Source) -> None:
-    record = run(job(200), source, MACHINE, None)
+    record = runner().run(job(200), source)
     assert 30 < record.accuracy < 99
     assert np.mean(record.per_task) == pytest.approx(record.accuracy)

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 
 import fsbench
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.engine import solve_tasks
-from fsbench.evaluation.run import Machine
+from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.evaluation.spec import Axis, at, parse_methods
 from fsbench.evaluation.sweep import figure, plan_sweep, run_sweep
 from fsbench.features.store import FeatureFile
@@ -20,12 +18,12 @@ from fsbench.methods.registry import method_class
 from fsbench.report.plots.studies import draw_sweep
 from fsbench.report.plots.style import save
 from fsbench.report.tables import panel_table, stdout_console
-from fsbench.reporter import Reporter
 from fsbench.results.curves import Curve, Panel, Point, Sweep, load_sweep, save_sweep
 from fsbench.results.published import published_curve
 from fsbench.results.record import load_record, save_record
 from fsbench.results.statistics import accuracies
 from fsbench.tasks.protocol import TaskProtocol
+from tests.comparing import CPU, runner
 from tests.synthetic import make_features
 
 if TYPE_CHECKING:
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
 
     from tests.synthetic import Features
 
-MACHINE = Machine(torch.device("cpu"))
-QUIET = Reporter(quiet=True)
 ONE, FIVE = TaskProtocol(), TaskProtocol(shots=5)
 
 
@@ -48,7 +44,8 @@ def sweep(file: FeatureFile, axes: list[Axis], **options: Any) -> Sweep:
         parse_methods(options.pop("methods", "bavardage")), axes, options.pop("splits", ["novel"]),
         options.pop("protocols", [ONE]), options.pop("parameters", {}),
     )  # fmt: skip
-    return run_sweep(plans, file, MACHINE, QUIET, **{"name": "test", "tasks": 12, "seed": 0, **options})
+    made = runner(options.pop("results", None), force=options.pop("force", False))
+    return run_sweep(plans, file, made, **{"name": "test", "tasks": 12, "seed": 0, **options})
 
 
 def test_a_point_is_what_the_solver_gives_there(mini: FeatureFile, features: Features) -> None:
@@ -63,7 +60,7 @@ def test_a_point_is_what_the_solver_gives_there(mini: FeatureFile, features: Fea
             context = Context(False, 1, "mini", alpha, features.statistics)
             method = method_class("bavardage").configure(context, tau=tau)
             outcome = solve_tasks(
-                method, getattr(features, split), features.statistics, protocol, 0, range(12), device=MACHINE.device
+                method, getattr(features, split), features.statistics, TaskList(protocol, 0, 12), device=CPU
             )
             assert point.x == tau
             assert point.accuracy == pytest.approx(float(accuracies(outcome.correct, outcome.queries).mean()))
@@ -121,7 +118,7 @@ def test_methods_become_curves_and_shots_an_axis(mini: FeatureFile) -> None:
 
 @pytest.mark.parametrize(("number", "panels", "points"), [(3, 2, 36), (4, 2, 18), (5, 8, 116)])
 def test_a_figure_has_the_points_of_the_article_s(number: int, panels: int, points: int) -> None:
-    plans = figure(number, "mini")
+    plans = figure(number, "article")
     assert len(plans) == panels
     assert sum(len(plan.axis.values) * len(plan.lines) for plan in plans) == points
     for plan in plans:
@@ -149,10 +146,10 @@ def test_published_points_are_those_of_the_article() -> None:
 
 
 def test_units_of_figure_5_are_the_article_s_only_where_it_has_a_preset() -> None:
-    assert {plan.axis.name for plan in figure(5, "mini")} == {"t_km", "t_vb", "s_max", "beta"}
-    assert {plan.axis.name for plan in figure(5, "glyphs")} == {"t_km", "tau", "sigma", "beta"}
+    assert {plan.axis.name for plan in figure(5, "article")} == {"t_km", "t_vb", "s_max", "beta"}
+    assert {plan.axis.name for plan in figure(5)} == {"t_km", "tau", "sigma", "beta"}
     with pytest.raises(FsbenchError, match="no sweep for figure 2"):
-        figure(2, "mini")
+        figure(2, "article")
 
 
 def test_a_sweep_is_drawn_printed_and_read_back(

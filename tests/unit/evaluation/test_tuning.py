@@ -2,37 +2,31 @@ from __future__ import annotations
 
 import itertools
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.compare import Question, compare
-from fsbench.evaluation.engine import solve_tasks
-from fsbench.evaluation.run import Machine
-from fsbench.evaluation.solve import Request, solve
+from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.evaluation.source import Source
-from fsbench.evaluation.spec import Axis, parse_methods
-from fsbench.evaluation.tuning import GRIDS, Search, grid_of, read_memory, tune, tuning_path
+from fsbench.evaluation.spec import Axis
+from fsbench.evaluation.tuning import GRIDS, Search, grid_of, read_memory, tune, tuning_path, validation_source
 from fsbench.features.scatter import base_statistics
 from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.methods.registry import METHODS, method_class
 from fsbench.report.plots.studies import draw_surface
 from fsbench.report.plots.style import save
 from fsbench.report.tables import stdout_console, surface_tables
-from fsbench.reporter import Reporter
-from fsbench.results.comparison import Column
 from fsbench.results.statistics import accuracies
 from fsbench.tasks.protocol import TaskProtocol
+from tests.comparing import CPU, compared, runner, solved
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.synthetic import Features
 
-MACHINE = Machine(torch.device("cpu"))
-QUIET = Reporter(quiet=True)
 SMALL = [Axis("tau", (0.001, 0.3)), Axis("sigma", (10.0, 20.0))]
 
 
@@ -48,7 +42,9 @@ def file(path: Path) -> FeatureFile:
 
 @pytest.fixture
 def search(file: FeatureFile) -> Search:
-    return Search.on(file, base_statistics(file), "bavardage", {}, TaskProtocol())
+    return Search(
+        "bavardage", {}, validation_source(file, base_statistics(file)), TaskProtocol(), tuning_path(file.path)
+    )
 
 
 @pytest.fixture
@@ -58,13 +54,13 @@ def small_grid(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_best_cell_is_the_best_by_hand(search: Search) -> None:
-    found = tune(search, SMALL, MACHINE, tasks=40)
+    found = tune(search, SMALL, runner(), tasks=40)
     by_hand = {}
     for tau, sigma in itertools.product((0.001, 0.3), (10.0, 20.0)):
         context = search.source.context(search.protocol)
         method = method_class("bavardage").configure(context, tau=tau, sigma=sigma)
         outcome = solve_tasks(
-            method, search.source.split, search.source.base, search.protocol, 0, range(40), device=MACHINE.device
+            method, search.source.split, search.source.base, TaskList(search.protocol, 0, 40), device=CPU
         )
         by_hand[tau, sigma] = float(accuracies(outcome.correct, outcome.queries).mean())
     assert {tuple(trial.params.values()): trial.accuracy for trial in found.trials} == by_hand
@@ -74,8 +70,7 @@ def test_the_best_cell_is_the_best_by_hand(search: Search) -> None:
 
 @pytest.mark.usefixtures("small_grid")
 def test_solve_uses_what_was_found_and_tunes_the_baseline_too(file: FeatureFile, tmp_path: Path) -> None:
-    request = Request("bavardage", tasks=50, tune=True, results=tmp_path / "results")
-    (row,) = solve(request, file, [TaskProtocol()], MACHINE, QUIET)
+    (row,) = solved("bavardage", file, tasks=50, tune=True, results=tmp_path / "results")
     assert row.record.key.params["tau"] == 0.3
     assert "tuned:val:grid:4x500" in row.record.signature
     assert row.baseline is not None
@@ -85,18 +80,18 @@ def test_solve_uses_what_was_found_and_tunes_the_baseline_too(file: FeatureFile,
 
 
 def test_a_later_search_takes_the_place_of_the_earlier(search: Search, file: FeatureFile, tmp_path: Path) -> None:
-    tune(search, SMALL, MACHINE, tasks=10)
-    found = tune(search, [Axis("tau", (0.7,))], MACHINE, tasks=10)
+    tune(search, SMALL, runner(), tasks=10)
+    found = tune(search, [Axis("tau", (0.7,))], runner(), tasks=10)
     assert search.remembered() == found
     assert len(read_memory(search.memory)) == 1
-    (row,) = solve(Request("bavardage", tasks=5, tune=True), file, [TaskProtocol()], MACHINE, QUIET)
+    (row,) = solved("bavardage", file, tasks=5, tune=True)
     assert row.record.key.params["tau"] == 0.7
     assert row.record.params_from == "tuned:val:grid:1x10"
 
 
 def test_other_settings_and_fixed_parameters_have_parameters_of_their_own(search: Search, file: FeatureFile) -> None:
     keys = {
-        Search.on(file, search.source.base, "bavardage", fixed, protocol).key
+        replace(search, fixed=fixed, protocol=protocol).key
         for fixed in ({}, {"variant": "released"})
         for protocol in (TaskProtocol(), TaskProtocol(shots=5), TaskProtocol(alpha=None))
     }
@@ -105,39 +100,41 @@ def test_other_settings_and_fixed_parameters_have_parameters_of_their_own(search
 
 def test_compare_tunes_what_can_be_tuned(file: FeatureFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(GRIDS, "soft-kmeans", [Axis("t_km", (0.01, 20.0))])
-    columns = [Column(False, 2.0, 1)]
-    question = Question(parse_methods("ncm,soft-kmeans"), columns, "soft-kmeans", TaskProtocol(), tasks=20, tune=True)
-    cells = compare(question, [file], MACHINE, QUIET).groups[0].cells
+    cells = compared("ncm,soft-kmeans", [file], [TaskProtocol()], tasks=20, tune=True).groups[0].cells
     origins = {label: cell.record.params_from for (label, _), cell in cells.items() if cell.record}
     assert origins == {"ncm": "default", "soft-kmeans": "tuned:val:grid:2x500"}
 
 
 def test_a_broken_search_goes_on(search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = tune(search, SMALL, MACHINE, tasks=10, results=tmp_path / "whole")
+    whole = tune(search, SMALL, runner(tmp_path / "whole"), tasks=10)
     search.memory.unlink()
 
-    def stop(done: int, total: int) -> None:
-        if done == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        tune(search, SMALL, MACHINE, tasks=10, results=tmp_path / "broken", progress=stop)
-    assert search.remembered() is None
     computed: list[int] = []
+
+    def stopped(*arguments: Any, **options: Any) -> Any:
+        if len(computed) == 2:
+            raise KeyboardInterrupt
+        return counted(*arguments, **options)
+
+    monkeypatch.setattr("fsbench.evaluation.run.solve_tasks", stopped)
 
     def counted(*arguments: Any, **options: Any) -> Any:
         computed.append(1)
         return solve_tasks(*arguments, **options)
 
+    with pytest.raises(KeyboardInterrupt):
+        tune(search, SMALL, runner(tmp_path / "broken"), tasks=10)
+    assert search.remembered() is None
+    computed.clear()
     monkeypatch.setattr("fsbench.evaluation.run.solve_tasks", counted)
-    assert tune(search, SMALL, MACHINE, tasks=10, results=tmp_path / "broken") == whole
+    assert tune(search, SMALL, runner(tmp_path / "broken"), tasks=10) == whole
     assert len(computed) == 2
 
 
 def test_optuna_repeats_itself_stays_in_range_and_finds_a_better_place_than_the_worst(search: Search) -> None:
     axes = [Axis("tau", (0.001, 1.0)), Axis("km_steps", (2, 8)), Axis("mixing", ("learned", "uniform"))]
-    found = tune(search, axes, MACHINE, trials=6, tasks=10, seed=3)
-    assert found == tune(search, axes, MACHINE, trials=6, tasks=10, seed=3)
+    found = tune(search, axes, runner(), trials=6, tasks=10, seed=3)
+    assert found == tune(search, axes, runner(), trials=6, tasks=10, seed=3)
     assert found.origin() == "tuned:val:optuna:6x10"
     for trial in found.trials:
         assert 0.001 <= float(trial.params["tau"]) <= 1.0
@@ -149,7 +146,7 @@ def test_optuna_repeats_itself_stays_in_range_and_finds_a_better_place_than_the_
 def test_without_optuna_the_extra_is_named(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(FsbenchError, match="optuna is not installed") as caught:
-        tune(search, SMALL, MACHINE, trials=2)
+        tune(search, SMALL, runner(), trials=2)
     assert "fsbench[tune]" in caught.value.hint
 
 
@@ -160,15 +157,15 @@ def test_tuning_never_looks_at_novel_classes(features: Features, file: FeatureFi
 
 
 def test_what_the_tasks_give_is_not_tuned(search: Search) -> None:
-    with pytest.raises(FsbenchError, match="shots is given by the tasks"):
-        tune(search, [Axis("shots", (1, 5))], MACHINE)
+    with pytest.raises(FsbenchError, match="shots belongs to the tasks"):
+        tune(search, [Axis("shots", (1, 5))], runner())
 
 
 def test_tuning_without_val_says_what_to_do(features: Features, tmp_path: Path) -> None:
     path = tmp_path / "f.h5"
     write_features(path, Provenance("x", "y"), {"base": features.base, "novel": features.novel})
     with pytest.raises(FsbenchError, match="no split val") as caught:
-        solve(Request("bavardage", tune=True), FeatureFile.open(path), [TaskProtocol()], MACHINE, QUIET)
+        solved("bavardage", FeatureFile.open(path), tune=True)
     assert "Extract val images" in caught.value.hint
 
 
@@ -196,7 +193,7 @@ def test_every_grid_is_one_of_its_method_and_has_its_default(name: str, search: 
 def test_a_damaged_memory_of_tuning_is_named(path: Path, text: str) -> None:
     tuning_path(path).write_text(text)
     with pytest.raises(FsbenchError, match=r"tuned parameters in|memory of tuning") as caught:
-        solve(Request("bavardage", tune=True), FeatureFile.open(path), [TaskProtocol()], MACHINE, QUIET)
+        solved("bavardage", FeatureFile.open(path), tune=True)
     assert "Delete the file" in caught.value.hint
 
 
@@ -204,7 +201,7 @@ def test_the_surface_is_shown_with_every_cell(
     search: Search, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     axes = [Axis("t_km", (10.0, 50.0)), Axis("tau", (0.1, 0.2, 0.3)), Axis("sigma", (10.0, 20.0))]
-    found = tune(search, axes, MACHINE, tasks=10)
+    found = tune(search, axes, runner(), tasks=10)
     tables = surface_tables(found)
     assert len(tables) == 2
     for table in tables:
@@ -213,7 +210,7 @@ def test_the_surface_is_shown_with_every_cell(
     for trial in found.trials:
         assert f"{trial.accuracy:.2f}" in text
     assert text.count("▲") == 1
-    for name, tuned in (("map.svg", found), ("line.svg", tune(search, axes[:1], MACHINE, trials=3, tasks=5))):
+    for name, tuned in (("map.svg", found), ("line.svg", tune(search, axes[:1], runner(), trials=3, tasks=5))):
         save(draw_surface(tuned), tmp_path / name)
         drawn = (tmp_path / name).read_bytes()
         save(draw_surface(tuned), tmp_path / name)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.engine import solve_tasks
+from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.evaluation.run import configure
 from fsbench.evaluation.source import Source
 from fsbench.evaluation.task_views import centroid_plane, three_views, watch
@@ -33,13 +33,13 @@ def source(features: Features) -> Source:
     TaskProtocol("veilleux", queries=150, alpha=0.5),
 ])  # fmt: skip
 def test_a_watched_task_is_the_one_that_solve_gets(source: Source, protocol: TaskProtocol) -> None:
-    tasks, seed = range(12), 7
-    seen = [watch(source, protocol, seed, task, {}) for task in tasks]
+    tasks, seed = 12, 7
+    seen = [watch(source, protocol, seed, task, {}) for task in range(tasks)]
     if protocol.overlapping:  # some tasks have fewer queries than asked for
         assert len({len(task.query_labels) for task in seen}) > 1
     for name, title in (("ncm", "NCM"), ("soft-kmeans", "Soft-KMEANS"), ("bavardage", "BAVARDAGE")):
         method = configure(name, source, protocol, {})[0]
-        outcome = solve_tasks(method, source.split, source.base, protocol, seed, tasks, device=CPU)
+        outcome = solve_tasks(method, source.split, source.base, TaskList(protocol, seed, tasks), device=CPU)
         assert [int(task.right(task.last_steps[title]).sum()) for task in seen] == outcome.correct.tolist()
         assert [len(task.query_labels) for task in seen] == outcome.queries.tolist()
 
