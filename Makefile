@@ -13,7 +13,9 @@ ALPHA    ?= 2
 SETTING  ?= unbalanced
 TASKS    ?= 10000
 ARGS     ?=
+DATA     ?= data
 SMALL    := --no-rotation --no-mixup --seed 0 --device cpu --eval-every 6 --force
+REAL     := --backbone rn12 --seed 0 --device cpu --force --data-dir $(DATA)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test fast lint format types unit demo bench figures trust build extract scatter solve compare weights clean
@@ -82,10 +84,14 @@ build: $(READY)  ## the wheel and the source archive, into dist/ [TAG: must be t
 	test -z '$(TAG)' || ls dist | grep -qxF 'fsbench-$(TAG:v%=%).tar.gz'
 
 weights: export OMP_NUM_THREADS := 1  # sums depend on the number of threads in their last bits
-weights: $(READY)  ## train the small weights that ship with fsbench, on the embedded data set
+weights: $(READY)  ## train the weights that ship with fsbench, for glyphs and the data sets under [DATA]
 	$(BIN)/fsbench train --dataset glyphs --backbone rn12 --width 12 --epochs 24 $(SMALL)
 	$(BIN)/fsbench train --dataset glyphs --backbone rn18 --width 8 --epochs 24 $(SMALL)
 	$(BIN)/fsbench train --dataset glyphs --backbone wrn --width 1 --epochs 12 $(SMALL)
+	@CIFARFS@
+	@FC100@
+	@MINI@
+	@CUB@
 
 extract: $(READY)  ## a backbone over image folders [BACKBONE DATASET]
 	$(BIN)/fsbench extract $(if $(BACKBONE),--backbone $(BACKBONE)) $(if $(DATASET),--dataset $(DATASET)) $(ARGS)

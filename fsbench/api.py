@@ -19,6 +19,7 @@ from fsbench.features.store import FeatureFile
 from fsbench.methods.base import Context, Stepwise
 from fsbench.methods.registry import method_class, split_variant
 from fsbench.ranks import ALONE
+from fsbench.report.render import Table
 from fsbench.reporter import Reporter
 from fsbench.tasks.batch import TaskBatch
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     Array = TypeVar("Array", Tensor, NDArray[Any])
     from collections.abc import Sequence
 
-    from fsbench.results.comparison import Comparison
     from fsbench.results.record import RunRecord
 
     Protocol = Literal["disjoint", "released", "veilleux"]
@@ -47,7 +47,7 @@ def predict(
     *,
     base: BaseStatistics | None = None,
     balanced: bool = False,
-    dataset: str = "",
+    preset: str = "",
     **params: Any,
 ) -> Array:
     """Class probabilities of the queries of a batch of tasks.
@@ -59,8 +59,8 @@ def predict(
         query: (B, Q, D) raw features.
         base: Statistics of the base classes, `BaseStatistics.fit(features, labels)`.
         balanced: Whether the method may assume that the classes are equally frequent among the queries.
-        dataset: `mini`, `tiered`, `cub`, `fc100` or `cifarfs` for the article's parameters of that data set; else
-            the scale-free ones.
+        preset: `mini`, `tiered`, `cub`, `fc100` or `cifarfs` for the published parameters of that benchmark; else the
+            scale-free ones.
         **params: Parameters of the method, e.g. `variant="released", t_km=10, t_vb=4, s_max=5`.
 
     Returns:
@@ -75,7 +75,7 @@ def predict(
         >>> fsbench.predict("bavardage", support, labels, query, base=base).shape
         (2, 75, 5)
     """
-    configured, batch = _prepared(method, support, support_labels, query, base, balanced, dataset, params)
+    configured, batch = _prepared(method, support, support_labels, query, base, balanced, preset, params)
     return _like(query, configured.classify(batch))
 
 
@@ -87,7 +87,7 @@ def trajectory(
     *,
     base: BaseStatistics | None = None,
     balanced: bool = False,
-    dataset: str = "",
+    preset: str = "",
     **params: Any,
 ) -> Array:
     """Class probabilities of the queries after every step of `soft-kmeans` or `bavardage`.
@@ -98,7 +98,7 @@ def trajectory(
     Returns:
         (T, B, Q, K) for T steps, a NumPy array or a tensor like the queries.
     """
-    configured, batch = _prepared(method, support, support_labels, query, base, balanced, dataset, params)
+    configured, batch = _prepared(method, support, support_labels, query, base, balanced, preset, params)
     if not isinstance(configured, Stepwise):
         raise FsbenchError(f"{method} does not show its steps.", "Methods that do: soft-kmeans, bavardage.")
     steps = torch.stack(list(configured.assignments(batch)))  # (T, B, K, Q)
@@ -112,12 +112,12 @@ def _prepared(
     query: Any,
     base: BaseStatistics | None,
     balanced: bool,
-    dataset: str,
+    preset: str,
     params: dict[str, Any],
 ) -> tuple[Method, TaskBatch]:
     """The configured method, and the tasks as it wants them."""
     batch = _batch_of(support, support_labels, query, base)
-    context = Context(balanced=balanced, dataset=dataset, base=base, shots=batch.support_size // batch.ways)
+    context = Context(balanced=balanced, preset=preset, base=base, shots=batch.support_size // batch.ways)
     name, variant = split_variant(method)
     configured = method_class(name).configure(context, **{**variant, **params})
     embedded = configured.embed(batch.rows.flatten(end_dim=1), base).unflatten(0, batch.rows.shape[:2])
@@ -254,7 +254,7 @@ def compare(
     device: str = "auto",
     batch: int | None = None,
     progress: bool = False,
-) -> Comparison:
+) -> Table:
     """Put methods side by side on the very same tasks, as `fsbench compare` does.
 
     Args:
@@ -301,7 +301,7 @@ def compare(
         preset=preset, published=published, over_data=over_data,
     )  # fmt: skip
     runner = _runner(device, batch, results, force=force, progress=progress)
-    return compare_files(spec, files, runner, _opened(base) if base else None)
+    return Table(compare_files(spec, files, runner, _opened(base) if base else None))
 
 
 def _runner(device: str, batch: int | None, results: str | Path | None, *, force: bool, progress: bool) -> Runner:

@@ -1,4 +1,4 @@
-"""Where to compute: devices, their memory, and what to do when it runs out."""
+"""Where to compute: devices, their memory, the processes that read images, and what to do when memory runs out."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
+from torch.utils.data import get_worker_info
 
 from fsbench.errors import FsbenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Batch = TypeVar("Batch")
 
 
 def choose_device(name: str) -> torch.device:
@@ -59,3 +66,31 @@ def peak_memory(device: torch.device) -> int:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+_WORKER_REMEDY = "Read images without other processes, --workers 0, or enlarge the shared memory (docker: --shm-size)."
+
+
+def share(tensor: torch.Tensor) -> torch.Tensor:
+    """Put a tensor where the main process finds it, if this is a worker that reads images.
+
+    Left to torch, that happens in a thread whose errors nobody sees, and the main process would wait for ever.
+    """
+    if get_worker_info() is None:
+        return tensor
+    try:
+        tensor.share_memory_()
+    except RuntimeError as error:
+        raise FsbenchError(f"The shared memory has no room for images: {error}", _WORKER_REMEDY) from error
+    return tensor
+
+
+def while_workers_live(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """Yield the same batches; a worker that was killed is an FsbenchError."""
+    try:
+        yield from batches
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        told = str(error).partition("\n")[0]
+        raise FsbenchError(f"A process that reads images has ended: {told}", _WORKER_REMEDY) from error

@@ -1,4 +1,4 @@
-"""Consoles that show names of others without obeying them."""
+"""What is said to the user on the terminal: safe consoles, progress bars, notes and warnings."""
 
 from __future__ import annotations
 
@@ -18,48 +18,46 @@ if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderableType
 
 
-# Control characters but tab and newline, and the marks that turn the direction of writing.
+SECONDS_OF_SILENCE = 30.0
+# Control characters except tab and newline, and the characters that change the direction of writing.
 _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
 
 
 def printable(text: str) -> str:
-    """A text whose characters all show: what a terminal would obey is written out, ESC as x1b after a backslash."""
-    return _COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    """A text without control characters: they are escaped, ESC as x1b after a backslash."""
+    return _COMMANDS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 class SafeConsole(Console):
     """A console on which a name from a file cannot move the cursor, set colours or hide anything.
 
     Args:
-        options: Those of rich's console, but for markup, which nothing printed here may carry.
+        options: Those of rich's console; markup, emoji and highlighting are always off.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """The pieces of what is printed, made printable; rich's own controls are left as they are."""
+        """The segments to print, without control characters except rich's own."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
-SECONDS_OF_SILENCE = 30.0
-
-
 class Advance(Protocol):
-    """Tells a bar that more is done, and, where it became known only now, how much there is."""
+    """Advances a progress bar."""
 
     def __call__(self, done: int, total: int | None = None) -> None:
-        """Say that `done` more are done."""
+        """Add `done` to what is done; set the total if it has become known."""
         ...
 
 
 class Reporter:
-    """Bars and remarks.
+    """Progress bars, notes and warnings, on stderr.
 
     Args:
         quiet: Show warnings only.
-        silent: Show nothing at all: another process speaks.
+        silent: Show nothing, as another process reports.
     """
 
     def __init__(self, quiet: bool = False, silent: bool = False) -> None:
@@ -69,7 +67,7 @@ class Reporter:
 
     @contextmanager
     def bar(self, label: str, total: int) -> Iterator[Advance]:
-        """Show a bar, with speed and time left, while the block runs; in a log, a line now and then."""
+        """Show a progress bar with speed and time left while the block runs; in a log, a line now and then."""
         if self.quiet or not self.console.is_terminal:
             yield _Lines(self, label, total)
             return
@@ -91,18 +89,18 @@ class Reporter:
             yield advance
 
     def say(self, text: str) -> None:
-        """A remark."""
+        """Print a note, unless quiet."""
         self.spoken = time.monotonic()
         if not self.quiet:
             self.console.print(text, style="dim", soft_wrap=True)
 
     def warn(self, text: str) -> None:
-        """A warning, shown even when quiet."""
+        """Print a warning, even when quiet."""
         self.console.print(f"warning: {text}", style="yellow", soft_wrap=True)
 
 
 class _Lines:
-    """Progress where no bar can be drawn, as in the log of a batch job: a line when nothing was said for long."""
+    """Progress in a log, where no bar can be drawn: a line when nothing was printed for a while."""
 
     def __init__(self, reporter: Reporter, label: str, total: int) -> None:
         self.reporter, self.label, self.total = reporter, label, total

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def write_images(root: Path, classes: dict[str, list[str]], images: int = 4, side: int = 20, seed: int = 0) -> Path:
-    """Split folders with class folders of random pictures; classes of a split share a hue, so that features differ."""
+    """Split folders with class folders of random images; classes of a split share a hue, so that features differ."""
     rng = np.random.default_rng(seed)
     for split, names in classes.items():
         for name in names:

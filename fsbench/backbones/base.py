@@ -38,11 +38,11 @@ class Backbone(nn.Module):
         raise NotImplementedError
 
     def pool(self, maps: Tensor) -> Tensor:
-        """Averages the last maps over their positions: (B, D, h, w) to (B, D)."""
+        """Average the last maps over their positions: (B, D, h, w) to (B, D)."""
         return maps.mean(dim=(2, 3))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Maps normalised images (B, 3, H, W) to features (B, D)."""
+        """Map normalised images (B, 3, H, W) to features (B, D)."""
         if images.ndim != 4 or images.shape[1] != 3 or min(images.shape[2:]) < self.minimum_side:
             raise FsbenchError(
                 f"Expected images of shape (B, 3, H, W) with H and W at least {self.minimum_side}, "
@@ -56,11 +56,11 @@ class Backbone(nn.Module):
 
 
 def refuse_options(name: str, asked: Mapping[str, object]) -> None:
-    """Refuses what timm's `create_model` was asked for beyond features from fresh weights."""
+    """Refuse what timm's `create_model` was asked for beyond features from random weights."""
     wanted = sorted(key for key, value in asked.items() if value)
     if wanted:
         raise FsbenchError(
-            f"{name} yields features from fresh weights and does not take {', '.join(wanted)}.",
+            f"{name} yields features from random weights and does not take {', '.join(wanted)}.",
             "Weights are loaded by fsbench.backbones.load.load_backbone.",
         )
 
@@ -90,7 +90,7 @@ class BackboneInfo:
 
     Attributes:
         name: The name on the command line: "rn12", "rn18", "wrn" or "timm/<name>".
-        family: The network and its origin, e.g. "rn12-easy"; for timm the name again.
+        family: A name in `fsbench.backbones.families`, e.g. "rn12-easy"; for timm the name again.
         feature_dim: D, the length of a feature vector.
         weights: Name of the weights file, or "none, seed s".
         sha256: Of the weights file; empty without one.
@@ -98,6 +98,7 @@ class BackboneInfo:
         image_size: The side in pixels that the weights were made for, where it is known.
         data_config: How a timm model wants its images; None for the others.
         metadata: The free text of a safetensors header.
+        trained_by: "fsbench" for weights of `fsbench train`; empty if it is not known.
     """
 
     name: str
@@ -109,6 +110,7 @@ class BackboneInfo:
     image_size: int | None = None
     data_config: DataConfig | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    trained_by: str = ""
 
 
 class Extractor(nn.Module):
@@ -120,6 +122,6 @@ class Extractor(nn.Module):
         self.info = info
 
     def forward(self, images: Tensor) -> Tensor:
-        """Maps normalised images (B, 3, H, W) to features (B, D)."""
+        """Map normalised images (B, 3, H, W) to features (B, D)."""
         features: Tensor = self.network(images)
         return features

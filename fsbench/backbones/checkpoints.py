@@ -1,23 +1,19 @@
-"""Reads checkpoint files of any container that the field uses, without executing anything in them."""
+"""Checkpoint files of the field: reading any container without executing it, recognising and filling the network."""
 
 from __future__ import annotations
 
-import argparse
-import io
+import re
 import tarfile
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from torch.serialization import safe_globals
 
+from fsbench.backbones.families import BACKBONES, FAMILIES, S2M2_NAMES, Family, has_line
 from fsbench.errors import FsbenchError
-from fsbench.io.torch_files import LEGACY_MAGIC, check_legacy, check_legacy_stream, check_zip, damaged, plain_pickle
+from fsbench.io.torch_files import damaged, is_legacy, plain_pickle, read_safetensors, read_torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +54,7 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Reads the tensors of a safetensors file or of a torch file, new or old, in any known container."""
+    """Read the tensors of a safetensors file or of a torch file, new or old, in any known container."""
     if path.is_dir():
         raise FsbenchError(f"{path} is a folder; expected a checkpoint file.", "Name the file inside it.")
     try:
@@ -76,7 +72,7 @@ def _read(path: Path, start: bytes) -> Checkpoint:
     if not start:
         raise FsbenchError(f"{path} is empty.", "Download or copy it again.")
     if start.startswith(b"PK\x03\x04") or is_legacy(start):
-        tensors = _unwrap(path, read_torch(path, start))
+        tensors = _unwrap(path, read_torch(path))
     elif start[:1] == b"\x80":
         raise plain_pickle(path)
     elif start[8:9] == b"{":  # after eight bytes for the length of the header
@@ -88,55 +84,8 @@ def _read(path: Path, start: bytes) -> Checkpoint:
     return Checkpoint(path, stripped, wrapper, metadata)
 
 
-def is_legacy(start: bytes) -> bool:
-    """Whether a file begins like a torch file of the kind written before torch 1.6."""
-    return start[:1] == b"\x80" and start[2:14] == LEGACY_MAGIC
-
-
-def read_torch(path: Path, start: bytes) -> object:
-    """Reads whatever a torch file of either kind holds, once its names and sizes are found in order."""
-    if is_legacy(start):
-        check_legacy(path)
-    else:
-        check_zip(path)
-    return _load(path, path)
-
-
-def read_embedded(path: Path, content: bytes) -> object:
-    """Reads a torch file of the old kind that lies inside another file, `path`."""
-    check_legacy_stream(path, io.BytesIO(content), len(content))
-    return _load(path, io.BytesIO(content))
-
-
-def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Reads the tensors of a safetensors file, and the free text of its header."""
-    try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except SafetensorError as error:
-        raise damaged(path, f"not a valid safetensors file ({error})") from error
-
-
-def _load(path: Path, source: Path | IO[bytes]) -> object:
-    try:
-        with safe_globals(_harmless_types()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # on unusual pickle protocols, which are fine as long as they load
-            return torch.load(source, map_location="cpu", weights_only=True)
-    except Exception as error:  # the inspection found nothing foreign, so what is left is damage
-        first_line = str(error).strip().partition("\n")[0]
-        raise damaged(path, f"torch cannot read it ({first_line or type(error).__name__})") from error
-
-
-def _harmless_types() -> list[Any]:
-    """Types beyond torch's own in real checkpoints: the options of RFS, accuracies kept as numpy numbers."""
-    scalar = np.float64(0).__reduce__()[0]
-    kinds = [type(np.dtype(code)) for code in ("f2", "f4", "f8", "i4", "i8", "?")]
-    places = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
-    return [argparse.Namespace, np.dtype, *kinds, *((scalar, place) for place in places)]
-
-
 def _unwrap(path: Path, content: object) -> dict[str, Tensor]:
-    """Finds the state dict: at the top, or under one of the names that containers give it."""
+    """Find the state dict: at the top, or under one of the names that containers give it."""
     if isinstance(content, Tensor):
         raise FsbenchError(
             f"{path} holds one tensor of shape {tuple(content.shape)}, not the weights of a network.",
@@ -166,7 +115,7 @@ def _tensors_of(candidate: object) -> dict[str, Tensor]:
 
 
 def _check_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Refuses tensors that are not plain numbers, or that claim more than the file holds by overlapping."""
+    """Refuse tensors that are not plain numbers, or that claim more than the file holds by overlapping."""
     for name, tensor in tensors.items():
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_complex() or tensor.is_meta:
             raise FsbenchError(f"{path}: {name} is not a plain tensor of real numbers.", "Save it dense.")
@@ -176,7 +125,7 @@ def _check_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def strip_wrappers(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
-    """Removes `module.` and, where a method wraps its backbone, keeps the backbone alone.
+    """Remove `module.` and, where a method wraps its backbone, keeps the backbone alone.
 
     Returns:
         The tensors under the backbone's own names, and the prefix of the wrapper ("" without one).
@@ -190,7 +139,7 @@ def strip_wrappers(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], st
 
 
 def _foreign(path: Path, start: bytes) -> FsbenchError:
-    """Names a file that is no checkpoint for what it is."""
+    """The error for a file that is not a checkpoint, saying what it is."""
     if start.lstrip().lower().startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
         return FsbenchError(
             f"{path} is a web page, saved in place of the file by a download that failed.",
@@ -221,12 +170,97 @@ def _tar_archive(path: Path) -> FsbenchError:
     )
 
 
+HEADS = re.compile(r"(fc|linear|classifier|rotationLinear|linear_rot|rotate)\..+")
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """A checkpoint whose network is known.
+
+    Attributes:
+        family: Its family.
+        architecture: Widths, depth and other options of the network, read from the tensors.
+        tensors: The weights of the backbone under the names of this package, without heads.
+    """
+
+    family: Family
+    architecture: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+
+
+def recognise(checkpoint: Checkpoint, declared: str | None = None) -> Recognised:
+    """Decide from names and shapes which network a checkpoint belongs to, and how wide and deep it is.
+
+    Args:
+        checkpoint: As it was read.
+        declared: The family that fsbench wrote into its own file: its key names do not tell all families apart.
+
+    Raises:
+        FsbenchError: The network is not known, or is not of the declared family.
+    """
+    own = {name: tensor for name, tensor in checkpoint.tensors.items() if not HEADS.fullmatch(name)}
+    lines = _describe(checkpoint)
+    family, layout = next(
+        ((row, layout) for row in FAMILIES.values() for layout in row.layouts if layout.matches(lines)), (None, None)
+    )
+    if family is None or layout is None:
+        raise _unknown(checkpoint, own, lines)
+    tensors = {layout.rename(name): tensor for name, tensor in own.items()}
+    if len(tensors) < len(own):
+        raise FsbenchError(f"{checkpoint.path} looks like {family.title} but names some parts twice.")
+    if declared is not None:
+        stated = FAMILIES.get(declared)
+        if stated is None or stated.model != family.model:
+            raise FsbenchError(
+                f"{checkpoint.path}: the header says {declared!r}, but the tensors are of {family.title} "
+                f"({family.name}).",
+                "The file was altered; use another one.",
+            )
+        family = stated
+    return Recognised(family, _architecture(family, tensors), tensors)
+
+
+def _describe(checkpoint: Checkpoint) -> str:
+    """One line per tensor, as `Layout` reads them."""
+    lines = [f"wrapper {checkpoint.wrapper}"] if checkpoint.wrapper else []
+    for name, tensor in checkpoint.tensors.items():
+        head = "head " if HEADS.fullmatch(name) else ""
+        lines.append(f"{head}{name} {'×'.join(map(str, tensor.shape))}")
+    return "\n".join(lines)
+
+
+def _unknown(checkpoint: Checkpoint, own: Mapping[str, Tensor], lines: str) -> FsbenchError:
+    if has_line(lines, S2M2_NAMES):
+        return FsbenchError(
+            f"{checkpoint.path} is a wide ResNet of S2M2 or of LibFewShot, and does not say which: they share "
+            "their key names, but S2M2 averages the last maps and LibFewShot takes their maximum.",
+            "Use S2M2's file with its head (linear.*), or LibFewShot's file of the whole method (emb_func.*).",
+        )
+    return FsbenchError(
+        f"{checkpoint.path} is not the checkpoint of a known {', '.join(BACKBONES[:-1])} or {BACKBONES[-1]}; "
+        f"it has {len(own)} tensors: {', '.join(list(own)[:6])}, ….",
+        "For any other network give its timm name: --backbone timm/<name>.",
+    )
+
+
+def _architecture(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The widths, from the first convolution of every part or the next tensor if that is missing, and the depth."""
+    standard, widths, depth = family.shape.standard, [], {}
+    for part, usual in zip(family.shape.parts, standard["widths"], strict=True):
+        first = (tensors.get(f"{part}{name}.weight") for name in ("conv1", "conv2", "bn2"))
+        widths.append(next((tensor.shape[0] for tensor in first if tensor is not None and tensor.ndim), usual))
+    if "blocks" in standard:
+        blocks = {match[1] for name in tensors if (match := re.match(r"layer1\.(\d+)\.", name))}
+        depth["blocks"] = len(blocks) or standard["blocks"]
+    return {"widths": tuple(widths), **depth, **family.options}
+
+
 SHOWN = 5  # names per kind of fault
 COUNTER = "num_batches_tracked"  # not in files older than torch 0.4.1, and without effect on features
 
 
 def fill(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, title: str) -> None:
-    """Puts tensors into a network, which may have been built on the meta device.
+    """Put tensors into a network, which may have been built on the meta device.
 
     Args:
         network: Its state names and shapes are what is expected.

@@ -1,62 +1,141 @@
-"""Recognises whose checkpoint it is by its key names, and gives the keys the names of this package."""
+"""The registry of backbone families: key names, network, transform and published name of each.
+
+This module imports neither torch nor timm: the command line asks it for names alone.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fsbench.backbones import resnet12, resnet18, wideresnet
-from fsbench.errors import FsbenchError
-
-if TYPE_CHECKING:
-    from torch import Size, Tensor
-
-    from fsbench.backbones.checkpoints import Checkpoint
+from fsbench.errors import unknown_name
 
 
-HEADS = re.compile(r"(fc|linear|classifier|rotationLinear|linear_rot|rotate)\..+")
+@dataclass(frozen=True)
+class Shape:
+    """Widths and depth of a backbone.
+
+    Attributes:
+        parts: What the names in each part of the network start with; every part has a width.
+        widths_of: The channels of the parts for a base width (rn12, rn18) or a widening factor (wrn).
+        usual_width: That width in the published networks.
+        fractional: Whether the width may be a fraction.
+        blocks: Residual blocks per stage, where the depth varies.
+    """
+
+    parts: tuple[str, ...]
+    widths_of: Callable[[float], tuple[int, ...]]
+    usual_width: int
+    fractional: bool = False
+    blocks: int | None = None
+
+    @property
+    def standard(self) -> dict[str, Any]:
+        """Widths and depth of the published networks."""
+        depth = {} if self.blocks is None else {"blocks": self.blocks}
+        return {"widths": self.widths_of(self.usual_width), **depth}
+
+
+SHAPES = {
+    "rn12": Shape(
+        parts=("layers.0.", "layers.1.", "layers.2.", "layers.3."),
+        widths_of=lambda width: (int(width), int(2.5 * width), int(5 * width), int(10 * width)),
+        usual_width=64,
+    ),
+    "rn18": Shape(
+        parts=("layer1.0.", "layer2.0.", "layer3.0.", "layer4.0."),
+        widths_of=lambda width: (int(width), int(2 * width), int(4 * width), int(8 * width)),
+        usual_width=64,
+    ),
+    "wrn": Shape(  # the stem keeps its 16 channels; depth 28 = 6 · 4 + 4
+        parts=("", "layer1.0.", "layer2.0.", "layer3.0."),
+        widths_of=lambda factor: (16, round(16 * factor), round(32 * factor), round(64 * factor)),
+        usual_width=10,
+        fractional=True,
+        blocks=4,
+    ),
+}
 
 Rename = tuple[str, str | Callable[[re.Match[str]], str]]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One way in which the field names the parts of a network.
+    """One way to name the tensors of a network.
+
+    A checkpoint is described by one line per tensor, `layer1.0.conv1.weight 64×3×3×3`, with `head` in front of those
+    of a classifier, and one line `wrapper emb_func.` if a method wraps the backbone.
 
     Attributes:
-        family: The network and its origin, e.g. "wrn-s2m2".
-        title: The same for readers.
-        present: Patterns of names; each must match some key.
-        absent: Patterns of names; none may match any key.
+        present: Patterns, see `has_line`; each must match.
+        absent: Patterns; none may match.
         renames: Substitutions, in order, that lead to the names of this package.
     """
 
-    family: str
-    title: str
     present: tuple[str, ...]
     absent: tuple[str, ...] = ()
     renames: tuple[Rename, ...] = ()
 
-    def matches(self, names: str) -> bool:
-        """Whether a list of names, one per line, is laid out this way."""
-        found = [re.search(f"^{pattern}$", names, re.MULTILINE) for pattern in self.present]
-        barred = [re.search(f"^{pattern}$", names, re.MULTILINE) for pattern in self.absent]
-        return all(found) and not any(barred)
+    def matches(self, lines: str) -> bool:
+        """Whether a checkpoint, described line by line, has this layout."""
+        found = all(has_line(lines, pattern) for pattern in self.present)
+        return found and not any(has_line(lines, pattern) for pattern in self.absent)
 
     def rename(self, name: str) -> str:
-        """The name that this package gives to a part."""
+        """The name that this package gives to a tensor."""
         for pattern, replacement in self.renames:
             name = re.sub(pattern, replacement, name)
         return name
 
 
-def _one_less(match: re.Match[str]) -> str:
+def has_line(lines: str, pattern: str) -> bool:
+    """Whether a pattern matches one of the lines, up to a space or the end."""
+    return re.search(f"^{pattern}( .*)?$", lines, re.MULTILINE) is not None
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kind of checkpoint: a network, the key names of its files, and how it was trained and published.
+
+    Attributes:
+        name: Backbone and origin, e.g. "wrn-s2m2". Public checkpoints of the family are the entries of
+            `weights/manifest.toml` with this `variant`.
+        title: The same for readers.
+        model: Name under which timm knows the network. Families with the same model have the same tensors.
+        recipe: Name of its transforms in `fsbench.data.recipes`.
+        layouts: Key names by which its files are recognised.
+        options: Options of the network beside widths and depth.
+        image_size: Side in pixels that the network needs, if it needs one.
+        published: Backbone column of the published numbers computed with this network; empty if there are none.
+    """
+
+    name: str
+    title: str
+    model: str
+    recipe: str
+    layouts: tuple[Layout, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    image_size: int | None = None
+    published: str = ""
+
+    @property
+    def backbone(self) -> str:
+        """The name on the command line: rn12, rn18 or wrn."""
+        return self.name.partition("-")[0]
+
+    @property
+    def shape(self) -> Shape:
+        """Widths and depth of its backbone."""
+        return SHAPES[self.backbone]
+
+
+def _stage_from_one(match: re.Match[str]) -> str:
     return f"layers.{int(match[1]) - 1}."
 
 
-def _one_more(match: re.Match[str]) -> str:
+def _stage_from_zero(match: re.Match[str]) -> str:
     return f"layer{int(match[1]) + 1}."
 
 
@@ -69,181 +148,192 @@ def _trunk_block(match: re.Match[str]) -> str:
     return f"layer{stage + 1}.{block}."
 
 
-LAYOUTS = (
-    Layout("rn12-easy", "EASY's ResNet-12", present=(r"layers\.\d\.conv3\.weight",)),
-    Layout(
+_RN18_NAMES = (r"conv1\.weight", r"layer4\.\d\.conv2\.weight")
+_RN18_OTHERS = (r"layer\d\.\d+\.conv3\.weight", r"conv1\.bias")
+_STEM_7X7 = r"conv1\.weight .*×7×7"
+S2M2_NAMES = r"block\d\.layer\.\d+\.conv1\.weight"
+_S2M2_RENAMES: tuple[Rename, ...] = ((r"^block(\d)\.layer\.", r"layer\1."), (r"\.convShortcut\.", ".shortcut.0."))
+
+# The first family of a backbone is that of random weights, and of features whose family is not known.
+_ROWS = (
+    Family(
+        "rn12-easy",
+        "EASY's ResNet-12",
+        model="fsbench_rn12",
+        recipe="easy",
+        layouts=(Layout(present=(r"layers\.\d\.conv3\.weight",)),),
+        published="RN12",
+    ),
+    Family(
         "rn12-metaoptnet",
         "a ResNet-12 named as in MetaOptNet, RFS, FEAT and LibFewShot",
-        present=(r"layer\d\.0\.conv3\.weight",),
-        absent=(r"conv1\.weight",),
-        renames=((r"^layer(\d)\.0\.", _one_less), (r"\.downsample\.", ".shortcut.")),
+        model="fsbench_rn12",
+        recipe="metaoptnet",
+        layouts=(
+            Layout(
+                present=(r"layer\d\.0\.conv3\.weight",),
+                absent=(r"conv1\.weight",),
+                renames=((r"^layer(\d)\.0\.", _stage_from_one), (r"\.downsample\.", ".shortcut.")),
+            ),
+        ),
     ),
-    Layout(
+    Family(
         "rn12-metabaseline",
         "Meta-Baseline's ResNet-12",
-        present=(r"layer\d\.conv3\.weight",),
-        renames=((r"^layer(\d)\.", _one_less), (r"\.downsample\.", ".shortcut.")),
+        model="fsbench_rn12",
+        recipe="metabaseline",
+        layouts=(
+            Layout(
+                present=(r"layer\d\.conv3\.weight",),
+                renames=((r"^layer(\d)\.", _stage_from_one), (r"\.downsample\.", ".shortcut.")),
+            ),
+        ),
     ),
-    Layout(
+    Family(
         "rn18-simpleshot",
         "a ResNet-18 as in SimpleShot, TIM and PT-MAP",
-        present=(r"conv1\.weight", r"layer4\.\d\.conv2\.weight"),
-        absent=(r"layer\d\.\d+\.conv3\.weight", r"conv1\.bias"),
+        model="fsbench_rn18",
+        recipe="simpleshot",
+        layouts=(Layout(present=_RN18_NAMES, absent=(*_RN18_OTHERS, _STEM_7X7)),),
+        published="RN18",
     ),
-    Layout(
+    Family(
         "rn18-easy",
         "EASY's ResNet-18",
-        present=(r"layers\.\d\.[02]\.conv1\.weight",),
-        renames=((r"^layers\.(\d)\.(\d)\.", _easy_block), (r"\.shortcut\.", ".downsample.")),
+        model="fsbench_rn18",
+        recipe="easy",
+        layouts=(
+            Layout(
+                present=(r"layers\.\d\.[02]\.conv1\.weight",),
+                renames=((r"^layers\.(\d)\.(\d)\.", _easy_block), (r"\.shortcut\.", ".downsample.")),
+            ),
+        ),
     ),
-    Layout(
+    Family(
         "rn18-closerlook",
         "CloserLook's ResNet-18",
-        present=(r"trunk\.\d+\.C1\.weight",),
-        renames=(
-            (r"^trunk\.0\.", "conv1."),
-            (r"^trunk\.1\.", "bn1."),
-            (r"^trunk\.(\d+)\.(?=\w+\.)", _trunk_block),
-            (r"\.C(\d)\.", r".conv\1."),
-            (r"\.BN(\d)\.", r".bn\1."),
-            (r"\.shortcut\.", ".downsample.0."),
-            (r"\.BNshortcut\.", ".downsample.1."),
+        model="fsbench_rn18_7x7",
+        recipe="closerlook",
+        layouts=(
+            Layout(
+                present=(r"trunk\.\d+\.C1\.weight",),
+                renames=(
+                    (r"^trunk\.0\.", "conv1."),
+                    (r"^trunk\.1\.", "bn1."),
+                    (r"^trunk\.(\d+)\.(?=\w+\.)", _trunk_block),
+                    (r"\.C(\d)\.", r".conv\1."),
+                    (r"\.BN(\d)\.", r".bn\1."),
+                    (r"\.shortcut\.", ".downsample.0."),
+                    (r"\.BNshortcut\.", ".downsample.1."),
+                ),
+            ),
         ),
+        image_size=224,
     ),
-    Layout(
+    Family(
+        "rn18-torchvision",
+        "torchvision's ResNet-18",
+        model="fsbench_rn18_7x7",
+        recipe="torchvision",
+        layouts=(Layout(present=(*_RN18_NAMES, _STEM_7X7), absent=_RN18_OTHERS),),
+        image_size=224,
+    ),
+    Family(
         "wrn-simpleshot",
         "a wide ResNet as in SimpleShot and TIM",
-        present=(r"(layer1\.0\.)?conv1\.bias", r"layer3\.\d+\.bn1\.weight"),
-        absent=(r"layer4\..*",),
+        model="fsbench_wrn",
+        recipe="simpleshot",
+        layouts=(
+            Layout(
+                present=(r"(layer1\.0\.)?conv1\.bias", r"layer3\.\d+\.bn1\.weight"),
+                absent=(r"layer4\..*",),
+            ),
+        ),
+        published="WRN",
     ),
-    Layout(
+    Family(
+        "wrn-libfewshot",
+        "LibFewShot's wide ResNet",
+        model="fsbench_wrn_s2m2",
+        recipe="libfewshot",
+        layouts=(Layout(present=(S2M2_NAMES, r"wrapper emb_func\."), renames=_S2M2_RENAMES),),
+        options={"max_pool": True},
+    ),
+    Family(
         "wrn-s2m2",
-        "a wide ResNet named as in S2M2, PT-MAP and LibFewShot",
-        present=(r"block\d\.layer\.\d+\.conv1\.weight",),
-        renames=((r"^block(\d)\.layer\.", r"layer\1."), (r"\.convShortcut\.", ".shortcut.0.")),
+        "a wide ResNet as in S2M2 and PT-MAP",
+        model="fsbench_wrn_s2m2",
+        recipe="s2m2",  # PT-MAP crops the same network in its own way: --transform ptmap
+        layouts=(
+            # Unlike LibFewShot's, its files have a head or stand in another wrapper.
+            Layout(present=(S2M2_NAMES, r"(head|wrapper)"), renames=_S2M2_RENAMES),
+            Layout(  # what this package writes
+                present=(r"conv1\.weight", r"layer3\.\d+\.bn1\.weight"),
+                absent=(r".*conv1\.bias", r"layer4\..*", r"layer\d\.\d+\.conv3\.weight"),
+            ),
+        ),
+        published="WRN-S2M2",
     ),
-    Layout(
+    Family(
         "wrn-easy",
         "EASY's wide ResNet",
-        present=(r"blocks\.\d\.layer\.\d+\.conv1\.weight",),
-        renames=(
-            (r"^blocks\.(\d)\.layer\.", _one_more),
-            (r"\.convShortcut\.", ".shortcut.0."),
-            (r"^bn\.", "bn1."),
+        model="fsbench_wrn_s2m2",
+        recipe="easy",
+        layouts=(
+            Layout(
+                present=(r"blocks\.\d\.layer\.\d+\.conv1\.weight",),
+                renames=(
+                    (r"^blocks\.(\d)\.layer\.", _stage_from_zero),
+                    (r"\.convShortcut\.", ".shortcut.0."),
+                    (r"^bn\.", "bn1."),
+                ),
+            ),
         ),
     ),
-    Layout(  # what this package writes for the two above
-        "wrn-s2m2",
-        "a wide ResNet without bias",
-        present=(r"conv1\.weight", r"layer3\.\d+\.bn1\.weight"),
-        absent=(r".*conv1\.bias", r"layer4\..*", r"layer\d\.\d+\.conv3\.weight"),
-    ),
 )
-# Families whose networks have the same tensors once the names are those of this package.
-SAME_TENSORS = (
-    {"rn12-easy", "rn12-metaoptnet", "rn12-metabaseline"},
-    {"rn18-simpleshot", "rn18-easy"},
-    {"rn18-closerlook", "rn18-torchvision"},
-    {"wrn-simpleshot"},
-    {"wrn-s2m2", "wrn-easy", "wrn-libfewshot"},
-)
+FAMILIES: Mapping[str, Family] = {row.name: row for row in _ROWS}
+BACKBONES = tuple(SHAPES)
+TIMM = "timm/"  # what the name of any other backbone starts with
 
 
-@dataclass(frozen=True)
-class Recognised:
-    """A checkpoint that was understood.
+def family_of(name: str) -> Family:
+    """The family of that name."""
+    if name not in FAMILIES:
+        raise unknown_name("backbone family", name, FAMILIES)
+    return FAMILIES[name]
 
-    Attributes:
-        family: The network and its origin.
-        title: The same for readers.
-        model: The name under which timm knows the network.
-        options: Widths and depth, read from the tensors.
-        tensors: The weights of the backbone under the names of this package, without heads.
+
+def first_family(backbone: str) -> Family | None:
+    """The family that stands for a backbone where nothing more is known; None for timm and foreign names."""
+    return next((row for row in _ROWS if row.backbone == backbone), None)
+
+
+def describe_architecture(architecture: Mapping[str, Any]) -> str:
+    """Widths and depth in words: `widths 16-160-320-640, blocks 4`; empty for a timm model."""
+    parts = [
+        f"{name} {'-'.join(map(str, value)) if isinstance(value, (tuple, list)) else value}"
+        for name, value in architecture.items()
+    ]
+    return ", ".join(parts)
+
+
+def differences(family: str, architecture: str, dimension: int, weights: str) -> list[str]:
+    """How a network differs from the published one of its family, as far as that is known.
+
+    Args:
+        family: Name of the family; one without published numbers has no differences.
+        architecture: As `describe_architecture` gives it; empty if it is not known.
+        dimension: D, the length of a feature vector.
+        weights: Where the weights come from if not from a published file: "random weights", "trained by fsbench".
     """
-
-    family: str
-    title: str
-    model: str
-    tensors: Mapping[str, Tensor]
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def backbone(self) -> str:
-        """The name on the command line: rn12, rn18 or wrn."""
-        return self.family.partition("-")[0]
-
-
-def recognise(checkpoint: Checkpoint) -> Recognised:
-    """Decides from names and shapes which network a checkpoint belongs to, and how wide and deep it is."""
-    own = {name: tensor for name, tensor in checkpoint.tensors.items() if not HEADS.fullmatch(name)}
-    listing = "\n".join(own)
-    layout = next((layout for layout in LAYOUTS if layout.matches(listing)), None)
-    if layout is None:
-        raise FsbenchError(
-            f"{checkpoint.path} is not the checkpoint of a known rn12, rn18 or wrn; "
-            f"it has {len(own)} tensors: {', '.join(list(own)[:6])}, ….",
-            "For any other network give its timm name: --backbone timm/<name>.",
-        )
-    tensors = {layout.rename(name): tensor for name, tensor in own.items()}
-    if len(tensors) < len(own):
-        raise FsbenchError(f"{checkpoint.path} looks like {layout.title} but names some parts twice.")
-    shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    family = layout.family
-    if family.startswith("rn12"):
-        return Recognised(family, layout.title, "fsbench_rn12", tensors, {"widths": _rn12_widths(shapes)})
-    if family.startswith("rn18"):
-        return _resnet18(layout, tensors, shapes)
-    return _wideresnet(layout, checkpoint, tensors, shapes)
-
-
-def _resnet18(layout: Layout, tensors: Mapping[str, Tensor], shapes: Mapping[str, Size]) -> Recognised:
-    names = [f"layer{stage}.0." for stage in (1, 2, 3, 4)]
-    options = {"widths": _widths(shapes, names, resnet18.STANDARD_WIDTHS)}
-    if shapes.get("conv1.weight", (0,))[-1] != 7:
-        return Recognised(layout.family, layout.title, "fsbench_rn18", tensors, options)
-    if layout.family == "rn18-closerlook":
-        return Recognised(layout.family, layout.title, "fsbench_rn18_7x7", tensors, options)
-    return Recognised("rn18-torchvision", "torchvision's ResNet-18", "fsbench_rn18_7x7", tensors, options)
-
-
-def _wideresnet(
-    layout: Layout, checkpoint: Checkpoint, tensors: Mapping[str, Tensor], shapes: Mapping[str, Size]
-) -> Recognised:
-    names = ["", *(f"layer{stage}.0." for stage in (1, 2, 3))]
-    blocks = {match[1] for name in shapes if (match := re.match(r"layer1\.(\d+)\.", name))}
-    options: dict[str, Any] = {
-        "widths": _widths(shapes, names, wideresnet.STANDARD_WIDTHS),
-        "blocks": len(blocks) or wideresnet.STANDARD_BLOCKS,
-    }
-    if layout.family == "wrn-simpleshot":
-        return Recognised(layout.family, layout.title, "fsbench_wrn", tensors, options)
-    if layout.family == "wrn-s2m2" and layout.renames and _pools_by_maximum(checkpoint):
-        options["max_pool"] = True
-        return Recognised("wrn-libfewshot", "LibFewShot's wide ResNet", "fsbench_wrn_s2m2", tensors, options)
-    return Recognised(layout.family, layout.title, "fsbench_wrn_s2m2", tensors, options)
-
-
-def _pools_by_maximum(checkpoint: Checkpoint) -> bool:
-    """Tells LibFewShot's wide ResNet, which has no head of its own, from S2M2's, which always has one."""
-    if checkpoint.wrapper:
-        return checkpoint.wrapper == "emb_func."
-    if any(HEADS.fullmatch(name) for name in checkpoint.tensors):
-        return False
-    raise FsbenchError(
-        f"{checkpoint.path} is a wide ResNet of S2M2 or of LibFewShot, and does not say which: they share "
-        "their key names, but S2M2 averages the last maps and LibFewShot takes their maximum.",
-        "Use S2M2's file with its head (linear.*), or LibFewShot's file of the whole method (emb_func.*).",
-    )
-
-
-def _rn12_widths(shapes: Mapping[str, Size]) -> tuple[int, ...]:
-    return _widths(shapes, [f"layers.{block}." for block in range(4)], resnet12.STANDARD_WIDTHS)
-
-
-def _widths(shapes: Mapping[str, Size], prefixes: list[str], standard: tuple[int, ...]) -> tuple[int, ...]:
-    """Reads one width per prefix from its first convolution, or from the next tensor if that is missing."""
-    widths = []
-    for prefix, usual in zip(prefixes, standard, strict=True):
-        parts = (shapes.get(f"{prefix}{part}.weight") for part in ("conv1", "conv2", "bn2"))
-        widths.append(next((part[0] for part in parts if part), usual))
-    return tuple(widths)
+    known = FAMILIES.get(family)
+    if known is None or not known.published:
+        return []
+    standard = {**known.shape.standard, **known.options}
+    expected = describe_architecture(standard)
+    found = [weights] if weights else []
+    if architecture and architecture != expected:
+        found.append(f"{architecture}, not {expected}")
+    elif dimension != standard["widths"][-1]:
+        found.append(f"{dimension} features, not {standard['widths'][-1]}")
+    return found

@@ -1,4 +1,4 @@
-"""Any network of timm as a backbone, with weights from a file or fresh from a seed; nothing is downloaded."""
+"""Builds backbones: from a checkpoint, from timm, or fresh from a seed. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import difflib
 import json
 import math
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,10 @@ import torch
 from safetensors.torch import save
 from timm.data.config import resolve_model_data_config
 
-from fsbench.backbones import resnet12, resnet18, wideresnet
+from fsbench.backbones import resnet12, resnet18, wideresnet  # noqa: F401  (registers the networks with timm)
 from fsbench.backbones.base import BackboneInfo, DataConfig, Extractor
-from fsbench.backbones.checkpoints import Checkpoint, fill, read_checkpoint
-from fsbench.backbones.families import SAME_TENSORS, Recognised, recognise
+from fsbench.backbones.checkpoints import Checkpoint, fill, read_checkpoint, recognise
+from fsbench.backbones.families import BACKBONES, TIMM, Family, first_family
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.io.files import sha256_of, whole_file
 
@@ -28,11 +27,114 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-PREFIX = "timm/"
+def load_backbone(
+    name: str,
+    weights: str | Path | None = None,
+    *,
+    random_seed: int | None = None,
+    width: float | None = None,
+) -> Extractor:
+    """Build a backbone in eval mode.
+
+    Args:
+        name: "rn12", "rn18", "wrn" or "timm/<name>". The family, its width and its depth are read from the
+            weights.
+        weights: A checkpoint. Nothing is ever downloaded.
+        random_seed: Instead of weights: random ones, the same for the same seed.
+        width: For random weights alone: the base width of rn12 and rn18 (64), the widening factor of wrn (10).
+    """
+    refuse_unknown(name)
+    if (weights is None) == (random_seed is None):
+        raise FsbenchError(
+            f"Backbone {name!r} needs either a weights file or a random seed, found "
+            f"{'neither' if weights is None else 'both'}.",
+            "Give --weights FILE, or a seed for random weights.",
+        )
+    if width is not None and (weights is not None or name.startswith(TIMM)):
+        raise FsbenchError(
+            "A width belongs to random weights of rn12, rn18 or wrn; otherwise the network determines it.",
+            "Leave it out.",
+        )
+    family = first_family(name)
+    if family is None:
+        extractor = _timm_backbone(name, weights, random_seed)
+    elif weights is not None:
+        extractor = _from_file(name, Path(weights))
+    else:
+        extractor = _from_seed(family, random_seed, width)
+    return extractor.eval()
 
 
-def fresh(model: str, seed: int | None, options: Mapping[str, Any]) -> Any:
-    """Builds a network with random weights; the global random numbers stay as they were."""
+def refuse_unknown(name: str) -> None:
+    """Refuse a name that is no backbone, with the nearest one."""
+    if name not in BACKBONES and not name.startswith(TIMM):
+        raise unknown_name("backbone", name, [*BACKBONES, "timm/<name>"])
+
+
+def _from_file(name: str, path: Path) -> Extractor:
+    checkpoint = read_checkpoint(path)
+    facts = _own_facts(checkpoint)
+    recognised = recognise(checkpoint, str(facts["family"]) if "family" in facts else None)
+    family = recognised.family
+    if family.backbone != name:
+        raise FsbenchError(
+            f"Expected weights for {name}, found {family.title} ({family.name}) in {path}.",
+            f"Use --backbone {family.backbone}, or another file.",
+        )
+    with torch.device("meta"):  # no memory until the tensors are known to fit
+        network: Any = timm.create_model(family.model, **recognised.architecture)
+    fill(network, recognised.tensors, path, f"{family.title} ({family.name})")
+    declared = re.fullmatch(r"[1-9][0-9]{0,4}", str(facts.get("image_size", "")))
+    info = BackboneInfo(
+        name=name,
+        family=family.name,
+        feature_dim=network.feature_dim,
+        weights=path.name,
+        sha256=sha256_of(path),
+        architecture=recognised.architecture,
+        image_size=int(declared[0]) if declared else family.image_size,
+        metadata=checkpoint.metadata,
+        trained_by="fsbench" if "epochs" in facts else "",
+    )
+    return Extractor(network, info)
+
+
+def _own_facts(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What fsbench itself wrote into the header of a safetensors file; nothing for other files."""
+    try:
+        facts = json.loads(checkpoint.metadata.get("fsbench", "{}"))
+    except (ValueError, RecursionError):
+        facts = None
+    if not isinstance(facts, dict):
+        raise FsbenchError(f"{checkpoint.path}: the header entry 'fsbench' is not a JSON object.")
+    return facts
+
+
+def _from_seed(family: Family, seed: int | None, width: float | None) -> Extractor:
+    architecture = family.shape.standard
+    if width is not None:
+        architecture["widths"] = _widths(family, width)
+    network = _fresh(family.model, seed, architecture)
+    info = BackboneInfo(
+        name=family.backbone,
+        family=family.name,
+        feature_dim=network.feature_dim,
+        weights=f"none, seed {seed}",
+        architecture=architecture,
+    )
+    return Extractor(network, info)
+
+
+def _widths(family: Family, width: float) -> tuple[int, ...]:
+    smallest, whole = (1 / 16, True) if family.shape.fractional else (1, float(width).is_integer())
+    if not smallest <= width < math.inf or not whole:
+        kind = "positive number" if family.shape.fractional else "positive whole number"
+        raise FsbenchError(f"The width of {family.backbone} must be a {kind}, found {width}.")
+    return family.shape.widths_of(width)
+
+
+def _fresh(model: str, seed: int | None, options: Mapping[str, Any]) -> Any:
+    """Build a network with random weights; the global random numbers stay as they were."""
     if seed is not None and not 0 <= seed < 2**63:
         raise FsbenchError(f"A random seed is a whole number from 0 to 2^63 - 1, found {seed}.")
     with torch.random.fork_rng(devices=[]):
@@ -40,9 +142,9 @@ def fresh(model: str, seed: int | None, options: Mapping[str, Any]) -> Any:
         return timm.create_model(model, **options)
 
 
-def timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Extractor:
-    """Builds `timm/<name>` without its classifier; weights must fit it exactly, their classifier aside."""
-    model = name.removeprefix(PREFIX)
+def _timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Extractor:
+    """Build `timm/<name>` without its classifier; weights must fit it exactly, their classifier aside."""
+    model = name.removeprefix(TIMM)
     if not timm.is_model(model):  # names that lead to the network, such as hf-hub:…, are not models
         near = difflib.get_close_matches(model, timm.list_models(), n=5, cutoff=0.5)
         raise FsbenchError(
@@ -50,7 +152,7 @@ def timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Ex
             f"Nearest: {', '.join(near)}." if near else "See timm.list_models() for its names.",
         )
     try:
-        network = fresh(model, seed, {"num_classes": 0})
+        network = _fresh(model, seed, {"num_classes": 0})
     except FsbenchError:
         raise
     except Exception as error:  # each of its thousand models has its own ways to refuse
@@ -62,11 +164,11 @@ def timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Ex
         digest, metadata = sha256_of(checkpoint.path), dict(checkpoint.metadata)
     config = resolve_model_data_config(network)
     info = BackboneInfo(
-        name,
-        name,
-        _feature_dim(network),
-        f"none, seed {seed}" if weights is None else Path(weights).name,
-        digest,
+        name=name,
+        family=name,
+        feature_dim=_feature_dim(network),
+        weights=f"none, seed {seed}" if weights is None else Path(weights).name,
+        sha256=digest,
         image_size=config["input_size"][-1],
         data_config=DataConfig(**{key: config[key] for key in DataConfig.__dataclass_fields__}),
         metadata=metadata,
@@ -87,135 +189,24 @@ def _without_classifier(network: Any, tensors: Mapping[str, Tensor]) -> dict[str
     return {key: value for key, value in tensors.items() if key in wanted or not key.startswith(heads)}
 
 
-BACKBONES = ("rn12", "rn18", "wrn")
+def halve(network: torch.nn.Module) -> None:
+    """Round the weights of convolutions and linear layers to half precision; everything else stays as it is."""
+    with torch.no_grad():
+        for parameter in network.parameters():
+            rounded = parameter.half()
+            if parameter.ndim > 1 and bool(rounded.isfinite().all()):
+                parameter.copy_(rounded)
 
 
-def load_backbone(
-    name: str,
-    weights: str | Path | None = None,
-    *,
-    random_seed: int | None = None,
-    width: float | None = None,
-) -> Extractor:
-    """Builds a backbone in eval mode.
+def encode_backbone(backbone: Extractor, metadata: Mapping[str, str]) -> bytes:
+    """Encode the weights as safetensors under this package's key names, so that `load_backbone` reads them back.
 
-    Args:
-        name: "rn12", "rn18", "wrn" or "timm/<name>". The variant, its width and its depth are read from the
-            weights.
-        weights: A checkpoint. Nothing is ever downloaded.
-        random_seed: Instead of weights: fresh ones, the same for the same seed.
-        width: For fresh weights alone: the base width of rn12 and rn18 (64), the widening factor of wrn (10).
-    """
-    refuse_unknown(name)
-    if (weights is None) == (random_seed is None):
-        raise FsbenchError(
-            f"Backbone {name!r} needs either a weights file or a random seed, found "
-            f"{'neither' if weights is None else 'both'}.",
-            "Give --weights FILE, or a seed for fresh weights.",
-        )
-    if width is not None and (weights is not None or name.startswith(PREFIX)):
-        raise FsbenchError(
-            "A width belongs to fresh weights of rn12, rn18 or wrn; otherwise it is given by the network.",
-            "Leave it out.",
-        )
-    if name.startswith(PREFIX):
-        extractor = timm_backbone(name, weights, random_seed)
-    elif weights is not None:
-        extractor = _from_file(name, Path(weights))
-    else:
-        extractor = _from_seed(name, random_seed, width)
-    return extractor.eval()
-
-
-def refuse_unknown(name: str) -> None:
-    """Refuse a name that is no backbone, with the nearest one."""
-    if name not in BACKBONES and not name.startswith(PREFIX):
-        raise unknown_name("backbone", name, [*BACKBONES, "timm/<name>"])
-
-
-def _from_file(name: str, path: Path) -> Extractor:
-    checkpoint = read_checkpoint(path)
-    facts = _own_facts(checkpoint)
-    found = _as_declared(recognise(checkpoint), facts, path)
-    if found.backbone != name:
-        raise FsbenchError(
-            f"Expected weights for {name}, found {found.title} ({found.family}) in {path}.",
-            f"Use --backbone {found.backbone}, or another file.",
-        )
-    with torch.device("meta"):  # no memory until the tensors are known to fit
-        network: Any = timm.create_model(found.model, **found.options)
-    fill(network, found.tensors, path, f"{found.title} ({found.family})")
-    declared = re.fullmatch(r"[1-9][0-9]{0,4}", str(facts.get("image_size", "")))
-    usual = 224 if found.model == "fsbench_rn18_7x7" else None
-    info = BackboneInfo(
-        name,
-        found.family,
-        network.feature_dim,
-        path.name,
-        sha256_of(path),
-        found.options,
-        int(declared[0]) if declared else usual,
-        metadata=checkpoint.metadata,
-    )
-    return Extractor(network, info)
-
-
-def _own_facts(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What fsbench itself wrote into the header of a safetensors file; nothing for other files."""
-    try:
-        facts = json.loads(checkpoint.metadata.get("fsbench", "{}"))
-    except (ValueError, RecursionError):
-        facts = None
-    if not isinstance(facts, dict):
-        raise FsbenchError(f"{checkpoint.path}: the header entry 'fsbench' is not a JSON object.")
-    return facts
-
-
-def _as_declared(found: Recognised, facts: Mapping[str, Any], path: Path) -> Recognised:
-    """Takes the family that fsbench wrote down, for its own key names do not tell all families apart."""
-    family = str(facts.get("family", found.family))
-    if not any({family, found.family} <= same for same in SAME_TENSORS):
-        raise FsbenchError(
-            f"{path}: the header says {family!r}, but the tensors are of {found.title} ({found.family}).",
-            "The file was altered; use another one.",
-        )
-    options = {**found.options, "max_pool": True} if family == "wrn-libfewshot" else found.options
-    return replace(found, family=family, options=options)
-
-
-def _from_seed(name: str, seed: int | None, width: float | None) -> Extractor:
-    family, model, usual = {
-        "rn12": ("rn12-easy", "fsbench_rn12", resnet12.STANDARD_WIDTHS),
-        "rn18": ("rn18-simpleshot", "fsbench_rn18", resnet18.STANDARD_WIDTHS),
-        "wrn": ("wrn-simpleshot", "fsbench_wrn", wideresnet.STANDARD_WIDTHS),
-    }[name]
-    options: dict[str, Any] = {"widths": usual if width is None else _widths_of(name, width)}
-    if name == "wrn":
-        options["blocks"] = wideresnet.STANDARD_BLOCKS
-    network = fresh(model, seed, options)
-    info = BackboneInfo(name, family, network.feature_dim, f"none, seed {seed}", architecture=options)
-    return Extractor(network, info)
-
-
-def _widths_of(name: str, width: float) -> tuple[int, ...]:
-    smallest, whole = (1 / 16, True) if name == "wrn" else (1, float(width).is_integer())
-    if not smallest <= width < math.inf or not whole:
-        kind = "positive number" if name == "wrn" else "positive whole number"
-        raise FsbenchError(f"The width of {name} must be a {kind}, found {width}.")
-    if name == "wrn":
-        return wideresnet.widths_of(width)
-    return resnet12.widths_of(int(width)) if name == "rn12" else resnet18.widths_of(int(width))
-
-
-def save_backbone(backbone: Extractor, path: Path, metadata: Mapping[str, str]) -> None:
-    """Writes the weights under this package's key names, so that `load_backbone` reads them back.
-
-    The header entry `fsbench` is a JSON object with the backbone, its family, its widths and depth, its
-    feature dimension, and whatever the caller adds: the data set, the image size, how it was trained.
+    Weights that `halve` has rounded are stored as float16, without loss. The header entry `fsbench` is a JSON object
+    with the backbone, its family, its widths and depth, its feature dimension, and whatever the caller adds: the data
+    set, the image size, how it was trained.
 
     Args:
         backbone: As returned by `load_backbone`.
-        path: The file to write; an older one is replaced in a single step.
         metadata: Further facts for the header.
     """
     info = backbone.info
@@ -226,7 +217,19 @@ def save_backbone(backbone: Extractor, path: Path, metadata: Mapping[str, str]) 
         "feature_dim": info.feature_dim,
         **info.architecture,
     }
-    state = {name: tensor.detach().cpu().contiguous() for name, tensor in backbone.network.state_dict().items()}
-    content = save(state, metadata={"fsbench": json.dumps(facts, sort_keys=True)})
+    state = {
+        name: (tensor.half() if _fits_half(tensor) else tensor).detach().cpu().contiguous()
+        for name, tensor in backbone.network.state_dict().items()
+    }
+    return save(state, metadata={"fsbench": json.dumps(facts, sort_keys=True)})
+
+
+def save_backbone(backbone: Extractor, path: Path, metadata: Mapping[str, str]) -> None:
+    """Write the weights to a file; an older one is replaced in a single step."""
+    content = encode_backbone(backbone, metadata)
     with whole_file(path) as temporary:
         temporary.write_bytes(content)
+
+
+def _fits_half(tensor: Tensor) -> bool:
+    return tensor.ndim > 1 and tensor.dtype == torch.float32 and torch.equal(tensor.half().float(), tensor)

@@ -9,13 +9,14 @@ from torch import nn
 from torch.nn import functional
 
 from fsbench.backbones.base import Backbone, refuse_options
+from fsbench.backbones.families import SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
-STANDARD_WIDTHS = (64, 160, 320, 640)
+STANDARD_WIDTHS = SHAPES["rn12"].standard["widths"]
 SLOPE = 0.1  # of every leaky ReLU
 
 
@@ -60,11 +61,6 @@ class ResNet12(Backbone):
     def stages(self) -> tuple[nn.Module, ...]:
         """The four residual blocks."""
         return tuple(self.layers)
-
-
-def widths_of(width: int) -> tuple[int, int, int, int]:
-    """The channels that belong to a base width F: F, ⌊2.5 F⌋, 5 F, 10 F."""
-    return width, 5 * width // 2, 5 * width, 10 * width
 
 
 @register_model

@@ -9,13 +9,14 @@ from torch import nn
 from torch.nn import functional
 
 from fsbench.backbones.base import Backbone, refuse_options
+from fsbench.backbones.families import SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
-STANDARD_WIDTHS = (64, 128, 256, 512)
+STANDARD_WIDTHS = SHAPES["rn18"].standard["widths"]
 
 
 class BasicBlock(nn.Module):
@@ -72,11 +73,6 @@ class ResNet18(Backbone):
 
 def _stage(channels_in: int, channels_out: int, stride: int) -> nn.Sequential:
     return nn.Sequential(BasicBlock(channels_in, channels_out, stride), BasicBlock(channels_out, channels_out, 1))
-
-
-def widths_of(width: int) -> tuple[int, int, int, int]:
-    """The channels that belong to a base width."""
-    return width, 2 * width, 4 * width, 8 * width
 
 
 @register_model

@@ -8,11 +8,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from fsbench.backbones.families import BACKBONES, FAMILIES
+from fsbench.data.catalog import EMBEDDED, dataset_names
 from fsbench.errors import FsbenchError
 from fsbench.io.files import sha256_of
 
 SUFFIXES = re.compile(r"\.(safetensors|pt\d*|pth|ckpt|bin|tar|pt\.tar|pth\.tar)")
-EMBEDDED_DATASET = "glyphs"
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class PublishedCheckpoint:
     Attributes:
         dataset: Whose base classes it was trained on.
         backbone: The name on the command line.
-        variant: The family that the file will be recognised as.
+        variant: The family that the file is recognised as.
         repository: Who publishes it.
         source: The address that the repository gives.
         file: The name of the file in the download.
@@ -55,7 +56,7 @@ def shipped_weights() -> Path:
 
 
 def read_manifest(path: Path | None = None) -> tuple[PublishedCheckpoint, ...]:
-    """Reads and checks the list of public checkpoints; without a path, the one that comes with fsbench."""
+    """Read and check the list of public checkpoints; without a path, the one that comes with fsbench."""
     path = path or shipped_weights() / "manifest.toml"
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -79,6 +80,8 @@ def _entry(path: Path, number: int, entry: Any) -> PublishedCheckpoint:
         raise FsbenchError(f"{where}: every entry is a text, and rows is a list of texts.")
     if not re.fullmatch(r"([0-9a-f]{64})?", entry["sha256"]):
         raise FsbenchError(f"{where}: sha256 is 64 hexadecimal digits, or empty.")
+    if getattr(FAMILIES.get(entry["variant"]), "backbone", None) != entry["backbone"]:
+        raise FsbenchError(f"{where}: {entry['variant']!r} is not a family of the backbone {entry['backbone']!r}.")
     target = Path(entry["target"])
     if target.is_absolute() or ".." in target.parts or target.parent != Path(entry["dataset"]):
         raise FsbenchError(f"{where}: target must be {entry['dataset']}/<file>, found {entry['target']!r}.")
@@ -86,7 +89,7 @@ def _entry(path: Path, number: int, entry: Any) -> PublishedCheckpoint:
 
 
 def find_weights(root: Path, dataset: str, backbone: str, manifest: Path | None = None) -> Path:
-    """Finds `<root>/<dataset>/<backbone>.*`, or for the embedded data set the weights that come with fsbench.
+    """Find `<root>/<dataset>/<backbone>.*`, or for the embedded data set the weights that come with fsbench.
 
     Args:
         root: The user's folder of weights.
@@ -96,10 +99,10 @@ def find_weights(root: Path, dataset: str, backbone: str, manifest: Path | None 
 
     Raises:
         FsbenchError: There is none (the hint says what to put where, and from where), there are several, or
-            the file is not the one that its name promises.
+            the file is not the published one of that name.
     """
     candidates = _candidates(root, dataset, backbone)
-    if not candidates and dataset == EMBEDDED_DATASET:
+    if not candidates and dataset == EMBEDDED:
         candidates = _candidates(shipped_weights(), dataset, backbone)
     published = read_manifest(manifest)
     if not candidates:
@@ -139,10 +142,14 @@ def _check_digest(path: Path, entry: PublishedCheckpoint) -> None:
 def _missing(root: Path, dataset: str, backbone: str, published: tuple[PublishedCheckpoint, ...]) -> FsbenchError:
     wanted = [entry for entry in published if (entry.dataset, entry.backbone) == (dataset, backbone)]
     steps = [_instruction(root, entry) for entry in wanted]
-    own = f"Put a checkpoint of your own at {root / dataset / backbone}.pth, or give it with --weights FILE."
+    steps.append(f"Put a checkpoint of your own at {root / dataset / backbone}.pth, or give it with --weights FILE.")
+    if backbone in BACKBONES:
+        images = f"--dataset {dataset}" if dataset in dataset_names() else "--data FOLDER"
+        steps.append(f"Train one: fsbench train --backbone {backbone} {images}")
+    steps.append("To try things out without trained weights: --random-weights 0")
     return FsbenchError(
         f"No weights for {backbone} on {dataset}: expected {root / dataset / backbone}.* and found none.",
-        "\n".join([*steps, own]),
+        "\n".join(steps),
     )
 
 

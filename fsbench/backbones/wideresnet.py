@@ -10,14 +10,15 @@ from torch import nn
 from torch.nn import functional
 
 from fsbench.backbones.base import Backbone, refuse_options
+from fsbench.backbones.families import SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
-STANDARD_WIDTHS = (16, 160, 320, 640)
-STANDARD_BLOCKS = 4  # per stage: depth 28 = 6 · 4 + 4
+STANDARD_WIDTHS = SHAPES["wrn"].standard["widths"]
+STANDARD_BLOCKS = SHAPES["wrn"].standard["blocks"]
 
 
 class PreactivationBlock(nn.Module):
@@ -99,11 +100,6 @@ class WideResNet(Backbone):
 def _stage(channels_in: int, channels_out: int, stride: int, blocks: int, bias: bool) -> nn.Sequential:
     rest = [PreactivationBlock(channels_out, channels_out, 1, bias) for _ in range(blocks - 1)]
     return nn.Sequential(PreactivationBlock(channels_in, channels_out, stride, bias), *rest)
-
-
-def widths_of(factor: float) -> tuple[int, int, int, int]:
-    """The channels that belong to a widening factor; the stem keeps its 16."""
-    return 16, round(16 * factor), round(32 * factor), round(64 * factor)
 
 
 @register_model

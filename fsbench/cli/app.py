@@ -146,8 +146,18 @@ def fsbench_command(
     """
 
 
+def _require_utf8() -> None:
+    """Start again in Python's UTF-8 mode where it would take names of files and what it prints for ASCII.
+
+    Python does so by itself in a C locale, unless PYTHONUTF8=0 forbids it.
+    """
+    if sys.getfilesystemencoding() == "ascii" and not sys.flags.utf8_mode:
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+
+
 def main() -> None:
     """Run a command. Whatever ends it is one sentence on stderr and an exit status, never a traceback."""
+    _require_utf8()
     try:
         with interrupts_raise():
             try:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fsbench.bench.run import CASES
+from fsbench.bench.cases import CASES
 from fsbench.cli.options import OF_OUTPUT, AsJson, Quiet
 from fsbench.errors import unknown_name
 from fsbench.io.files import write_text

@@ -1,21 +1,27 @@
-"""Names that the shell completes. Nothing heavy is imported for them."""
+"""Names that the shell completes. Nothing heavy is imported for them, but for the variants of a method."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fsbench.backbones import families
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-BACKBONES = ("rn12", "rn18", "wrn", "timm/")
+BACKBONES = (*families.BACKBONES, families.TIMM)
+NAMED_BACKBONES = ", ".join(families.BACKBONES)  # for help texts
 
 
 def methods(incomplete: str) -> list[str]:
-    """Methods and their variants, one or several with commas between them."""
-    from fsbench.methods.registry import method_names
+    """Methods, one or several with commas between them; their variants once there is a colon."""
+    from fsbench.methods.registry import installed_class, method_names
 
-    variants = ("bavardage:article", "bavardage:released", "simpleshot:UN", "simpleshot:L2N", "simpleshot:CL2N")
-    return _in_a_list([*method_names(), *variants, "all"], incomplete)
+    name, colon, _ = incomplete.rpartition(",")[2].partition(":")
+    known = installed_class(name) if colon else None  # which loads the method, and torch with it
+    if known and known.info.variants:
+        return _in_a_list([f"{name}:{word}" for word in known.info.variants.values], incomplete)
+    return _in_a_list([*method_names(), "all"], incomplete)
 
 
 def datasets(incomplete: str) -> list[str]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
 from fsbench.cli.options import AsJson, DataRoot, FeaturesRoot, WeightsRoot
+from fsbench.doctor.diagnose import diagnose
 from fsbench.report.tables import plain_table, stdout_console
+from fsbench.reporter import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Console
     from rich.table import Table
 
     from fsbench.doctor.diagnose import DatasetReport, DoctorReport, FoundFile
@@ -39,7 +42,7 @@ def show(report: DoctorReport) -> None:
     if report.shipped:
         _files(console, "Weights that come with fsbench", report.shipped)
     _files(console, f"Features in {report.features_root}", report.features)
-    _say(console, "Looked into everything:", report.deep_sentences)
+    _say(console, "Images and feature files, read in full:", report.deep_sentences)
     _environment(console, report.environment)
 
 
@@ -47,7 +50,7 @@ def _datasets_table(report: DoctorReport) -> Table:
     table = plain_table(f"Data sets in {report.data_root}")
     table.add_column("data set", overflow="fold")
     table.add_column("split")
-    for name in ("classes", "expected", "pictures", "expected"):
+    for name in ("classes", "expected", "images", "expected"):
         table.add_column(name, justify="right")
     table.add_column("state")
     for dataset in report.datasets:
@@ -112,8 +115,7 @@ def doctor(
     weights_dir: WeightsRoot = Path("weights"),
     features_dir: FeaturesRoot = Path("features"),
     deep: Annotated[
-        bool,
-        typer.Option("--deep", help="Also read everything: broken and repeated images, damaged feature files."),
+        bool, typer.Option("--deep", help="Decode every image, and find duplicate images and damaged feature files.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -123,19 +125,11 @@ def doctor(
 
     Example: [bold]fsbench doctor --data-dir /mnt/data[/bold]
     """
-    import json
-
-    from rich.console import Console
-
-    from fsbench.doctor.diagnose import diagnose
-
-    with Console(stderr=True).status("Looking at data sets, trying out libraries and devices …"):
-        report = diagnose(data_dir, weights_dir, features_dir)
     if deep:
-        from fsbench.doctor.deep import look_deeper
-        from fsbench.reporter import Reporter
-
-        report = look_deeper(report, data_dir, features_dir, Reporter())
+        report = diagnose(data_dir, weights_dir, features_dir, Reporter())
+    else:
+        with Console(stderr=True).status("Looking at data sets, trying out libraries and devices …"):
+            report = diagnose(data_dir, weights_dir, features_dir)
     if as_json:
         typer.echo(json.dumps(report.to_dict(), indent=2))
         return

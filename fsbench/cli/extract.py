@@ -20,7 +20,10 @@ from fsbench.reporter import Reporter
 
 def extract(
     backbone: Annotated[
-        str, typer.Option(help="rn12, rn18, wrn, or timm/NAME.", autocompletion=complete.words(*complete.BACKBONES))
+        str,
+        typer.Option(
+            help=f"{complete.NAMED_BACKBONES}, or timm/NAME.", autocompletion=complete.words(*complete.BACKBONES)
+        ),
     ] = "rn12",
     dataset: Annotated[
         str | None,

@@ -25,7 +25,7 @@ def import_(
     backbone: Annotated[
         str,
         typer.Option(
-            help="Name of the backbone: rn12, rn18, wrn, or any other.",
+            help=f"Name of the backbone: {complete.NAMED_BACKBONES}, or any other.",
             autocompletion=complete.words(*complete.BACKBONES),
         ),
     ],

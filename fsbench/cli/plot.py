@@ -42,7 +42,7 @@ from fsbench.evaluation.task_views import three_views, watch
 from fsbench.features.scatter import base_statistics
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
-from fsbench.report.plots.comparison import accuracy_bars, differences_figure, paired_runs
+from fsbench.report.plots.comparison import draw_bars, draw_differences, paired_runs
 from fsbench.report.plots.spectrum import Spectrum, draw_spectra
 from fsbench.report.plots.studies import draw_sweep
 from fsbench.report.plots.style import check_ending, save
@@ -74,7 +74,7 @@ def bars(
     """
     check_ending(out)
     reporter = Reporter(quiet)
-    accuracy_bars(_largest(collect(read_records(records, results_dir, reporter)), reporter), out)
+    save(draw_bars(_largest(collect(read_records(records, results_dir, reporter)), reporter)), out)
     reporter.say(f"Wrote {out}.")
 
 
@@ -104,7 +104,7 @@ def differences(
             f"Run them together: fsbench compare --methods {method} --baseline {baseline}",
         )
     pairs = paired_runs(_largest(both, reporter), method, baseline)
-    save(differences_figure(pairs, method, baseline), out)
+    save(draw_differences(pairs, method, baseline), out)
     reporter.say(f"Wrote {out}.")
 
 
@@ -162,7 +162,7 @@ def simplex(
     )  # fmt: skip
     reporter = Reporter(quiet)
     seen = _watched(features, features_dir, split, TaskList(rules, seed, number + 1), options, reporter)
-    draw_simplex(seen, root, out)
+    save(draw_simplex(seen, root), out)
     reporter.say(f"Wrote {out}.")
 
 
@@ -191,7 +191,7 @@ def task(
 ) -> None:
     """Plot one task in three projections.
 
-    Its features, the space of its centroids, and that space after PLDA.
+    PCA of its features, the space of its centroids, and that space after PLDA.
 
     Example: [bold]fsbench plot task features/mini-wrn.h5 --ways 5 --task 3 --out task.pdf[/bold]
     """
@@ -204,7 +204,7 @@ def task(
     )  # fmt: skip
     reporter = Reporter(quiet)
     seen = _watched(features, features_dir, split, TaskList(rules, seed, number + 1), options, reporter)
-    draw_task(seen, three_views(seen), out)
+    save(draw_task(seen, three_views(seen)), out)
     reporter.say(f"Wrote {out}.")
 
 
@@ -228,7 +228,7 @@ def spectrum(
             base = base_statistics(file, advance)
         clamp = Bavardage.configure(Context(balanced=False, base=base), **given(s_max=s_max, sigma=sigma)).sigma
         spectra.append(Spectrum(file.path.stem, base, clamp))
-    draw_spectra(spectra, out)
+    save(draw_spectra(spectra), out)
     reporter.say(f"Wrote {out}.")
 
 

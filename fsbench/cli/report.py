@@ -10,7 +10,7 @@ import typer
 from fsbench.cli import complete
 from fsbench.cli.options import Quiet, RecordsArgument, ResultsRoot
 from fsbench.io.files import write_text
-from fsbench.report.html.page import render_html
+from fsbench.report.html import render_html
 from fsbench.report.plots.studies import draw_sweep
 from fsbench.report.plots.style import svg_text
 from fsbench.reporter import Reporter

@@ -13,7 +13,7 @@ from fsbench.evaluation.run import Runner
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import require_place
 from fsbench.ranks import ALONE, join_ranks
-from fsbench.report.render import FORMATS, show
+from fsbench.report.render import FORMATS, Table
 from fsbench.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ def format_of(asked: str | None, out: Path | None) -> str:
     return asked or by_ending or "rich"
 
 
-def show_table(table: Comparison, form: str, out: Path | None, runner: Runner, *, timing: bool = False) -> None:
+def show_table(comparison: Comparison, form: str, out: Path | None, runner: Runner, *, timing: bool = False) -> None:
     """Print a table, or write it to a file, in the first process."""
     if runner.ranks.leads:
-        show(table, form, out, timing)
+        Table(comparison).show(form, out, timing=timing)
         if out:
             runner.reporter.say(f"Wrote {out}.")

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fsbench.backbones.families import BACKBONES
 from fsbench.cli import complete
 from fsbench.cli.options import DataRoot, Device, Quiet, WeightsRoot
+from fsbench.data.catalog import EMBEDDED
+from fsbench.data.choose import OwnData, choose_datasets
+from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError
+from fsbench.ranks import join_ranks
+from fsbench.report.tables import stdout_console
+from fsbench.reporter import Reporter
+from fsbench.train.run import default_output, train_backbone
+from fsbench.train.settings import Execution, TrainSettings
+
+if TYPE_CHECKING:
+    from fsbench.data.dataset import ImageDataset
 
 
 def train(
     backbone: Annotated[
-        str, typer.Option(help="rn12, rn18 or wrn.", autocompletion=complete.words(*complete.BACKBONES[:3]))
+        str,
+        typer.Option(help=f"One of {complete.NAMED_BACKBONES}.", autocompletion=complete.words(*BACKBONES)),
     ] = "rn12",
     dataset: Annotated[
         str | None, typer.Option(help="The data set. (default: the one found)", autocompletion=complete.datasets)
@@ -27,59 +41,66 @@ def train(
     width: Annotated[
         float | None, typer.Option(help="Base width (rn12, rn18), widening factor (wrn). (default: 64, 64, 10)")
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the base images.")] = 100,
+    image_size: Annotated[
+        int | None, typer.Option(min=16, help="Side of the images in pixels. (default: as published for the data set)")
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the base images.")] = 20,
     batch: Annotated[int, typer.Option(min=2, help="Images per step, over all processes.")] = 64,
-    lr: Annotated[float, typer.Option(help="Peak of the learning rate.")] = 0.1,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first weights and all draws.")] = 0,
-    rotation: Annotated[bool, typer.Option("--rotation/--no-rotation", help="Also learn to tell rotations.")] = True,
-    mixup: Annotated[bool, typer.Option("--mixup/--no-mixup", help="Also learn from images mixed midway.")] = True,
+    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 0.1,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    rotation: Annotated[bool, typer.Option("--rotation/--no-rotation", help="Add a rotation-prediction loss.")] = False,
+    mixup: Annotated[bool, typer.Option("--mixup/--no-mixup", help="Add a pass with manifold mixup.")] = False,
     flip: Annotated[
         bool | None, typer.Option("--flip/--no-flip", help="Mirror images at random. (default: not for glyphs)")
     ] = None,
-    eval_every: Annotated[int, typer.Option(min=1, help="Epochs between two looks at the val classes.")] = 10,
+    small_first: Annotated[
+        bool, typer.Option("--small-first/--no-small-first", help="Train on smaller images in the first half.")
+    ] = True,
+    eval_every: Annotated[int, typer.Option(min=1, help="Evaluate on the val classes every N epochs.")] = 10,
+    save_every: Annotated[float, typer.Option(min=0, help="Minutes between checkpoints within an epoch.")] = 5,
     device: Device = "auto",
-    workers: Annotated[int | None, typer.Option(min=0, help="Processes that read images. (default: chosen)")] = None,
+    workers: Annotated[int | None, typer.Option(min=0, help="Processes that read images. (default: automatic)")] = None,
     out: Annotated[Path | None, typer.Option(help="The weights file. (default: where extract looks)")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a weights file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing weights file.")] = False,
     data_dir: DataRoot = Path("data"),
     weights_dir: WeightsRoot = Path("weights"),
     quiet: Quiet = False,
 ) -> None:
-    """Train a backbone on the base classes, as S2M2 and EASY do.
+    """Train a backbone on the base classes.
 
-    The weights land where `fsbench extract` looks for them. Killed at any moment, the same command goes on after the
-    last finished epoch. Several processes share the work under torchrun.
+    Writes the weights, in half precision, where `fsbench extract` looks for them, and a card (.json) beside them. After
+    an interruption, run the same command again to resume. Several processes share the work under torchrun.
 
     Example: [bold]fsbench train --backbone rn12 --dataset cifarfs[/bold]
     """
-    from dataclasses import replace
-
-    from fsbench.data.choose import EMBEDDED, OwnData, choose_datasets
-    from fsbench.devices import choose_device
-    from fsbench.ranks import join_ranks
-    from fsbench.report.tables import stdout_console
-    from fsbench.reporter import Reporter
-    from fsbench.train.output import default_output
-    from fsbench.train.run import train_backbone
-    from fsbench.train.settings import Execution, TrainSettings
-
     with join_ranks() as ranks:
         settings = TrainSettings(
-            backbone, width, epochs, batch, lr, seed, rotation, mixup, flip is not False, ranks.count
-        )  # fmt: skip
+            backbone=backbone,
+            width=width,
+            epochs=epochs,
+            batch=batch,
+            lr=lr,
+            seed=seed,
+            rotation=rotation,
+            mixup=mixup,
+            flip=flip is not False,
+            small_first=small_first,
+            image_size=image_size,
+            ranks=ranks.count,
+        )
         reporter, where = Reporter(quiet, not ranks.leads), choose_device(device)
         own = OwnData.given(data, split_file, split_fractions)
         chosen = the_only(ranks.first_alone(lambda: choose_datasets(dataset, own, data_dir, reporter)))
         if flip is None and chosen.name == EMBEDDED:  # characters are not mirror images of each other
             settings = replace(settings, flip=False)
         path = out or default_output(weights_dir, chosen.name, backbone)
-        execution = Execution(where, reporter, workers, eval_every, ranks)
+        execution = Execution(where, reporter, workers, eval_every, save_every, ranks)
         trained = train_backbone(chosen, settings, execution, path, force=force)
         if ranks.leads:
             stdout_console().print("\n".join(trained.describe()), soft_wrap=True)
 
 
-def the_only(datasets: list[Any]) -> Any:
+def the_only(datasets: list[ImageDataset]) -> ImageDataset:
     """The one data set to train on."""
     if len(datasets) > 1:
         names = ", ".join(dataset.name for dataset in datasets)

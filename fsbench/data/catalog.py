@@ -1,8 +1,8 @@
-"""The data sets this field reports on: class lists, picture counts, names.
+"""The data sets this field reports on: class lists, image counts, names.
 
 A data set is one row of the table below and one file ``splits/<name>.json``, either with lists of classes,
-``{"base": [class, ...], "val": [...], "novel": [...]}``, all with as many pictures as the row says, or with
-the pictures of each class, ``{"base": {class: pictures, ...}, ...}``.
+``{"base": [class, ...], "val": [...], "novel": [...]}``, all with as many images as the row says, or with
+the images of each class, ``{"base": {class: images, ...}, ...}``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 SPLITS = ("base", "val", "novel")
+EMBEDDED = "glyphs"  # the data set that fsbench draws itself
 
 # Folder, file and key names under which the three splits are met in practice.
 SPLIT_ALIASES = {
@@ -28,6 +29,7 @@ SPLIT_ALIASES = {
     "val": ("val", "validation", "valid", "meta-val", "meta_val", "metaval"),
     "novel": ("novel", "test", "meta-test", "meta_test", "metatest", "testing"),
 }
+SPLIT_WORDS = frozenset(alias for aliases in SPLIT_ALIASES.values() for alias in aliases)
 
 
 @dataclass(frozen=True)
@@ -37,20 +39,20 @@ class _Row:
     title: str
     split_title: str
     image_size: int | None
-    pictures: str
+    images_of: str
     images_per_class: int | None = None
     aliases: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
 
 
-# `aliases` are what people type, `folders` are further names under which the pictures lie on disk.
+# `aliases` are what people type, `folders` are further names under which the images lie on disk.
 # Both are compared in lower case without punctuation.
 _TABLE = {
     "mini": _Row(
         title="mini-ImageNet",
         split_title="Ravi & Larochelle's",
         image_size=None,
-        pictures="mini",
+        images_of="mini",
         images_per_class=600,
         aliases=("mini-imagenet", "mini-ravi"),
         folders=("mini-imagenet-images", "mini-imagenet-84", "mini-imagenet-full-size"),
@@ -59,7 +61,7 @@ _TABLE = {
         title="mini-ImageNet, Vinyals' classes",
         split_title="the list known as Vinyals'",
         image_size=None,
-        pictures="mini",
+        images_of="mini",
         images_per_class=600,
         aliases=("mini-imagenet-vinyals",),
     ),
@@ -67,7 +69,7 @@ _TABLE = {
         title="tiered-ImageNet",
         split_title="Ren et al.'s",
         image_size=84,
-        pictures="tiered",
+        images_of="tiered",
         aliases=("tiered-imagenet",),
         folders=("tiered-imagenet-images", "tiered-imagenet-84"),
     ),
@@ -75,28 +77,28 @@ _TABLE = {
         title="CUB-200-2011",
         split_title="CloserLook's",
         image_size=None,
-        pictures="cub",
-        aliases=("cub-200", "cub-200-2011", "cub-closerlook", "birds"),
+        images_of="cub",
+        aliases=("cub-200", "cub-200-2011", "cub-closerlook"),
     ),
     "cub-feat": _Row(
         title="CUB-200-2011, FEAT's split",
         split_title="FEAT's",
         image_size=None,
-        pictures="cub",
+        images_of="cub",
         aliases=("cub-200-2011-feat",),
     ),
     "cub-metadataset": _Row(
         title="CUB-200-2011, Meta-Dataset's split",
         split_title="Meta-Dataset's",
         image_size=None,
-        pictures="cub",
+        images_of="cub",
         aliases=("cub-meta-dataset", "cub-easyfsl"),
     ),
     "fc100": _Row(
         title="FC100",
         split_title="TADAM's",
         image_size=32,
-        pictures="cifar100",
+        images_of="cifar100",
         images_per_class=600,
         aliases=("cifar-fc100", "fewshot-cifar100", "few-shot-cifar-100"),
         folders=("cifar-100-python", "cifar-100"),
@@ -105,16 +107,16 @@ _TABLE = {
         title="CIFAR-FS",
         split_title="Bertinetto et al.'s",
         image_size=32,
-        pictures="cifar100",
+        images_of="cifar100",
         images_per_class=600,
         aliases=("cifar-fs", "cifar-few-shot"),
         folders=("cifar-100-python", "cifar-100"),
     ),
-    "glyphs": _Row(
+    EMBEDDED: _Row(
         title="glyphs",
         split_title="fsbench's",
         image_size=32,
-        pictures="glyphs",
+        images_of="glyphs",
         images_per_class=80,
     ),
 }
@@ -122,15 +124,15 @@ _TABLE = {
 
 @dataclass(frozen=True, eq=False)
 class DatasetInfo:
-    """What is known of a data set before any picture is read.
+    """What is known about a data set before any image is read.
 
     Attributes:
         name: The name used on the command line and in file names.
         title: The name used in tables.
         split_title: Whose class split it is, for sentences ("CloserLook's").
-        splits: Pictures per class, for every split.
-        image_size: Side of the pictures on disk, None when it varies from copy to copy.
-        pictures: Name shared by data sets that are cut from the same pictures.
+        splits: ImageReader per class, for every split.
+        image_size: Side of the images on disk, None when it varies from copy to copy.
+        images_of: Name shared by data sets that are cut from the same images.
     """
 
     name: str
@@ -138,14 +140,14 @@ class DatasetInfo:
     split_title: str
     splits: Mapping[str, Mapping[str, int]]
     image_size: int | None
-    pictures: str
+    images_of: str
 
     def classes(self, split: str) -> tuple[str, ...]:
         """The sorted class names of a split."""
         return tuple(self.splits[split])
 
     def images(self, split: str) -> int:
-        """The number of pictures of a split."""
+        """The number of images of a split."""
         return sum(self.splits[split].values())
 
     @cached_property
@@ -203,8 +205,8 @@ def names_for_folder(folder: str) -> tuple[str, ...]:
 
 
 def variants(info: DatasetInfo) -> tuple[DatasetInfo, ...]:
-    """All data sets cut from the same pictures, the given one first."""
-    others = (name for name, row in _TABLE.items() if row.pictures == info.pictures and name != info.name)
+    """All data sets cut from the same images, the given one first."""
+    others = (name for name, row in _TABLE.items() if row.images_of == info.images_of and name != info.name)
     return (info, *(dataset_info(name) for name in others))
 
 
@@ -220,7 +222,7 @@ def dataset_info(name: str) -> DatasetInfo:
     for split, classes in json.loads(text).items():
         counts = classes if isinstance(classes, dict) else dict.fromkeys(classes, row.images_per_class)
         splits[split] = dict(sorted(counts.items()))
-    return DatasetInfo(name, row.title, row.split_title, splits, row.image_size, row.pictures)
+    return DatasetInfo(name, row.title, row.split_title, splits, row.image_size, row.images_of)
 
 
 def canonical_split(name: str) -> str:

@@ -1,16 +1,20 @@
-"""Comparing a folder with the catalog: what is missing, what is too much, what is in the wrong split."""
+"""Checks of a folder: against the catalog's classes and counts, and before own images are used."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fsbench.data.catalog import SPLITS, variants
-from fsbench.data.dataset import first_names
+from fsbench.data.dataset import counted, first_names
 
 if TYPE_CHECKING:
     from fsbench.data.catalog import DatasetInfo
-    from fsbench.data.dataset import Listing
+    from fsbench.data.dataset import ImageDataset, Listing
+
+_SMALL_CLASS = 20  # 5 shots and 15 queries
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Difference:
 
 
 def compare_with_catalog(listing: Listing, info: DatasetInfo) -> tuple[Difference, ...]:
-    """All departures of a folder from the catalog, the gravest first; none if it is whole."""
+    """All departures of a folder from the catalog, the most serious first; none if it is complete."""
     found = [_two_splits(listing), _wrong_split(listing, info), *_files(listing), _empty(listing)]
     if listing.anonymous:
         found.extend(_sizes(listing, info, split) for split in SPLITS)
@@ -40,8 +44,31 @@ def compare_with_catalog(listing: Listing, info: DatasetInfo) -> tuple[Differenc
     return tuple(difference for difference in found if difference is not None)
 
 
+def preflight(dataset: ImageDataset) -> list[str]:
+    """A few lines on a user's own data before anything is computed: its size, its smallest classes, what is ignored."""
+    sizes = {
+        f"{split.name} {name}": int(count)
+        for split in dataset.splits.values()
+        for name, count in zip(split.class_names, np.bincount(split.labels), strict=True)
+    }
+    splits = ", ".join(f"{len(split.class_names)} {split.name}" for split in dataset.splits.values())
+    least, most = min(sizes.values()), max(sizes.values())
+    lines = [
+        f"{sum(sizes.values()):,} images of {len(sizes)} classes ({splits}), "
+        f"{least if least == most else f'{least} to {most}'} per class; {dataset.layout}."
+    ]
+    small = sorted((count, name) for name, count in sizes.items() if count < _SMALL_CLASS)
+    if small:
+        named = first_names(f"{name} ({count})" for count, name in small)
+        lines.append(
+            f"{counted(len(small), 'class has', 'classes have')} fewer than {_SMALL_CLASS} images: {named}. "
+            "A minimum (--min-images N) leaves small classes out."
+        )
+    return [*lines, *dataset.ignored]
+
+
 def nearest_variant(listing: Listing, info: DatasetInfo) -> DatasetInfo:
-    """Of all splits of the same pictures the one that a folder follows best, in doubt the given one."""
+    """The split of the same images that a folder follows best; the given one in case of a tie."""
     return max(variants(info), key=lambda variant: _agreement(listing, variant))
 
 
@@ -73,7 +100,7 @@ def _wrong_split(listing: Listing, info: DatasetInfo) -> Difference | None:
     advice = (
         f" This looks like {likely.split_title} split: use the name {likely.name}."
         if likely is not info
-        else " Numbers from such a split compare with nobody's."
+        else " Results on such a split cannot be compared with published ones."
     )
     sentence = f"{_classes_are(names)} in another split than {info.split_title}: {examples}.{advice}"
     return Difference("wrong split", names, sentence)
@@ -82,14 +109,14 @@ def _wrong_split(listing: Listing, info: DatasetInfo) -> Difference | None:
 def _files(listing: Listing) -> list[Difference]:
     if not listing.missing:
         return []
-    count = len(listing.missing)
-    sentence = f"{count:,} {'file is' if count == 1 else 'files are'} missing: {first_names(listing.missing)}."
+    count = counted(len(listing.missing), "file is", "files are")
+    sentence = f"{count} missing: {first_names(listing.missing)}."
     return [Difference("files", listing.missing, sentence)]
 
 
 def _empty(listing: Listing) -> Difference | None:
     names = listing.empty_classes()
-    sentence = f"{_classes_are(names)} without any picture: {first_names(names)}."
+    sentence = f"{_classes_are(names)} without any image: {first_names(names)}."
     return Difference("empty", names, sentence) if names else None
 
 
@@ -103,9 +130,11 @@ def _classes(listing: Listing, info: DatasetInfo) -> list[Difference]:
         elif names:
             sentence = f"{split}: {_classes_are(names)} missing: {first_names(names)}."
             found.append(Difference("missing", names, sentence))
-    extra = tuple(sorted((present - set(info.split_of)) | set(listing.unassigned)))
+    unassigned = {name for name, count in listing.unassigned.items() if count}
+    extra = tuple(sorted((present - set(info.split_of)) | unassigned))
     if extra:
-        sentence = f"{len(extra)} folders are no classes of {info.title}: {first_names(extra)}."
+        folders = counted(len(extra), "folder is no class", "folders are no classes")
+        sentence = f"{folders} of {info.title}: {first_names(extra)}."
         found.append(Difference("extra", extra, sentence))
     return found
 
@@ -122,7 +151,7 @@ def _counts(listing: Listing, info: DatasetInfo) -> list[Difference]:
         )
         if names:
             examples = first_names(f"{name} ({counts[name]} of {expected[name]})" for name in names)
-            sentence = f"{len(names)} classes have {words} pictures: {examples}."
+            sentence = f"{counted(len(names), 'class has', 'classes have')} {words} images: {examples}."
             found.append(Difference(kind, names, sentence))
     return found
 
@@ -133,11 +162,11 @@ def _sizes(listing: Listing, info: DatasetInfo, split: str) -> Difference | None
     if sizes == sorted(info.splits[split].values()):
         return None
     sentence = (
-        f"{split}: expected {len(info.classes(split))} classes with {info.images(split):,} pictures, "
+        f"{split}: expected {len(info.classes(split))} classes with {info.images(split):,} images, "
         f"found {len(sizes)} with {sum(sizes):,}."
     )
     return Difference("sizes", (split,), sentence)
 
 
 def _classes_are(names: tuple[str, ...]) -> str:
-    return f"{len(names)} {'class is' if len(names) == 1 else 'classes are'}"
+    return counted(len(names), "class is", "classes are")

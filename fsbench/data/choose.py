@@ -1,13 +1,14 @@
-"""Which data sets a command works on."""
+"""Which data sets a command works on: named, found under the data root, a user's own, or the built-in one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fsbench.data.catalog import dataset_info, resolve_name
+from fsbench.data.catalog import EMBEDDED, dataset_info, resolve_name
+from fsbench.data.check import preflight
 from fsbench.data.glyphs import ensure_glyphs
-from fsbench.data.scan import accept, find_datasets, load_dataset, load_own
+from fsbench.data.scan import accept, find_dataset, find_datasets, load_dataset, load_own
 from fsbench.data.splitting import parse_fractions
 from fsbench.errors import FsbenchError
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     from fsbench.data.dataset import ImageDataset
     from fsbench.reporter import Reporter
-
-EMBEDDED = "glyphs"
 
 
 @dataclass(frozen=True)
@@ -28,45 +27,63 @@ class OwnData:
         folder: With class folders.
         split_file: Divides the classes.
         fractions: Shares of base, val and novel classes, as text: `0.64,0.16,0.2`.
+        min_images: Images that a class must have; smaller classes are left out.
     """
 
     folder: Path
     split_file: Path | None = None
     fractions: str | None = None
+    min_images: int | None = None
 
     @classmethod
-    def given(cls, folder: Path | None, split_file: Path | None, fractions: str | None) -> OwnData | None:
-        """What a user said of own images, if anything: a division without images to divide is an error."""
+    def given(
+        cls, folder: Path | None, split_file: Path | None, fractions: str | None, min_images: int | None = None
+    ) -> OwnData | None:
+        """What a user said about own images, if anything; without a folder of images the rest is an error."""
         if folder is not None:
-            return cls(folder, split_file, fractions)
-        if split_file is not None or fractions is not None:
-            what = "A split file divides" if split_file is not None else "Split fractions divide"
-            raise FsbenchError(
-                f"{what} the classes of your own images, and no folder of images is given.",
-                "Name the folder with `data`, or --data; data sets known by name are divided as published.",
-            )
+            return cls(folder, split_file, fractions, min_images)
+        for what, value in (
+            ("A split file divides", split_file),
+            ("Split fractions divide", fractions),
+            ("A minimum of images chooses", min_images),
+        ):
+            if value is not None:
+                raise FsbenchError(
+                    f"{what} the classes of your own images, and no folder of images is given.",
+                    "Name the folder with `data`, or --data; data sets known by name are used as published.",
+                )
         return None
 
     def load(self, name: str | None) -> ImageDataset:
-        """Read it; a name of the catalog makes it that data set, any other name is just its name."""
+        """Read the folder; a name of the catalog makes it that data set, any other name is just its name."""
         try:
             known = resolve_name(name) if name else None
         except FsbenchError:
             known = None
-        if known and not (self.split_file or self.fractions):
+        if known and (self.split_file or self.fractions or self.min_images):
+            raise FsbenchError(
+                f"{known} is a benchmark, whose classes are those that were published.",
+                "Choose another name for a division of your own.",
+            )
+        if known:
             return load_dataset(self.folder, known)
-        shares = parse_fractions(self.fractions) if self.fractions is not None else None
-        return load_own(self.folder, split_file=self.split_file, fractions=shares, name=name)
+        return load_own(
+            self.folder,
+            split_file=self.split_file,
+            fractions=parse_fractions(self.fractions) if self.fractions is not None else None,
+            min_images=self.min_images or 1,
+            name=name,
+        )
 
 
 def choose_datasets(names: str | None, own: OwnData | None, root: Path, reporter: Reporter) -> list[ImageDataset]:
-    """The data sets asked for; without a word, all that are under the data root, else the embedded one.
+    """The data sets asked for; without names, all that are under the data root, else the built-in one.
 
     Args:
         names: Names separated by commas.
         own: A folder given by the user; `names` is then its name.
         root: The data root.
-        reporter: Hears what was chosen and what is worth knowing about it.
+        reporter: Shows what was chosen, what is ignored, and warnings.
     """
     if own is not None:
         chosen = [own.load(names)]
@@ -75,6 +92,8 @@ def choose_datasets(names: str | None, own: OwnData | None, root: Path, reporter
     else:
         chosen = _all_found(root, reporter) or [_embedded(root, reporter)]
     for dataset in chosen:
+        for line in preflight(dataset) if own is not None else dataset.ignored:
+            reporter.say(f"{dataset.name}: {line}")
         for note in dataset.notes:
             reporter.warn(f"{dataset.name}: {note}")
     return chosen
@@ -96,11 +115,11 @@ def _named(name: str, root: Path, reporter: Reporter) -> ImageDataset:
     if name == EMBEDDED:
         return _embedded(root, reporter)
     info = dataset_info(name)
-    for found in find_datasets(root):
-        if name in {found.info.name, found.named.name}:
-            if found.problem:
-                raise found.problem
-            return load_dataset(found.path, name)
+    found = find_dataset(root, name)
+    if found is not None and found.listing is not None:
+        return accept(found.listing, info)
+    if found is not None and found.problem is not None:
+        raise found.problem
     raise FsbenchError(
         f"{info.title} is not under {root}/.",
         f"Put its folder there, for example as {root / name}, or name it with --data. See `fsbench doctor`.",
@@ -108,7 +127,7 @@ def _named(name: str, root: Path, reporter: Reporter) -> ImageDataset:
 
 
 def _embedded(root: Path, reporter: Reporter) -> ImageDataset:
-    reporter.say(f"Using the embedded data set {EMBEDDED}, rendered into {root / EMBEDDED}.")
+    reporter.say(f"Using the built-in data set {EMBEDDED}, rendered into {root / EMBEDDED}.")
     with reporter.bar(f"rendering {EMBEDDED}", 0) as advance:
         seen = 0
 

@@ -27,28 +27,28 @@ _PIXELS = 3 * _SIDE * _SIDE
 
 
 @dataclass(frozen=True, eq=False)
-class CifarPictures:
-    """The pictures of both parts of the archive, as one array.
+class CifarImages:
+    """The images of both parts of the archive, as one array.
 
     Attributes:
         data: Rows of red, green and blue planes, (M, 3072) uint8.
-        names: The file name each picture had before it was packed.
+        names: The file name each image had before it was packed.
     """
 
     data: NDArray[np.uint8]
     names: tuple[str, ...]
 
     def open(self, source: Source) -> Image.Image:
-        """The picture of that row in RGB."""
+        """The image of that row in RGB."""
         planes = self.data[int(source)].reshape(3, _SIDE, _SIDE)
         return Image.fromarray(np.ascontiguousarray(planes.transpose(1, 2, 0)))
 
     def name(self, source: Source) -> str:
-        """The name of that row's picture."""
+        """The name of that row's image."""
         return self.names[int(source)]
 
     def mark(self, source: Source) -> int:
-        """A checksum of the pixels: all pictures have the same size."""
+        """A checksum of the pixels: all images have the same size."""
         return zlib.crc32(self.content(source))
 
     def content(self, source: Source) -> bytes:
@@ -62,7 +62,7 @@ def is_cifar(root: Path) -> bool:
 
 
 def list_cifar(root: Path, info: DatasetInfo) -> Listing:
-    """List the pictures of the archive, train and test part merged, split by the catalog's classes.
+    """List the images of the archive, train and test part merged, split by the catalog's classes.
 
     Args:
         root: The folder that holds ``train``, ``test`` and ``meta``.
@@ -87,7 +87,7 @@ def list_cifar(root: Path, info: DatasetInfo) -> Listing:
             unassigned[name] = unassigned.get(name, 0) + 1
     missing = tuple(part for part in _PARTS if part not in present)
     layout = f"cifar-100-python, split by {info.split_title} class list"
-    return Listing(root, layout, CifarPictures(data, names), splits, unassigned, missing)
+    return Listing(root, layout, CifarImages(data, names), splits, unassigned, missing)
 
 
 def _class_names(path: Path) -> list[str]:
@@ -103,13 +103,13 @@ def _read_part(path: Path, classes: int) -> tuple[NDArray[np.uint8], list[int], 
     labels = _field(content, "fine_labels", path)
     files = _field(content, "filenames", path)
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape[1:] != (_PIXELS,):
-        raise _damaged(path, f"data of shape (pictures, {_PIXELS}) in uint8")
+        raise _damaged(path, f"data of shape (images, {_PIXELS}) in uint8")
     if not isinstance(labels, list) or not all(type(x) is int and 0 <= x < classes for x in labels):
         raise _damaged(path, f"fine_labels from 0 to {classes - 1}")
     if not isinstance(files, list) or not all(isinstance(name, bytes | str) for name in files):
         raise _damaged(path, "a list of names under filenames")
     if not len(data) == len(labels) == len(files):
-        raise _damaged(path, f"as many labels ({len(labels)}) and names ({len(files)}) as pictures ({len(data)})")
+        raise _damaged(path, f"as many labels ({len(labels)}) and names ({len(files)}) as images ({len(data)})")
     return data, labels, [_text(name) for name in files]
 
 

@@ -1,18 +1,22 @@
-"""Finding the files that a csv names, without ever leaving the data set's folder."""
+"""Images listed by csv files: reading the rows, finding the files, never leaving the data set's folder.
+
+A header may be there or not, and which column names the file differs. Both are decided by content, because
+code bases that skip the first line of a csv without header lose an image per split.
+"""
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from fsbench.data.catalog import SPLIT_ALIASES, names_for_folder
-from fsbench.data.csv_rows import read_picture_rows
-from fsbench.data.dataset import FolderPictures, Listing
+from fsbench.data.catalog import SPLIT_ALIASES, names_for_folder, plain
+from fsbench.data.dataset import FolderImages, Listing
 from fsbench.data.folders import visible_folders
-from fsbench.data.images import is_picture
+from fsbench.data.images import is_image
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
@@ -20,7 +24,102 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fsbench.data.catalog import DatasetInfo
-    from fsbench.data.csv_rows import PictureRow
+
+_FILE_COLUMNS = (
+    "filename",
+    "imagename",
+    "file",
+    "image",
+    "path",
+    "filepath",
+    "imagepath",
+    "imagefile",
+    "name",
+)
+_CLASS_COLUMNS = ("label", "classname", "class", "category", "wnid", "labelname", "target")
+
+
+@dataclass(frozen=True)
+class ImageRow:
+    """One image of a csv.
+
+    Attributes:
+        line: Where it stands, counted from 1.
+        file: The file's name as written.
+        label: The class as written, empty if the csv has one column only.
+    """
+
+    line: int
+    file: str
+    label: str
+
+
+def read_image_rows(path: Path) -> list[ImageRow]:
+    """Read a csv that lists images and their classes.
+
+    Raises:
+        FsbenchError: It cannot be read, is empty, or has no column of image names.
+    """
+    rows = read_csv(path)
+    file_column, class_column = _columns(path, rows)
+    if _is_header(rows[0][1]):
+        rows = rows[1:]
+    needed = max(file_column, class_column or 0) + 1
+    found = []
+    for line, cells in rows:
+        if len(cells) < needed:
+            raise FsbenchError(
+                f"Expected {needed} columns, found {len(cells)} in line {line} of {path}.",
+                "Is the file cut off? Copy it again, or repair the line.",
+            )
+        label = "" if class_column is None else cells[class_column]
+        found.append(ImageRow(line, cells[file_column], label))
+    return found
+
+
+def read_csv(path: Path) -> list[tuple[int, list[str]]]:
+    """The rows of a csv that are not blank, stripped, with their line numbers.
+
+    Raises:
+        FsbenchError: It is not a readable csv, or there is no row.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if any(cells)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise FsbenchError(f"Could not read {path} as csv: {error}", "Copy the file again.") from error
+    if not rows:
+        raise FsbenchError(f"Expected rows, found an empty file: {path}.", "Copy the file again.")
+    return rows
+
+
+def _is_header(cells: list[str]) -> bool:
+    """A first row that names no image is a header."""
+    return not any(_names_image(cell) for cell in cells)
+
+
+def _names_image(cell: str) -> bool:
+    return is_image(cell.replace("\\", "/").split("/")[-1])
+
+
+def _columns(path: Path, rows: list[tuple[int, list[str]]]) -> tuple[int, int | None]:
+    """The columns of the file name and of the class, None if there is a single column."""
+    first = rows[0][1]
+    header = [plain(cell) for cell in first] if _is_header(first) else []
+    sample = rows[min(1, len(rows) - 1)][1] if header else first
+    by_content = [column for column, cell in enumerate(sample) if _names_image(cell)]
+    by_header = [header.index(name) for name in _FILE_COLUMNS if name in header]
+    file_columns = by_header or by_content
+    if not file_columns or (header and len(rows) == 1):
+        raise FsbenchError(
+            f"Expected a column with names of images, found none in {path}; its first row is {', '.join(first)}.",
+            "Write rows such as `image.jpg,class`, with or without a header `filename,label`.",
+        )
+    file_column = file_columns[0]
+    named = [header.index(name) for name in _CLASS_COLUMNS if name in header]
+    others = [column for column in range(len(sample)) if column != file_column]
+    return file_column, next(iter(named or others), None)
 
 
 _PREFIXES = ("", "images/", "data/")
@@ -28,11 +127,11 @@ _PREFIXES = ("", "images/", "data/")
 
 @dataclass(frozen=True, eq=False)
 class FileIndex:
-    """All pictures below a folder, by name.
+    """All images below a folder, by name.
 
     Attributes:
         root: The folder.
-        paths: The pictures, as paths relative to the folder.
+        paths: The images, as paths relative to the folder.
         by_name: The same, by their last part.
         outside: Links that lead out of the folder. They are not followed.
     """
@@ -43,7 +142,7 @@ class FileIndex:
     outside: frozenset[str]
 
     def find(self, name: str, label: str) -> str | None:
-        """The path of a picture that a csv names, relative to the root.
+        """The path of an image that a csv names, relative to the root.
 
         The name may be a path from the root, from ``images/`` or ``data/``, or the end of a path.
 
@@ -83,16 +182,16 @@ class FileIndex:
             if self.outside.intersection(str(part) for part in (tried, *tried.parents)):
                 raise FsbenchError(
                     f"The file {name!r} is a link, or lies behind one, that leads out of {self.root}.",
-                    "Put the pictures there, or link the whole folder instead of a part of it.",
+                    "Put the images there, or link the whole folder instead of a part of it.",
                 )
         return path
 
 
 def index_files(root: Path) -> FileIndex:
-    """List all pictures below a folder.
+    """List all images below a folder.
 
     A link to a file counts as long as the file is inside the folder. Links to folders are not followed:
-    inside they would show every picture twice.
+    inside they would show every image twice.
     """
     paths: list[str] = []
     outside: set[str] = set()
@@ -107,7 +206,7 @@ def index_files(root: Path) -> FileIndex:
                 outside.add(path)
             elif entry.is_dir(follow_symlinks=False):
                 pending.append(path + "/")
-            elif is_picture(entry.name) and entry.is_file():
+            elif is_image(entry.name) and entry.is_file():
                 paths.append(path)
     by_name: dict[str, list[str]] = {}
     for path in sorted(paths):
@@ -126,7 +225,7 @@ _ANONYMOUS = re.compile(r"(base|val|novel)-\d{4,}")
 def find_split_files(root: Path, info: DatasetInfo | None, suffix: str) -> dict[str, Path]:
     """The files that divide a data set into splits, such as ``train.csv`` or ``splits/bertinetto/train.txt``.
 
-    They are looked for beside the pictures, in ``split/`` or ``splits/`` and one folder below, and for a
+    They are looked for beside the images, in ``split/`` or ``splits/`` and one folder below, and for a
     known data set also in ``split/<data set>/`` beside the data root.
 
     Args:
@@ -155,7 +254,7 @@ def find_split_files(root: Path, info: DatasetInfo | None, suffix: str) -> dict[
 
 
 def list_csv(root: Path, files: Mapping[str, Path], info: DatasetInfo | None) -> Listing:
-    """List the pictures that csv files name.
+    """List the images that csv files name.
 
     Args:
         root: The data set's folder.
@@ -163,7 +262,7 @@ def list_csv(root: Path, files: Mapping[str, Path], info: DatasetInfo | None) ->
         info: The catalog entry, None for a user's own data.
 
     Raises:
-        FsbenchError: A csv cannot be read, leads out of the folder, or one picture has two classes or splits.
+        FsbenchError: A csv cannot be read, leads out of the folder, or one image has two classes or splits.
     """
     index = index_files(root)
     known = _KnownClasses.of(info)
@@ -171,7 +270,7 @@ def list_csv(root: Path, files: Mapping[str, Path], info: DatasetInfo | None) ->
     missing: list[str] = []
     rows = 0
     for split, csv_path in files.items():
-        for row in read_picture_rows(csv_path):
+        for row in read_image_rows(csv_path):
             try:
                 path = index.find(row.file, row.label)
             except FsbenchError as error:
@@ -182,9 +281,9 @@ def list_csv(root: Path, files: Mapping[str, Path], info: DatasetInfo | None) ->
             owner = split, known.name(row, path, split, csv_path)
             if owners.setdefault(path, owner) != owner:
                 raise FsbenchError(
-                    f"The picture {path} is {' '.join(owners[path])}, and {' '.join(owner)} in "
+                    f"The image {path} is {' '.join(owners[path])}, and {' '.join(owner)} in "
                     f"line {row.line} of {csv_path}.",
-                    "A picture must have one class and one split. Repair the csv files.",
+                    "An image must have one class and one split. Repair the csv files.",
                 )
             rows += 1
     return _listing(root, files, owners, tuple(missing), rows - len(owners))
@@ -205,9 +304,9 @@ def _listing(
     if anonymous:
         notes.append("The csv files number the classes split by split, so their names (wnids) are unknown.")
     if repeated:
-        notes.append(f"{repeated:,} rows of the csv files repeat a picture; it is taken once.")
-    layout = "pictures listed by " + ", ".join(path.name for path in files.values())
-    return Listing(root, layout, FolderPictures(root), splits, missing=missing, notes=tuple(notes), anonymous=anonymous)
+        notes.append(f"{repeated:,} rows of the csv files repeat an image; it is taken once.")
+    layout = "images listed by " + ", ".join(path.name for path in files.values())
+    return Listing(root, layout, FolderImages(root), splits, missing=missing, notes=tuple(notes), anonymous=anonymous)
 
 
 @dataclass(frozen=True)
@@ -216,7 +315,7 @@ class _KnownClasses:
 
     Attributes:
         names: The class names; empty for a user's own data.
-        by_letters: The class whose name, letters only, starts the file names of its pictures (CUB).
+        by_letters: The class whose name, letters only, starts the file names of its images (CUB).
     """
 
     names: frozenset[str]
@@ -225,18 +324,18 @@ class _KnownClasses:
     @classmethod
     def of(cls, info: DatasetInfo | None) -> _KnownClasses:
         names = frozenset(info.split_of) if info else frozenset()
-        letters = {_letters(name): name for name in names} if info and info.pictures == "cub" else {}
+        letters = {_letters(name): name for name in names} if info and info.images_of == "cub" else {}
         return cls(names, letters)
 
-    def name(self, row: PictureRow, path: str, split: str, csv_path: Path) -> str:
-        """The class of a picture, by its label, its folder or its file name, in that order of trust."""
+    def name(self, row: ImageRow, path: str, split: str, csv_path: Path) -> str:
+        """The class of an image, by its label, its folder or its file name, in that order of trust."""
         folder = path.rpartition("/")[0].rpartition("/")[2]
         by_label = row.label if row.label in self.names else None
         by_folder = folder if folder in self.names else None
         if by_label and by_folder and by_label != by_folder:
             raise FsbenchError(
                 f"Line {row.line} of {csv_path} says {by_label}, but {path} is in the folder of {by_folder}.",
-                "Repair the csv file or move the picture.",
+                "Repair the csv file or move the image.",
             )
         return by_label or by_folder or self._by_file_name(path) or self._unknown(row, split, csv_path)
 
@@ -245,7 +344,7 @@ class _KnownClasses:
         wnid = stem[:9]
         return wnid if wnid in self.names else self.by_letters.get(_letters(stem))
 
-    def _unknown(self, row: PictureRow, split: str, csv_path: Path) -> str:
+    def _unknown(self, row: ImageRow, split: str, csv_path: Path) -> str:
         if not row.label:
             raise FsbenchError(
                 f"The class of {row.file!r} in line {row.line} of {csv_path} is unknown.",

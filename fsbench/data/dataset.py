@@ -1,4 +1,4 @@
-"""What a folder of pictures holds, before and after it is judged.
+"""What a folder of images holds, before and after it is checked.
 
 A layout reader returns a :class:`Listing`: everything found, complete or not. :func:`build_dataset` is the
 gate behind it: it refuses what would give a wrong number and returns an :class:`ImageDataset`.
@@ -7,7 +7,7 @@ gate behind it: it refuses what would give a wrong number and returns an :class:
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -26,34 +26,34 @@ if TYPE_CHECKING:
     from fsbench.data.catalog import DatasetInfo
 
 
-# A path relative to the data set's folder (with forward slashes), or a row of an array of pictures.
+# A path relative to the data set's folder (with forward slashes), or a row of an array of images.
 Source = str | int
 
 
-class Pictures(Protocol):
-    """Where the pictures of a data set are read from."""
+class ImageReader(Protocol):
+    """Where the images of a data set are read from."""
 
     def open(self, source: Source) -> Image.Image:
-        """The picture in RGB."""
+        """The image in RGB."""
 
     def name(self, source: Source) -> str:
-        """The picture's name relative to the data set, for records."""
+        """The image's name relative to the data set, for records."""
 
     def mark(self, source: Source) -> int:
-        """A number that is cheap to get and tells most pictures apart."""
+        """A number that is cheap to get and differs between most images."""
 
     def content(self, source: Source) -> bytes:
-        """The picture as it is stored."""
+        """The image as it is stored."""
 
 
 @dataclass(frozen=True)
-class FolderPictures:
-    """Picture files below a folder."""
+class FolderImages:
+    """Image files below a folder."""
 
     root: Path
 
     def open(self, source: Source) -> Image.Image:
-        """The picture in RGB."""
+        """The image in RGB."""
         return open_image(self.root / str(source))
 
     def name(self, source: Source) -> str:
@@ -74,35 +74,37 @@ class FolderPictures:
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """The classes and pictures found in a folder.
+    """The classes and images found in a folder.
 
     Attributes:
         root: The folder.
         layout: How the folder is organised, in words.
-        pictures: The reader of the sources.
-        splits: Per split, per class, the sources. A class folder without a picture has an empty list.
-        unassigned: Classes that belong to no split, with their number of pictures.
+        reader: The reader of the sources.
+        splits: Per split, per class, the sources. A class folder without an image has an empty list.
+        unassigned: Classes that belong to no split, with their number of images.
         missing: Files that a csv names, or that belong to an archive, but are not there.
-        notes: Remarks for whoever uses the data.
+        notes: What whoever uses the data must know; recorded with the features.
+        ignored: What was passed over or merged while listing, in sentences.
         anonymous: Whether classes are known by number only, so that they cannot be compared by name.
     """
 
     root: Path
     layout: str
-    pictures: Pictures
+    reader: ImageReader
     splits: Mapping[str, Mapping[str, Sequence[Source]]]
     unassigned: Mapping[str, int] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
     anonymous: bool = False
 
     def counts(self, split: str) -> dict[str, int]:
-        """Pictures per class of a split, empty classes left out."""
+        """Images per class of a split, empty classes left out."""
         classes = self.splits.get(split, {})
         return {label: len(sources) for label, sources in sorted(classes.items()) if sources}
 
     def empty_classes(self) -> tuple[str, ...]:
-        """Classes that have a folder but no picture."""
+        """Classes that have a folder but no image."""
         return tuple(
             f"{split}: {label}"
             for split, classes in self.splits.items()
@@ -121,36 +123,36 @@ class Listing:
 
 @dataclass(frozen=True, eq=False)
 class ImageSplit:
-    """The pictures of one split, sorted by class and then by file name.
+    """The images of one split, sorted by class and then by file name.
 
     Attributes:
         name: ``base``, ``val`` or ``novel``.
         class_names: The sorted names of the K classes.
-        labels: Class index of every picture, (M,) int64, ascending.
-        sources: Where each of the M pictures is.
-        pictures: The reader of the sources.
+        labels: Class index of every image, (M,) int64, ascending.
+        sources: Where each of the M images is.
+        reader: The reader of the sources.
     """
 
     name: str
     class_names: tuple[str, ...]
     labels: NDArray[np.int64]
     sources: tuple[Source, ...]
-    pictures: Pictures
+    reader: ImageReader
 
     def __len__(self) -> int:
         return len(self.sources)
 
     def open(self, index: int) -> Image.Image:
-        """The picture of that row in RGB."""
-        return self.pictures.open(self.sources[index])
+        """The image of that row in RGB."""
+        return self.reader.open(self.sources[index])
 
     def image_name(self, index: int) -> str:
-        """The relative name of that row's picture."""
-        return self.pictures.name(self.sources[index])
+        """The relative name of that row's image."""
+        return self.reader.name(self.sources[index])
 
     def image_mark(self, index: int) -> int:
-        """A number that changes when that row's picture is replaced by another, as good as always."""
-        return self.pictures.mark(self.sources[index])
+        """A number that almost always changes when that row's image is replaced by another."""
+        return self.reader.mark(self.sources[index])
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +166,7 @@ class ImageDataset:
         layout: How the folder is organised, in words.
         splits: The splits present, in the order base, val, novel.
         notes: Remarks and departures from the catalog, to be shown to the user.
+        ignored: What was passed over or merged while listing, in sentences.
     """
 
     name: str
@@ -172,16 +175,17 @@ class ImageDataset:
     layout: str
     splits: Mapping[str, ImageSplit]
     notes: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
     @property
     def split_digest(self) -> str:
-        """The sha256 of the class lists as found; equal to the catalog's when the data set is whole."""
+        """The sha256 of the class lists as found; equal to the catalog's when the data set is complete."""
         return split_digest({name: split.class_names for name, split in self.splits.items()})
 
     def common_size(self) -> tuple[int, int] | None:
-        """Width and height if the first pictures of all classes agree on them, else None; broken ones have no say.
+        """Width and height if the first images of all classes agree on them, else None; broken ones are skipped.
 
-        Copies of a data set that were shrunk on disk give other features than the original pictures.
+        Copies of a data set that were shrunk on disk give other features than the original images.
         """
         sizes = set()
         for split in self.splits.values():
@@ -205,7 +209,7 @@ def build_dataset(
         notes: Further remarks to carry along.
 
     Raises:
-        FsbenchError: There is no picture, a class is empty or in two splits, or files are missing.
+        FsbenchError: There is no image, a class is empty or in two splits, or files are missing.
     """
     _refuse_missing_files(listing)
     _refuse_empty_classes(listing)
@@ -213,10 +217,43 @@ def build_dataset(
     splits = {split: _build_split(listing, split) for split in SPLITS if listing.counts(split)}
     if not splits:
         raise FsbenchError(
-            f"Expected pictures of {name}, found none in {listing.root}.",
+            f"Expected images of {name}, found none in {listing.root}.",
             "Run `fsbench doctor` to see what is there.",
         )
-    return ImageDataset(name, info, listing.root, listing.layout, splits, (*listing.notes, *notes))
+    notes = (*listing.notes, *notes)
+    return ImageDataset(name, info, listing.root, listing.layout, splits, notes, listing.ignored)
+
+
+def drop_small(listing: Listing, min_images: int) -> Listing:
+    """The listing without classes that have fewer images, which its notes name; classes without any always go.
+
+    Args:
+        listing: The content of a folder.
+        min_images: Images that a class must have.
+    """
+    counts = dict(listing.unassigned)
+    for classes in listing.splits.values():
+        counts |= {name: len(sources) for name, sources in classes.items()}
+    least = max(1, min_images)
+    empty = sorted(name for name, count in counts.items() if count == 0)
+    small = sorted(name for name, count in counts.items() if 0 < count < least)
+    notes = []
+    if empty:
+        many = "class folder without a readable image is", "class folders without a readable image are"
+        notes.append(f"{counted(len(empty), *many)} left out: {first_names(empty)}.")
+    if small:
+        named = first_names(f"{name} ({counts[name]})" for name in small)
+        many = f"class with fewer than {least} images is", f"classes with fewer than {least} images are"
+        notes.append(f"{counted(len(small), *many)} left out: {named}.")
+    return replace(
+        listing,
+        splits={
+            split: {name: sources for name, sources in classes.items() if len(sources) >= least}
+            for split, classes in listing.splits.items()
+        },
+        unassigned={name: count for name, count in listing.unassigned.items() if count >= least},
+        notes=(*listing.notes, *notes),
+    )
 
 
 def first_names(names: Iterable[str], limit: int = 3) -> str:
@@ -226,17 +263,22 @@ def first_names(names: Iterable[str], limit: int = 3) -> str:
     return ", ".join(listed[:limit]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
+def counted(number: int, one: str, many: str) -> str:
+    """A number with the words for one or for many: ``1 class is``, ``2 classes are``."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
 def _build_split(listing: Listing, split: str) -> ImageSplit:
     classes = listing.splits[split]
     names = tuple(sorted(classes))
     labels: list[int] = []
     sources: list[Source] = []
     for label, name in enumerate(names):
-        ordered = sorted(classes[name], key=lambda source: _order(listing.pictures.name(source)))
-        _refuse_undecodable([name, *map(listing.pictures.name, ordered)], listing.root)
+        ordered = sorted(classes[name], key=lambda source: _order(listing.reader.name(source)))
+        _refuse_undecodable([name, *map(listing.reader.name, ordered)], listing.root)
         sources.extend(ordered)
         labels.extend([label] * len(ordered))
-    return ImageSplit(split, names, np.asarray(labels, dtype=np.int64), tuple(sources), listing.pictures)
+    return ImageSplit(split, names, np.asarray(labels, dtype=np.int64), tuple(sources), listing.reader)
 
 
 def _order(name: str) -> tuple[str, str]:
@@ -258,7 +300,7 @@ def _refuse_missing_files(listing: Listing) -> None:
         raise FsbenchError(
             f"{len(listing.missing):,} files that should be in {listing.root} ({listing.layout}) are missing: "
             f"{first_names(listing.missing)}.",
-            "Is the copy complete, and are the pictures beside their csv files? Copy the missing files.",
+            "Is the copy complete, and are the images beside their csv files? Copy the missing files.",
         )
 
 
@@ -266,8 +308,8 @@ def _refuse_empty_classes(listing: Listing) -> None:
     empty = listing.empty_classes()
     if empty:
         raise FsbenchError(
-            f"{len(empty)} class folders in {listing.root} hold no picture: {first_names(empty)}.",
-            "Copy their pictures, or remove the folders.",
+            f"{len(empty)} class folders in {listing.root} hold no image: {first_names(empty)}.",
+            "Copy their images, or remove the folders.",
         )
 
 
@@ -277,5 +319,5 @@ def _refuse_shared_classes(listing: Listing) -> None:
         found = [f"{label} ({' and '.join(splits)})" for label, splits in shared.items()]
         raise FsbenchError(
             f"{len(shared)} classes are in more than one split in {listing.root}: {first_names(found)}.",
-            "Base, val and novel classes must differ, or accuracies mean nothing. Remove one of the two.",
+            "Base, val and novel classes must differ, or accuracies are meaningless. Remove one of the two.",
         )

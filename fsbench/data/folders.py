@@ -3,61 +3,122 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from fsbench.data.catalog import SPLIT_ALIASES
-from fsbench.data.dataset import FolderPictures, Listing
-from fsbench.data.images import is_picture
+from fsbench.data.catalog import SPLIT_ALIASES, SPLIT_WORDS
+from fsbench.data.dataset import FolderImages, Listing, counted, first_names
+from fsbench.data.images import is_image, looks_like_image
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from fsbench.data.catalog import DatasetInfo
 
-_LEFT_OVERS = {"__macosx", "__pycache__"}
-_NOT_CLASSES = {"split", "splits", *(alias for aliases in SPLIT_ALIASES.values() for alias in aliases)}
+_ARCHIVE_LEFTOVERS = {"__macosx", "__pycache__"}
+_NOT_CLASSES = {"split", "splits", *SPLIT_WORDS}
+
+
+class _Walk:
+    """Collects the images of class folders and remembers what it left out.
+
+    Args:
+        root: The data set's folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.hidden: list[str] = []
+        self.unreadable: Counter[str] = Counter()
+        self.no_images: Counter[str] = Counter()
+        self.nested: dict[str, int] = {}
+
+    def images_below(self, folder: Path) -> list[str]:
+        """The images in a class folder and the folders inside it, as sorted paths relative to the root.
+
+        The class folder may be a link. Links to folders inside it are not followed: they show images twice.
+        """
+        images: list[str] = []
+        self._collect(folder, folder.relative_to(self.root).as_posix(), images)
+        inside = {image.rpartition("/")[0] for image in images} - {folder.relative_to(self.root).as_posix()}
+        if inside:
+            self.nested[folder.name] = self.nested.get(folder.name, 0) + len(inside)
+        return sorted(images)
+
+    def look_around(self, folders: Iterable[Path]) -> None:
+        """Note the hidden folders beside the class folders."""
+        for folder in folders:
+            prefix = "" if folder == self.root else f"{folder.relative_to(self.root).as_posix()}/"
+            self.hidden += sorted(
+                prefix + entry.name for entry in folder.iterdir() if _is_hidden(entry.name) and entry.is_dir()
+            )
+
+    def notes(self) -> tuple[str, ...]:
+        """Images that are left out because they cannot be read."""
+        if not self.unreadable:
+            return ()
+        return (f"unreadable images are left out: {_by_ending(self.unreadable)}. Convert them to JPEG.",)
+
+    def ignored(self) -> tuple[str, ...]:
+        """What else was passed over, and which folders were merged."""
+        sentences = []
+        if self.hidden:
+            sentences.append(f"hidden folders are ignored: {first_names(self.hidden)}.")
+        if self.no_images:
+            sentences.append(f"files that are no images are ignored: {_by_ending(self.no_images)}.")
+        if self.nested:
+            merged = (f"{name} ({count})" for name, count in sorted(self.nested.items()))
+            sentences.append(f"folders inside class folders are merged into their class: {first_names(merged)}.")
+        return tuple(sentences)
+
+    def _collect(self, folder: Path, prefix: str, images: list[str]) -> None:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                path = f"{prefix}/{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    if _is_hidden(entry.name):
+                        self.hidden.append(path)
+                    else:
+                        self._collect(folder / entry.name, path, images)
+                elif is_image(entry.name) and entry.is_file():
+                    images.append(path)
+                elif not entry.name.startswith(".") and entry.is_file():
+                    ending = PurePath(entry.name).suffix.lower() or entry.name
+                    (self.unreadable if looks_like_image(entry.name) else self.no_images)[ending] += 1
 
 
 def visible_folders(folder: Path) -> list[Path]:
-    """The sub-folders that are not hidden and no left-overs of an archive, sorted by name."""
+    """The sub-folders that are neither hidden nor left over from an archive, sorted by name."""
     try:
-        entries = [entry for entry in folder.iterdir() if entry.is_dir()]
+        entries = [entry for entry in folder.iterdir() if entry.is_dir() and not _is_hidden(entry.name)]
     except OSError as error:
         raise FsbenchError(f"Could not look into the folder {folder}: {error.strerror}.") from error
-    return sorted(
-        (entry for entry in entries if not entry.name.startswith(".") and entry.name.lower() not in _LEFT_OVERS),
-        key=lambda entry: entry.name,
-    )
+    return sorted(entries, key=lambda entry: entry.name)
 
 
-def pictures_below(folder: Path, root: Path) -> list[str]:
-    """The pictures in a class folder and the folders inside it, as sorted paths relative to the root.
+def list_split_folders(root: Path, info: DatasetInfo | None) -> Listing | None:
+    """Class folders under split folders, such as ``train/<class>/*.jpg``; None if it is not that layout.
 
-    The class folder may be a link. Links to folders inside it are not followed: they show pictures twice.
+    Args:
+        root: The data set's folder.
+        info: The catalog entry, None for a user's own data.
     """
-    found: list[str] = []
-    _collect(folder, folder.relative_to(root).as_posix(), found)
-    return sorted(found)
-
-
-def list_split_folders(root: Path) -> Listing | None:
-    """Class folders under split folders, such as ``train/<class>/*.jpg``; None if it is not that layout."""
     folders = find_split_folders(root)
     classes = {split: visible_folders(folder) for split, folder in folders.items()}
-    splits = {split: {entry.name: pictures_below(entry, root) for entry in found} for split, found in classes.items()}
-    if not any(splits.values()):
+    if not any(classes.values()) or _hold_same_classes(classes.values(), info):
         return None
+    walk = _Walk(root)
+    walk.look_around([root, *folders.values()])
+    splits = {split: {entry.name: walk.images_below(entry) for entry in found} for split, found in classes.items()}
     _refuse_same_folders(entry for found in classes.values() for entry in found)
-    loose = {folder.name: _count_loose(folder) for folder in folders.values()}
-    notes = [
-        f"{count:,} pictures directly in {name}/, outside class folders, are ignored."
-        for name, count in loose.items()
-        if count
-    ]
     names = ", ".join(folder.name for folder in folders.values())
-    return Listing(root, f"class folders under {names}", FolderPictures(root), splits, notes=tuple(notes))
+    notes = (*_loose_images(folders.values()), *walk.notes())
+    return Listing(
+        root, f"class folders under {names}", FolderImages(root), splits, notes=notes, ignored=walk.ignored()
+    )
 
 
 def find_split_folders(root: Path) -> dict[str, Path]:
@@ -80,64 +141,109 @@ def find_split_folders(root: Path) -> dict[str, Path]:
     return found
 
 
-def find_class_folders(root: Path, info: DatasetInfo | None) -> dict[str, Path]:
-    """The class folders that lie under no split folder: in the root, in ``images/`` or in ``data/``.
+def find_class_folders(root: Path, info: DatasetInfo | None) -> dict[str, list[Path]]:
+    """The folders of each class where no split folders divide the classes.
+
+    They are in the root, in ``images/`` or in ``data/``; or below folders such as ``train`` and ``test`` that hold
+    the same classes, in which case a class has several folders.
 
     Args:
         root: The data set's folder.
         info: The catalog entry whose class names are looked for, None to accept any name.
     """
+    tops = [visible_folders(folder) for folder in find_split_folders(root).values()]
+    if _hold_same_classes(tops, info):
+        merged: dict[str, list[Path]] = {}
+        for folder in (folder for folders in tops for folder in folders):
+            merged.setdefault(folder.name, []).append(folder)
+        return merged
     for container in (root, root / "images", root / "data"):
         if not container.is_dir():
             continue
-        folders = {folder.name: folder for folder in visible_folders(container)}
-        if any(_is_class(folder, info) for folder in folders.values()):
+        found = {folder.name: folder for folder in visible_folders(container)}
+        if any(_is_class(folder, info) for folder in found.values()):
             # A folder called train may be a class (CIFAR-100 has one), so names alone do not decide.
             return {
-                name: folder
-                for name, folder in folders.items()
+                name: [folder]
+                for name, folder in found.items()
                 if name.lower() not in _NOT_CLASSES or _is_class(folder, info)
             }
     return {}
 
 
-def list_class_folders(root: Path, folders: Mapping[str, Path], split_of: Mapping[str, str], by: str) -> Listing:
+def count_images(root: Path, folders: Sequence[Path]) -> int:
+    """The images in the folders of a class."""
+    walk = _Walk(root)
+    return sum(len(walk.images_below(folder)) for folder in folders)
+
+
+def same_classes_note(root: Path, folders: Mapping[str, Sequence[Path]]) -> str:
+    """That the class folders stand below folders that look like splits and are none; empty if they do not."""
+    tops = sorted({folder.parent for found in folders.values() for folder in found})
+    if not tops or tops[0] in (root, root / "images", root / "data"):
+        return ""
+    named = " and ".join(f"{top.name}/" for top in tops)
+    hold = f"hold the same {len(folders)} classes" if len(tops) > 1 else f"holds all {len(folders)} classes"
+    return f"{named} {hold}: they divide the images, not the classes, and are read as one set of class folders."
+
+
+def list_class_folders(
+    root: Path, folders: Mapping[str, Sequence[Path]], split_of: Mapping[str, str], by: str
+) -> Listing:
     """Class folders that a list of class names divides into splits.
 
     Args:
         root: The data set's folder.
-        folders: The folder of each class.
+        folders: The folders of each class.
         split_of: The split of each class name.
         by: Whose list it is, in words.
     """
+    walk = _Walk(root)
+    containers = {folder.parent for found in folders.values() for folder in found}
+    walk.look_around(sorted({root, *containers}))
+    _refuse_same_folders(folder for name, found in folders.items() if name in split_of for folder in found)
     splits: dict[str, dict[str, list[str]]] = {}
     unassigned: dict[str, int] = {}
-    _refuse_same_folders(folder for name, folder in folders.items() if name in split_of)
-    for name, folder in folders.items():
-        pictures = pictures_below(folder, root)
+    for name, found in folders.items():
+        images = [image for folder in found for image in walk.images_below(folder)]
         if name in split_of:
-            splits.setdefault(split_of[name], {})[name] = pictures
-        elif pictures:
-            unassigned[name] = len(pictures)
-    return Listing(root, f"class folders, split by {by}", FolderPictures(root), splits, unassigned)
+            splits.setdefault(split_of[name], {})[name] = images
+        else:
+            unassigned[name] = len(images)
+    merged = same_classes_note(root, folders)
+    notes = (*([merged] if merged else []), *_loose_images(sorted(containers)), *walk.notes())
+    reader = FolderImages(root)
+    layout = f"class folders, split by {by}"
+    return Listing(root, layout, reader, splits, unassigned, notes=notes, ignored=walk.ignored())
+
+
+def _hold_same_classes(folders: Iterable[Sequence[Path]], info: DatasetInfo | None) -> bool:
+    """Whether folders that look like splits divide the images and not the classes.
+
+    Copies of benchmarks circulate whose ``train`` and ``test`` both hold all classes.
+    """
+    names = [{entry.name for entry in entries} for entries in folders if entries]
+    if len(names) > 1 and all(other == names[0] for other in names):
+        return True
+    return info is not None and any(found.issuperset(info.split_of) for found in names)
 
 
 def _refuse_same_folders(folders: Iterable[Path]) -> None:
-    """Refuse links by which the pictures of one class are those of another, too; links to elsewhere are welcome."""
+    """Refuse links by which the images of one class are those of another, too; links to elsewhere are welcome."""
     owners: dict[Path, Path] = {}
     for folder in folders:
         if (other := owners.setdefault(folder.resolve(), folder)) is not folder:
-            raise _same_pictures(other, folder)
+            raise _same_images(other, folder)
     for place, folder in owners.items():
         for above in place.parents:
             if above in owners:
-                raise _same_pictures(owners[above], folder)
+                raise _same_images(owners[above], folder)
 
 
-def _same_pictures(first: Path, second: Path) -> FsbenchError:
+def _same_images(first: Path, second: Path) -> FsbenchError:
     return FsbenchError(
         f"{first} and {second} are the same folder, or one lies in the other: one of them is a link.",
-        "Pictures must have one class and one split. Remove the link.",
+        "Images must have one class and one split. Remove the link.",
     )
 
 
@@ -146,14 +252,22 @@ def _is_class(folder: Path, info: DatasetInfo | None) -> bool:
 
 
 def _count_loose(folder: Path) -> int:
-    return sum(is_picture(entry.name) for entry in folder.iterdir())
+    return sum(is_image(entry.name) for entry in folder.iterdir())
 
 
-def _collect(folder: Path, prefix: str, found: list[str]) -> None:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            path = f"{prefix}/{entry.name}"
-            if is_picture(entry.name) and entry.is_file():
-                found.append(path)
-            elif entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
-                _collect(folder / entry.name, path, found)
+def _loose_images(folders: Iterable[Path]) -> list[str]:
+    counts = {folder.name: _count_loose(folder) for folder in folders}
+    return [
+        f"{counted(count, 'image', 'images')} directly in {name}/, outside class folders, "
+        f"{'is' if count == 1 else 'are'} ignored."
+        for name, count in counts.items()
+        if count
+    ]
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name.lower() in _ARCHIVE_LEFTOVERS
+
+
+def _by_ending(endings: Counter[str]) -> str:
+    return first_names((f"{count:,} {ending}" for ending, count in endings.most_common()), 5)

@@ -1,4 +1,4 @@
-"""The embedded data set: 100 characters drawn on first use, so that everything works offline.
+"""The built-in data set: 100 characters drawn on first use, so that everything works offline.
 
 The images form an ordinary image folder, ``<root>/glyphs/{base,val,novel}/<class>/<index>.png``, with a
 manifest beside them. Classes are named by code point and Unicode name. The pixels depend on version, seed and
@@ -16,7 +16,6 @@ import re
 import shutil
 import tempfile
 import time
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from PIL import Image
 
 from fsbench.data._glyph_outlines import read_outlines
 from fsbench.data._glyph_render import SIZE, draw_glyph
+from fsbench.data.catalog import EMBEDDED, dataset_info
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-NAME = "glyphs"
 VERSION = 1  # rises whenever a pixel changes
 SEED = 0
 IMAGES_PER_CLASS = 80
@@ -44,13 +43,11 @@ OWN_FILE = re.compile(r"(base|val|novel)/[0-9a-f]{4,6}_[0-9a-z_]+/[0-9]{3}\.png|
 
 def glyph_classes() -> dict[str, list[str]]:
     """The class folders of each split, in order."""
-    text = resources.files("fsbench.data").joinpath("splits", "glyphs.json").read_text(encoding="utf-8")
-    classes: dict[str, list[str]] = json.loads(text)
-    return classes
+    return {split: list(classes) for split, classes in dataset_info(EMBEDDED).splits.items()}
 
 
 def ensure_glyphs(root: Path, *, progress: Callable[[int, int], None] | None = None) -> Path:
-    """Make sure that the data set is under the data root, whole and unaltered, and draw it if it is not.
+    """Make sure that the data set is under the data root, complete and unaltered, and draw it if it is not.
 
     The folder appears under its name only when it is complete. A damaged one is replaced; one that holds
     files which fsbench did not write is left alone and reported.
@@ -62,7 +59,7 @@ def ensure_glyphs(root: Path, *, progress: Callable[[int, int], None] | None = N
     Returns:
         The folder of the data set.
     """
-    folder = root / NAME
+    folder = root / EMBEDDED
     if _is_intact(folder):
         return folder
     try:
@@ -70,7 +67,7 @@ def ensure_glyphs(root: Path, *, progress: Callable[[int, int], None] | None = N
         root.mkdir(parents=True, exist_ok=True)
         _sweep(root)
         with tempfile.TemporaryDirectory("", SCRATCH_PREFIX, root, ignore_cleanup_errors=True) as scratch:
-            fresh = Path(scratch) / NAME
+            fresh = Path(scratch) / EMBEDDED
             _write(fresh, progress)
             _swap_in(fresh, folder, Path(scratch))
     except OSError as error:
@@ -79,22 +76,6 @@ def ensure_glyphs(root: Path, *, progress: Callable[[int, int], None] | None = N
             "Free some space (about 35 MB) or choose another data root.",
         ) from error
     return folder
-
-
-def contact_sheet(root: Path, path: Path, *, images: int = 8, scale: int = 2) -> None:
-    """Write one picture of the novel classes, a row of images for each, in two columns of classes."""
-    folder = ensure_glyphs(root)
-    rows = []
-    for name in glyph_classes()["novel"]:
-        row = [Image.open(folder / "novel" / name / f"{index:03d}.png") for index in range(images)]
-        rows.append(np.concatenate([np.asarray(image) for image in row], axis=1))  # (SIZE, images·SIZE, 3)
-    half = len(rows) // 2
-    gap = np.full((half * SIZE, SIZE // 4, 3), 255, dtype=np.uint8)
-    sheet = np.concatenate([np.concatenate(rows[:half]), gap, np.concatenate(rows[half:])], axis=1)
-    picture = Image.fromarray(sheet).quantize(96, dither=Image.Dither.NONE)  # keeps the file small
-    picture = picture.resize((scale * picture.width, scale * picture.height), Image.Resampling.NEAREST)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    picture.save(path, optimize=True)
 
 
 def _draw(names: list[str], count: int) -> Iterator[NDArray[np.uint8]]:
@@ -129,7 +110,7 @@ def _write(folder: Path, progress: Callable[[int, int], None] | None) -> None:
 
 
 def _identity() -> dict[str, Any]:
-    return {"name": NAME, "version": VERSION, "seed": SEED, "images": IMAGES_PER_CLASS, "size": SIZE}
+    return {"name": EMBEDDED, "version": VERSION, "seed": SEED, "images": IMAGES_PER_CLASS, "size": SIZE}
 
 
 def _expected_images() -> list[str]:
@@ -186,7 +167,7 @@ def _refuse_foreign_files(folder: Path) -> None:
         raise FsbenchError(
             f"{folder} is not the glyphs data set as fsbench draws it, and it holds {len(foreign)} file(s) "
             f"that fsbench did not write, such as {min(foreign)}.",
-            "Move these files away, or choose another data root; the data set is then drawn anew.",
+            "Move these files away, or choose another data root; the data set is then drawn again.",
         )
 
 

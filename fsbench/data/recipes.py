@@ -1,7 +1,7 @@
-"""Which transform belongs to which backbone on which data set.
+"""The evaluation transforms of the field, by the code base that uses them and the data set.
 
-A recipe is what one code base does at evaluation, on every data set it was published for. Each backbone
-family has the recipe it was trained with as its default; the others can be chosen by name. All are bilinear.
+A recipe is what one code base does at evaluation, on every data set it was published for. Which recipe a backbone
+family was trained with is in `fsbench.backbones.families`; any other can be chosen by name. All are bilinear.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fsbench.data.catalog import DatasetInfo
     from fsbench.data.transforms import Resize, Triple
 
-_SMALL = 40  # pictures up to this side are treated like CIFAR's
+_SMALL = 40  # images up to this side are treated like CIFAR's
 
 _Norm = tuple[tuple[float, float, float], tuple[float, float, float]]
 
@@ -51,9 +51,9 @@ class Recipe:
 
     Attributes:
         source: The code bases, in words.
-        usual: For pictures of ordinary size, data sets unknown to the code base included.
-        small: For pictures of about 32 pixels.
-        special: For single data sets, by their name or the name of their pictures.
+        usual: For images of ordinary size, data sets unknown to the code base included.
+        small: For images of about 32 pixels.
+        special: For single data sets, by their name or the name of their images.
     """
 
     source: str
@@ -71,7 +71,7 @@ _EASY_RECIPE = Recipe(
 
 
 def _array_recipe(source: str, cifar: _Norm) -> Recipe:
-    """MetaOptNet and its heirs take arrays of the final size; other pictures are resized as FEAT does."""
+    """MetaOptNet and its heirs take arrays of the final size; other images are resized as FEAT does."""
     array = _pil("none", 84, 84, _METAOPTNET)
     special = {"mini": array, "tiered": array, "cifar100": _pil("none", 32, 32, cifar)}
     return Recipe(source, _pil("shorter", 92, 84, _METAOPTNET), _pil("exact", 36, 32, cifar), special)
@@ -99,8 +99,10 @@ _RECIPES = {
     "s2m2": Recipe("S2M2", _pil("exact", 92, 80), _pil("exact", 36, 32)),
     "ptmap": Recipe("PT-MAP", _pil("exact", 96, 84), _pil("exact", 36, 32)),
     "closerlook": Recipe("CloserLook", _pil("exact", 257, 224), _pil("exact", 257, 224)),
+    "torchvision": Recipe("torchvision, ImageNet", _pil("shorter", 256, 224), _pil("shorter", 256, 224)),
     "metaoptnet": _array_recipe("MetaOptNet", _METAOPTNET_CIFAR),
     "rfs": _array_recipe("RFS", _RFS_CIFAR),
+    "metabaseline": Recipe("Meta-Baseline", _pil("shorter", 80, 80), _pil("shorter", 80, 80)),
     "feat": Recipe("FEAT", _pil("shorter", 92, 84, _METAOPTNET), _pil("shorter", 92, 84, _METAOPTNET)),
     "deepemd": Recipe("DeepEMD", _pil("exact", 92, 84, _EASY), _pil("exact", 92, 84, _EASY)),
     "libfewshot": Recipe(
@@ -108,18 +110,6 @@ _RECIPES = {
         _pil("exact", 96, 84, _METAOPTNET),
         _pil("exact", 96, 84, _METAOPTNET),
     ),
-}
-
-# The WRN of S2M2 and PT-MAP is one network with one set of names, but each crops in its own way: S2M2's is
-# the default, PT-MAP's is chosen by name.
-_FAMILIES = {
-    "rn12-easy": "easy",
-    "rn12-metaoptnet": "metaoptnet",
-    "rn18-simpleshot": "simpleshot",
-    "rn18-closerlook": "closerlook",
-    "rn18-ptmap": "ptmap",
-    "wrn-simpleshot": "simpleshot",
-    "wrn-s2m2": "s2m2",
 }
 
 _CROP_AREAS = {"cub": (0.14, 1.0), "cifar100": (0.14, 1.0)}
@@ -131,36 +121,38 @@ def transform_names() -> dict[str, str]:
     return {name: recipe.source for name, recipe in _RECIPES.items()}
 
 
-def family_names() -> tuple[str, ...]:
-    """The backbone families that have a recipe of their own."""
-    return tuple(_FAMILIES)
-
-
 def transform_for(
-    family: str, dataset: str | None, override: str | None = None, image_size: int | None = None
+    recipe: str, dataset: str | None, image_size: int | None = None, network_size: int | None = None
 ) -> EvalTransform:
-    """The evaluation transform of a backbone family on a data set.
+    """The evaluation transform of a recipe on a data set.
 
     Args:
-        family: The backbone family, such as ``rn12-easy``.
+        recipe: Its name, such as ``easy``.
         dataset: A name of the catalog; any other name, or None, stands for a user's own data.
-        override: The name of a recipe that replaces the family's own.
-        image_size: The side of the pictures of a user's own data, if they share one.
+        image_size: The side of the images of a user's own data, if they share one.
+        network_size: The side that the network was trained on, if it is known.
 
     Raises:
-        FsbenchError: The family or the recipe is unknown.
+        FsbenchError: The recipe is unknown.
     """
-    if family not in _FAMILIES:
-        raise unknown_name("backbone family", family, _FAMILIES)
-    if override is not None and override not in _RECIPES:
-        raise unknown_name("transform", override, _RECIPES)
-    recipe = _RECIPES[override or _FAMILIES[family]]
+    if recipe not in _RECIPES:
+        raise unknown_name("transform", recipe, _RECIPES)
+    chosen = _RECIPES[recipe]
+    published = _published_transform(chosen, dataset, image_size)
+    if network_size is None or network_size == published.crop:
+        return published
+    if network_size == chosen.small.crop:
+        return chosen.small
+    return replace(published, size=round(published.size * network_size / published.crop), crop=network_size)
+
+
+def _published_transform(chosen: Recipe, dataset: str | None, image_size: int | None) -> EvalTransform:
     info = _info_or_none(dataset)
-    for name in (info.name, info.pictures) if info else ():
-        if name in recipe.special:
-            return recipe.special[name]
+    for name in (info.name, info.images_of) if info else ():
+        if name in chosen.special:
+            return chosen.special[name]
     side = info.image_size if info else image_size
-    return recipe.small if side is not None and side <= _SMALL else recipe.usual
+    return chosen.small if side is not None and side <= _SMALL else chosen.usual
 
 
 def crops_for(transform: EvalTransform, dataset: str | None, seed: int = 0) -> CropTransform:
@@ -171,10 +163,10 @@ def crops_for(transform: EvalTransform, dataset: str | None, seed: int = 0) -> C
     Args:
         transform: The evaluation transform of the backbone on the data set.
         dataset: A name of the catalog; any other name, or None, stands for a user's own data.
-        seed: Of the crops.
+        seed: Random seed of the crops.
     """
     info = _info_or_none(dataset)
-    area = _CROP_AREAS.get(info.pictures, _USUAL_CROP_AREA) if info else _USUAL_CROP_AREA
+    area = _CROP_AREAS.get(info.images_of, _USUAL_CROP_AREA) if info else _USUAL_CROP_AREA
     return CropTransform(transform.crop, area, transform.mean, transform.std, antialias=transform.antialias, seed=seed)
 
 
@@ -186,17 +178,16 @@ def timm_transform(config: Mapping[str, Any]) -> EvalTransform:
             possibly ``crop_mode``.
 
     Raises:
-        FsbenchError: The model takes pictures that are not square, not RGB, or padded with a border.
+        FsbenchError: The model takes images that are not square, not RGB, or padded with a border.
     """
     channels, height, width = config["input_size"]
     mode = config.get("crop_mode") or "center"
     if channels != 3 or height != width or mode not in {"center", "squash"}:
         raise FsbenchError(
-            "Expected a model for square RGB pictures, centred or squashed; "
-            f"found {channels}×{height}×{width}, {mode}.",
+            f"Expected a model for square RGB images, centred or squashed; found {channels}×{height}×{width}, {mode}.",
             "Choose another timm model.",
         )
-    # As timm does: the picture is resized to floor(side / share) and the centre is cut out.
+    # As timm does: the image is resized to floor(side / share) and the centre is cut out.
     size = math.floor(height / (config.get("crop_pct") or 0.875))
     return EvalTransform(
         "exact" if mode == "squash" else "shorter",

@@ -1,12 +1,12 @@
-"""From a folder to a data set: find out how the folder is organised and read it.
+"""Find data sets under a folder, find out how each is organised, and read it.
 
 Layouts, in the order in which they are tried:
 
 1. the raw archive ``cifar-100-python/{train,test,meta}``;
-2. class folders under split folders, ``train/<class>/*.jpg``;
-3. pictures in one place and a csv per split, ``images/*.jpg`` and ``train.csv``;
-4. class folders without split folders, divided by the catalog's class lists, or for a user's own data by a
-   split file, by text lists in ``splits/``, or by fractions.
+2. class folders under split folders that divide the classes, ``train/<class>/*.jpg``;
+3. images in one place and a csv per split, ``images/*.jpg`` and ``train.csv``;
+4. class folders without split folders, or under ``train`` and ``test`` that hold the same classes, divided by the
+   catalog's class lists, or for a user's own data by a split file, by text lists in ``splits/``, or by fractions.
 
 If none fits, the data set is looked for one and two folders further down.
 """
@@ -21,12 +21,14 @@ from fsbench.data.catalog import dataset_info, names_for_folder, split_digest, v
 from fsbench.data.check import compare_with_catalog, nearest_variant
 from fsbench.data.cifar import is_cifar, list_cifar
 from fsbench.data.csv_layout import find_split_files, list_csv
-from fsbench.data.dataset import build_dataset, first_names
+from fsbench.data.dataset import build_dataset, counted, drop_small, first_names
 from fsbench.data.folders import (
+    count_images,
     find_class_folders,
     find_split_folders,
     list_class_folders,
     list_split_folders,
+    same_classes_note,
     visible_folders,
 )
 from fsbench.data.splitting import read_split_file, read_split_lists, split_by_fractions
@@ -46,8 +48,8 @@ _USUAL_WAYS = 5
 def load_dataset(root: Path, name: str) -> ImageDataset:
     """Read a data set of the catalog from its folder.
 
-    Missing classes or pictures do not stop it; they are in the notes, and without a class the split digest
-    differs from the catalog's. Classes in the wrong split do: accuracies would compare with nobody's.
+    Missing classes or images do not stop it; they are in the notes, and without a class the split digest
+    differs from the catalog's. Classes in the wrong split do: accuracies could not be compared with published ones.
 
     Args:
         root: The data set's folder, in any layout.
@@ -85,16 +87,18 @@ def load_own(
     split_file: Path | None = None,
     fractions: Sequence[float] | None = None,
     seed: int = 0,
+    min_images: int = 1,
     name: str | None = None,
 ) -> ImageDataset:
-    """Read a user's own data set.
+    """Read a user's own data set. Classes without a readable image are left out.
 
     Args:
         root: A folder with class folders under split folders, or with csv files, or with class folders alone.
         split_file: A json or csv that divides class folders into splits.
         fractions: Shares of base, val and novel classes, drawn with the seed.
         seed: Of the draw.
-        name: The data set's name; the folder's by default.
+        min_images: Images that a class must have; smaller classes are left out before fractions are taken.
+        name: The data set's name; by default the folder's, after `own-` if that is the name of a benchmark.
 
     Raises:
         FsbenchError: The folder is unfit, or it is not said how to divide the classes.
@@ -104,17 +108,24 @@ def load_own(
         listing = scan_folder(root, None)
     else:
         with _readable():
-            listing = _list_own_classes(root, split_file, fractions, seed)
+            listing = _list_own_classes(root, split_file, fractions, seed, min_images)
+    listing = drop_small(listing, min_images)
     notes = []
     if listing.unassigned:
         left = first_names(listing.unassigned)
-        notes.append(f"{len(listing.unassigned)} class folders are in no split and left out: {left}.")
+        many = "class folder is in no split and is", "class folders are in no split and are"
+        notes.append(f"{counted(len(listing.unassigned), *many)} left out: {left}.")
     novel = len(listing.counts("novel"))
     if novel == 1:
         notes.append("it has 1 novel class, and a task needs two.")
     elif 1 < novel < _USUAL_WAYS:
         notes.append(f"it has {novel} novel classes: tasks are {_USUAL_WAYS}-way unless you say --ways {novel}.")
-    return build_dataset(listing, name or root.resolve().name, None, notes)
+    folder = root.resolve().name
+    if name is None and names_for_folder(folder):
+        name = f"own-{folder}"
+        known = names_for_folder(folder)[0]
+        notes.append(f"it is named {name}: give the name {known} to read the folder as that benchmark.")
+    return build_dataset(listing, name or folder, None, notes)
 
 
 def scan_folder(root: Path, info: DatasetInfo | None) -> Listing:
@@ -137,9 +148,9 @@ def scan_folder(root: Path, info: DatasetInfo | None) -> Listing:
 
 
 def _scan_here(root: Path, info: DatasetInfo | None) -> Listing | None:
-    if info is not None and info.pictures == "cifar100" and is_cifar(root):
+    if info is not None and info.images_of == "cifar100" and is_cifar(root):
         return list_cifar(root, info)
-    listing = list_split_folders(root)
+    listing = list_split_folders(root, info)
     if listing is not None:
         return listing
     files = find_split_files(root, info, ".csv")
@@ -151,12 +162,14 @@ def _scan_here(root: Path, info: DatasetInfo | None) -> Listing | None:
     texts = find_split_files(root, info, ".txt")
     if info is not None:
         listing = list_class_folders(root, folders, info.split_of, f"{info.split_title} class list")
-        notes = _compare_lists(texts, info) if texts else ()
-        return replace(listing, notes=notes)
+        return replace(listing, notes=(*listing.notes, *_compare_lists(texts, info))) if texts else listing
     if not texts:
+        merged = same_classes_note(root, folders)
         raise FsbenchError(
-            f"Found {len(folders)} class folders in {root}, but not which of them are base, val and novel.",
-            "Move them under base/, val/ and novel/ (one is enough), or give a split file or fractions.",
+            f"Found {len(folders)} class folders in {root}, but not which of them are base, val and novel"
+            + (f"; {merged}" if merged else "."),
+            "Move them under base/, val/ and novel/ (one is enough), or give a split file or fractions "
+            "(0,0,1 makes all classes novel).",
         )
     return list_class_folders(root, folders, read_split_lists(texts), "the lists in " + texts[min(texts)].parent.name)
 
@@ -164,7 +177,7 @@ def _scan_here(root: Path, info: DatasetInfo | None) -> Listing | None:
 def _compare_lists(texts: dict[str, Path], info: DatasetInfo) -> tuple[str, ...]:
     """Hold text lists found beside class folders against the catalog.
 
-    The catalog decides. Lists of another known split of the same pictures are worth a note, others an error.
+    The catalog decides. Lists of another known split of the same images are worth a note, others an error.
     """
     split_of = read_split_lists(texts)
     found = {split: [name for name in split_of if split_of[name] == split] for split in texts}
@@ -181,7 +194,9 @@ def _compare_lists(texts: dict[str, Path], info: DatasetInfo) -> tuple[str, ...]
     )
 
 
-def _list_own_classes(root: Path, split_file: Path | None, fractions: Sequence[float] | None, seed: int) -> Listing:
+def _list_own_classes(
+    root: Path, split_file: Path | None, fractions: Sequence[float] | None, seed: int, min_images: int
+) -> Listing:
     if split_file is not None and fractions is not None:
         raise FsbenchError("Found both a split file and fractions.", "Give one of the two.")
     folders = find_class_folders(root, None)
@@ -189,11 +204,12 @@ def _list_own_classes(root: Path, split_file: Path | None, fractions: Sequence[f
         present = ", ".join(folder.name for folder in find_split_folders(root).values())
         found = f"split folders ({present})" if present else "none"
         raise FsbenchError(
-            f"Expected class folders with pictures in {root}, found {found}.",
+            f"Expected class folders with images in {root}, found {found}.",
             "Leave out the split file and the fractions." if present else "Is this the right folder?",
         )
     if split_file is None:
-        split_of = split_by_fractions(folders, fractions or (), seed)
+        usable = [name for name, found in folders.items() if count_images(root, found) >= max(1, min_images)]
+        split_of = split_by_fractions(usable, fractions or (), seed)
         return list_class_folders(root, folders, split_of, f"fractions, seed {seed}")
     split_of = read_split_file(split_file)
     absent = [name for name in split_of if name not in folders]
@@ -218,7 +234,7 @@ def _places(root: Path, info: DatasetInfo | None, depth: int = 2) -> Iterator[Pa
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Say in words that a folder cannot be read."""
+    """Turn an error of the operating system into one that names the folder."""
     try:
         yield
     except OSError as error:
@@ -237,7 +253,7 @@ def _nothing_found(root: Path, info: DatasetInfo | None) -> FsbenchError:
         return FsbenchError(f"Expected {what}, found an empty folder: {root}.", "Copy the data set into it.")
     return FsbenchError(
         f"Expected {what}, found no layout that is known in {root}; it holds {first_names(entries, 5)}.",
-        "Known: class folders under train/, val/ and test/; pictures with train.csv, val.csv and test.csv; "
+        "Known: class folders under train/, val/ and test/; images with train.csv, val.csv and test.csv; "
         "class folders alone; cifar-100-python. Archives must be unpacked.",
     )
 
@@ -247,7 +263,7 @@ class FoundDataset:
     """A folder that bears the name of a known data set.
 
     Attributes:
-        info: The data set. If the folder follows another split of the same pictures, it is that one.
+        info: The data set. If the folder follows another split of the same images, it is that one.
         path: The folder.
         listing: What the folder holds, None if it could not be read.
         problem: Why it could not be read.
@@ -264,7 +280,7 @@ class FoundDataset:
 def find_datasets(root: Path) -> list[FoundDataset]:
     """The known data sets under a data root, complete or not, in the order of their folders' names.
 
-    A folder with raw CIFAR-100 pictures counts for FC100 and for CIFAR-FS. If the root itself bears the name
+    A folder with raw CIFAR-100 images counts for FC100 and for CIFAR-FS. If the root itself bears the name
     of a data set and none is below it, the root is taken.
 
     Args:
@@ -272,8 +288,37 @@ def find_datasets(root: Path) -> list[FoundDataset]:
     """
     if not root.is_dir():
         return []
-    found = [item for folder in visible_folders(root) for item in _examine(folder)]
-    return found or [item for item in _examine(root) if item.listing is not None]
+    found = [
+        _examine(folder, name) for folder in visible_folders(root) for name in names_for_folder(folder.name)
+    ]  # fmt: skip
+    if found:
+        return found
+    itself = [_examine(root, name) for name in names_for_folder(root.name)]
+    return [item for item in itself if item.listing is not None]
+
+
+def find_dataset(root: Path, name: str) -> FoundDataset | None:
+    """One known data set under a data root, None if it is not there; no other folder is listed.
+
+    A folder that is named after another data set of the same images counts if it follows the split asked for: one
+    with split folders must have its classes; class folders alone are divided by its class lists.
+
+    Args:
+        root: Usually ``data/``; it need not exist.
+        name: The catalog's name.
+    """
+    folders = visible_folders(root) if root.is_dir() else []
+    for folder in [*folders, root]:
+        if name in names_for_folder(folder.name) and folder.is_dir():
+            return _examine(folder, name)
+    info = dataset_info(name)
+    others = {other.name for other in variants(info) if other.split_of.keys() == info.split_of.keys()}
+    for folder in folders:
+        if others.intersection(names_for_folder(folder.name)):
+            found = _examine(folder, name)
+            if found.listing is not None and found.info is info:
+                return found
+    return None
 
 
 def other_folders(root: Path) -> list[str]:
@@ -281,14 +326,10 @@ def other_folders(root: Path) -> list[str]:
     return [folder.name for folder in visible_folders(root) if not names_for_folder(folder.name)]
 
 
-def _examine(folder: Path) -> list[FoundDataset]:
-    found = []
-    for name in names_for_folder(folder.name):
-        named = dataset_info(name)
-        try:
-            listing = scan_folder(folder, named)
-        except FsbenchError as error:
-            found.append(FoundDataset(named, folder, None, error, named))
-            continue
-        found.append(FoundDataset(nearest_variant(listing, named), folder, listing, None, named))
-    return found
+def _examine(folder: Path, name: str) -> FoundDataset:
+    named = dataset_info(name)
+    try:
+        listing = scan_folder(folder, named)
+    except FsbenchError as error:
+        return FoundDataset(named, folder, None, error, named)
+    return FoundDataset(nearest_variant(listing, named), folder, listing, None, named)

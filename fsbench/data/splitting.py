@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING
 
 from fsbench.data.catalog import SPLITS, canonical_split
-from fsbench.data.csv_rows import read_csv
+from fsbench.data.csv_layout import read_csv
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:

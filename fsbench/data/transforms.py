@@ -1,8 +1,8 @@
 """Evaluation transforms described as data, from a PIL image to a normalised tensor.
 
 A transform decides a good part of a feature, so it is a value: it can be printed, stored with the features
-and compared. The steps are resize, centre crop, scale to [0, 1], normalise. Which backbone takes which
-transform on which data set is in :mod:`fsbench.data.recipes`.
+and compared. The steps are resize, centre crop, scale to [0, 1], normalise. The transforms of the field are in
+:mod:`fsbench.data.recipes`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class EvalTransform:
 
     Attributes:
         resize: ``shorter`` resizes the shorter side and keeps the aspect ratio, ``exact`` makes a square,
-            ``none`` demands pictures of that size.
+            ``none`` demands images of that size.
         size: The size of that step.
         crop: The side of the centre crop, at most the size.
         mean: Subtracted per channel, for values in [0, 1].
@@ -76,7 +76,7 @@ class EvalTransform:
             A float32 tensor (3, crop, crop).
 
         Raises:
-            FsbenchError: The picture has another size than the transform demands, or is a very long strip.
+            FsbenchError: The image has another size than the transform demands, or is a very long strip.
         """
         width, height = self._resized(*image.size)
         if self.on == "pil":
@@ -97,35 +97,35 @@ class EvalTransform:
         if self.resize == "none":
             if (width, height) != (self.size, self.size):
                 raise FsbenchError(
-                    f"Expected pictures of {self.size}×{self.size} pixels, found {width}×{height}.",
-                    "This transform takes pictures as they are. Choose one that resizes, for example --transform feat.",
+                    f"Expected images of {self.size}×{self.size} pixels, found {width}×{height}.",
+                    "This transform takes images as they are. Choose one that resizes, for example --transform feat.",
                 )
             return width, height
         longer = int(self.size * max(width, height) / min(width, height))
         if longer * self.size > _LARGEST:
             raise FsbenchError(
-                f"A picture of {width}×{height} pixels would become {longer} pixels long.",
-                "Such a strip is hardly a photograph. Remove it, or resize it to a square.",
+                f"An image of {width}×{height} pixels would become {longer} pixels long.",
+                "Remove it, or resize it to a square.",
             )
         return (self.size, longer) if width < height else (longer, self.size)
 
 
 @dataclass(frozen=True)
 class CropTransform:
-    """Random crops of a picture, resized to a square; features of several crops are averaged.
+    """Random crops of an image, resized to a square; features of several crops are averaged.
 
     A crop covers a random share of the area with a random aspect ratio, both drawn as torchvision's
     RandomResizedCrop draws them. There is no flip and no change of colour. The draw depends on the seed, the
-    picture's name and the number of the crop alone, so neither workers nor batches nor the order matter.
+    image's name and the number of the crop alone, so neither workers nor batches nor the order matter.
 
     Attributes:
         size: The side of the result.
-        area: The smallest and largest share of the picture.
+        area: The smallest and largest share of the image.
         mean: Subtracted per channel, for values in [0, 1].
         std: Divided by per channel.
         ratio: The smallest and largest aspect ratio, width by height.
         antialias: Whether shrinking averages over all pixels.
-        seed: Of the draw.
+        seed: Random seed of the draw.
     """
 
     size: int
@@ -140,7 +140,7 @@ class CropTransform:
         """Take crops of one RGB image.
 
         Args:
-            image: The picture.
+            image: The image.
             name: Its name relative to the data set.
             crops: How many crops, N.
             start: The number of the first.
@@ -157,7 +157,7 @@ class CropTransform:
         return normalise(torch.stack(parts), self.mean, self.std)
 
     def box(self, size: tuple[int, int], name: str, number: int) -> tuple[int, int, int, int]:
-        """Top, left, height and width of a crop of a picture of that width and height."""
+        """Top, left, height and width of a crop of an image of that width and height."""
         key = hashlib.sha256(f"{self.seed}:{number}:{name}".encode(errors="surrogatepass")).digest()
         random = np.random.Generator(np.random.PCG64(int.from_bytes(key, "big")))
         width, height = size

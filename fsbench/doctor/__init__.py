@@ -1,1 +1,1 @@
-"""What is on this machine, and what is wrong with it."""
+"""`fsbench doctor`: check data, weights, features and environment."""

@@ -1,24 +1,26 @@
-"""The report on what is here: data sets, weights, features, libraries, devices."""
+"""The doctor's report: data sets, weights, features, libraries, devices."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from fsbench.backbones.weights import shipped_weights
+from fsbench.backbones.weights import SUFFIXES, shipped_weights
 from fsbench.data.catalog import SPLITS, dataset_names
 from fsbench.data.check import compare_with_catalog
 from fsbench.data.dataset import first_names
 from fsbench.data.scan import find_datasets, other_folders
+from fsbench.doctor.deep import read_everything
 from fsbench.machine import probe_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from fsbench.data.check import Difference
     from fsbench.data.scan import FoundDataset
     from fsbench.machine import Environment
+    from fsbench.reporter import Reporter
 
 
 @dataclass(frozen=True)
@@ -63,19 +65,19 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """Everything that the doctor found.
+    """All results of the checks.
 
     Attributes:
         data_root: Where data sets were looked for.
         datasets: The known data sets found there.
-        data_sentences: What is to be said about the data root itself.
+        data_sentences: Remarks on the data root itself.
         weights_root: Where weights were looked for.
         weights: Files at ``<data set>/<backbone>.*``.
-        shipped: Those that come with fsbench, unless they are the ones above.
+        shipped: Those that come with fsbench, unless the weights root is where they are.
         features_root: Where features were looked for.
         features: HDF5 files.
         environment: Libraries and devices.
-        deep_sentences: What reading everything has shown; empty if that was not asked for.
+        deep_sentences: What reading everything shows; empty if that was not asked for.
     """
 
     data_root: str
@@ -94,44 +96,46 @@ class DoctorReport:
         return asdict(self)
 
 
-def diagnose(
-    data: Path, weights: Path, features: Path, probe: Callable[[], Environment] = probe_environment
-) -> DoctorReport:
-    """Look at everything and judge it.
+def diagnose(data: Path, weights: Path, features: Path, deep: Reporter | None = None) -> DoctorReport:
+    """Check everything that is here.
 
     Args:
         data: The data root; like the other two it need not exist.
         weights: The weights root.
         features: The features root.
-        probe: Tries out libraries and devices.
+        deep: Shows progress while every image and every feature file is read; without it, none is.
     """
-    datasets = tuple(report_dataset(found) for found in find_datasets(data))
+    found = find_datasets(data)
+    datasets = tuple(report_dataset(item) for item in found)
+    feature_files = list_features(features)
+    paths = [features / file.path for file in feature_files]
     return DoctorReport(
-        str(data),
-        datasets,
-        _data_sentences(data, datasets),
-        str(weights),
-        list_weights(weights),
-        () if weights.resolve() == shipped_weights().resolve() else list_weights(shipped_weights()),
-        str(features),
-        list_features(features),
-        probe(),
+        data_root=str(data),
+        datasets=datasets,
+        data_sentences=_data_sentences(data, datasets, deep is not None),
+        weights_root=str(weights),
+        weights=list_weights(weights),
+        shipped=() if weights.resolve() == shipped_weights().resolve() else list_weights(shipped_weights()),
+        features_root=str(features),
+        features=feature_files,
+        environment=probe_environment(),
+        deep_sentences=read_everything(found, paths, deep) if deep is not None else (),
     )
 
 
 def report_dataset(found: FoundDataset) -> DatasetReport:
-    """Compare a folder with the catalog and put the result into words."""
+    """Compare a folder with the catalog and say how they differ."""
     info, listing = found.info, found.listing
     if listing is None:
         problem = str(found.problem).splitlines()
         return DatasetReport(info.name, str(found.path), "", "unreadable", (), tuple(problem))
     splits = tuple(
         SplitReport(
-            split,
-            len(info.classes(split)),
-            len(listing.counts(split)),
-            info.images(split),
-            sum(listing.counts(split).values()),
+            split=split,
+            expected_classes=len(info.classes(split)),
+            found_classes=len(listing.counts(split)),
+            expected_images=info.images(split),
+            found_images=sum(listing.counts(split).values()),
         )
         for split in SPLITS
     )
@@ -141,17 +145,19 @@ def report_dataset(found: FoundDataset) -> DatasetReport:
         *_verdict(found, state, splits),
         *(difference.sentence for difference in differences),
         *listing.notes,
+        *listing.ignored,
     )
     return DatasetReport(info.name, str(found.path), listing.layout, state, splits, sentences)
 
 
 def list_weights(root: Path) -> tuple[FoundFile, ...]:
-    """The files at ``<data set>/<backbone>.*`` below the weights root."""
-    return _files(root, "*/*.*")
+    """The checkpoints at ``<data set>/<backbone>.*`` below the weights root; cards beside them are not listed."""
+    files = (*_files(root, "*/*.*"), *_files(root, "*/timm/*.*"))
+    return tuple(file for file in files if re.search(f"{SUFFIXES.pattern}$", file.path))
 
 
 def list_features(root: Path) -> tuple[FoundFile, ...]:
-    """The feature files in the features root; scatter files beside them are not."""
+    """The feature files in the features root, without the scatter files beside them."""
     return tuple(file for file in _files(root, "*.h5") if not file.path.endswith(".scatter.h5"))
 
 
@@ -176,10 +182,10 @@ def _verdict(found: FoundDataset, state: str, splits: tuple[SplitReport, ...]) -
     present = sum(split.found_images for split in splits)
     verdicts = {
         "complete": f"{info.title} is complete.",
-        "incomplete": f"{info.title} is incomplete: {present:,} of {expected:,} pictures are here. "
+        "incomplete": f"{info.title} is incomplete: {present:,} of {expected:,} images are here. "
         "Copy the rest; until then accuracies do not compare with published ones.",
         "differs": f"{info.title} is all here, but the folder holds more than the benchmark.",
-        "wrong split": f"The classes of {info.title} are not divided as in the benchmark; it is unusable so.",
+        "wrong split": f"The classes of {info.title} are not divided as in the benchmark; it cannot be used.",
     }
     sentences = [verdicts[state]]
     if info is not found.named:
@@ -191,7 +197,7 @@ def _verdict(found: FoundDataset, state: str, splits: tuple[SplitReport, ...]) -
     return sentences
 
 
-def _data_sentences(root: Path, datasets: tuple[DatasetReport, ...]) -> tuple[str, ...]:
+def _data_sentences(root: Path, datasets: tuple[DatasetReport, ...], deep: bool) -> tuple[str, ...]:
     if not root.is_dir():
         return (f"There is no folder {root}. Put data sets there, or name it with --data-dir or FSBENCH_DATA.",)
     others = other_folders(root)
@@ -203,4 +209,6 @@ def _data_sentences(root: Path, datasets: tuple[DatasetReport, ...]) -> tuple[st
         sentences.append(f"No folder in {root} has the name of a known data set. Known: {known}.")
     if others:
         sentences.append(f"Other folders, not looked into: {first_names(others, 5)}.")
+    if datasets and not deep:
+        sentences.append("Images were counted, not read: `fsbench doctor --deep` decodes every one of them.")
     return tuple(sentences)

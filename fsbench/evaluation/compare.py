@@ -13,7 +13,7 @@ from fsbench.evaluation.source import source_of
 from fsbench.evaluation.spec import NO_BASELINE, MethodChoice, Spec, parse_methods
 from fsbench.evaluation.tuning import Search, configure_tuned, grid_of, tuning_path, validation_source
 from fsbench.methods import presets
-from fsbench.methods.registry import BASELINE, WITHOUT_BASE, method_key
+from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, method_key
 from fsbench.results.comparison import Column, Comparison, compare_records, entry_of
 from fsbench.results.statistics import paired_difference
 
@@ -99,7 +99,7 @@ def _choices(
     if name == NO_BASELINE:
         return choices, NO_BASELINE
     if name is None:
-        name = WITHOUT_BASE[-1] if without else BASELINE
+        name = BASELINE_WITHOUT_BASE if without else BASELINE
     (wanted,) = [choice for choice in choices if choice.label == name] or parse_methods(name)
     if len(choices) == 1 and wanted.method == BASELINE and "t_km" in choices[0].options:
         wanted = replace(wanted, options={"t_km": choices[0].options["t_km"]})  # the temperature that both share

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fsbench.evaluation.engine import BlockSize, embed_split, solve_rows
-from fsbench.results.statistics import Interval, accuracies, small_sample_interval
+from fsbench.results.statistics import Interval, accuracies, interval
 from fsbench.tasks.sampling import TaskRows, apportion
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def interval_over_data(
         return None
     table = embed_split(method, source.split, source.base, device)
     correct, queries = solve_rows(method, table, rows, BlockSize(64))
-    return small_sample_interval(accuracies(correct, queries))
+    return interval(accuracies(correct, queries))
 
 
 def tasks_without_shared_images(protocol: TaskProtocol, offsets: NDArray[np.int64], seed: int) -> TaskRows | None:

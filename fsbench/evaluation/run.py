@@ -12,7 +12,6 @@ import torch
 import fsbench
 from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.io.files import require_writable
-from fsbench.methods.presets import preset_of
 from fsbench.methods.registry import method_class
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
@@ -115,18 +114,22 @@ class Runner:
             versions={"fsbench": fsbench.__version__, "torch": torch.__version__, "python": platform.python_version()},
             ranks=self.ranks.count,
             other_base=source.other_base,
+            family=source.family,
+            weights=source.weights,
+            network=source.network,
         )
 
 
 def configure(
     name: str, source: Source, protocol: TaskProtocol, options: Mapping[str, Any], preset: str = ""
 ) -> tuple[Method, str]:
-    """A method for a setting, and a word on where its parameters come from."""
-    context = source.context(protocol)
-    origin = f"preset:{source.dataset}" if preset_of(context) else "default"
+    """A method for a setting, and a word on where its parameters come from: `default`, or `preset:mini`."""
+    context, chosen = source.context(protocol, preset), method_class(name)
+    method, plain = (chosen.configure(one, **options) for one in (context, replace(context, preset="")))
+    origin = "default" if method.params() == plain.params() else f"preset:{context.preset}"
     if options:
         origin += " + given:" + ",".join(sorted(options))
-    return method_class(name).configure(context, **options), origin
+    return method, origin
 
 
 def key_of(job: Job, source: Source) -> RunKey:
@@ -154,6 +157,9 @@ def _renamed(stored: RunRecord, job: Job, source: Source) -> RunRecord:
         crops=source.crops,
         base_dataset=source.base_dataset,
         other_base=source.other_base,
+        family=source.family,
+        weights=source.weights,
+        network=source.network,
     )
 
 
@@ -171,7 +177,7 @@ def signature(job: Job, source: Source, version: str = fsbench.__version__) -> s
     )
     parts = [
         f"fsbench:{version}",
-        f"{source.dataset}/{source.backbone}/{source.split_name}",
+        f"{source.dataset}/{source.network_name}/{source.split_name}",
         *([f"base:{source.base_name}"] if source.base_name else []),
         job.protocol.signature(),
         f"seed:{job.seed}|tasks:{job.tasks}",

@@ -5,19 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fsbench.errors import FsbenchError
+from fsbench.backbones.families import differences
+from fsbench.errors import FsbenchError, unknown_name
 from fsbench.features.overlap import overlap
 from fsbench.features.scatter import base_statistics
 from fsbench.methods.base import Context
+from fsbench.methods.presets import benchmark_with_preset
 from fsbench.ranks import ALONE
-from fsbench.results.record import named_base
+from fsbench.results.record import named_base, named_network
 
 if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
-    from fsbench.features.store import FeatureFile, Split
+    from fsbench.features.store import FeatureFile, Provenance, Split
     from fsbench.ranks import Ranks
     from fsbench.reporter import Reporter
     from fsbench.tasks.protocol import TaskProtocol
+
+PRESET_CHOICES = ("", "article")
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,9 @@ class Source:
         crops: Crops per image that the features are averaged over.
         base_dataset: Data set of the base classes, if not the same.
         other_base: Whether the base classes come from another file.
+        family: Family of the backbone; empty if it is not known.
+        weights: Name and digest of the weights, or their random seed.
+        network: How the network differs from the published one of its family.
     """
 
     dataset: str
@@ -43,18 +50,28 @@ class Source:
     crops: int = 1
     base_dataset: str = ""
     other_base: bool = False
+    family: str = ""
+    weights: str = ""
+    network: str = ""
+
+    @property
+    def network_name(self) -> str:
+        """The backbone, as signatures name it."""
+        return named_network(self.backbone, self.family, self.weights)
 
     @property
     def base_name(self) -> str:
         """Base classes of another file, as signatures name them; empty if they are the file's own, or none."""
         return named_base(self.base_dataset or self.dataset, self.base.digest) if self.base and self.other_base else ""
 
-    def context(self, protocol: TaskProtocol) -> Context:
-        """What defaults of methods may depend on."""
+    def context(self, protocol: TaskProtocol, preset: str = "") -> Context:
+        """What defaults of methods may depend on; with the preset `article`, its parameters for this data set."""
+        if preset not in PRESET_CHOICES:
+            raise unknown_name("preset", preset, filter(None, PRESET_CHOICES))
         return Context(
             balanced=protocol.balanced,
             shots=protocol.shots,
-            dataset=self.dataset,
+            preset=benchmark_with_preset(self.dataset) if preset else "",
             alpha=protocol.alpha or 2.0,
             base=self.base,
         )
@@ -63,8 +80,33 @@ class Source:
 def load_source(file: FeatureFile, split: str, base: BaseStatistics | None, other: FeatureFile | None = None) -> Source:
     """Read a split of a feature file with what belongs to it; `other` is the file of the base, if not the same."""
     made, dataset = file.provenance, other.provenance.dataset if other else ""
-    named = "" if dataset == made.dataset else dataset
-    return Source(made.dataset, made.backbone, split, file.read(split), base, made.crops, named, other is not None)
+    random = made.weights.startswith("none, seed ")
+    origin = "random weights" if random else f"trained by {made.trained_by}" if made.trained_by else ""
+    return Source(
+        dataset=made.dataset,
+        backbone=made.backbone,
+        split_name=split,
+        split=file.read(split),
+        base=base,
+        crops=made.crops,
+        base_dataset="" if dataset == made.dataset else dataset,
+        other_base=other is not None,
+        family=made.family,
+        weights=_printable(_weights_of(made)),
+        network=_printable("; ".join(differences(made.family, made.architecture, file.dimension, origin))),
+    )
+
+
+def _weights_of(made: Provenance) -> str:
+    """The weights of features in a few words, as records name them."""
+    if made.weights_sha256:
+        return f"{made.weights}@{made.weights_sha256[:8]}"
+    return made.weights.replace("none, seed", "random seed")
+
+
+def _printable(text: str) -> str:
+    """A text from a feature file as a record can hold it."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def source_of(

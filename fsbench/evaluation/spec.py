@@ -130,9 +130,13 @@ ABLATION = (
 
 
 def usual_methods() -> list[str]:
-    """What `all` stands for: every method but the slowest, and both variants of BAVARDAGE."""
-    names = [name for name in method_names() if name != "alpha-am"]  # minutes per setting: named when wanted
-    return [label for name in names for label in ((name, "bavardage:released") if name == "bavardage" else (name,))]
+    """What `all` stands for: every method that does not take minutes per setting, some with a variant."""
+    labels: list[str] = []
+    for name in method_names():
+        info = method_class(name).info
+        if info.cost != "very slow":
+            labels += [name, *(f"{name}:{word}" for word in (info.variants.in_all if info.variants else ()))]
+    return labels
 
 
 def parse_methods(words: str | Sequence[str]) -> list[MethodChoice]:

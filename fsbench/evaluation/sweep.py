@@ -118,10 +118,10 @@ def run_sweep(
             for line, along in zip(plan.lines, lines, strict=True):
                 source = sources[line.split]
                 records = [points.run(job, source, advance) for job in along]
-                curves.append(_curve(plan.axis, line, source, records))
+                curves.append(_curve(plan.axis, line, records))
                 versions |= {record.versions.get("fsbench", "unknown") for record in records}
             panels.append(Panel(plan.axis.symbol, plan.title, tuple(curves)))
-    names = f"{made.dataset}/{made.backbone}/{'+'.join(splits)}"
+    names = f"{made.dataset}/{next(iter(sources.values())).network_name}/{'+'.join(splits)}"
     origins = _each(job.params_from for lines in jobs for along in lines for job in along)
     parts = [f"fsbench:{'+'.join(sorted(versions))}", names, *_fixed(plans), f"seed:{seed}|tasks:{tasks}"]
     signature = "|".join([*parts, _over(plans), f"params:{origins}"])
@@ -145,11 +145,9 @@ def _jobs(line: Line, source: Source, axis: Axis, tasks: TaskList, preset: str) 
     return found
 
 
-def _curve(axis: Axis, line: Line, source: Source, records: Sequence[RunRecord]) -> Curve:
+def _curve(axis: Axis, line: Line, records: Sequence[RunRecord]) -> Curve:
     points = tuple(Point(x, record.accuracy, record.ci95) for x, record in zip(axis.values, records, strict=True))
-    known = published_curve(
-        line.method, source.dataset, source.backbone, axis.name, line.split, line.protocol, source.crops
-    )
+    known = published_curve(records[0], axis.name)
     return Curve(line.label, points, tuple(Point(x, accuracy) for x, accuracy in known))
 
 

@@ -1,9 +1,4 @@
-"""Exact t-SNE for the few hundred samples of a task.
-
-van der Maaten, Hinton: "Visualizing data using t-SNE", JMLR 2008. All pairs, the gradient without approximation. It
-starts from the principal components, and so few samples can be left to L-BFGS: nothing is random, and no rate or
-exaggeration needs choosing.
-"""
+"""One task as figures show it: BAVARDAGE followed step by step, and the samples projected on planes."""
 
 from __future__ import annotations
 
@@ -12,18 +7,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
-from scipy.spatial.distance import pdist, squareform
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import configure
+from fsbench.methods.bavardage import unpack
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.sampling import sample_tasks
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -33,80 +24,12 @@ if TYPE_CHECKING:
     from fsbench.tasks.protocol import TaskProtocol
 
 
-PERPLEXITY = 30.0
-_STEPS = 1000
-_TINY = 1e-12
-
-
-def tsne(x: Floats) -> Floats:
-    """Place samples (N, D) in the plane, (N, 2), neighbours near each other."""
-    target = joint_probabilities(x, perplexity_of(len(x)))
-
-    def objective(flat: Floats) -> tuple[float, Floats]:
-        value, slope = divergence(target, flat.reshape(-1, 2))
-        return value, slope.ravel()
-
-    start = _principal_components(x).ravel()
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
-    y: Floats = found.x.reshape(-1, 2)
-    y -= y.mean(axis=0)
-    return y
-
-
-def perplexity_of(samples: int) -> float:
-    """Effective number of neighbours: 30, or a third of the others if that is less."""
-    return min(PERPLEXITY, (samples - 1) / 3)
-
-
-def joint_probabilities(x: Floats, perplexity: float) -> Floats:
-    """p_ij (N, N): Gaussian neighbourhoods, every one as wide as the perplexity asks, made symmetric."""
-    distance = squareform(pdist(x, "sqeuclidean"))
-    distance = distance / max(distance.mean(), _TINY)
-    low, high = np.full((len(x), 1), -20.0), np.full((len(x), 1), 20.0)  # bounds of the log of the precision
-    for _ in range(60):
-        middle = (low + high) / 2
-        conditional = _conditional(distance, np.exp(middle))
-        entropy = -(conditional * np.log(np.maximum(conditional, _TINY))).sum(axis=1, keepdims=True)
-        too_wide = entropy > np.log(perplexity)
-        low, high = np.where(too_wide, middle, low), np.where(too_wide, high, middle)
-    return (conditional + conditional.T) / (2 * len(x))
-
-
-def divergence(target: Floats, y: Floats) -> tuple[float, Floats]:
-    """KL(p ‖ q) at positions y, and its slope (N, 2)."""
-    gaps = y[:, None] - y[None]  # (N, N, 2)
-    closeness = 1 / (1 + (gaps**2).sum(axis=2))  # Student's kernel
-    np.fill_diagonal(closeness, 0.0)
-    q = closeness / closeness.sum()
-    value = (target * np.log(np.maximum(target, _TINY) / np.maximum(q, _TINY))).sum()
-    slope: Floats = 4 * (((target - q) * closeness)[:, :, None] * gaps).sum(axis=1)
-    return float(value), slope
-
-
-def _conditional(distance: Floats, precision: Floats) -> Floats:
-    """p_j|i: for every sample i (a row) a law over the others."""
-    logits = -precision * distance
-    np.fill_diagonal(logits, -np.inf)
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    law: Floats = weights / weights.sum(axis=1, keepdims=True)
-    return law
-
-
-def _principal_components(x: Floats) -> Floats:
-    """The first two, the first with unit spread, their signs fixed: those of a singular value decomposition are not."""
-    x = np.pad(x, ((0, 0), (0, max(0, 2 - x.shape[1]))))
-    u, s, _ = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
-    y = u[:, :2] * np.sign(u[np.abs(u).argmax(axis=0), np.arange(u.shape[1])])[:2] * s[:2]
-    start: Floats = y / max(y[:, 0].std(), _TINY)
-    return start
-
-
 @dataclass(frozen=True)
 class WatchedTask:
-    """A task, and BAVARDAGE's way through it.
+    """A task, and the steps of BAVARDAGE on it.
 
     Attributes:
-        title: Where the task comes from, and the parameters, in two lines.
+        title: Origin of the task, and parameters, in two lines.
         class_names: Names of the K classes.
         support_labels: (S,) labels in 0..K-1.
         query_labels: (Q,) labels in 0..K-1.
@@ -146,8 +69,8 @@ def watch(source: Source, protocol: TaskProtocol, seed: int, number: int, option
     Args:
         source: Features.
         protocol: How tasks are drawn.
-        seed: Of the task list.
-        number: Of the task.
+        seed: Random seed of the task list.
+        number: Number of the task in the list.
         options: Parameters of BAVARDAGE as the user gave them.
     """
     method = cast("Bavardage", configure("bavardage", source, protocol, options)[0])
@@ -183,48 +106,56 @@ def _title(source: Source, protocol: TaskProtocol, seed: int, number: int, metho
 
 @dataclass(frozen=True)
 class View:
-    """A task in the plane, and the method that works in the space it is a picture of.
+    """A task in a plane, and the method that works in the space around it.
 
     Attributes:
         title: What is seen.
         points: (N, 2) samples, support first.
-        shares: Per axis its share of the spread between the centroids; none for t-SNE.
+        spread: Whose spread the axes are chosen by: `samples` or `centroids`.
+        shares: Per axis its share of that spread.
         method: Whose answers are shown.
-        right: (Q,) whether it answers rightly.
+        right: (Q,) whether its answer is right.
     """
 
     title: str
     points: NDArray[np.float64]
-    shares: tuple[float, ...]
+    spread: str
+    shares: tuple[float, float]
     method: str
     right: NDArray[np.bool_]
 
 
 def three_views(task: WatchedTask) -> tuple[View, View, View]:
-    """The task under t-SNE, on the centroids of Soft-KMEANS without sphering, and on those of BAVARDAGE (PLDA)."""
+    """The task on its principal axes, on the centroids of Soft-KMEANS, and on those of BAVARDAGE after PLDA."""
     if len(task.class_names) < 3:
         raise FsbenchError(
-            f"The centroids of {len(task.class_names)} classes span a line, and this picture shows a plane.",
+            f"The centroids of {len(task.class_names)} classes span a line, and this figure shows a plane.",
             "Use --ways 3 or more.",
         )
-    tasks, method = task.tasks, task.method
-    precise = TaskBatch(tasks.rows.double(), tasks.support_labels, tasks.ways)
-    plain, sphered = method.spaces(precise)
-    right = {name: task.right(step) for name, step in task.last_steps.items()}
+    method, rows = task.method, unpack(task.tasks.rows.double())
+    products = method.products(rows)
     soft, final = (
         torch.from_numpy(task.assignments[task.last_steps[name]]).mT[None] for name in ("Soft-KMEANS", "BAVARDAGE")
     )  # (1, K, N) each
-    features = precise.rows.chunk(2, dim=2)[0][0]  # (N, D), CL2N
-    on_means, means_share = centroid_plane(plain, soft / soft.sum(dim=2, keepdim=True))
-    on_plda, plda_share = centroid_plane(sphered, final / (method.beta + final.sum(dim=2, keepdim=True)))  # Eq. 8
-    alike = (on_plda * (on_means - on_means.mean(axis=0))).sum(axis=0)
-    on_plda = on_plda * np.where(alike < 0, -1.0, 1.0)  # so that classes stay in place from view to view
+    every = torch.eye(rows.plain.shape[1], dtype=torch.float64)[None]  # (1, N, N) each sample its own centroid
     sphering = "PLDA: sphered" if method.stage == "plda" else "VB: not sphered"
-    return (
-        View("t-SNE of the CL2N features", _turned(tsne(features.numpy()), on_means), (), "NCM", right["NCM"]),
-        View("On the centroids, not sphered", on_means, means_share, "Soft-KMEANS", right["Soft-KMEANS"]),
-        View(f"{sphering}, on the centroids", on_plda, plda_share, "BAVARDAGE", right["BAVARDAGE"]),
+    planes = (
+        ("PCA of the CL2N features", "samples", "NCM", centroid_plane(products.plain, every)),
+        (
+            "On the centroids, not sphered", "centroids", "Soft-KMEANS",
+            centroid_plane(products.plain, soft / soft.sum(dim=2, keepdim=True)),
+        ),
+        (
+            f"{sphering}, on the centroids", "centroids", "BAVARDAGE",
+            centroid_plane(products.sphered, final / (method.beta + final.sum(dim=2, keepdim=True))),  # Eq. 8
+        ),
+    )  # fmt: skip
+    middle = planes[1][3][0]
+    first, second, third = (
+        View(title, _facing_like(points, middle), spread, shares, name, task.right(task.last_steps[name]))
+        for title, spread, name, (points, shares) in planes
     )
+    return first, second, third
 
 
 def centroid_plane(products: InnerProducts, centroids: Tensor) -> tuple[NDArray[np.float64], tuple[float, float]]:
@@ -252,11 +183,10 @@ def centroid_plane(products: InnerProducts, centroids: Tensor) -> tuple[NDArray[
     return (similarity.mT @ first * scale).numpy(), (float(share[0]), float(share[1]))
 
 
-def _turned(points: NDArray[np.float64], like: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rotate or reflect points (N, 2), whose directions mean nothing, to lie as much as possible like others."""
-    u, _, v = np.linalg.svd(points.T @ like)
-    turned: NDArray[np.float64] = points @ u @ v
-    return turned
+def _facing_like(points: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Flip the axes of points (N, 2) so that classes stay in place from view to view."""
+    alike = (points * (others - others.mean(axis=0))).sum(axis=0)
+    return points * np.where(alike < 0, -1.0, 1.0)
 
 
 def _facing(vectors: Tensor) -> Tensor:

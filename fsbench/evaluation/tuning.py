@@ -22,7 +22,8 @@ from fsbench.features.store import FeatureFile
 from fsbench.io.locks import only_writer
 from fsbench.io.sealed import read_sealed, write_sealed
 from fsbench.methods.base import with_declared_types
-from fsbench.methods.registry import method_class, method_key
+from fsbench.methods.presets import ARTICLE_UNITS
+from fsbench.methods.registry import method_class, method_key, method_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -97,22 +98,6 @@ class Guesses:
 
 
 TASKS = 500
-GRIDS: dict[str, list[Axis]] = {
-    "soft-kmeans": [Axis("t_km", (5.0, 10.0, 20.0, 50.0, 100.0))],
-    "bavardage": [
-        Axis("t_km", (10.0, 50.0)),
-        Axis("tau", (0.1, 0.2, 0.3, 0.5, 1.0)),
-        Axis("sigma", (10.0, 15.0, 20.0, 30.0, 50.0)),
-    ],
-    # The grid of its authors.
-    "laplacianshot": [Axis("weight", (0.1, 0.3, 0.5, 0.7, 0.8, 1.0, 1.2, 1.5))],
-    "bd-cspn": [Axis("temperature", (5.0, 10.0, 15.0, 20.0, 30.0))],
-    "pt-map": [Axis("scale", (5.0, 10.0, 20.0)), Axis("rate", (0.1, 0.2, 0.4))],
-    "bms": [Axis("scale", (4.0, 6.0, 8.5, 12.0, 17.0))],
-    "paddle": [Axis("weight", (0.25, 0.5, 1.0, 2.0, 4.0))],
-    "tim-adm": [Axis("temperature", (5.0, 15.0, 30.0)), Axis("marginal", (0.3, 1.0))],
-}
-_REPLACED_BY = {"t_vb": "tau", "s_max": "sigma"}
 
 
 @dataclass(frozen=True)
@@ -201,7 +186,7 @@ class Search:
 
     def possible(self) -> bool:
         """Whether an earlier search has an outcome, or there is a grid to search."""
-        return self.method in GRIDS or self.remembered() is not None
+        return bool(method_class(self.method).info.grid) or self.remembered() is not None
 
     def remembered(self) -> Tuned | None:
         """The outcome of an earlier search."""
@@ -240,13 +225,15 @@ def tuning_path(features: Path) -> Path:
 
 def grid_of(method: str, fixed: Mapping[str, Any]) -> list[Axis]:
     """The axes to search: those of the method that are not fixed, in whichever units."""
-    if method not in GRIDS:
+    grid = method_class(method).info.grid
+    if not grid:
+        known = [name for name in method_names() if method_class(name).info.grid]
         raise FsbenchError(
             f"There is no grid to tune {method} on.",
-            f"Give one: fsbench tune --method {method} --over NAME=VALUE,VALUE. Known grids: {', '.join(GRIDS)}.",
+            f"Give one: fsbench tune --method {method} --over NAME=VALUE,VALUE. Known grids: {', '.join(known)}.",
         )
-    settled = {_REPLACED_BY.get(name, name) for name in fixed}
-    axes = [axis for axis in GRIDS[method] if axis.name not in settled]
+    settled = {ARTICLE_UNITS.get(name, name) for name in fixed}
+    axes = [Axis(name, values) for name, values in grid.items() if name not in settled]
     if not axes:
         raise FsbenchError(
             f"There is nothing to tune: all that is searched for {method} is given, {', '.join(fixed)}.",

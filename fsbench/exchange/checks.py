@@ -1,4 +1,4 @@
-"""What can be wrong with features, or worth knowing about them, wherever they come from."""
+"""Checks of imported features, and remarks on them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fsbench.errors import FsbenchError
-from fsbench.exchange.found import REPAIR
+from fsbench.exchange.content import REPAIR
 from fsbench.features.overlap import overlaps
 from fsbench.features.store import Split, make_split
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fsbench.exchange.found import Part
+    from fsbench.exchange.content import Part
 
 
 def split_from(part: Part, origin: str) -> Split:

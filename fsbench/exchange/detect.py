@@ -1,64 +1,45 @@
-"""From a file of unknown kind to the rows in it."""
+"""From a file of unknown kind to the rows in it, or to a message that names what it is instead."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from fsbench.backbones.checkpoints import FOREIGN_STARTS
+from fsbench.data.images import is_image
 from fsbench.errors import FsbenchError, missing_file
-from fsbench.exchange.containers import (
-    csv_file,
-    hdf5_file,
-    numpy_file,
-    parquet_file,
-    pickled,
-    safetensors_file,
-    torch_file,
-)
-from fsbench.exchange.foreign import foreign_content, foreign_file, refuse_checkpoint
-from fsbench.exchange.found import Found, Opened, naming, reading
-from fsbench.exchange.layouts import by_class, rows, simpleshot, stacked
-from fsbench.exchange.unfolded import check_unfolded
+from fsbench.exchange.containers.arrays import HDF5, NUMPY
+from fsbench.exchange.containers.tables import PARQUET, TEXT
+from fsbench.exchange.containers.tensors import PICKLE, SAFETENSORS, TORCH
+from fsbench.exchange.content import Opened, Recognised, naming, reading, text_of
+from fsbench.exchange.layouts.classes import BY_CLASS, SIMPLESHOT, STACKED
+from fsbench.exchange.layouts.rows import ROWS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-
-class Container(Protocol):
-    """A module that opens one kind of file."""
-
-    def recognise(self, path: Path, start: bytes) -> bool:
-        """Whether a file with these first bytes is of the kind."""
-        ...
-
-    def read(self, path: Path) -> Opened:
-        """Its content."""
-        ...
-
-
-class Layout(Protocol):
-    """A module that knows one way of laying out features."""
-
-    def recognise(self, content: object) -> bool:
-        """Whether the content is laid out that way."""
-        ...
-
-    def read(self, opened: Opened, dataset: str, split: str) -> Found:
-        """Its rows; `split` is the user's word on which split they are of, if there is one."""
-        ...
-
-
-CONTAINERS: tuple[Container, ...] = (
-    hdf5_file, torch_file, numpy_file, parquet_file, pickled, safetensors_file, csv_file,
-)  # fmt: skip
-LAYOUTS: tuple[Layout, ...] = (rows, simpleshot, by_class, stacked)
-START = 4096
+CONTAINERS = (HDF5, TORCH, NUMPY, PARQUET, PICKLE, SAFETENSORS, TEXT)  # in the order in which they are tried
+LAYOUTS = (ROWS, SIMPLESHOT, BY_CLASS, STACKED)
+_START = 4096
+_IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
+_EXPECTED = (
+    "Known are: rows with labels (npz, HDF5, csv, parquet, dicts of tensors), vectors by class (pickles of S2M2, "
+    "PT-MAP, SimpleShot), and tensors (classes, images, D) as EASY's."
+)
+_EXTRACT = "Extract features first: fsbench extract --data FOLDER."
+_WEIGHT_ENDS = (".weight", ".bias", ".running_mean", "num_batches_tracked")
 
 
 def open_file(path: Path) -> Opened:
     """The content of a file, by the container that recognises it."""
     try:
         with path.open("rb") as file:
-            start = file.read(START)
+            start = file.read(_START)
     except IsADirectoryError:
         raise FsbenchError(f"{path} is a folder.", "Name the files in it.") from None
     except FileNotFoundError:
@@ -69,10 +50,10 @@ def open_file(path: Path) -> Opened:
         if container.recognise(path, start):
             with naming(path):
                 return container.read(path)
-    raise foreign_file(path, start)
+    raise _foreign_file(path, start)
 
 
-def read_file(path: Path, dataset: str, split: str = "") -> tuple[str, Found]:
+def read_file(path: Path, dataset: str, split: str = "") -> tuple[str, Recognised]:
     """What a file is, in words, and the rows in it.
 
     Args:
@@ -82,11 +63,90 @@ def read_file(path: Path, dataset: str, split: str = "") -> tuple[str, Found]:
     """
     opened = open_file(path)
     with naming(path), reading(path, opened.container):
-        check_unfolded(opened)
-        refuse_checkpoint(opened)
+        opened.check_items()
+        _refuse_checkpoint(opened)
         for layout in LAYOUTS:
             if layout.recognise(opened.content):
-                found = layout.read(opened, dataset, split)
+                rows = layout.read(opened, dataset, split)
                 kind = opened.container.partition(" ")[2]
-                return f"{kind}: {found.layout}", Found(found.layout, found.parts, opened.remarks + found.remarks)
-        raise foreign_content(opened)
+                return f"{kind}: {rows.layout}", replace(rows, remarks=opened.remarks + rows.remarks)
+        raise _foreign_content(opened)
+
+
+def _refuse_checkpoint(opened: Opened) -> None:
+    """Refuse the weights of a network: their tables look like features."""
+    content = opened.content
+    inner = content.values() if isinstance(content, Mapping) else ()
+    for candidate in (content, *inner):
+        keys = [text_of(key) or "" for key in candidate] if isinstance(candidate, Mapping) else []
+        if any(key.endswith(_WEIGHT_ENDS) for key in keys):
+            raise FsbenchError(
+                f"{opened.path} is a checkpoint: the weights of a network, not features.",
+                f"Extract features with it: fsbench extract --weights {opened.path}.",
+            )
+
+
+def _foreign_content(opened: Opened) -> FsbenchError:
+    """The error for a readable file in which no layout was recognised."""
+    path, content = opened.path, opened.content
+    if isinstance(content, np.ndarray):
+        what = f"one array of {content.dtype}, shape {content.shape}"
+        return FsbenchError(f"{path} holds {'images: ' if _is_images(content) else ''}{what}.", _EXPECTED)
+    if isinstance(content, list):
+        if len(content) == 2 and all(isinstance(item, float | int) or _is_vector(item) for item in content):
+            return FsbenchError(
+                f"{path} holds means of base features alone, no rows.", "Give the output.plk beside it."
+            )
+        return FsbenchError(f"{path} holds a list of {len(content)}, which is no known layout of features.", _EXPECTED)
+    if not isinstance(content, Mapping):
+        return FsbenchError(f"{path} holds a {type(content).__name__}, not features.", _EXPECTED)
+    names = [str(text_of(key) or key) for key in content]
+    if {"image_data", "fine_labels", "coarse_labels"} & set(names) or any(map(_is_images, content.values())):
+        return FsbenchError(f"{path} holds images ({', '.join(names[:4])}), not features.", _EXTRACT)
+    listed = ", ".join(names[:6]) or "nothing"
+    return FsbenchError(
+        f"{path} is {opened.container} without features that fsbench knows; it holds {listed}.", _EXPECTED
+    )
+
+
+def _is_vector(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == 1
+
+
+def _is_images(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim >= 2
+
+
+def _foreign_file(path: Path, start: bytes) -> FsbenchError:
+    """The error for a file that no container recognises."""
+    if not start:
+        return FsbenchError(f"{path} is empty.", "Download or copy it again.")
+    if start.startswith(_IMAGES):
+        return FsbenchError(f"{path} is an image.", _EXTRACT)
+    if start.lstrip()[:9].lower().startswith((b"<!doctype", b"<html", b"<?xml")):
+        return FsbenchError(f"{path} is a web page, saved in place of the file.", "Download it in a browser.")
+    if start.startswith(b"PK") or tarfile.is_tarfile(path):
+        return _archive(path)
+    for magic, (what, hint) in FOREIGN_STARTS.items():
+        if start.startswith(magic):
+            return FsbenchError(f"{path} is {what}.", hint)
+    if start.lstrip()[:1] in {b"{", b"["}:
+        return FsbenchError(f"{path} is JSON text, not features.", _EXPECTED)
+    return FsbenchError(f"{path} is no file of features that fsbench knows; it starts with {start[:12]!r}.", _EXPECTED)
+
+
+def _archive(path: Path) -> FsbenchError:
+    """Names an archive by its members, without unpacking any."""
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                names = archive.namelist()
+        else:
+            with tarfile.open(path) as tar:
+                names = [member.name for member in tar if member.isfile()]
+    except Exception:  # what is left of a damaged archive is not worth telling apart
+        return FsbenchError(f"{path} is a damaged archive.", "Copy it again.")
+    if any(is_image(name.rpartition("/")[2]) for name in names):
+        return FsbenchError(f"{path} is an archive of images.", f"Unpack it. {_EXTRACT}")
+    listed = ", ".join(names[:3]) or "nothing"
+    return FsbenchError(f"{path} is an archive that contains {listed}.", "Unpack it, and name the files in it.")

@@ -1,4 +1,4 @@
-"""What `fsbench export` does: a feature file in the layouts that other programs read."""
+"""`fsbench export`: a feature file in the layouts that other programs read."""
 
 from __future__ import annotations
 

@@ -1,25 +1,24 @@
-"""What `fsbench import` does: files of others into one feature file."""
+"""`fsbench import`: files of features from other programs into one feature file."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fsbench.data.catalog import dataset_info, dataset_names, resolve_name
+from fsbench.data.catalog import SPLIT_WORDS, SPLITS, canonical_split, dataset_info, dataset_names, resolve_name
 from fsbench.errors import FsbenchError
 from fsbench.exchange.checks import check_together, remarks_on, split_from
+from fsbench.exchange.content import Part
 from fsbench.exchange.detect import read_file
-from fsbench.exchange.found import Part
-from fsbench.exchange.splits import parse_source, split_in_name
 from fsbench.features.shards import fingerprint
-from fsbench.features.store import SPLITS, FeatureFile, Provenance, is_name, write_features
-from fsbench.io.files import readable_part, sha256_of
+from fsbench.features.store import FeatureFile, Provenance, write_features
+from fsbench.io.files import is_name, readable_part, sha256_of
 from fsbench.io.locks import only_writer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from fsbench.features.store import Split
     from fsbench.reporter import Reporter
@@ -41,10 +40,9 @@ class Naming:
 
     def __post_init__(self) -> None:
         for kind, name in (("data set", self.dataset), ("backbone", self.backbone)):
-            if not re.fullmatch(r"\w[\w.+-]*(/\w[\w.+-]*)?", name) or not is_name(name):
-                raise FsbenchError(
-                    f"{name!r} cannot name a {kind}.", "Use letters, digits, dots and hyphens, at most 100 in all."
-                )
+            parts = name.split("/")  # two in timm/NAME
+            if not is_name(name) or len(parts) > 2 or any(not part.strip(". ") or part[0] in ".-" for part in parts):
+                raise FsbenchError(f"{name!r} cannot name a {kind}.", "Use letters, digits, dots and hyphens.")
 
     def file_name(self) -> str:
         """As `extract` names its files."""
@@ -73,7 +71,7 @@ class _Gathered:
 
     def add(self, text: str, dataset: str) -> None:
         """Read one file."""
-        given, path = parse_source(text)
+        given, path = _parse_source(text)
         kind, found = read_file(path, dataset, given)
         assigned = _assigned(found.parts, given, path)
         self.remarks += [f"{path.name}: {remark}" for remark in found.remarks]
@@ -123,7 +121,7 @@ def import_files(
     gathered = _Gathered()
     for text in sources:
         gathered.add(text, naming.dataset)
-        if out.exists() and out.samefile(parse_source(text)[1]):
+        if out.exists() and out.samefile(_parse_source(text)[1]):
             raise FsbenchError(f"{out} would be replaced by what is read from it.", "Choose another --out.")
     splits = gathered.splits()
     remarks = [*gathered.remarks, *_on_naming(naming, splits)]
@@ -156,7 +154,7 @@ def _assigned(parts: Sequence[Part], given: str, path: Path) -> list[Part]:
     if given and any(part.split and part.split != given for part in parts):
         stated = ", ".join(part.split for part in parts)
         raise FsbenchError(f"{path} says itself that it holds {stated}, not {given}.", f"Leave out `{given}=`.")
-    split = given or split_in_name(path)
+    split = given or _split_in_name(path)
     if not split and any(not part.split for part in parts):
         raise FsbenchError(
             f"Neither the content of {path} nor its name says which split it holds.",
@@ -181,3 +179,24 @@ def _on_naming(naming: Naming, splits: Mapping[str, Split]) -> list[str]:
     if "base" not in splits:
         remarks.append("there are no base classes: methods that need them take those of another file with --base")
     return remarks
+
+
+def _parse_source(text: str) -> tuple[str, Path]:
+    """`novel=path` as split and path; without a split, the first is empty."""
+    word, sign, path = text.partition("=")
+    if not sign or Path(text).exists():
+        return "", Path(text)
+    if word.lower() not in SPLIT_WORDS:
+        raise FsbenchError(f"{word!r} in {text!r} is no split.", "Write base=FILE, val=FILE or novel=FILE.")
+    return canonical_split(word), Path(path)
+
+
+def _split_in_name(path: Path) -> str:
+    """The one split that the file's name, or else its folder's, speaks of; empty if there is none."""
+    for words in (re.split(r"[^a-z]+", path.stem.lower()), [path.absolute().parent.name.lower()]):
+        found = {canonical_split(word) for word in words if word in SPLIT_WORDS}
+        if len(found) == 1:
+            return found.pop()
+        if found:
+            break
+    return ""

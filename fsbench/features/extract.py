@@ -1,4 +1,4 @@
-"""Images → features: the loop, resumable at any moment."""
+"""Images → feature files, for one or many data sets; an interrupted extraction resumes."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ import os
 from collections import deque
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
+from fsbench.backbones.families import BACKBONES, describe_architecture, family_of
 from fsbench.backbones.load import load_backbone
 from fsbench.backbones.weights import find_weights
-from fsbench.data.choose import EMBEDDED, choose_datasets
-from fsbench.data.images import while_workers_live
+from fsbench.data.catalog import EMBEDDED
+from fsbench.data.choose import choose_datasets
 from fsbench.data.recipes import crops_for, timm_transform, transform_for
+from fsbench.devices import while_workers_live
 from fsbench.errors import FsbenchError
 from fsbench.features.forward import PRECISIONS, Forward, Images, collate
 from fsbench.features.overlap import overlaps
 from fsbench.features.shards import Shards, fingerprint
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.io.files import is_name, readable_part
 from fsbench.io.locks import only_writer
 from fsbench.machine import library_versions, precision_problem
 from fsbench.ranks import ALONE
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
     from fsbench.backbones.base import Extractor
     from fsbench.data.dataset import ImageDataset
+    from fsbench.data.transforms import EvalTransform
     from fsbench.ranks import Ranks
     from fsbench.reporter import Reporter
 
@@ -51,11 +55,11 @@ class Settings:
 
     Attributes:
         crops: 1 is the evaluation transform; more averages the features of that many random crops.
-        crop_seed: Of the random crops.
+        crop_seed: Random seed of the crops.
         precision: fp32, bf16 or fp16.
         transform: Name of a transform that replaces the backbone's own.
-        batch: Images per forward pass; None chooses.
-        workers: Processes that read images; None chooses.
+        batch: Images per forward pass; None is automatic.
+        workers: Processes that read images; None is automatic.
         skip_broken: Leave out images that cannot be read, and record them, instead of stopping.
     """
 
@@ -68,212 +72,6 @@ class Settings:
     skip_broken: bool = False
 
 
-def extract(
-    dataset: ImageDataset,
-    backbone: Extractor,
-    out: Path,
-    settings: Settings,
-    device: torch.device,
-    reporter: Reporter,
-    *,
-    force: bool = False,
-    ranks: Ranks = ALONE,
-) -> FeatureFile:
-    """Write the features of a data set, or find that they are there already.
-
-    Killed at any moment, the same call goes on where it was, and the file is that of an unbroken run. Several
-    processes share the shards; process 0 puts them together.
-    """
-    refuse_unusable(settings.precision, device)
-    images = _images(dataset, backbone, settings)
-    plan = _plan(dataset, backbone, images, settings)
-    with ExitStack() as held:
-        stored = ranks.agree(lambda: _stored(out, fingerprint(plan), force))
-        if stored is None:
-            ranks.agree(lambda: held.enter_context(only_writer(out, reporter.warn)))
-            stored = ranks.agree(lambda: _stored(out, fingerprint(plan), force))  # by the writer waited for
-        if stored is not None:
-            reporter.say(f"{out} is there already, made the same way.")
-            return stored
-        shards = Shards.open(out, plan, len(images), backbone.info.feature_dim)
-        _fill(shards, dataset, backbone, images, settings, device, reporter, ranks)
-        file = ranks.agree(lambda: _assemble(dataset, backbone, images, shards, settings, out, fingerprint(plan)))
-    for note in file.provenance.notes[len(dataset.notes) :]:
-        reporter.warn(f"{dataset.name}: {note}")
-    return file
-
-
-def _stored(out: Path, mark: str, force: bool) -> FeatureFile | None:
-    """The finished file, if it was made the same way."""
-    if force or not out.exists():
-        return None
-    stored = FeatureFile.open(out)
-    if stored.provenance.imported:
-        raise FsbenchError(
-            f"{out} holds imported features, which could not be made again.",
-            "Write elsewhere with --out FILE, or replace it with --force.",
-        )
-    return stored if stored.provenance.fingerprint == mark else None
-
-
-def _fill(
-    shards: Shards,
-    dataset: ImageDataset,
-    backbone: Extractor,
-    images: Images,
-    settings: Settings,
-    device: torch.device,
-    reporter: Reporter,
-    ranks: Ranks,
-) -> None:
-    """Make the shards that are missing."""
-    missing = ranks.agree(shards.missing)
-    total = sum(len(part) for part in missing)
-    if total < len(images):
-        reporter.say(f"Going on: {len(images) - total:,} of {len(images):,} images of {dataset.name} are done.")
-    with reporter.bar(f"{dataset.name} {backbone.info.name}", total) as advance:
-        report, parts = ranks.counting(advance), ranks.hand_out(missing)
-        for part, features, broken in _features(images, backbone, parts, settings, device) if missing else ():
-            if broken and not settings.skip_broken:
-                raise FsbenchError(
-                    f"An image of {dataset.root} cannot be used: {next(iter(broken.values()))}",
-                    "Repair or remove it, or leave such images out with --skip-broken.",
-                )
-            shards.write(part, features, broken)
-            report(len(part))
-    ranks.wait()
-
-
-def refuse_unusable(precision: str, device: torch.device) -> None:
-    """Try a reduced precision in a child process, and refuse it with the reason if it does not work."""
-    if precision not in PRECISIONS:
-        raise FsbenchError(f"Unknown precision {precision!r}.", f"Use one of {', '.join(PRECISIONS)}.")
-    if precision == "fp32":
-        return
-    problem = precision_problem(str(device), str(PRECISIONS[precision]).removeprefix("torch."))
-    if problem:
-        raise FsbenchError(f"{precision} cannot be used on {device}: {problem}.", "Use --precision fp32.")
-
-
-def _images(dataset: ImageDataset, backbone: Extractor, settings: Settings) -> Images:
-    if not 1 <= settings.crops <= _MOST_CROPS:
-        raise FsbenchError(f"--crops must be from 1 to {_MOST_CROPS:,}, got {settings.crops}.", "30 are usual.")
-    info = backbone.info
-    if info.data_config is not None:
-        if settings.transform:
-            raise FsbenchError("A timm model has its own transform.", "Leave --transform out.")
-        transform = timm_transform(vars(info.data_config))
-    else:
-        size = dataset.common_size() if dataset.info is None else None
-        side = min(size) if size else None
-        transform = transform_for(info.family, dataset.name, settings.transform, side)
-    random_crops = crops_for(transform, dataset.name, settings.crop_seed) if settings.crops > 1 else None
-    return Images(tuple(dataset.splits.values()), transform, random_crops, settings.crops)
-
-
-def _plan(dataset: ImageDataset, backbone: Extractor, images: Images, settings: Settings) -> dict[str, Any]:
-    """Everything that determines the features.
-
-    Of the images: names and sizes. A picture that was replaced by another under its name is noticed unless both have
-    the same number of bytes. Times would not survive a copy, and to read all contents would take as long as to extract.
-    """
-    names = "\n".join(
-        f"{split.name}\t{split.class_names[split.labels[i]]}\t{split.image_name(i)}\t{split.image_mark(i)}"
-        for split in images.splits
-        for i in range(len(split))
-    )
-    chosen = images.random_crops or images.transform
-    return {
-        "dataset": dataset.name,
-        "images": fingerprint({"names": names}),
-        "backbone": backbone.info.name,
-        "family": backbone.info.family,
-        "architecture": {name: str(value) for name, value in backbone.info.architecture.items()},
-        "weights": backbone.info.sha256 or backbone.info.weights,
-        "transform": chosen.describe(),
-        "crops": settings.crops,
-        "precision": settings.precision,
-    }
-
-
-def _features(
-    images: Images, backbone: Extractor, parts: Iterable[range], settings: Settings, device: torch.device
-) -> Iterator[tuple[range, NDArray[np.float32], dict[int, str]]]:
-    """The features of one range after another, with the reasons for images that could not be read."""
-    batch = settings.batch or _BATCH.get(device.type, _BATCH_ELSEWHERE)
-    per_load = max(1, batch // settings.crops)
-    taken: deque[range] = deque()  # the loader takes parts a little ahead of the forward pass
-
-    def batches() -> Iterator[list[int]]:
-        for part in parts:
-            taken.append(part)
-            for start in range(part.start, part.stop, per_load):
-                yield list(range(start, min(start + per_load, part.stop)))
-
-    workers = _workers(device) if settings.workers is None else settings.workers
-    loader = DataLoader(
-        images, batch_sampler=batches(), num_workers=workers, collate_fn=collate, pin_memory=device.type == "cuda"
-    )
-    forward = Forward(backbone, settings.precision, device, images.transform.crop, batch)
-    rows: dict[int, NDArray[np.float32]] = {}
-    broken: dict[int, str] = {}
-    for numbers, tensors, unreadable, gone in while_workers_live(loader):
-        if gone is not None:
-            raise gone
-        broken |= unreadable
-        if numbers:
-            rows |= dict(zip(numbers, forward(tensors), strict=True))
-        if len(rows) + len(broken) == len(taken[0]):
-            part, empty = taken.popleft(), np.full(backbone.info.feature_dim, np.nan, dtype=np.float32)
-            yield part, np.stack([rows.get(row, empty) for row in part]), broken
-            rows, broken = {}, {}
-
-
-def _workers(device: torch.device) -> int:
-    """On a GPU several processes read images; on the CPU one does, beside the forward pass."""
-    return min(8, os.cpu_count() or 1) if device.type == "cuda" else 1
-
-
-def _assemble(
-    dataset: ImageDataset,
-    backbone: Extractor,
-    images: Images,
-    shards: Shards,
-    settings: Settings,
-    out: Path,
-    mark: str,
-) -> FeatureFile:
-    """Write the feature file from its shards, which are then gone."""
-    features, broken = shards.assemble()
-    splits, start = {}, 0
-    for split in images.splits:
-        keep = np.array([start + i not in broken for i in range(len(split))])
-        names = [split.image_name(i) for i in np.flatnonzero(keep).tolist()]
-        rows = features[start : start + len(split)][keep]
-        splits[split.name] = make_split(rows, split.labels[keep], split.class_names, names)
-        start += len(split)
-    info, chosen = backbone.info, images.random_crops or images.transform
-    shared = [found.sentence for found in overlaps(splits) if found.rows]
-    provenance = Provenance(
-        dataset=dataset.name,
-        backbone=info.name,
-        family=info.family,
-        weights=info.weights,
-        weights_sha256=info.sha256,
-        split_digest=dataset.split_digest,
-        transform=json.dumps(chosen.describe(), sort_keys=True),
-        image_size=images.transform.crop,
-        crops=settings.crops,
-        precision=settings.precision,
-        libraries=library_versions(),
-        notes=(*dataset.notes, *(f"skipped {why}" for why in broken.values()), *shared),
-        fingerprint=mark,
-    )
-    write_features(out, provenance, splits)
-    shards.discard()
-    return FeatureFile.open(out)
-
-
 @dataclass(frozen=True)
 class Weights:
     """A backbone by name, and where its weights come from.
@@ -281,7 +79,7 @@ class Weights:
     Attributes:
         backbone: Name on the command line.
         file: A checkpoint given by the user.
-        seed: Fresh weights of this seed instead.
+        seed: Random weights of this seed instead.
         root: Folder that is searched for `<dataset>/<backbone>.*`.
     """
 
@@ -309,13 +107,13 @@ def extract_all(
     force: bool = False,
     ranks: Ranks = ALONE,
 ) -> list[FeatureFile]:
-    """Extract every data set; one that fails does not keep the others from being done, and is told at the end.
+    """Extract every data set. A data set that fails is reported at the end, after the others are done.
 
     Args:
         datasets: To extract.
         weights: The backbone.
         settings: How.
-        device: Where.
+        device: Where to compute.
         out: A folder, or the file itself if it ends in `.h5`.
         reporter: For progress.
         force: Extract again what is there.
@@ -325,11 +123,16 @@ def extract_all(
         raise FsbenchError(f"{len(datasets)} data sets do not fit into one file {out}.", "Choose one with --dataset.")
     files, failures = [], []
     for dataset in datasets:
-        name = f"{dataset.name}-{weights.backbone.replace('/', '_')}.h5"
+        name = f"{readable_part(dataset.name)}-{weights.backbone.replace('/', '_')}.h5"
         path = out if out.suffix == ".h5" else out / name
         try:
             backbone = ranks.first_alone(partial(weights.load, dataset.name))
-            files.append(extract(dataset, backbone, path, settings, device, reporter, force=force, ranks=ranks))
+            files.append(
+                extract(
+                    dataset, backbone, path, settings=settings, device=device, reporter=reporter, force=force,
+                    ranks=ranks,
+                )
+            )  # fmt: skip
         except FsbenchError as failure:
             if len(datasets) == 1 or not ranks.can_go_on_after(failure):
                 raise
@@ -344,14 +147,229 @@ def extract_all(
     return files
 
 
-BACKBONE = "rn12"
-
-
 def embedded_features(
     data: Path, weights: Path, features: Path, reporter: Reporter, ranks: Ranks = ALONE
 ) -> FeatureFile:
-    """Render the data set, extract it with the shipped weights, and give the feature file; only what is missing."""
+    """The feature file of the embedded data set, rendered and extracted with the shipped weights where missing."""
     datasets = ranks.first_alone(lambda: choose_datasets(EMBEDDED, None, data, reporter))
-    chosen = Weights(BACKBONE, None, None, weights)
-    (file,) = extract_all(datasets, chosen, Settings(), torch.device("cpu"), features, reporter, ranks=ranks)
+    chosen = Weights(BACKBONES[0], None, None, weights)
+    (file,) = extract_all(
+        datasets, chosen, Settings(), device=torch.device("cpu"), out=features, reporter=reporter, ranks=ranks
+    )
     return file
+
+
+def extract(
+    dataset: ImageDataset,
+    backbone: Extractor,
+    out: Path,
+    settings: Settings,
+    device: torch.device,
+    reporter: Reporter,
+    *,
+    force: bool = False,
+    ranks: Ranks = ALONE,
+) -> FeatureFile:
+    """Write the features of a data set, or open the file if it is there already.
+
+    After an interruption at any moment the same call resumes, and the file is that of an uninterrupted run. Several
+    processes share the shards; process 0 puts them together.
+    """
+    refuse_unusable(settings.precision, device)
+    if not is_name(dataset.name):
+        raise FsbenchError(f"{dataset.name!r} cannot name a data set: it has control characters.", "Rename the folder.")
+    job = Extraction(dataset, backbone, settings)
+    with ExitStack() as held:
+        stored = ranks.agree(lambda: _stored(out, job.fingerprint, force))
+        if stored is None:
+            ranks.agree(lambda: held.enter_context(only_writer(out, reporter.warn)))
+            stored = ranks.agree(lambda: _stored(out, job.fingerprint, force))  # by the writer waited for
+        if stored is not None:
+            reporter.say(f"{out} exists already, with the same settings.")
+            return stored
+        shards = Shards.open(out, job.plan, len(job.images), backbone.info.feature_dim)
+        _fill(shards, job, device, reporter, ranks)
+        file = ranks.agree(lambda: _assemble(shards, job, out))
+    for note in file.provenance.notes[len(dataset.notes) :]:
+        reporter.warn(f"{dataset.name}: {note}")
+    return file
+
+
+def refuse_unusable(precision: str, device: torch.device) -> None:
+    """Try a reduced precision in a child process, and refuse it with the reason if it does not work."""
+    if precision not in PRECISIONS:
+        raise FsbenchError(f"Unknown precision {precision!r}.", f"Use one of {', '.join(PRECISIONS)}.")
+    if precision == "fp32":
+        return
+    problem = precision_problem(str(device), str(PRECISIONS[precision]).removeprefix("torch."))
+    if problem:
+        raise FsbenchError(f"{precision} cannot be used on {device}: {problem}.", "Use --precision fp32.")
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """One data set through one backbone."""
+
+    dataset: ImageDataset
+    backbone: Extractor
+    settings: Settings
+
+    @cached_property
+    def images(self) -> Images:
+        """The images, with the transform that belongs to the backbone on this data set."""
+        crops, dataset = self.settings.crops, self.dataset
+        if not 1 <= crops <= _MOST_CROPS:
+            raise FsbenchError(f"--crops must be from 1 to {_MOST_CROPS:,}, got {crops}.", "30 are usual.")
+        transform = self._transform()
+        random_crops = crops_for(transform, dataset.name, self.settings.crop_seed) if crops > 1 else None
+        return Images(tuple(dataset.splits.values()), transform, random_crops, crops)
+
+    def _transform(self) -> EvalTransform:
+        info, chosen = self.backbone.info, self.settings.transform
+        if info.data_config is None:
+            size = self.dataset.common_size() if self.dataset.info is None else None
+            recipe = chosen or family_of(info.family).recipe
+            network_size = None if chosen else info.image_size
+            return transform_for(recipe, self.dataset.name, min(size) if size else None, network_size)
+        if chosen:
+            raise FsbenchError("A timm model has its own transform.", "Leave --transform out.")
+        return timm_transform(vars(info.data_config))
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Everything that determines the features.
+
+        Of the images: names and sizes. An image that was replaced by another under its name is noticed unless both
+        have the same number of bytes. Times would not survive a copy, and to read all contents would take as long as
+        to extract.
+        """
+        names = "\n".join(
+            f"{split.name}\t{split.class_names[split.labels[i]]}\t{split.image_name(i)}\t{split.image_mark(i)}"
+            for split in self.images.splits
+            for i in range(len(split))
+        )
+        info = self.backbone.info
+        return {
+            "dataset": self.dataset.name,
+            "images": fingerprint({"names": names}),
+            "backbone": info.name,
+            "family": info.family,
+            "architecture": {name: str(value) for name, value in info.architecture.items()},
+            "weights": info.sha256 or info.weights,
+            "transform": (self.images.random_crops or self.images.transform).describe(),
+            "crops": self.settings.crops,
+            "precision": self.settings.precision,
+        }
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of the plan."""
+        return fingerprint(self.plan)
+
+    def provenance(self, notes: Iterable[str]) -> Provenance:
+        """What the feature file says of its origin; `notes` beside those of the data set."""
+        info = self.backbone.info
+        return Provenance(
+            dataset=self.dataset.name,
+            backbone=info.name,
+            family=info.family,
+            weights=info.weights,
+            weights_sha256=info.sha256,
+            architecture=describe_architecture(info.architecture),
+            trained_by=info.trained_by,
+            split_digest=self.dataset.split_digest,
+            transform=json.dumps(self.plan["transform"], sort_keys=True),
+            image_size=self.images.transform.crop,
+            crops=self.settings.crops,
+            precision=self.settings.precision,
+            libraries=library_versions(),
+            notes=(*self.dataset.notes, *notes),
+            fingerprint=self.fingerprint,
+        )
+
+
+def _stored(out: Path, mark: str, force: bool) -> FeatureFile | None:
+    """The finished file, if it was made the same way."""
+    if force or not out.exists():
+        return None
+    stored = FeatureFile.open(out)
+    if stored.provenance.imported:
+        raise FsbenchError(
+            f"{out} holds imported features, which fsbench cannot compute again.",
+            "Write elsewhere with --out FILE, or overwrite it with --force.",
+        )
+    return stored if stored.provenance.fingerprint == mark else None
+
+
+def _fill(shards: Shards, job: Extraction, device: torch.device, reporter: Reporter, ranks: Ranks) -> None:
+    """Compute the shards that are missing."""
+    missing, count = ranks.agree(shards.missing), len(job.images)
+    total = sum(len(part) for part in missing)
+    if total < count:
+        reporter.say(f"Resuming: {count - total:,} of {count:,} images of {job.dataset.name} are done.")
+    with reporter.bar(f"{job.dataset.name} {job.backbone.info.name}", total) as advance:
+        report, parts = ranks.counting(advance), ranks.hand_out(missing)
+        for part, features, broken in _features(job, parts, device) if missing else ():
+            if broken and not job.settings.skip_broken:
+                raise FsbenchError(
+                    f"An image of {job.dataset.root} cannot be used: {next(iter(broken.values()))}",
+                    "Repair or remove it, or leave such images out with --skip-broken.",
+                )
+            shards.write(part, features, broken)
+            report(len(part))
+    ranks.wait()
+
+
+def _features(
+    job: Extraction, parts: Iterable[range], device: torch.device
+) -> Iterator[tuple[range, NDArray[np.float32], dict[int, str]]]:
+    """The features of one range after another, with the reasons for images that could not be read."""
+    settings, images = job.settings, job.images
+    batch = settings.batch or _BATCH.get(device.type, _BATCH_ELSEWHERE)
+    per_load = max(1, batch // settings.crops)
+    taken: deque[range] = deque()  # the loader takes parts a little ahead of the forward pass
+
+    def batches() -> Iterator[list[int]]:
+        for part in parts:
+            taken.append(part)
+            for start in range(part.start, part.stop, per_load):
+                yield list(range(start, min(start + per_load, part.stop)))
+
+    workers = _workers(device) if settings.workers is None else settings.workers
+    loader = DataLoader(
+        images, batch_sampler=batches(), num_workers=workers, collate_fn=collate, pin_memory=device.type == "cuda"
+    )
+    forward = Forward(job.backbone, settings.precision, device, side=images.transform.crop, batch=batch)
+    rows: dict[int, NDArray[np.float32]] = {}
+    broken: dict[int, str] = {}
+    for numbers, tensors, unreadable, gone in while_workers_live(loader):
+        if gone is not None:
+            raise gone
+        broken |= unreadable
+        if numbers:
+            rows |= dict(zip(numbers, forward(tensors), strict=True))
+        if len(rows) + len(broken) == len(taken[0]):
+            part, empty = taken.popleft(), np.full(job.backbone.info.feature_dim, np.nan, dtype=np.float32)
+            yield part, np.stack([rows.get(row, empty) for row in part]), broken
+            rows, broken = {}, {}
+
+
+def _workers(device: torch.device) -> int:
+    """On a GPU several processes read images; on the CPU one does, beside the forward pass."""
+    return min(8, os.cpu_count() or 1) if device.type == "cuda" else 1
+
+
+def _assemble(shards: Shards, job: Extraction, out: Path) -> FeatureFile:
+    """Write the feature file from its shards, and delete them."""
+    features, broken = shards.assemble()
+    splits, start = {}, 0
+    for split in job.images.splits:
+        keep = np.array([start + i not in broken for i in range(len(split))])
+        names = [split.image_name(i) for i in np.flatnonzero(keep).tolist()]
+        rows = features[start : start + len(split)][keep]
+        splits[split.name] = make_split(rows, split.labels[keep], split.class_names, names)
+        start += len(split)
+    shared = [found.sentence for found in overlaps(splits) if found.rows]
+    write_features(out, job.provenance([*(f"skipped {why}" for why in broken.values()), *shared]), splits)
+    shards.discard()
+    return FeatureFile.open(out)

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from fsbench.backbones.fold import fold
-from fsbench.data.images import OutOfReachError, share
-from fsbench.devices import out_of_memory
+from fsbench.data.images import OutOfReachError
+from fsbench.devices import out_of_memory, share
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ROW_CHAINS = ("UN", "L2N", "CL2N")
-TASK_CHAINS = ("PT", "PLC")
 _POWER_OFFSET = 1e-6
 
 
@@ -73,12 +72,3 @@ def centre_parts(x: Tensor, support: int) -> Tensor:
 def centre_task(x: Tensor) -> Tensor:
     """The second half of PLC, on tasks (…, N, D): all rows minus their mean, unit norm."""
     return unit_norm(x - x.mean(dim=-2, keepdim=True))
-
-
-def apply_task(chain: str, x: Tensor, support: int) -> Tensor:
-    """Apply a task-level chain to the rows of tasks (…, N, D), of which the first `support` are labelled."""
-    if chain == "PT":
-        return centre_parts(power_rows(x), support)
-    if chain == "PLC":
-        return centre_task(power_rows(x))
-    raise unknown_name("task-level pre-processing", chain, TASK_CHAINS)

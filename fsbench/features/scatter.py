@@ -4,8 +4,8 @@ All on CL2N features (centred with the mean of the raw base features, unit norm)
 
 - `scatter`: S_w of Eq. 6, divided by the number of base images;
 - `class_weighted`: the matrix of the released program: sums per class (not divided), each scaled to unit Frobenius
-norm, averaged,
-  and scaled back by the mean norm. It is larger than `scatter` by about n̄, the number of images per base class.
+  norm, averaged, and scaled back by the mean norm. It is larger than `scatter` by about n̄, the number of images per
+  base class.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import apply_rows
 from fsbench.features.store import FeatureFile, Split, make_split
 from fsbench.io.files import whole_file
-from fsbench.io.hdf5 import REMAKE, dataset_of, open_hdf5, sealed_hdf5
+from fsbench.io.hdf5 import REMAKE, attribute_of, dataset_of, open_hdf5, sealed_hdf5
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -132,7 +132,7 @@ class BaseStatistics:
                 for name, ndim in _ARRAYS.items()
             }
             counts = dataset_of(file, "class_counts", path, ndim=1, kind="i")[()].tolist()
-            digest = str(file.attrs.get("features_sha256", ""))
+            digest = str(attribute_of(file, "features_sha256") or "")
         dimension = len(arrays["mean"])
         if any(set(array.shape) != {dimension} for array in arrays.values()) or not counts or min(counts) < 1:
             raise FsbenchError(f"The arrays of {path} do not fit together.", REMAKE)
@@ -151,7 +151,7 @@ def base_statistics(
     progress: Callable[[int], None] = lambda rows: None,
     warn: Callable[[str], None] = lambda sentence: None,
 ) -> BaseStatistics:
-    """The statistics of a file's base split: from the scatter file if it is sound and belongs to it, else made anew.
+    """The statistics of a file's base split: from the scatter file if it is intact and belongs to it, else computed.
 
     Args:
         file: With base classes.

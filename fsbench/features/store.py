@@ -1,28 +1,42 @@
-"""Where features come from, as a feature file tells it."""
+"""Feature files: the features, labels and names of every split, and where they come from."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence  # noqa: TC003 - pydantic reads the annotations
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
+from fsbench.data.catalog import SPLITS
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.io.files import whole_file
-from fsbench.io.hdf5 import REMAKE, dataset_of, encode, lies_here, open_hdf5, sealed_hdf5, strings_of
+from fsbench.io.files import is_name, whole_file
+from fsbench.io.hdf5 import (
+    REMAKE,
+    attribute_of,
+    dataset_of,
+    encode,
+    has_member,
+    open_hdf5,
+    sealed_hdf5,
+    strings_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     import h5py
     from numpy.typing import NDArray
 
 
-_LONGEST_NAME = 100
+FORMAT = "fsbench-features"
+VERSION = 1
+_CHUNK_BYTES = 32 << 20
+_RELABEL = "Every class has a number from 0 and at least one image: repair the labels, or make the file again."
 
 
 @dataclass(frozen=True)
@@ -32,7 +46,7 @@ class Provenance:
     Attributes:
         dataset: Name of the data set.
         backbone: Name on the command line.
-        family: Network and origin, such as `wrn-s2m2`.
+        family: Name in `fsbench.backbones.families`, such as `wrn-s2m2`.
         weights: Name of the weights file, or "none, seed s".
         weights_sha256: Of that file.
         split_digest: Of the class lists.
@@ -44,6 +58,8 @@ class Provenance:
         notes: What else is worth knowing, such as images that were left out.
         fingerprint: Of everything that determines the features.
         imported: Where features come from that fsbench did not extract: file, sha256, format and splits of each.
+        architecture: Widths and depth of the network, `widths 64-160-320-640`.
+        trained_by: "fsbench" for weights of `fsbench train`.
     """
 
     dataset: str
@@ -60,35 +76,26 @@ class Provenance:
     notes: Sequence[str] = ()
     fingerprint: str = ""
     imported: Sequence[Mapping[str, str]] = ()
+    architecture: str = ""
+    trained_by: str = ""
 
 
-def read_provenance(file: h5py.File, path: Path) -> Provenance:
+def _read_provenance(file: h5py.File, path: Path) -> Provenance:
     """Read and check what a file says of its origin."""
-    from pydantic import TypeAdapter, ValidationError
-
+    stated = attribute_of(file, "provenance")
+    if not isinstance(stated, str):
+        raise FsbenchError(f"{path} does not say where its features come from.", REMAKE)
     try:
-        provenance = TypeAdapter(Provenance).validate_json(file.attrs["provenance"])
+        provenance = TypeAdapter(Provenance).validate_json(stated)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise FsbenchError(f"{path} has no readable provenance: {where}: {first['msg']}.", REMAKE) from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise FsbenchError(f"{path} has no readable provenance: {error}.", REMAKE) from error
     if not is_name(provenance.dataset) or not is_name(provenance.backbone):
         raise FsbenchError(f"{path} does not name its data set and backbone.", REMAKE)
+    if provenance.family and not is_name(provenance.family):
+        raise FsbenchError(f"{path} has an unprintable or overlong name of a backbone family.", REMAKE)
     return provenance
-
-
-def is_name(text: str) -> bool:
-    """Whether a text can name a data set, a backbone or a method: one line, no control characters, not endless."""
-    return text.isprintable() and 0 < len(text) <= _LONGEST_NAME
-
-
-FORMAT = "fsbench-features"
-VERSION = 1
-SPLITS = ("base", "val", "novel")
-_CHUNK_BYTES = 32 << 20
-_RELABEL = "Every class has a number from 0 and at least one image: repair the labels, or make the file again."
 
 
 @dataclass(frozen=True)
@@ -203,8 +210,8 @@ class FeatureFile:
         """Check a file's structure and read everything but the features and the image names."""
         path = Path(path)
         with open_hdf5(path, FORMAT, VERSION) as file:
-            provenance = read_provenance(file, path)
-            present = [name for name in SPLITS if lies_here(file, name)]
+            provenance = _read_provenance(file, path)
+            present = [name for name in SPLITS if has_member(file, name)]
             if not present:
                 raise FsbenchError(f"{path} has none of the splits {', '.join(SPLITS)}.", REMAKE)
             splits = {name: _summarise(file, name, path) for name in present}
@@ -237,7 +244,7 @@ class FeatureFile:
             features[start : start + len(block)] = block
             start += len(block)
         with open_hdf5(self.path, FORMAT, VERSION) as file:
-            images = strings_of(file, f"{name}/images", self.path) if lies_here(file[name], "images") else ()
+            images = strings_of(file, f"{name}/images", self.path) if has_member(file[name], "images") else ()
         if len(images) not in {0, summary.rows}:
             raise FsbenchError(
                 f"{self.path}: {summary.rows} rows in {name}, but {len(images)} names of images.", REMAKE
@@ -287,7 +294,7 @@ def _summarise(file: h5py.File, name: str, path: Path) -> SplitSummary:
         raise FsbenchError(f"{where}: rows are not sorted by class (first at row {row}).", REMAKE)
     if not np.array_equal(offsets, np.searchsorted(labels, np.arange(len(names) + 1))):
         raise FsbenchError(f"{where}: class_offsets do not agree with the labels.", REMAKE)
-    digest = file[name].attrs.get("sha256")
+    digest = attribute_of(file[name], "sha256")
     if not isinstance(digest, str):
         raise FsbenchError(f"{where}: no SHA-256 of the content.", REMAKE)
     return SplitSummary(rows, dimension, offsets, names, digest)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.tmp")
 _DAY = 86_400.0
+_LONGEST_NAME = 255  # that of a file
+# Control characters and changes of the direction of writing steer a terminal; half a character of two is no text.
+_NO_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _READABLE_BYTES = 180  # file systems allow 255; a digest, an ending and what temporary files add come after it
 _SIGNATURES = {  # what a file of each kind begins with
     "an HDF5 file": rb"fsbench sealed HDF5|\x89HDF\r\n\x1a\n",
@@ -36,8 +39,8 @@ _NO_FOLDER_FLUSH = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errn
 def whole_file(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; on success it is flushed to disk and renamed, else it is removed.
 
-    A reader sees the old file or the new one, never a part. Features, weights and records are not replaced by anything
-    else, nor devices by files. Trouble with the folder or the disk becomes an FsbenchError.
+    A reader sees the old file or the new one, never a part. Features, weights and records are replaced only by files of
+    their own kind, devices by nothing. Trouble with the folder or the disk becomes an FsbenchError.
     """
     require_name(path)
     _refuse_device(path)
@@ -60,7 +63,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def require_writable(folder: Path) -> None:
-    """Refuse a folder that takes no file, before anything is computed for it; one that can be made is not made yet."""
+    """Refuse a folder that no file can be written into, before anything is computed; it is not created yet."""
     place = folder
     try:
         while not place.exists() and place != place.parent:
@@ -74,7 +77,7 @@ def require_writable(folder: Path) -> None:
 
 
 def require_place(path: Path) -> None:
-    """Refuse a path where a table or a picture could not be written in the end, before it is computed."""
+    """Refuse a path where a table or a figure could not be written, before it is computed."""
     require_name(path)
     if path.is_dir():
         raise FsbenchError(f"Could not write {path}: it is a folder.", "Name a file in it.")
@@ -89,7 +92,7 @@ def _refuse_device(path: Path) -> None:
 
 
 def _refuse_another_kind(old: Path, new: Path | None) -> None:
-    """Keep what takes work to make from being replaced, unless by the same kind; None is of no such kind."""
+    """Refuse to replace a file that takes work to make by one of another kind; None stands for any other kind."""
     kind = _kind_of(old) if old.is_file() else None
     if kind and (new is None or kind != _kind_of(new)):
         raise FsbenchError(
@@ -98,7 +101,7 @@ def _refuse_another_kind(old: Path, new: Path | None) -> None:
 
 
 def _kind_of(path: Path) -> str | None:
-    """Its kind, of those that take work to make."""
+    """The kind of a file by its first bytes, if it is one that takes work to make."""
     with path.open("rb") as stream:
         start = stream.read(32)
     return next((kind for kind, signature in _SIGNATURES.items() if re.match(signature, start, re.DOTALL)), None)
@@ -110,8 +113,13 @@ def require_name(path: Path) -> None:
         raise FsbenchError(f"Could not write {path}: it is a folder.", "Name a file in it.")
 
 
+def is_name(text: str) -> bool:
+    """Whether a text can name a data set, a backbone or a method: one line in any script, no control characters."""
+    return 0 < len(text) <= _LONGEST_NAME and not _NO_NAME.search(text)
+
+
 def readable_part(text: str) -> str:
-    """A text as the part of a file's name that is for people, as long as file systems allow."""
+    """The beginning of a text that is short enough to be part of a file name."""
     return text.encode()[:_READABLE_BYTES].decode(errors="ignore")
 
 
@@ -129,9 +137,9 @@ def sha256_of(path: Path) -> str:
 
 @functools.cache
 def _remove_old_leftovers(folder: Path) -> None:
-    """Remove, once per folder, what runs that were killed a day ago or earlier have left.
+    """Remove, once per folder, temporary files of runs that were killed a day ago or earlier.
 
-    A file has just been made in it, so the folder's own time is the present one of whatever machine keeps it.
+    A file has just been written into the folder, so its time is the present one on the clock of the file system.
     """
     with contextlib.suppress(OSError):
         now = folder.stat().st_mtime
@@ -149,7 +157,7 @@ def _flush(path: Path) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make a rename last. Some network folders cannot be flushed; the file is in its place nevertheless."""
+    """Make a rename permanent. Some network folders cannot be flushed, which does no harm."""
     try:
         _flush(folder)
     except OSError as error:

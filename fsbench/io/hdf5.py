@@ -1,9 +1,9 @@
-"""The seal of an HDF5 file that fsbench writes: a first block that tells whether the rest is as it was written.
+"""HDF5 files in fsbench's own format: sealed when written, and checked before anything in them is used.
 
-HDF5 leaves room for such a block before its own data. The library itself can hang, crash or read wrong values when its
-internal structures are damaged, so they are compared with their SHA-256 before it sees them. Large arrays are left out:
-they are raw numbers, and have digests of their own that are checked while they are read. A seal shows damage, not
-who wrote the file: anyone can write one.
+The seal is the first block of the file, which HDF5 leaves to its users: the SHA-256 of the rest. The HDF5 library can
+hang, crash or read wrong values when its internal structures are damaged, so the seal is checked before the library
+sees them. Large arrays are left out of it: they are raw numbers with digests of their own, checked while they are read.
+A seal shows damage, not who wrote the file: anyone can write one. Files from before there were seals have none.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import h5py
 import numpy as np
 
 from fsbench.errors import FsbenchError, missing_file, system_trouble
-from fsbench.io import foreign_hdf5
-from fsbench.io.probe import is_trusted, refuse_dangerous, trust
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,12 +26,12 @@ if TYPE_CHECKING:
 
 
 REMAKE = "The file is damaged or was not written by fsbench: make it again, or bring it in with fsbench import."
-_BLOCK = 512
-_MARK = b"fsbench sealed HDF5\n"
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-_AT_ONCE = 1 << 20
+_SEAL_BYTES = 512
+_SEAL_START = b"fsbench sealed HDF5\n"
+_HDF5_START = b"\x89HDF\r\n\x1a\n"
+_READ_BYTES = 1 << 20
 
-Ranges = list[tuple[int, int]]
+Ranges = list[tuple[int, int]]  # first byte and number of bytes
 
 
 @contextmanager
@@ -44,8 +42,8 @@ def sealed_hdf5(path: Path, left_out: Sequence[str] = ()) -> Iterator[h5py.File]
         path: The file.
         left_out: Names of contiguous data sets that have digests of their own.
     """
-    # Through a stream of Python's: HDF5's own would not get over a full disk, and complain until the very end.
-    with path.open("w+b") as stream, h5py.File(stream, "w", userblock_size=_BLOCK) as file:
+    # Through a Python stream: after a full disk, HDF5's own files report errors until the process ends.
+    with path.open("w+b") as stream, h5py.File(stream, "w", userblock_size=_SEAL_BYTES) as file:
         yield file
     seal(path, left_out)
 
@@ -58,53 +56,47 @@ def seal(path: Path, left_out: Sequence[str] = ()) -> None:
     with path.open("r+b") as stream:
         size = stream.seek(0, 2)
         stated = {"size": size, "left_out": ranges, "sha256": _digest(stream, size, ranges)}
-        block = _MARK + json.dumps(stated).encode()
         stream.seek(0)
-        stream.write(block.ljust(_BLOCK, b"\0"))
-    trust(path)
+        stream.write((_SEAL_START + json.dumps(stated).encode()).ljust(_SEAL_BYTES, b"\0"))
 
 
-def refuse_broken_seal(path: Path) -> None:
-    """Check a file against its seal, unless it is an HDF5 file that never had one."""
+def _check_seal(path: Path) -> None:
+    """Compare a file with its seal, unless it is an HDF5 file that never had one."""
     with path.open("rb") as stream:
-        block = stream.read(_BLOCK)
-        if block.startswith(_SIGNATURE):
+        block = stream.read(_SEAL_BYTES)
+        if block.startswith(_HDF5_START):
             return
-        if not block.startswith(_MARK):
-            raise FsbenchError(f"{path} cannot be read as an HDF5 file: it does not begin like one.", REMAKE)
+        if not block.startswith(_SEAL_START):
+            raise FsbenchError(f"{path} is not an HDF5 file.", REMAKE)
         size = stream.seek(0, 2)
         try:
-            stated = json.loads(block[len(_MARK) :].rstrip(b"\0"))
+            stated = json.loads(block[len(_SEAL_START) :].rstrip(b"\0"))
             ranges = [(int(start), int(length)) for start, length in stated["left_out"]]
-            sound = stated["size"] == size and _in_order(ranges, size)
-            sound = sound and stated["sha256"] == _digest(stream, size, ranges)
+            intact = stated["size"] == size and _in_order(ranges, size)
+            intact = intact and stated["sha256"] == _digest(stream, size, ranges)
         except (ValueError, TypeError, KeyError, RecursionError):
-            sound = False
-    if not sound:
+            intact = False
+    if not intact:
         raise FsbenchError(f"{path} is not as it was written: it is truncated, or bytes in it have changed.", REMAKE)
 
 
 def _in_order(ranges: Ranges, size: int) -> bool:
-    ends = [_BLOCK, *(start + length for start, length in ranges)]
+    ends = [_SEAL_BYTES, *(start + length for start, length in ranges)]
     starts = [*(start for start, _ in ranges), size]
     return all(length > 0 for _, length in ranges) and all(a <= b for a, b in zip(ends, starts, strict=True))
 
 
-def _digest(stream: IO[bytes], size: int, ranges: Ranges) -> str:
-    """SHA-256 of everything after the block but for the ranges, and of the ranges themselves."""
-    digest: Any = hashlib.sha256(repr((size, ranges)).encode())
-    place = _BLOCK
-    for start, length in [*ranges, (size, 0)]:
-        stream.seek(place)
-        while place < start:
-            piece = stream.read(min(_AT_ONCE, start - place))
-            if not piece:
-                break
+def _digest(stream: IO[bytes], size: int, left_out: Ranges) -> str:
+    """SHA-256 of the file's size, of the ranges, and of every byte behind the seal that lies in none of them."""
+    digest = hashlib.sha256(repr((size, left_out)).encode())
+    position = _SEAL_BYTES
+    for start, length in [*left_out, (size, 0)]:
+        stream.seek(position)
+        while position < start and (piece := stream.read(min(_READ_BYTES, start - position))):
             digest.update(piece)
-            place += len(piece)
-        place = start + length
-    found: str = digest.hexdigest()
-    return found
+            position += len(piece)
+        position = start + length
+    return digest.hexdigest()
 
 
 @contextmanager
@@ -115,10 +107,7 @@ def open_hdf5(path: Path, kind: str, version: int) -> Iterator[h5py.File]:
     if not path.is_file():
         raise missing_file(path, "Check the path, or make the file with `fsbench extract`.")
     try:
-        refuse_broken_seal(path)
-        if not is_trusted(path):
-            refuse_dangerous(path, "an HDF5 file", foreign_hdf5, path.stat().st_size, REMAKE)
-            trust(path)
+        _check_seal(path)
     except OSError as error:
         raise system_trouble(f"Could not read {path}", error) from error
     try:
@@ -130,30 +119,40 @@ def open_hdf5(path: Path, kind: str, version: int) -> Iterator[h5py.File]:
 
 
 def _check_format(file: h5py.File, path: Path, kind: str, version: int) -> None:
-    found = file.attrs.get("format")
-    if found != kind:
-        told = f"of format {found!r}" if isinstance(found, str) else "an HDF5 file of another program"
-        raise FsbenchError(f"{path} is {told}, expected {kind!r}.", "Pass a file that fsbench has written.")
-    stated = file.attrs.get("version")
-    if not isinstance(stated, (int, np.integer)) or stated < 1:
-        raise FsbenchError(f"{path} states no valid format version: {stated!r}.", REMAKE)
-    if stated > version:
+    stated = attribute_of(file, "format")
+    if stated != kind:
+        what = f"of format {stated!r}" if isinstance(stated, str) else "an HDF5 file of another program"
+        raise FsbenchError(f"{path} is {what}, expected {kind!r}.", "Pass a file that fsbench has written.")
+    number = attribute_of(file, "version")
+    if not isinstance(number, int) or number < 1:
+        raise FsbenchError(f"{path} states no valid format version: {number!r}.", REMAKE)
+    if number > version:
         raise FsbenchError(
-            f"{path} has format version {stated}, this fsbench reads up to {version}.",
-            "Update fsbench to read it.",
+            f"{path} has format version {number}, this fsbench reads up to {version}.", "Update fsbench to read it."
         )
 
 
-def lies_here(group: h5py.Group, name: str) -> bool:
-    """Whether a group has a member of that name in this very file; links are not followed."""
+def attribute_of(node: h5py.Group, name: str) -> str | int | None:
+    """An attribute that is one text or one whole number; None for any other, which may be of any size."""
+    if not h5py.h5a.exists(node.id, name.encode()):
+        return None
+    stored = h5py.h5a.open(node.id, name.encode())
+    if stored.shape != () or (h5py.check_string_dtype(stored.dtype) is None and stored.dtype.kind not in "iu"):
+        return None
+    value = node.attrs[name]
+    return int(value) if isinstance(value, np.integer) else value if isinstance(value, str) else None
+
+
+def has_member(group: h5py.Group, name: str) -> bool:
+    """Whether a group has a member of that name inside this file; links are not followed."""
     return isinstance(group.get(name, getlink=True), h5py.HardLink)
 
 
 def dataset_of(file: h5py.File, name: str, path: Path, *, ndim: int, kind: str) -> h5py.Dataset:
-    """A data set that lies in this very file, contiguous, of the stated rank and kind, as large as it claims."""
+    """A data set that is stored whole inside this file, of the stated rank and kind, no larger than the file."""
     node = file
     for part in name.split("/"):
-        if not isinstance(node, h5py.Group) or not lies_here(node, part):
+        if not isinstance(node, h5py.Group) or not has_member(node, part):
             raise FsbenchError(f"{path} has no {name}.", REMAKE)
         node = node[part]
     if not isinstance(node, h5py.Dataset) or node.ndim != ndim or node.dtype.kind != kind:
@@ -176,5 +175,5 @@ def strings_of(file: h5py.File, name: str, path: Path) -> tuple[str, ...]:
 
 
 def encode(names: Sequence[str]) -> NDArray[np.bytes_]:
-    """Names as an array of UTF-8 bytes, the way files store them."""
+    """Names as an array of UTF-8 bytes, as files store them."""
     return np.array([name.encode("utf-8") for name in names], dtype=np.bytes_)

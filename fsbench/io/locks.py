@@ -1,14 +1,15 @@
-"""One writer at a time: locks that end with the process that holds them."""
+"""One writer per file: a lock that ends with the process that holds it."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-import re
 import socket
-import time
+from glob import escape
 from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
 
 from fsbench.errors import FsbenchError, system_trouble
 from fsbench.io.files import TEMPORARY, require_name
@@ -19,16 +20,17 @@ if TYPE_CHECKING:
 
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL}
-_PAUSE = 0.1
+_MOMENT = 0.1  # seconds, in which a lock file that was just removed is made again
+_EVERYBODY = 0o666  # a colleague may take over what a killed run has left
 
 
 @contextlib.contextmanager
 def only_writer(path: Path, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
     """Be the only process that writes a file while the block runs, on this machine or another.
 
-    The lock is the kernel's, on a hidden file beside `path`: it ends with the process, however that dies, so nobody
-    ever has to remove one. Where a file system has no locks, nothing is locked. What killed writers of this file have
-    left is removed.
+    The lock is the kernel's, on a hidden file beside `path`: it ends with the process, however that dies, so a lock
+    file that is left behind blocks nobody. Where a file system has no locks, nothing is locked. What killed writers of
+    this file have left is removed.
 
     Args:
         path: The file.
@@ -37,68 +39,50 @@ def only_writer(path: Path, waiting: Callable[[str], None] | None = None) -> Ite
     """
     require_name(path)
     side = path.with_name(f".{path.name}.lock")
+    lock = FileLock(side, mode=_EVERYBODY, fallback_to_soft=False, on_acquired=_sign)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = _locked(path, side, waiting)
+        _acquire(lock, path, side, waiting)
     except OSError as error:
-        raise system_trouble(f"Could not write {path}", error) from error
+        if error.errno not in _NO_LOCKS:
+            raise system_trouble(f"Could not write {path}", error) from error
     try:
-        for leftover in path.parent.glob(f".*{_escaped(path.name)}.*.tmp") if handle is not None else ():
-            if TEMPORARY.fullmatch(leftover.name):
-                _forget(leftover)
+        if lock.is_locked:
+            _remove_leftovers(path)
         yield
     finally:
-        if handle is not None:
-            _forget(side)
-            os.close(handle)
-
-
-def _locked(path: Path, side: Path, waiting: Callable[[str], None] | None) -> int | None:
-    """Lock the side file; its handle, or None where there are no locks."""
-    try:
-        import fcntl
-    except ImportError:  # not a POSIX system
-        return None
-    told = False
-    while True:
-        handle = os.open(side, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of the process: its workers do not inherit it
-        except OSError as error:
-            holder = os.read(handle, 200).decode(errors="replace")
-            os.close(handle)
-            if error.errno in _NO_LOCKS:
-                return None
-            if error.errno not in {errno.EACCES, errno.EAGAIN}:
-                raise
-            sentence = f"{path} is being written by {holder or 'another process'}"
-            if waiting is None:
-                raise FsbenchError(f"{sentence}.", "Wait until it is done, or write elsewhere with --out.") from None
-            if not told:
-                waiting(f"{sentence}: waiting for it.")
-            told = True
-            time.sleep(_PAUSE)
-            continue
-        if _is_in_place(handle, side):
+        if lock.is_locked:
             with contextlib.suppress(OSError):
-                os.fchmod(handle, 0o666)  # a colleague may take over what a killed run has left
-            os.ftruncate(handle, 0)
-            os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
-            return handle
-        os.close(handle)  # the holder before us removed it just now
+                side.unlink()  # before the release: who waits for this very file then sees that it is gone
+            lock.release()
 
 
-def _is_in_place(handle: int, side: Path) -> bool:
+def _acquire(lock: FileLock, path: Path, side: Path, waiting: Callable[[str], None] | None) -> None:
     try:
-        return os.path.samestat(os.fstat(handle), side.stat())
-    except FileNotFoundError:
-        return False
+        lock.acquire(timeout=_MOMENT)
+    except Timeout:
+        sentence = f"{path} is being written by {_holder(side)}"
+        if waiting is None:
+            raise FsbenchError(f"{sentence}.", "Wait until it is done, or write elsewhere with --out.") from None
+        waiting(f"{sentence}: waiting for it.")
+        lock.acquire()
 
 
-def _forget(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()
+def _sign(handle: int) -> None:
+    """Write into the lock file who holds it."""
+    os.ftruncate(handle, 0)
+    os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
 
 
-def _escaped(name: str) -> str:
-    return re.sub(r"([*?[])", r"[\1]", name)
+def _holder(side: Path) -> str:
+    try:
+        return side.read_text(encoding="utf-8", errors="replace")[:200] or "another process"
+    except OSError:
+        return "another process"
+
+
+def _remove_leftovers(path: Path) -> None:
+    for leftover in path.parent.glob(f".*{escape(path.name)}.*.tmp"):
+        if TEMPORARY.fullmatch(leftover.name):
+            with contextlib.suppress(OSError):
+                leftover.unlink()

@@ -1,4 +1,10 @@
-"""The unpickler under every reader of foreign pickles: it believes no claim and hashes nothing that could do harm."""
+"""Pickles of strangers, read without executing anything.
+
+A pickle is a program: it can name any function and have it called, claim any size, and nest keys so that hashing them
+never ends. `CarefulUnpickler` builds plain values only, believes no size and checks every key; what a name in a pickle
+stands for is up to the readers that derive from it. `read_plain_pickle` admits dicts, lists, numbers and numpy arrays;
+`torch_files` derives the reader that looks through the pickle inside a torch file.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +26,14 @@ if TYPE_CHECKING:
     Names = Mapping[tuple[str, str], Callable[..., object]]
 
 
-LARGEST_KEY = 1 << 53
-LARGEST_MEMO = 1 << 32
-LARGEST_AXIS = 1 << 48
-MOST_AXES = 32
+_LARGEST_KEY = 1 << 53
+_LARGEST_MEMO = 1 << 32
+_LARGEST_AXIS = 1 << 48
+_MOST_AXES = 32
 _KEYS = frozenset({str, bytes, bool, float, type(None)})
 
 
-class Clipped:
+class _Clipped:
     """A file that refuses to read more than it has, before memory is reserved for it."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
@@ -64,7 +70,7 @@ class StandIn:
 def check_key(key: object) -> None:
     """Refuse what a dict or a set cannot be trusted with: hashing nested tuples or chosen numbers may never end."""
     kind = type(key)
-    if kind in _KEYS or (kind is int and -LARGEST_KEY < key < LARGEST_KEY):  # type: ignore[operator]
+    if kind in _KEYS or (kind is int and -_LARGEST_KEY < key < _LARGEST_KEY):  # type: ignore[operator]
         return
     if not (isinstance(key, StandIn) and key.may_be_key):
         raise pickle.UnpicklingError(f"it has a key that is not admitted, of the type {kind.__name__}")
@@ -72,9 +78,9 @@ def check_key(key: object) -> None:
 
 def checked_shape(shape: object) -> tuple[int, ...]:
     """The shape of an array, if it is one: whole numbers, neither many nor huge."""
-    if not isinstance(shape, tuple | list) or len(shape) > MOST_AXES:
+    if not isinstance(shape, tuple | list) or len(shape) > _MOST_AXES:
         raise pickle.UnpicklingError(f"it has the shape of an array as a {type(shape).__name__}")
-    if not all(type(axis) is int and 0 <= axis < LARGEST_AXIS for axis in shape):
+    if not all(type(axis) is int and 0 <= axis < _LARGEST_AXIS for axis in shape):
         raise pickle.UnpicklingError("it has an array whose shape is not admitted")
     return tuple(shape)
 
@@ -96,14 +102,14 @@ class CarefulUnpickler(pickle._Unpickler):
 
     def __init__(self, file: IO[bytes], size: int, encoding: str) -> None:
         """Reads from a file of which `size` bytes are left."""
-        super().__init__(Clipped(file, size), encoding=encoding)
+        super().__init__(_Clipped(file, size), encoding=encoding)
 
     def find_class(self, module: str, name: str) -> Any:
         """The stand-in for a name that the pickle asks for."""
         raise NotImplementedError
 
     def get_extension(self, code: int) -> None:
-        """Refuse numbers in the place of names."""
+        """Refuse numbers in place of names."""
         raise pickle.UnpicklingError(f"it asks for the extension {code}")
 
     def _build(self) -> None:
@@ -122,7 +128,7 @@ class CarefulUnpickler(pickle._Unpickler):
     def _put(self) -> None:
         """Remember a value under a number that is written as text."""
         number = int(self.readline())  # type: ignore[attr-defined]
-        if not 0 <= number < LARGEST_MEMO:
+        if not 0 <= number < _LARGEST_MEMO:
             raise pickle.UnpicklingError("it numbers its parts in a way that is not admitted")
         self.memo[number] = self.stack[-1]
 
@@ -180,8 +186,7 @@ def _checked(items: list[Any]) -> list[Any]:
 def read_plain_pickle(path: Path, names: Names | None = None) -> object:
     """Read a pickle of dicts, lists, strings, bytes, numbers and numpy arrays; anything else is refused.
 
-    A pickle is a program. This reader lets it name nothing but the parts of which a stored array consists,
-    and gives it stand-ins for these, so that no foreign code runs.
+    It may name nothing but the parts that a stored array consists of, and gets stand-ins for these.
 
     Args:
         path: The file.
@@ -229,7 +234,7 @@ class _DType(Unfinished):
 
 def _text(value: object) -> str:
     if not isinstance(value, str | bytes):
-        raise pickle.UnpicklingError(f"it has a {type(value).__name__} in the place of a word")
+        raise pickle.UnpicklingError(f"it has a {type(value).__name__} in place of a word")
     return value.decode("ascii") if isinstance(value, bytes) else value
 
 
@@ -263,10 +268,10 @@ class _Scalar(Unfinished):
 
 def _array(content: object, dtype: object, shape: object, order: str) -> NDArray[Any]:
     if not isinstance(dtype, _DType):
-        raise pickle.UnpicklingError(f"it has a {type(dtype).__name__} in the place of a type of numbers")
+        raise pickle.UnpicklingError(f"it has a {type(dtype).__name__} in place of a type of numbers")
     resolved, shape = dtype.resolve(), checked_shape(shape)
     if not isinstance(content, bytes):
-        raise pickle.UnpicklingError(f"it has a {type(content).__name__} in the place of an array's bytes")
+        raise pickle.UnpicklingError(f"it has a {type(content).__name__} in place of an array's bytes")
     expected = math.prod(shape) * resolved.itemsize
     if len(content) != expected:
         raise ValueError(f"an array of shape {shape} needs {expected} bytes, found {len(content)}")
@@ -281,20 +286,15 @@ def _encode(text: object, encoding: object) -> bytes:
     return text.encode("latin1")
 
 
-def _no_bytes() -> bytes:
-    """What a newer Python writes into old pickle protocols in place of bytes of length 0."""
-    return b""
-
-
 def _frombuffer(content: object, dtype: object, shape: object, order: object) -> _Array:
     array = _Array()
     array.value = _array(content, dtype, shape, "F" if order == "F" else "C")
     return array
 
 
-def _empty_dict(*_: object) -> dict[object, object]:
-    """Stands in for the kinds of dict that the standard library has beside its own."""
-    return {}
+def _empty_bytes() -> bytes:
+    """What a newer Python writes into old pickle protocols in place of bytes of length 0."""
+    return b""
 
 
 def _empty_list() -> list[object]:
@@ -302,17 +302,18 @@ def _empty_list() -> list[object]:
     return []
 
 
+def _empty_dict(*_: object) -> dict[object, object]:
+    """Stands in for a defaultdict or an OrderedDict."""
+    return {}
+
+
 _NUMPY_PARTS: dict[str, Callable[..., object]] = {
-    "ndarray": _Array,
-    "dtype": _DType,
-    "_reconstruct": _Array,
-    "_frombuffer": _frombuffer,
-    "scalar": _Scalar,
-}
+    "ndarray": _Array, "dtype": _DType, "_reconstruct": _Array, "_frombuffer": _frombuffer, "scalar": _Scalar,
+}  # fmt: skip
 _OTHERS: Names = {
     ("_codecs", "encode"): _encode,
-    ("__builtin__", "bytes"): _no_bytes,
-    ("builtins", "bytes"): _no_bytes,
+    ("__builtin__", "bytes"): _empty_bytes,
+    ("builtins", "bytes"): _empty_bytes,
     ("builtins", "list"): _empty_list,
     ("__builtin__", "list"): _empty_list,
     ("collections", "defaultdict"): _empty_dict,

@@ -7,6 +7,8 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+
 from fsbench.errors import FsbenchError, system_trouble
 from fsbench.io.files import write_text
 
@@ -15,19 +17,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-SEAL = "sha256"
-_DIGITS = 20  # of the largest seed
-_DEPTH = 32
+_SEAL = "sha256"
+_MOST_DIGITS = 20  # of the largest seed
+_DEEPEST = 32
 T = TypeVar("T")
 
 
 def write_sealed(path: Path, content: Mapping[str, Any], *, indent: int | None = None) -> None:
     """Write an object with its seal, whole or not at all."""
     separators = (",", ":") if indent is None else None
-    sealed = {**content, SEAL: _digest(content)}
-    write_text(
-        path, json.dumps(sealed, indent=indent, separators=separators, ensure_ascii=False, allow_nan=False) + "\n"
-    )
+    sealed = {**content, _SEAL: _digest(content)}
+    text = json.dumps(sealed, indent=indent, separators=separators, ensure_ascii=False, allow_nan=False)
+    write_text(path, f"{text}\n")
 
 
 def read_sealed(path: Path, kind: type[T], what: str, remedy: str) -> T:
@@ -35,12 +36,10 @@ def read_sealed(path: Path, kind: type[T], what: str, remedy: str) -> T:
 
     Args:
         path: The file.
-        kind: What it is read as.
-        what: It should be, for messages: `record`.
-        remedy: What to do about a damaged one.
+        kind: The type of the object.
+        what: What the file should be, for messages: `record`.
+        remedy: What to do about a damaged file.
     """
-    from pydantic import TypeAdapter, ValidationError
-
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -49,12 +48,12 @@ def read_sealed(path: Path, kind: type[T], what: str, remedy: str) -> T:
         content = json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
         _refuse_extremes([content])
     except (ValueError, RecursionError) as error:
-        raise FsbenchError(f"The {what} {path} is damaged: it is no JSON that fsbench writes.", remedy) from error
+        raise FsbenchError(f"The {what} {path} is damaged: it is not JSON as fsbench writes it.", remedy) from error
     if not isinstance(content, dict):
-        raise FsbenchError(f"The {what} {path} is damaged: it is no JSON object.", remedy)
-    seal = content.pop(SEAL, None)
+        raise FsbenchError(f"The {what} {path} is damaged: it is not a JSON object.", remedy)
+    seal = content.pop(_SEAL, None)
     if seal is not None and seal != _digest(content):
-        raise FsbenchError(f"The {what} {path} is not what was written: its SHA-256 differs.", remedy)
+        raise FsbenchError(f"The {what} {path} is not as it was written: its SHA-256 differs.", remedy)
     try:
         return TypeAdapter(kind).validate_python(content)
     except ValidationError as error:
@@ -64,7 +63,7 @@ def read_sealed(path: Path, kind: type[T], what: str, remedy: str) -> T:
 
 
 def _whole(text: str) -> int:
-    if len(text) > _DIGITS:
+    if len(text) > _MOST_DIGITS:
         raise ValueError("a number too large")
     return int(text)
 
@@ -77,11 +76,11 @@ def _finite(text: str) -> float:
 
 
 def _refuse_extremes(content: str | dict[str, Any] | list[Any], depth: int = 0) -> None:
-    """Refuse texts that no file can hold, and objects within objects without end."""
-    if depth > _DEPTH:
+    """Refuse texts that no file can hold, and objects that are nested too deeply."""
+    if depth > _DEEPEST:
         raise ValueError("nested too deeply")
     if isinstance(content, str):
-        content.encode()  # half a character of two is an error
+        content.encode()  # fails on half a character, which JSON can write as an escape
         return
     for part in [*content, *content.values()] if isinstance(content, dict) else content:
         if isinstance(part, str | dict | list):

@@ -1,19 +1,26 @@
-"""What a torch file says it contains, found out without building any of it.
+"""Torch and safetensors files, read without executing anything in them.
 
 A torch file is a pickle with raw tensor data beside it, and a pickle can name any function of any module and
-have it called. The reader here walks through the pickle with a stand-in for every name, so that nothing is
+have it called. The walker here goes through the pickle with a stand-in for every name, so that nothing is
 imported and nothing is called; what it brings back is the list of names and the sizes that are claimed for
 the tensors. Only when both are in order does torch, with its own guard on, read the file.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import pickle
 import re
+import warnings
 import zipfile
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from torch.serialization import safe_globals
 
 from fsbench.errors import FsbenchError
 from fsbench.io.pickles import CarefulUnpickler, StandIn, check_key, is_number_code
@@ -21,11 +28,13 @@ from fsbench.io.pickles import CarefulUnpickler, StandIn, check_key, is_number_c
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from torch import Tensor
 
-LEGACY_MAGIC = bytes.fromhex("8a0a6cfc9c46f9206aa85019")  # after the two bytes of the pickle protocol
+
+_LEGACY_MAGIC = bytes.fromhex("8a0a6cfc9c46f9206aa85019")  # after the two bytes of the pickle protocol
 
 # What plain weights, their optimiser and their options are made of. None of it does anything but hold values.
-ALLOWED_NAMES = re.compile(
+_ALLOWED_NAMES = re.compile(
     r"torch\.(storage\.)?\w*Storage"
     r"|torch\._utils\._rebuild_(tensor|tensor_v2|parameter)"
     r"|torch\.(Size|device|Tensor|nn\.parameter\.Parameter|float16|float32|float64|int32|int64|bool)"
@@ -33,23 +42,65 @@ ALLOWED_NAMES = re.compile(
     r"|argparse\.Namespace"
     r"|numpy\.(dtype|_?core\.multiarray\.scalar)|_codecs\.encode"
 )
-ITEM_BYTES = {
-    "DoubleStorage": 8,
-    "LongStorage": 8,
-    "FloatStorage": 4,
-    "IntStorage": 4,
-    "HalfStorage": 2,
-    "BFloat16Storage": 2,
-    "ShortStorage": 2,
-}  # the others have at least one byte per item
+_ITEM_BYTES = {  # the others have at least one byte per item
+    "DoubleStorage": 8, "LongStorage": 8, "FloatStorage": 4, "IntStorage": 4,
+    "HalfStorage": 2, "BFloat16Storage": 2, "ShortStorage": 2,
+}  # fmt: skip
+_MOST_NAMES = 100  # weights and their optimiser ask for a dozen
+_LARGEST_STORAGE = 1 << 48
 
 
-MOST_NAMES = 100  # weights and their optimiser ask for a dozen
-LARGEST_STORAGE = 1 << 48
+def is_legacy(start: bytes) -> bool:
+    """Whether a file begins like a torch file of the kind written before torch 1.6."""
+    return start[:1] == b"\x80" and start[2:14] == _LEGACY_MAGIC
+
+
+def read_torch(path: Path) -> object:
+    """Read whatever a torch file of either kind holds, once its names and sizes are found in order."""
+    with path.open("rb") as file:
+        if is_legacy(file.read(64)):
+            file.seek(0)
+            _check_legacy(path, file, path.stat().st_size)
+        else:
+            _check_zip(path)
+    return _load(path, path)
+
+
+def read_embedded(path: Path, content: bytes) -> object:
+    """Read a torch file of the old kind that lies inside another file, `path`."""
+    _check_legacy(path, io.BytesIO(content), len(content))
+    return _load(path, io.BytesIO(content))
+
+
+def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read the tensors of a safetensors file, and the free text of its header."""
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except SafetensorError as error:
+        raise damaged(path, f"not a valid safetensors file ({error})") from error
+
+
+def _load(path: Path, source: Path | IO[bytes]) -> object:
+    try:
+        with safe_globals(_harmless_types()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on unusual pickle protocols, which are fine as long as they load
+            return torch.load(source, map_location="cpu", weights_only=True)
+    except Exception as error:  # the inspection found nothing foreign, so what is left is damage
+        first_line = str(error).strip().partition("\n")[0]
+        raise damaged(path, f"torch cannot read it ({first_line or type(error).__name__})") from error
+
+
+def _harmless_types() -> list[Any]:
+    """Types beyond torch's own in real checkpoints: the options of RFS, accuracies kept as numpy numbers."""
+    scalar = np.float64(0).__reduce__()[0]
+    kinds = [type(np.dtype(code)) for code in ("f2", "f4", "f8", "i4", "i8", "?")]
+    places = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
+    return [argparse.Namespace, np.dtype, *kinds, *((scalar, place) for place in places)]
 
 
 @dataclass
-class Contents:
+class _Contents:
     """What a pickle asks for: stand-ins by name, in order of appearance, and bytes claimed per storage."""
 
     names: dict[str, type[_StandIn]] = field(default_factory=dict)
@@ -71,7 +122,7 @@ class _StandIn(StandIn):
     def __setitem__(self, key: object, value: object) -> None: ...
 
     def append(self, item: object) -> None:
-        """Forgets the item."""
+        """Forget the item."""
 
 
 class _Attributes(_StandIn):
@@ -142,16 +193,16 @@ _KINDS: dict[str, type[_StandIn]] = {
 class _Walker(CarefulUnpickler):
     """Walks through a pickle and resolves no name."""
 
-    def __init__(self, file: IO[bytes], size: int, contents: Contents) -> None:
+    def __init__(self, file: IO[bytes], size: int, contents: _Contents) -> None:
         super().__init__(file, size, encoding="latin1")
         self.contents = contents
 
     def find_class(self, module: str, name: str) -> type[_StandIn]:
-        """Notes the name and answers with a stand-in."""
+        """Note the name and answer with a stand-in."""
         origin, names = f"{module}.{name}", self.contents.names
         if origin not in names:
-            if len(names) == MOST_NAMES:
-                raise pickle.UnpicklingError(f"it asks for more than {MOST_NAMES} names")
+            if len(names) == _MOST_NAMES:
+                raise pickle.UnpicklingError(f"it asks for more than {_MOST_NAMES} names")
             names[origin] = type("StandIn", (_KINDS.get(origin, _StandIn),), {"origin": origin})
         return names[origin]
 
@@ -164,7 +215,7 @@ class _Walker(CarefulUnpickler):
         raise pickle.UnpicklingError("it makes an object with options")
 
     def persistent_load(self, pid: object) -> _StandIn:
-        """Notes the size of a storage: ("storage", type, key, device, items), and in old files a view or None."""
+        """Note the size of a storage: ("storage", type, key, device, items), and in old files a view or None."""
         match pid:
             case ("storage", type() as kind, str() as key, str(), int() as items) | (
                 "storage",
@@ -173,8 +224,8 @@ class _Walker(CarefulUnpickler):
                 str(),
                 int() as items,
                 None | (str(), int(), int()),
-            ) if 0 <= items < LARGEST_STORAGE:
-                item_bytes = ITEM_BYTES.get(str(getattr(kind, "origin", "")).rpartition(".")[2], 1)
+            ) if 0 <= items < _LARGEST_STORAGE:
+                item_bytes = _ITEM_BYTES.get(str(getattr(kind, "origin", "")).rpartition(".")[2], 1)
                 self.contents.storages[key] = max(self.contents.storages.get(key, 0), items * item_bytes)
             case _:
                 raise pickle.UnpicklingError(f"it refers to a {type(pid).__name__} that is no storage")
@@ -187,14 +238,14 @@ class _Walker(CarefulUnpickler):
     }
 
 
-def check_zip(path: Path) -> None:
-    """Checks a torch file of the zip kind: what its pickle names and how large its tensors are."""
+def _check_zip(path: Path) -> None:
+    """Check a torch file of the zip kind: what its pickle names and how large its tensors are."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             index = _find_index(path, members)
             listed = archive.read(index)
-            contents = Contents()
+            contents = _Contents()
             _walk(path, io.BytesIO(listed), len(listed), contents)
     except FsbenchError:
         raise
@@ -229,15 +280,15 @@ def _find_index(path: Path, members: list[zipfile.ZipInfo]) -> str:
     return indexes[0]
 
 
-def check_legacy(path: Path) -> None:
-    """Checks a torch file of the kind written before torch 1.6: five pickles, then the tensor data."""
-    with path.open("rb") as file:
-        check_legacy_stream(path, file, path.stat().st_size)
+def _check_legacy(path: Path, file: IO[bytes], size: int) -> None:
+    """Check a torch file of the kind written before torch 1.6: five pickles, then the tensor data.
 
-
-def check_legacy_stream(path: Path, file: IO[bytes], size: int) -> None:
-    """The same for one that lies inside another file, `path`."""
-    contents = Contents()
+    Args:
+        path: The file, or the one that it lies in.
+        file: Its content.
+        size: Its number of bytes.
+    """
+    contents = _Contents()
     for _ in range(5):
         last = _walk(path, file, size - file.tell(), contents)
     present = size - file.tell()
@@ -250,8 +301,8 @@ def check_legacy_stream(path: Path, file: IO[bytes], size: int) -> None:
 
 
 def plain_pickle(path: Path) -> FsbenchError:
-    """Describes a pickle that torch did not write, by the names it asks for."""
-    contents = Contents()
+    """The error for a pickle that torch did not write; it lists the names that the pickle asks for."""
+    contents = _Contents()
     with path.open("rb") as file:
         _walk(path, file, path.stat().st_size, contents)
     asked = f"; it asks for {', '.join(list(contents.names)[:5])}" if contents.names else ""
@@ -266,8 +317,8 @@ def damaged(path: Path, what: str) -> FsbenchError:
     return FsbenchError(f"{path} is truncated or damaged: {what}.", "Download or copy it again and compare the sizes.")
 
 
-def _walk(path: Path, file: IO[bytes], size: int, contents: Contents) -> object:
-    """Notes what a pickle asks for; `size` bytes of the file are left."""
+def _walk(path: Path, file: IO[bytes], size: int, contents: _Contents) -> object:
+    """Note what a pickle asks for; `size` bytes of the file are left."""
     try:
         return _Walker(file, size, contents).load()
     except Exception as error:  # a hostile pickle can make the walk fail in any way
@@ -275,8 +326,8 @@ def _walk(path: Path, file: IO[bytes], size: int, contents: Contents) -> object:
         raise damaged(path, f"its index cannot be read ({type(error).__name__})") from error
 
 
-def _check_names(path: Path, contents: Contents) -> None:
-    foreign = [name for name in contents.names if not ALLOWED_NAMES.fullmatch(name)]
+def _check_names(path: Path, contents: _Contents) -> None:
+    foreign = [name for name in contents.names if not _ALLOWED_NAMES.fullmatch(name)]
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
         raise FsbenchError(

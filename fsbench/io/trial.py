@@ -1,49 +1,80 @@
-"""A program that reads one file within limits, and says with its exit status how that went.
+"""Files whose library can crash, hang or take any amount of memory on a damaged one, read in a child process first.
 
-A library can hang, crash or ask for any amount of memory on a file that is damaged or hostile, so such a file is read
-in a process of its own first. `probe.py` runs this. It imports nothing of fsbench, and neither do the readers.
+`refuse_dangerous` lets a child process call the function `try_out` of the module that reads such files, within limits
+of time and memory. Only a file that the child has read is read by this process.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import importlib
+import os
+import subprocess
 import sys
+from pathlib import Path
 
-UNREADABLE, NO_MEMORY = 4, 3
+from fsbench.errors import FsbenchError
+
+SECONDS = 60.0  # for any file, however small
+_BYTES_PER_SECOND = 20e6
+_LIBRARY_BYTES = 1 << 30  # memory for everything but the content of the file
+_UNREADABLE, _NO_MEMORY = 4, 3  # exit statuses of the child
+_CHILD_SETTINGS = {
+    "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system",
+}  # fmt: skip
 
 
-def limit_memory(size: int) -> None:
-    """Let this process take so many bytes, where the system has such limits."""
+def refuse_dangerous(path: Path, kind: str, reader: str, largest: int, remedy: str) -> None:
+    """Refuse a file on which a process that reads it fails, crashes, hangs or runs out of memory.
+
+    Args:
+        path: The file.
+        kind: What it should be, with its article.
+        reader: Full name of the module with the function `try_out`.
+        largest: Bytes that the content of the file may take.
+        remedy: What to do about a file that is refused.
+    """
+    command = [sys.executable, "-P", "-m", "fsbench.io.trial", reader, str(path.resolve()), str(largest)]
+    environment = {**os.environ, **_CHILD_SETTINGS, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        child = subprocess.run(
+            command,
+            timeout=SECONDS + path.stat().st_size / _BYTES_PER_SECOND,
+            capture_output=True,
+            env=environment,
+        )
+    except subprocess.TimeoutExpired:
+        raise FsbenchError(f"{path} cannot be read as {kind}: the library does not finish.", remedy) from None
+    if child.returncode:
+        reasons = {
+            _UNREADABLE: child.stdout.decode(errors="replace"),
+            _NO_MEMORY: "it asks for more memory than it can need",
+        }
+        reason = reasons.get(child.returncode, "the library crashes on it")
+        raise FsbenchError(f"{path} cannot be read as {kind}: {reason}.", remedy)
+
+
+def allow_memory(size: int) -> None:
+    """Let the child take four times that many bytes beyond those of its libraries, where the system has limits."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (size, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        most = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (_LIBRARY_BYTES + 4 * size, most))
 
 
-def main(reader: str, path: str, largest: str) -> int:
-    """Run the function `try_out` of a reader.
-
-    Args:
-        reader: Its file.
-        path: The file that it reads.
-        largest: Bytes of the largest array in it.
-    """
+def _main(reader: str, path: str, largest: str) -> int:
+    """Read a file within limits; returns the exit status of the child."""
     try:
-        spec = importlib.util.spec_from_file_location("reader", reader)
-        if spec is None or spec.loader is None:
-            raise ImportError(reader)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        module.try_out(path, int(largest), limit_memory)
+        importlib.import_module(reader).try_out(Path(path), int(largest), allow_memory)
     except MemoryError:
-        return NO_MEMORY
+        return _NO_MEMORY
     except Exception as error:  # every library has its own words for damage, and for memory that it does not get
-        told = str(error).strip().partition("\n")[0] or type(error).__name__
-        sys.stdout.buffer.write(told[:300].encode(errors="replace"))
-        return UNREADABLE
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        sys.stdout.buffer.write(reason[:300].encode(errors="replace"))
+        return _UNREADABLE
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(_main(*sys.argv[1:]))

@@ -39,9 +39,11 @@ class AlphaTim(InformationHead):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="alpha-tim",
         title="α-TIM",
-        source='Veilleux et al., "Realistic Evaluation of Transductive Few-Shot Learning", NeurIPS 2021',
+        reference='Veilleux et al., "Realistic Evaluation of Transductive Few-Shot Learning", NeurIPS 2021',
         transductive=True,
         prior="free",
+        published={"alpha-TIM": {}},
+        cost="slow",
     )
 
     @classmethod

@@ -1,11 +1,11 @@
-"""What a method is."""
+"""What a method is: its information, its parameters, and the functions it must have."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 from fsbench.errors import FsbenchError, unknown_name
@@ -20,34 +20,81 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Variants:
+    """Variants of a method: the words that may follow its name, as in `bavardage:released`.
+
+    Attributes:
+        parameter: The parameter that the word sets.
+        values: The words, the default first.
+        in_all: Those that `all` runs beside the default.
+        without_base: Those that need no base classes, although the method does.
+    """
+
+    parameter: str
+    values: tuple[str, ...]
+    in_all: tuple[str, ...] = ()
+    without_base: tuple[str, ...] = ()
+
+    @property
+    def default(self) -> str:
+        """The variant that a name without a word stands for."""
+        return self.values[0]
+
+
+@dataclass(frozen=True)
 class MethodInfo:
-    """What a table says of a method.
+    """All that is known of a method beside its parameters. Nothing else lists methods or facts about them.
 
     Attributes:
         name: As typed on the command line.
         title: As printed.
-        source: Authors, title, venue.
+        reference: Authors, title, venue.
         transductive: Whether a query's answer depends on the other queries.
         prior: What it assumes of the class proportions among the queries: `none` (no role), `uniform`, or `free`
             (estimated).
         needs_base: Whether it needs statistics of base classes.
+        variants: Its variants, if it has any.
+        grid: Parameters that tuning searches, with their values.
+        published: Its names in published tables, each with the parameters that such a row belongs to; parameters that
+            are not named may have any value.
+        cost: `fast`: closed-form steps. `slow`: about a thousand gradient steps. `very slow`: minutes per setting, so
+            that `all` leaves it out.
     """
 
     name: str
     title: str
-    source: str
+    reference: str
     transductive: bool
     prior: Literal["none", "uniform", "free"]
     needs_base: bool = False
+    variants: Variants | None = None
+    grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    published: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    cost: Literal["fast", "slow", "very slow"] = "fast"
+
+    @property
+    def assumes(self) -> str:
+        """What the method assumes, as tables say it: `inductive`, or the prior of a transductive method."""
+        words = {"none": "no prior", "uniform": "uniform prior", "free": "free prior"}
+        return words[self.prior] if self.transductive else "inductive"
 
 
 @dataclass(frozen=True)
 class Context:
-    """What the defaults of a method may depend on."""
+    """What the defaults of a method may depend on.
+
+    Attributes:
+        balanced: Whether the classes are equally frequent among the queries.
+        shots: Support samples per class.
+        preset: The benchmark whose published parameters are to be used, such as `mini`; empty for the defaults, which
+            depend on no data set.
+        alpha: α of the Dirichlet distribution that the class proportions are drawn from.
+        base: Statistics of the base classes, if there are any.
+    """
 
     balanced: bool
     shots: int = 1
-    dataset: str = ""
+    preset: str = ""
     alpha: float = 2.0
     base: BaseStatistics | None = None
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
-_SOURCE = 'Chen et al., "A Closer Look at Few-shot Classification", ICLR 2019'
+_REFERENCE = 'Chen et al., "A Closer Look at Few-shot Classification", ICLR 2019'
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Baseline(Parameters):
     steps: int = 100
 
     info: ClassVar[MethodInfo] = MethodInfo(
-        name="baseline", title="Baseline", source=_SOURCE, transductive=False, prior="none"
+        name="baseline", title="Baseline", reference=_REFERENCE, transductive=False, prior="none"
     )
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class BaselinePlusPlus(Baseline):
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
-        name="baseline++", title="Baseline++", source=_SOURCE, transductive=False, prior="none"
+        name="baseline++", title="Baseline++", reference=_REFERENCE, transductive=False, prior="none"
     )
 
     def classify(self, tasks: TaskBatch) -> Tensor:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
 import torch
 
@@ -27,12 +27,13 @@ from fsbench.methods.base import (
     Context,
     MethodInfo,
     Parameters,
+    Variants,
     require_amount,
     require_base,
     require_count,
     require_weight,
 )
-from fsbench.methods.centroids import Clusters, InnerProducts, gram, inner_products
+from fsbench.methods.centroids import Centroids, Clusters, InnerProducts, gram, inner_products
 from fsbench.methods.linalg import cholesky, clamp_within_span, inverse_square_root
 from fsbench.methods.soft_kmeans import last, soft_kmeans
 
@@ -45,6 +46,47 @@ if TYPE_CHECKING:
     from fsbench.tasks.batch import TaskBatch
 
 RIDGE = 1e-6  # the released program adds it to its matrix
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Spaces(Generic[T]):
+    """A thing in each of the two spaces that BAVARDAGE works in.
+
+    Attributes:
+        plain: Of CL2N features, where Soft-KMEANS finds the first assignments.
+        sphered: Of the same features after the sphering of Eq. 7, where variational Bayes goes on.
+    """
+
+    plain: T
+    sphered: T
+
+
+def pack(rows: Spaces[Tensor]) -> Tensor:
+    """Rows of both spaces side by side, (…, 2 D): tasks are gathered from one table."""
+    return torch.cat([rows.plain, rows.sphered], dim=-1)
+
+
+def unpack(packed: Tensor) -> Spaces[Tensor]:
+    """The rows of both spaces, (…, D) each, from packed ones."""
+    plain, sphered = packed.chunk(2, dim=-1)
+    return Spaces(plain, sphered)
+
+
+class Posterior(NamedTuple):
+    """What the M step finds (Eq. 3).
+
+    Attributes:
+        log_mixing: E[log π_k], (B, K, 1).
+        beta: β_k, (B, K, 1).
+        centroids: m_k.
+        precision: τ, or (B, 1, 1) where it is estimated.
+    """
+
+    log_mixing: Tensor
+    beta: Tensor
+    centroids: Centroids
+    precision: Tensor | float
 
 
 @dataclass(frozen=True)
@@ -82,10 +124,17 @@ class Bavardage(Parameters):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="bavardage",
         title="BAVARDAGE",
-        source='Hu, Pateux, Gripon, "Adaptive Dimension Reduction and Variational Inference…", 2022',
+        reference='Hu, Pateux, Gripon, "Adaptive Dimension Reduction and Variational Inference…", 2022',
         transductive=True,
         prior="free",
         needs_base=True,
+        variants=Variants("variant", ("article", "released"), in_all=("released",)),
+        grid={
+            "t_km": (10.0, 50.0),
+            "tau": (0.1, 0.2, 0.3, 0.5, 1.0),
+            "sigma": (10.0, 15.0, 20.0, 30.0, 50.0),
+        },
+        published={"BAVARDAGE": {"stage": "plda"}, "Soft-KMEANS+VB": {"stage": "vb"}},
     )
 
     def __post_init__(self) -> None:
@@ -107,14 +156,11 @@ class Bavardage(Parameters):
     @classmethod
     def configure(cls, context: Context, **options: Any) -> Self:
         """Resolve defaults and units: τ = T_vb / n̄ and σ = s_max √n̄, with n̄ images per base class."""
-        article_units = {name: options.pop(name) for name in ("t_vb", "s_max") if name in options}
-        mixed = [
-            name for name, other in (("t_vb", "tau"), ("s_max", "sigma")) if name in article_units and other in options
-        ]
-        if mixed:
+        article_units = {name: options.pop(name) for name in presets.ARTICLE_UNITS if name in options}
+        if any(presets.ARTICLE_UNITS[name] in options for name in article_units):
             raise FsbenchError(
-                "One system of units at a time: T_vb and s_max are the article's, τ and σ are scale-free.",
-                "Give either t_vb and s_max, or tau and sigma.",
+                "T_vb and s_max are in the article's units, τ and σ are scale-free: a value was given in both.",
+                "Use either t_vb and s_max, or tau and sigma.",
             )
         require_amount(**{name: value for name, value in article_units.items() if value != math.inf})
         images = require_base(context.base, cls.info.title).images_per_class
@@ -126,7 +172,7 @@ class Bavardage(Parameters):
 
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:
-        """The article's preset for its own data sets, the scale-free defaults for all others."""
+        """The scale-free defaults, or the preset that the context asks for."""
         chosen: dict[str, Any] = {
             "t_km": presets.temperature_of(context),
             "mixing": "uniform" if context.balanced else "learned",
@@ -139,10 +185,10 @@ class Bavardage(Parameters):
         return chosen
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """CL2N rows and, beside them, what the sphering needs: (M, 2 D)."""
+        """CL2N rows and sphered rows, packed: (M, 2 D)."""
         statistics = require_base(base, self.info.title)
         x = apply_rows("CL2N", features, statistics.mean.to(features))
-        return torch.cat([x, x @ self._sphering(statistics).to(x)], dim=-1)
+        return pack(Spaces(x, x @ self._sphering(statistics).to(x)))
 
     def _sphering(self, base: BaseStatistics) -> Tensor:
         """(D, D) matrix that row vectors are multiplied with."""
@@ -168,40 +214,44 @@ class Bavardage(Parameters):
 
         Departs from Algorithm 1: the assignments of the support stay one-hot, as in the released program.
         """
-        plain, sphered = (Clusters(products, tasks.one_hot()) for products in self.spaces(tasks))
+        products, support = self.products(unpack(tasks.rows)), tasks.one_hot()
+        plain, sphered = Clusters(products.plain, support), Clusters(products.sphered, support)
         for assigned in soft_kmeans(plain, self.t_km, self.km_steps):
             yield assigned
         for _ in range(self.steps):
-            log_mixing, beta = self._m_step(sphered, assigned)
-            assigned = self._e_step(sphered, assigned, log_mixing, beta)
+            assigned = self._e_step(self._m_step(sphered, assigned))
             yield assigned
 
-    def spaces(self, tasks: TaskBatch) -> tuple[InnerProducts, InnerProducts]:
-        """Inner products of the samples before the sphering of Eq. 7 and after it."""
-        plain, beside = tasks.rows.chunk(2, dim=2)  # (B, N, D) each
+    def products(self, rows: Spaces[Tensor]) -> Spaces[InnerProducts]:
+        """Inner products of the samples of tasks, rows (B, N, D) in each space."""
         if self.variant == "article" or self.stage == "vb":
-            return inner_products(plain), inner_products(beside)
-        products = gram(plain)  # (B, N, N)
-        return InnerProducts(products), InnerProducts(clamp_within_span(products, gram(beside), self.sigma))
+            return Spaces(inner_products(rows.plain), inner_products(rows.sphered))
+        plain = gram(rows.plain)  # (B, N, N)
+        return Spaces(InnerProducts(plain), InnerProducts(clamp_within_span(plain, gram(rows.sphered), self.sigma)))
 
-    def _m_step(self, clusters: Clusters, assigned: Tensor) -> tuple[Tensor, Tensor]:
-        """Eq. 3: E[log π_k] and β_k, (B, K, 1) each; with m_o = 0, β_k is what the centroids m_k are divided by."""
+    def _m_step(self, clusters: Clusters, assigned: Tensor) -> Posterior:
+        """Eq. 3, from the assignments o (B, K, Q) of the queries; m_o = 0."""
         count = clusters.count(assigned)  # (B, K, 1) N_k
+        beta = self.beta + count
+        precision = _learned_precision(clusters, assigned, beta) if isinstance(self.tau, str) else self.tau
+        return Posterior(self._log_mixing(clusters, count), beta, clusters.centroids(assigned, beta), precision)
+
+    def _log_mixing(self, clusters: Clusters, count: Tensor) -> Tensor:
+        """E[log π_k] = ψ(α_k) − ψ(Σ_j α_j) of Eq. 5 with α_k = α_o + N_k of Eq. 3, (B, K, 1)."""
         if self.mixing == "uniform":
             # Departs from Eq. 3: nothing is estimated, as behind the published balanced numbers.
-            return torch.zeros_like(count), self.beta + count
+            return torch.zeros_like(count)
         alpha = self.prior_alpha + count
         if self.variant == "released":
             # Departs from Eq. 3: the support is not counted.
             alpha = alpha - clusters.shots
-        return torch.digamma(alpha) - torch.digamma(alpha.sum(dim=1, keepdim=True)), self.beta + count
+        return torch.digamma(alpha) - torch.digamma(alpha.sum(dim=1, keepdim=True))
 
-    def _e_step(self, clusters: Clusters, assigned: Tensor, log_mixing: Tensor, beta: Tensor) -> Tensor:
+    def _e_step(self, found: Posterior) -> Tensor:
         """Eq. 5 without the terms that are the same for every class: assignments (B, K, Q)."""
-        dimension = assigned.shape[1] - 1  # d = K − 1
-        similarity, squared = clusters.centroids(assigned, beta)  # ⟨x'_q, m'_k⟩ and ‖m'_k‖²
-        tau = _learned_precision(clusters, assigned, beta) if isinstance(self.tau, str) else self.tau
-        log_rho = log_mixing - dimension / (2 * beta) + tau * (similarity - squared / 2)
+        similarity, squared = found.centroids  # ⟨x'_q, m'_k⟩ and ‖m'_k‖²
+        dimension = similarity.shape[1] - 1  # d = K − 1
+        log_rho = found.log_mixing - dimension / (2 * found.beta) + found.precision * (similarity - squared / 2)
         return torch.softmax(log_rho, dim=1)
 
 

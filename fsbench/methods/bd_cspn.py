@@ -39,10 +39,12 @@ class BdCspn(Parameters):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="bd-cspn",
         title="BD-CSPN",
-        source='Liu, Song, Qin, "Prototype Rectification for Few-Shot Learning", ECCV 2020',
+        reference='Liu, Song, Qin, "Prototype Rectification for Few-Shot Learning", ECCV 2020',
         transductive=True,
         prior="none",
         needs_base=True,
+        grid={"temperature": (5.0, 10.0, 15.0, 20.0, 30.0)},
+        published={"BD-CSPN": {}},
     )
 
     def __post_init__(self) -> None:

@@ -44,9 +44,11 @@ class Bms(Parameters):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="bms",
         title="PEME-BMS",
-        source='Hu et al., "Squeezing Backbone Feature Distributions to the Max…", Algorithms 2022',
+        reference='Hu et al., "Squeezing Backbone Feature Distributions to the Max…", Algorithms 2022',
         transductive=True,
         prior="free",
+        grid={"scale": (4.0, 6.0, 8.5, 12.0, 17.0)},
+        published={"PEME-BMS": {}},
     )
 
     def __post_init__(self) -> None:

@@ -38,9 +38,11 @@ class EntropyMin(InformationHead):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="entropy-min",
         title="Entropy-min (head only)",
-        source='Dhillon et al., "A Baseline for Few-Shot Image Classification", ICLR 2020',
+        reference='Dhillon et al., "A Baseline for Few-Shot Image Classification", ICLR 2020',
         transductive=True,
         prior="none",
+        published={"Entropy-min": {}},
+        cost="slow",
     )
 
     def objective(self) -> Objective:

@@ -29,7 +29,7 @@ class NearestClassMean(Parameters):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="ncm",
         title="NCM",
-        source='Snell et al., "Prototypical Networks for Few-shot Learning", NeurIPS 2017',
+        reference='Snell et al., "Prototypical Networks for Few-shot Learning", NeurIPS 2017',
         transductive=False,
         prior="none",
         needs_base=True,

@@ -41,9 +41,10 @@ class Paddle(Parameters):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="paddle",
         title="PADDLE",
-        source='Martin et al., "Towards Practical Few-Shot Query Sets…", NeurIPS 2022',
+        reference='Martin et al., "Towards Practical Few-Shot Query Sets…", NeurIPS 2022',
         transductive=True,
         prior="free",
+        grid={"weight": (0.25, 0.5, 1.0, 2.0, 4.0)},
     )
 
     def __post_init__(self) -> None:

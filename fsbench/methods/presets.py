@@ -1,7 +1,7 @@
-"""Parameters of Soft-KMEANS and BAVARDAGE per data set and setting, and the defaults for everything else.
+"""Parameters of Soft-KMEANS and BAVARDAGE: the defaults, and the article's presets, which are used only on request.
 
-The presets are those of the article's appendix on tuning, in its units. They belong to their data sets: on other
-features they can end far below Soft-KMEANS. The scale-free defaults do not.
+The presets are those of the article's appendix on tuning, in its units. They belong to the article's networks: on
+other features of the same images they can end far below Soft-KMEANS. The scale-free defaults do not.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from fsbench.data.catalog import benchmark_of
+from fsbench.errors import FsbenchError, unknown_name
 
 if TYPE_CHECKING:
     from fsbench.methods.base import Context
@@ -31,15 +32,30 @@ PRESETS = {
     "cub": {"balanced": Preset(10, 4, 5), "unbalanced": Preset(10, 4, 5)},
 }
 
+ARTICLE_UNITS = {"t_vb": "tau", "s_max": "sigma"}  # options in the article's units, and the parameters they set
 TAU = 0.3
 SIGMA = 20.0
 T_KM = {"balanced": 10.0, "unbalanced": 50.0}
 
 
+def benchmark_with_preset(dataset: str) -> str:
+    """The benchmark that a data set is a split of, if the article has a preset for it; else an error."""
+    benchmark = benchmark_of(dataset)
+    if benchmark not in PRESETS:
+        raise FsbenchError(
+            f"The article has no preset for {dataset or 'a data set without a name'}.",
+            f"Use the defaults, which need none. Presets exist for {', '.join(PRESETS)}.",
+        )
+    return benchmark
+
+
 def preset_of(context: Context) -> Preset | None:
-    """The article's preset for the context's data set and setting, if it has one."""
-    presets = PRESETS.get(benchmark_of(context.dataset))
-    return presets[_setting(context)] if presets else None
+    """The preset that the context asks for, in its setting; None if it asks for none."""
+    if not context.preset:
+        return None
+    if context.preset not in PRESETS:
+        raise unknown_name("preset", context.preset, PRESETS)
+    return PRESETS[context.preset][_setting(context)]
 
 
 def temperature_of(context: Context) -> float:

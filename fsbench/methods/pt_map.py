@@ -48,9 +48,11 @@ class PtMap(Parameters):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="pt-map",
         title="PT-MAP",
-        source='Hu et al., "Leveraging the Feature Distribution in Transfer-based Few-Shot Learning", ICANN 2021',
+        reference='Hu et al., "Leveraging the Feature Distribution in Transfer-based Few-Shot Learning", ICANN 2021',
         transductive=True,
         prior="uniform",
+        grid={"scale": (5.0, 10.0, 20.0), "rate": (0.1, 0.2, 0.4)},
+        published={"PT-MAP": {}},
     )
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Methods: one file each, and the table of their names.
+"""The table of methods by name, and those that come from elsewhere.
 
 A method comes from one of three places: the table below, an installed package that has an entry point in the group
 `fsbench.methods`, or a file of the user's, named as `path/to/file.py:CLASS`.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import hashlib
 import importlib
 import importlib.util
@@ -18,10 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsbench.errors import FsbenchError, unknown_name
+from fsbench.io.files import is_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from importlib.machinery import ModuleSpec
+    from importlib.metadata import EntryPoint
+    from types import ModuleType
 
     from fsbench.methods.base import Method
 
@@ -44,11 +48,8 @@ METHODS = {
     "soft-kmeans": "fsbench.methods.soft_kmeans:SoftKMeans",
     "bavardage": "fsbench.methods.bavardage:Bavardage",
 }
-# The word after the colon in `bavardage:released` is a value of this parameter.
-VARIANT_PARAMETER = {"bavardage": "variant", "simpleshot": "norm"}
-# Variants that need no base classes, although their method does.
-WITHOUT_BASE = ("simpleshot:UN", "simpleshot:L2N")
 BASELINE = "soft-kmeans"  # what others are compared to unless told otherwise
+BASELINE_WITHOUT_BASE = "simpleshot:L2N"  # the same where there are no base classes
 ENTRY_POINTS = "fsbench.methods"
 
 
@@ -56,14 +57,29 @@ def method_class(name: str) -> type[Method]:
     """The class of a method, by its name, or from `path/to/file.py:CLASS`."""
     if ".py:" in name:
         return _from_file(name)
+    found = installed_class(name)
+    if found is None:
+        raise unknown_name("method", name, method_names())
+    return found
+
+
+def installed_class(name: str) -> type[Method] | None:
+    """The class of a method of fsbench or of an installed package; None for any other name. No file is executed."""
     if name in METHODS:
         module, _, attribute = METHODS[name].partition(":")
         found: type[Method] = getattr(importlib.import_module(module), attribute)
         return found
-    plugins = {entry.name: entry for entry in metadata.entry_points(group=ENTRY_POINTS)}
-    if name not in plugins:
-        raise unknown_name("method", name, [*METHODS, *plugins])
-    return _checked(plugins[name].load(), name)
+    entry = _plugins().get(name)
+    return _checked(entry.load(), name) if entry else None
+
+
+def method_names() -> list[str]:
+    """All names: the table's, then those of installed packages."""
+    return [*METHODS, *(name for name in _plugins() if name not in METHODS)]
+
+
+def _plugins() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in metadata.entry_points(group=ENTRY_POINTS)}
 
 
 def split_variant(label: str) -> tuple[str, dict[str, Any]]:
@@ -71,25 +87,27 @@ def split_variant(label: str) -> tuple[str, dict[str, Any]]:
     name, colon, word = label.partition(":")
     if not colon or ".py:" in label:
         return label, {}
-    if name not in VARIANT_PARAMETER:
-        raise FsbenchError(f"{name} has no variants, got {label!r}.", f"Variants: {', '.join(VARIANT_PARAMETER)}.")
-    return name, {VARIANT_PARAMETER[name]: word}
+    variants = method_class(name).info.variants
+    if variants is None:
+        raise FsbenchError(f"{name} has no variants, got {label!r}.", f"Use {name}.")
+    if word not in variants.values:
+        raise unknown_name(f"variant of {name}", word, variants.values)
+    return name, {variants.parameter: word}
 
 
 def plain_label(label: str) -> str:
     """A label without a variant that the method has anyway: `bavardage:article` is `bavardage`."""
     name, options = split_variant(label)
-    return name if all(getattr(method_class(name), key, None) == word for key, word in options.items()) else label
+    variants = method_class(name).info.variants
+    return name if variants and variants.default in options.values() else label
 
 
 def needs_base(label: str) -> bool:
     """Whether a method, or a variant of it, needs statistics of base classes."""
-    return label not in WITHOUT_BASE and method_class(split_variant(label)[0]).info.needs_base
-
-
-def method_names() -> list[str]:
-    """All names: the table's, then those of installed packages."""
-    return [*METHODS, *(entry.name for entry in metadata.entry_points(group=ENTRY_POINTS) if entry.name not in METHODS)]
+    name, options = split_variant(label)
+    info = method_class(name).info
+    spared = info.variants.without_base if info.variants else ()
+    return info.needs_base and not any(word in spared for word in options.values())
 
 
 def method_key(name: str) -> str:
@@ -98,8 +116,6 @@ def method_key(name: str) -> str:
     For a file of the user's it changes with the content of the file and of what it imports, for a method of an
     installed package with the version of the package.
     """
-    from fsbench.features.store import is_name
-
     if name in METHODS:
         return name
     key = _file_key(name) if ".py:" in name else _plugin_key(name)
@@ -112,34 +128,41 @@ def method_key(name: str) -> str:
 
 
 def _file_key(name: str) -> str:
-
     _from_file(name)  # which may extend the places that modules are imported from
     path, _, attribute = name.rpartition(":")
     return f"{Path(path).name}:{attribute}@{content_digest(Path(path))}"
 
 
 def _plugin_key(name: str) -> str:
-    dists = [entry.dist for entry in metadata.entry_points(group=ENTRY_POINTS) if entry.name == name]
-    return f"{name}@{dists[-1].version}" if dists and dists[-1] else name
+    entry = _plugins().get(name)
+    return f"{name}@{entry.dist.version}" if entry and entry.dist else name
 
 
 def _from_file(name: str) -> type[Method]:
     path, _, attribute = name.rpartition(":")
     if not Path(path).is_file():
         raise FsbenchError(f"No such file: {path}.", "A method of your own is named as path/to/file.py:CLASS.")
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise FsbenchError(f"{path} cannot be imported: {type(error).__name__}: {error}.") from error
+    module = _execute(Path(path).resolve(), Path(path).read_bytes())
     if not hasattr(module, attribute):
         raise unknown_name(
             f"class of {path}", attribute, [key for key, value in vars(module).items() if hasattr(value, "classify")]
         )
     return _checked(getattr(module, attribute), name)
+
+
+@functools.cache
+def _execute(path: Path, text: bytes) -> ModuleType:
+    """A file of the user's as a module. The same content is executed once per process, for all its classes."""
+    name = f"{path.stem}@{hashlib.sha256(text).hexdigest()[:8]}"  # no module that can be imported has such a name
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look up their module there
+    try:
+        exec(compile(text, path, "exec"), vars(module))
+    except Exception as error:
+        del sys.modules[name]
+        raise FsbenchError(f"{path} cannot be imported: {type(error).__name__}: {error}.") from error
+    return module
 
 
 def _checked(found: Any, name: str) -> type[Method]:

@@ -9,7 +9,7 @@ import torch
 
 from fsbench.errors import unknown_name
 from fsbench.features.preprocess import ROW_CHAINS, apply_rows
-from fsbench.methods.base import MethodInfo, Parameters, require_base
+from fsbench.methods.base import MethodInfo, Parameters, Variants, require_base
 from fsbench.methods.centroids import class_means, squared_distances, support_and_query
 
 if TYPE_CHECKING:
@@ -38,10 +38,12 @@ class SimpleShot(Parameters):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="simpleshot",
         title="SimpleShot",
-        source='Wang et al., "SimpleShot: Revisiting Nearest-Neighbor Classification for Few-Shot Learning", 2019',
+        reference='Wang et al., "SimpleShot: Revisiting Nearest-Neighbor Classification for Few-Shot Learning", 2019',
         transductive=False,
         prior="none",
         needs_base=True,
+        variants=Variants("norm", ("CL2N", "L2N", "UN"), without_base=("L2N", "UN")),
+        published={"SimpleShot": {"norm": "CL2N"}},
     )
 
     def __post_init__(self) -> None:

@@ -40,10 +40,12 @@ class SoftKMeans(Parameters):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="soft-kmeans",
         title="Soft-KMEANS",
-        source='Kearns, Mansour, Ng, "An information-theoretic analysis of hard and soft assignment…", 1998',
+        reference='Kearns, Mansour, Ng, "An information-theoretic analysis of hard and soft assignment…", 1998',
         transductive=True,
         prior="none",
         needs_base=True,
+        grid={"t_km": (5.0, 10.0, 20.0, 50.0, 100.0)},
+        published={"Soft-KMEANS": {}},
     )
 
     def __post_init__(self) -> None:
@@ -52,7 +54,7 @@ class SoftKMeans(Parameters):
 
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:
-        """T_km depends on data set and setting."""
+        """T_km depends on the setting, and on the preset if one is asked for."""
         return {"t_km": temperature_of(context)}
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
-_SOURCE = 'Boudiaf et al., "Transductive Information Maximization for Few-Shot Learning", NeurIPS 2020'
+_REFERENCE = 'Boudiaf et al., "Transductive Information Maximization for Few-Shot Learning", NeurIPS 2020'
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,13 @@ class TimGradient(InformationHead):
     steps: int = 1000
 
     info: ClassVar[MethodInfo] = MethodInfo(
-        name="tim-gd", title="TIM-GD", source=_SOURCE, transductive=True, prior="uniform"
+        name="tim-gd",
+        title="TIM-GD",
+        reference=_REFERENCE,
+        transductive=True,
+        prior="uniform",
+        published={"TIM": {}, "TIM-GD": {}},
+        cost="slow",
     )
 
     @classmethod
@@ -85,7 +91,13 @@ class TimAlternating(Parameters):
     steps: int = 150
 
     info: ClassVar[MethodInfo] = MethodInfo(
-        name="tim-adm", title="TIM-ADM", source=_SOURCE, transductive=True, prior="uniform"
+        name="tim-adm",
+        title="TIM-ADM",
+        reference=_REFERENCE,
+        transductive=True,
+        prior="uniform",
+        grid={"temperature": (5.0, 15.0, 30.0), "marginal": (0.3, 1.0)},
+        published={"TIM-ADM": {}},
     )
 
     def __post_init__(self) -> None:

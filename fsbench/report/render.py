@@ -1,54 +1,80 @@
-"""The comparison table in the formats people need: terminal, Markdown, LaTeX, CSV, JSON."""
+"""A comparison as a table, in the formats people need: terminal, Markdown, LaTeX, CSV, JSON."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import math
 import re
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Group as Together
+from rich.console import Group as RichGroup
 from rich.text import Text
 
 from fsbench.errors import unknown_name
 from fsbench.io.files import write_text
-from fsbench.report.tables import plain_table, plus_minus, stdout_console
+from fsbench.report.tables import plain_table, plus_minus, signed, stdout_console
 from fsbench.reporter import SafeConsole, printable
 from fsbench.results.statistics import LEVEL
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from rich.console import RenderableType
-    from rich.table import Table
 
-    from fsbench.results.comparison import Cell, Column, Comparison, Group
+    from fsbench.results.comparison import Cell, Column, Comparison, Entry, Group
+    from fsbench.results.record import RunRecord
 
 FORMATS = ("rich", "markdown", "latex", "csv", "json")
 LEGEND = (
-    "best of its column; *: not significantly worse than the best (paired test, 5 %, Holm-corrected over the table)"
+    "best of its column; *: not significantly worse than the best (paired test, 5 %, Holm-corrected over all pairs of "
+    "the table)"
 )
 
 
-def show(comparison: Comparison, form: str, out: Path | None, timing: bool = False) -> None:
-    """Print the table in a format, or write it to a file."""
-    if form not in FORMATS:
-        raise unknown_name("format", form, FORMATS)
-    if form == "rich" and out is None:
-        stdout_console().print(render_rich(comparison, timing))
-        return
-    text = {
-        "rich": lambda: as_text(render_rich(comparison, timing)),
-        "markdown": lambda: render_markdown(comparison, timing),
-        "latex": lambda: render_latex(comparison, timing),
-        "csv": lambda: render_csv(comparison),
-        "json": lambda: render_json(comparison),
-    }[form]()
-    if out is None:
-        print(text, end="")
-    else:
-        write_text(out, text)
+@dataclass(frozen=True)
+class Table:
+    """A comparison that can be printed, shown in a notebook, and written to a file."""
+
+    comparison: Comparison
+
+    def __str__(self) -> str:
+        return as_text(render_rich(self.comparison)).rstrip()
+
+    def _repr_markdown_(self) -> str:
+        """The table in a notebook."""
+        return render_markdown(self.comparison)
+
+    @property
+    def records(self) -> list[RunRecord]:
+        """All runs."""
+        return self.comparison.records
+
+    def signature(self) -> str:
+        """What all runs have in common, in one line."""
+        return self.comparison.signature()
+
+    def show(self, form: str = "rich", out: str | Path | None = None, *, timing: bool = False) -> None:
+        """Print the table as `rich`, `markdown`, `latex`, `csv` or `json`, or write it to a file."""
+        if form not in FORMATS:
+            raise unknown_name("format", form, FORMATS)
+        if form == "rich" and out is None:
+            stdout_console().print(render_rich(self.comparison, timing))
+            return
+        text = {
+            "rich": lambda: as_text(render_rich(self.comparison, timing)),
+            "markdown": lambda: render_markdown(self.comparison, timing),
+            "latex": lambda: render_latex(self.comparison, timing),
+            "csv": lambda: render_csv(self.comparison),
+            "json": lambda: render_json(self.comparison),
+        }[form]()
+        if out is None:
+            print(text, end="")
+        else:
+            write_text(Path(out), text)
 
 
 def as_text(table: RenderableType) -> str:
@@ -69,10 +95,8 @@ def difference_text(cell: Cell | None) -> str:
     """Difference to the baseline, with its interval; in brackets where it is not significant."""
     if cell is None or cell.difference is None:
         return "–"
-    if cell.difference.half_width != cell.difference.half_width:  # NaN: a single task
-        return f"{cell.difference.mean:+.2f}"
-    text = f"{cell.difference.mean:+.2f} ± {cell.difference.half_width:.2f}"
-    return text if cell.p_value is not None and cell.p_value < LEVEL else f"({text})"
+    text = signed(cell.difference)
+    return text if "±" not in text or (cell.p_value is not None and cell.p_value < LEVEL) else f"({text})"
 
 
 def published_text(cell: Cell | None, *, interval: bool = False) -> str:
@@ -95,62 +119,66 @@ def timing_text(cell: Cell | None) -> str:
     return f"{cell.record.tasks_per_second:,.0f}/s {cell.record.peak_memory / 2**30:.1f} GB"
 
 
-def views(comparison: Comparison, group: Group, timing: bool) -> list[tuple[str, Any]]:
-    """The parts of a group's table that have something to show: a title and a function from cell to text."""
+def _views(comparison: Comparison, group: Group, timing: bool) -> Iterator[tuple[str, Callable[[Cell | None], str]]]:
+    """The tables of a group that have something to show: a title and a function from cell to text."""
     cells = group.cells.values()
-    found: list[tuple[str, Any]] = [(f"accuracy in %, {comparison.tasks:,} tasks ± 95 % interval", accuracy_text)]
+    yield f"accuracy in %, {comparison.tasks:,} tasks ± 95 % interval", accuracy_text
     if any(cell.difference for cell in cells):
-        found.append((f"difference to {comparison.baseline} on the same tasks; (…): not significant", difference_text))
+        yield f"difference to {comparison.baseline} on the same tasks; (…): not significant", difference_text
     if any(cell.published for cell in cells):
-        found.append(("published (ours minus published)", published_text))
+        yield "published (ours minus published)", published_text
     if any(cell.over_data for cell in cells):
-        found.append(("accuracy over the data: tasks that share no image ± 95 % interval", over_data_text))
+        yield "accuracy over the data: tasks that share no image ± 95 % interval", over_data_text
     if timing:
-        found.append(("tasks per second, peak memory", timing_text))
-    return found
+        yield "tasks per second, peak memory", timing_text
+
+
+Row = tuple[str, str, list[tuple[str, bool]]]
+
+
+def _tables(comparison: Comparison, timing: bool) -> Iterator[tuple[str, list[Row]]]:
+    """Headings, and rows of label, assumption and cells: their text, and whether it is the best accuracy."""
+    for group in comparison.groups:
+        for title, text in _views(comparison, group, timing):
+            rows: list[Row] = []
+            for entry in comparison.entries:
+                cells = [group.cells.get((entry.label, column)) for column in comparison.columns]
+                texts = [(text(cell), bool(text is accuracy_text and cell and cell.best)) for cell in cells]
+                if any(value != "–" for value, _ in texts):
+                    rows.append((entry.label, entry.assumes, texts))
+            yield f"{group.title}: {title}", rows
 
 
 def render_rich(comparison: Comparison, timing: bool = False) -> RenderableType:
     """For the terminal, within 100 columns for four settings."""
     parts: list[RenderableType] = []
-    for group in comparison.groups:
-        for title, text in views(comparison, group, timing):
-            parts.append(_rich_table(comparison, group, title, text))
+    for heading, rows in _tables(comparison, timing):
+        table = plain_table(heading)
+        table.add_column("method", overflow="fold", min_width=10)
+        table.add_column("assumes", overflow="fold")
+        for column in comparison.columns:
+            table.add_column(column.title.replace(" ", "\n", 1), justify="right", no_wrap=True)
+        for label, assumes, cells in rows:
+            styled = [Text(f"{value} ▲", style="bold") if best else Text(value) for value, best in cells]
+            table.add_row(label, assumes, *styled)
+        parts.append(table)
     parts += [Text(f"▲: {LEGEND}", style="dim"), Text(comparison.signature(), style="dim")]
     parts += [Text(f"published: {note}", style="dim") for note in comparison.notes()]
-    return Together(*parts)
-
-
-def _rich_table(comparison: Comparison, group: Group, title: str, text: Any) -> Table:
-    table = plain_table(f"{group.title}: {title}")
-    table.add_column("method", overflow="fold", min_width=10)
-    table.add_column("assumes", overflow="fold")
-    for column in comparison.columns:
-        table.add_column(column.title.replace(" ", "\n", 1), justify="right", no_wrap=True)
-    for label, assumes, row in _rows(comparison, group, text):
-        first = text is accuracy_text
-        styled = [
-            Text(f"{value} ▲", style="bold") if first and cell and cell.best else Text(value) for cell, value in row
-        ]
-        table.add_row(label, assumes, *styled)
-    return table
+    return RichGroup(*parts)
 
 
 def render_markdown(comparison: Comparison, timing: bool = False) -> str:
     """GitHub's Markdown."""
     lines: list[str] = []
-    for group in comparison.groups:
-        for title, text in views(comparison, group, timing):
-            lines += [f"**{_markdown(group.title)}: {_markdown(title)}**", ""]
-            lines.append("| method | assumes | " + " | ".join(column.title for column in comparison.columns) + " |")
-            lines.append("|---|---|" + "--:|" * len(comparison.columns))
-            for label, assumes, row in _rows(comparison, group, text):
-                first = text is accuracy_text
-                cells = [f"**{value}**" if first and cell and cell.best else value for cell, value in row]
-                lines.append(
-                    "| " + " | ".join([_markdown(label), _markdown(assumes), *map(_markdown_cell, cells)]) + " |"
-                )
-            lines.append("")
+    for heading, rows in _tables(comparison, timing):
+        lines += [f"**{_markdown(heading)}**", ""]
+        lines.append("| method | assumes | " + " | ".join(column.title for column in comparison.columns) + " |")
+        lines.append("|---|---|" + "--:|" * len(comparison.columns))
+        for label, assumes, cells in rows:
+            texts = [value.replace(" *", r" \*") for value, _ in cells]
+            marked = [f"**{text}**" if best else text for text, (_, best) in zip(texts, cells, strict=True)]
+            lines.append("| " + " | ".join([_markdown(label), _markdown(assumes), *marked]) + " |")
+        lines.append("")
     lines += [
         "Bold: " + LEGEND.replace("*", r"\*") + ".",
         "",
@@ -164,22 +192,15 @@ def render_markdown(comparison: Comparison, timing: bool = False) -> str:
 def render_latex(comparison: Comparison, timing: bool = False) -> str:
     """A `tabular` per feature file and view, for `booktabs`."""
     lines = ["% needs \\usepackage{booktabs}"]
-    for group in comparison.groups:
-        for title, text in views(comparison, group, timing):
-            lines.append(f"% {_latex(group.title)}: {_latex(title)}")
-            lines.append("\\begin{tabular}{ll" + "r" * len(comparison.columns) + "}")
-            lines.append("\\toprule")
-            heads = ["method", "assumes", *(column.title for column in comparison.columns)]
-            lines.append(" & ".join(map(_latex, heads)) + " \\\\")
-            lines.append("\\midrule")
-            for label, assumes, row in _rows(comparison, group, text):
-                first = text is accuracy_text
-                cells = [
-                    f"\\textbf{{{_latex(value)}}}" if first and cell and cell.best else _latex(value)
-                    for cell, value in row
-                ]
-                lines.append(" & ".join([_latex(label), _latex(assumes), *cells]) + " \\\\")
-            lines += ["\\bottomrule", "\\end{tabular}", ""]
+    heads = ["method", "assumes", *(column.title for column in comparison.columns)]
+    for heading, rows in _tables(comparison, timing):
+        lines.append(f"% {_latex(heading)}")
+        lines.append("\\begin{tabular}{ll" + "r" * len(comparison.columns) + "}")
+        lines += ["\\toprule", " & ".join(map(_latex, heads)) + " \\\\", "\\midrule"]
+        for label, assumes, cells in rows:
+            marked = [f"\\textbf{{{_latex(value)}}}" if best else _latex(value) for value, best in cells]
+            lines.append(" & ".join([_latex(label), _latex(assumes), *marked]) + " \\\\")
+        lines += ["\\bottomrule", "\\end{tabular}", ""]
     lines += [
         f"% bold: {_latex(LEGEND)}",
         f"% {_one_line(comparison.signature())}",
@@ -191,7 +212,7 @@ def render_latex(comparison: Comparison, timing: bool = False) -> str:
 def render_csv(comparison: Comparison) -> str:
     """One line per method and setting."""
     stream = io.StringIO()
-    rows = _records(comparison)
+    rows = _flat_rows(comparison)
     writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: _csv_cell(value) for name, value in row.items()} for row in rows)
@@ -208,41 +229,27 @@ def _csv_cell(value: Any) -> Any:
 
 def render_json(comparison: Comparison) -> str:
     """A list of rows, one per method and setting."""
-    return json.dumps(_records(comparison), indent=1, allow_nan=False) + "\n"
+    return json.dumps(_flat_rows(comparison), indent=1, allow_nan=False) + "\n"
 
 
-def _rows(comparison: Comparison, group: Group, text: Any) -> list[tuple[str, str, list[tuple[Cell | None, str]]]]:
-    """Label, assumption and (cell, text) pairs of the rows that have something to show."""
-    found = []
-    for entry in comparison.entries:
-        cells = [group.cells.get((entry.label, column)) for column in comparison.columns]
-        row = [(cell, text(cell)) for cell in cells]
-        if any(value != "–" for _, value in row):
-            found.append((entry.label, entry.assumes, row))
-    return found
+def _flat_rows(comparison: Comparison) -> list[dict[str, Any]]:
+    return [
+        _flat_row(comparison, group, entry, column, cell)
+        for group in comparison.groups
+        for entry in comparison.entries
+        for column in comparison.columns
+        if (cell := group.cells.get((entry.label, column))) is not None
+    ]
 
 
-def _records(comparison: Comparison) -> list[dict[str, Any]]:
-    found = []
-    for group in comparison.groups:
-        for entry in comparison.entries:
-            for column in comparison.columns:
-                cell = group.cells.get((entry.label, column))
-                if cell is not None:
-                    found.append(_record(comparison, group, entry.label, entry.assumes, column, cell))
-    return found
-
-
-def _record(
-    comparison: Comparison, group: Group, label: str, assumes: str, column: Column, cell: Cell
-) -> dict[str, Any]:
+def _flat_row(comparison: Comparison, group: Group, entry: Entry, column: Column, cell: Cell) -> dict[str, Any]:
     record, number, difference = cell.record, cell.published, cell.difference
     of_group = next(other.record for other in group.cells.values() if other.record)
     return {
         "dataset": group.dataset,
         "backbone": group.backbone,
-        "method": label,
-        "assumes": assumes,
+        "method": entry.label,
+        "assumes": entry.assumes,
         "setting": "balanced" if column.balanced else "unbalanced",
         "alpha": column.alpha,
         "shots": column.shots,
@@ -270,7 +277,7 @@ def _record(
 
 
 def _finite(value: float) -> float | None:
-    return value if value == value else None  # NaN is not equal to itself
+    return None if math.isnan(value) else value
 
 
 def _markdown(text: str) -> str:
@@ -286,10 +293,6 @@ def _markdown_code(text: str) -> str:
 def _one_line(text: str) -> str:
     """Names may hold line breaks, after which a comment or a cell would have ended."""
     return printable(re.sub(r"\s", " ", text))
-
-
-def _markdown_cell(text: str) -> str:
-    return text.replace(" *", r" \*")
 
 
 _LATEX = {

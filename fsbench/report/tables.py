@@ -1,4 +1,4 @@
-"""Tables for the terminal."""
+"""Tables for the terminal: their common look, and those of single commands."""
 
 from __future__ import annotations
 
@@ -37,6 +37,11 @@ def plus_minus(mean: float, half_width: float | None) -> str:
     return f"{mean:.2f} ± {half_width:.2f}" if half_width is not None else f"{mean:.2f}"
 
 
+def signed(difference: Interval) -> str:
+    """A difference with its interval, which a single task does not have."""
+    return f"{difference.mean:+.2f}" + ("" if math.isnan(difference.half_width) else f" ± {difference.half_width:.2f}")
+
+
 def stdout_console() -> Console:
     """The console for tables: as wide as the terminal, or 100 columns where there is none."""
     console = SafeConsole()
@@ -44,7 +49,7 @@ def stdout_console() -> Console:
 
 
 def solved_table(comparison: Comparison) -> Table:
-    """What `fsbench solve` shows: one method and its baseline; all rows have the same tasks and α."""
+    """The table of `fsbench solve`: one method and its baseline; all rows have the same tasks and α."""
     rows = comparison.paired_rows()
     first = rows[0].record.row()
     variant = f" ({first['variant']})" if first["variant"] else ""
@@ -62,7 +67,7 @@ def solved_table(comparison: Comparison) -> Table:
         row, baseline, gain = paired.record.row(), paired.baseline, paired.difference
         beside = [
             plus_minus(baseline.accuracy, baseline.ci95) if baseline else "",
-            _signed(gain) if gain else "",
+            signed(gain) if gain else "",
         ]
         table.add_row(
             row["dataset"],
@@ -76,15 +81,10 @@ def solved_table(comparison: Comparison) -> Table:
     return table
 
 
-def _signed(gain: Interval) -> str:
-    """A difference with its interval, which a single task does not have."""
-    return f"{gain.mean:+.2f}" + ("" if math.isnan(gain.half_width) else f" ± {gain.half_width:.2f}")
-
-
 class _Headed(Table):
     """A table below its heading, which may be wider than the table.
 
-    Numbers are never cut: columns of numbers that have no room come below, beside the same first column and texts.
+    Numbers are never cut: columns of numbers that do not fit are continued below, beside the same columns of text.
     """
 
     heading: str = ""
@@ -103,7 +103,7 @@ class _Headed(Table):
                 break
 
     def _is_text(self, place: int) -> bool:
-        """Whether a column stands beside all numbers: the first one, and those that are not aligned to the right."""
+        """Whether a column is repeated beside all numbers: the first one, and those not aligned to the right."""
         return place == 0 or self.columns[place].justify != "right"
 
     def _part(self, places: Sequence[int]) -> _Headed:
@@ -127,7 +127,7 @@ def plain_table(heading: str) -> Table:
 
 
 def scatter_table(rows: list[tuple[Path, BaseStatistics, float]]) -> Table:
-    """What `fsbench scatter` shows: one row per feature file, with the σ that a later `solve` would use."""
+    """The table of `fsbench scatter`: one row per feature file, with the σ that `solve` would use."""
     table = plain_table("Within-class scatter of the base classes")
     table.add_column("features", overflow="fold")
     for name in ("N_base", "classes", "D", "effective rank", "clamped"):
@@ -145,7 +145,7 @@ def scatter_table(rows: list[tuple[Path, BaseStatistics, float]]) -> Table:
 
 
 def measures_table(measures: list[Measure]) -> Table:
-    """What `fsbench bench` shows."""
+    """The table of `fsbench bench`."""
     table = plain_table("Speed on this machine, as ratios within this run")
     table.add_column("case", overflow="fold")
     table.add_column("measured against", overflow="fold")

@@ -1,13 +1,14 @@
-"""Names of runs in a table: the method, its variant, and the parameters that tell it from its neighbours."""
+"""Records read from files, labelled, and collected into comparisons."""
 
 from __future__ import annotations
 
-import dataclasses
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.methods.registry import BASELINE, METHODS, VARIANT_PARAMETER, method_class, method_names
+from fsbench.methods.presets import ARTICLE_UNITS
+from fsbench.methods.registry import BASELINE, METHODS, installed_class
 from fsbench.results.comparison import Column, Comparison, Entry, compare_records, entry_of
 from fsbench.results.curves import SWEEPS, Sweep, load_sweep
 from fsbench.results.record import RunRecord, load_record
@@ -16,81 +17,84 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from fsbench.methods.base import Variants
     from fsbench.reporter import Reporter
     from fsbench.results.comparison import Runs
-    from fsbench.results.record import RunRecord
 
 
-_RECORDED_AS = {"t_vb": "tau", "s_max": "sigma"}  # given in the article's units, recorded in scale-free ones
+T = TypeVar("T")
+Rules = tuple[str, str, str, int, int, int, int, int]
 
 
-def label_runs(records: Sequence[RunRecord]) -> list[str]:
+def _labels(records: Sequence[RunRecord]) -> list[str]:
     """Labels for the runs of one comparison, such that no two runs of a setting share one.
 
-    A run is called as `fsbench compare` calls it. Where runs of one name were configured in different ways, those that
-    do not have the default parameters say what was given, or that they were tuned. If that does not tell them apart,
-    the parameters that differ do.
+    A run is labelled as by `fsbench compare`. Where runs of one name were configured in different ways, those without
+    the default parameters say what was given, or that they were tuned. Where labels are still the same, the parameters
+    that differ are added.
     """
-    names = _names(records)
-    remarks = [_remark(record) for record in records]
-    ways: dict[str, set[str]] = {}
+    names, remarks = _names(records), [_remark(record) for record in records]
+    remarks_of: dict[str, set[str]] = {}
     for name, remark in zip(names, remarks, strict=True):
-        ways.setdefault(name, set()).add(remark)
-    found = [
-        f"{name} {remark}" if remark and len(ways[name]) > 1 else name
+        remarks_of.setdefault(name, set()).add(remark)
+    labels = [
+        f"{name} {remark}" if remark and len(remarks_of[name]) > 1 else name
         for name, remark in zip(names, remarks, strict=True)
     ]
-    differing = _differing(records, found)
+    differing = _differing(records, labels)
     return [
         " ".join([label, *(f"{name}={record.key.params.get(name)}" for name in differing[label])])
-        for record, label in zip(records, found, strict=True)
+        for record, label in zip(records, labels, strict=True)
     ]
 
 
-def order(label: str, method: str) -> tuple[int, list[str | float]]:
-    """Sorts labels as the table of methods lists them, then others; numbers in labels by value."""
+def _order(label: str, method: str) -> tuple[int, list[str | float]]:
+    """Sorts labels in the order of the registry of methods, then others; numbers in labels by value."""
     place = [*METHODS].index(method) if method in METHODS else len(METHODS)
-    parts = re.split(r"(\d+(?:\.\d+)?)", label)  # text and numbers take turns
+    parts = re.split(r"(\d+(?:\.\d+)?)", label)  # text and numbers alternate
     return place, [float(part) if number % 2 else part for number, part in enumerate(parts)]
 
 
 def _names(records: Sequence[RunRecord]) -> list[str]:
-    """Method and variant; a class of the user's file goes by its own name while there is one of that name."""
-    classes = {record.key.method: _class_name(record.key.method) for record in records}
-    short = list(classes.values())
+    """Method and variant; short where no other method has the same short name, else as in the key."""
+    short = {record.key.method: _short_name(record.key.method) for record in records}
+    count = Counter(short.values())
     return [
-        record.key.method if short.count(classes[record.key.method]) > 1 else _with_variant(record, classes)
+        record.key.method if count[short[record.key.method]] > 1 else short[record.key.method] + _variant(record)
         for record in records
     ]
 
 
-def _class_name(method: str) -> str:
+def _short_name(method: str) -> str:
     """`Mine` for `mine.py:Mine@1a2b3c4d`, `theirs` for `theirs@1.2`."""
     return (method.rpartition(":")[2] if ".py:" in method else method).partition("@")[0]
 
 
-def _with_variant(record: RunRecord, classes: dict[str, str]) -> str:
-    method = record.key.method
-    parameter = VARIANT_PARAMETER.get(method)
-    if parameter is None:
-        return classes[method]
-    fields = dataclasses.fields(method_class(method))  # type: ignore[arg-type]
-    default = next(field.default for field in fields if field.name == parameter)
-    variant = record.key.params.get(parameter, default)
-    return method if variant == default else f"{method}:{variant}"
+def _variants(record: RunRecord) -> Variants | None:
+    """The variants of the method that ran, if it is installed and has some."""
+    method = installed_class(record.key.method.partition("@")[0])
+    return method.info.variants if method else None
+
+
+def _variant(record: RunRecord) -> str:
+    """`:released`, or nothing for the default variant and for methods without variants."""
+    variants = _variants(record)
+    word = record.key.params.get(variants.parameter, variants.default) if variants else None
+    return "" if variants is None or word == variants.default else f":{word}"
 
 
 def _remark(record: RunRecord) -> str:
-    """How a run departs from the default parameters: `tau=0.2`, `(tuned:val:50x500)`, or nothing."""
+    """How parameters differ from the defaults: `tau=0.2`, `(tuned:val:50x500)`, or nothing."""
     origin, _, given = record.params_from.partition(" + given:")
     params = record.key.params
-    named = [_RECORDED_AS.get(name, name) for name in given.split(",") if name]
+    variants = _variants(record)
+    named = [ARTICLE_UNITS.get(name, name) for name in given.split(",") if name]
     words = [
         f"{name}={params[name]:.4g}" if isinstance(params[name], float) else f"{name}={params[name]}"
         for name in named
-        if name in params and name != VARIANT_PARAMETER.get(record.key.method)
+        if name in params and not (variants and name == variants.parameter)
     ]
-    if not origin.startswith(("default", "preset:")):
+    if origin != "default":
         words.append(f"({origin})")
     return " ".join(words)
 
@@ -98,69 +102,66 @@ def _remark(record: RunRecord) -> str:
 def _differing(records: Sequence[RunRecord], labels: Sequence[str]) -> dict[str, list[str]]:
     """For every label, the parameters that differ between runs of one setting."""
     cells: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    found: dict[str, set[str]] = {label: set() for label in labels}
+    differing: dict[str, set[str]] = {label: set() for label in labels}
     for record, label in zip(records, labels, strict=True):
-        key = record.key
-        setting = repr((key.features_sha256, key.base_sha256, sorted(key.protocol.items())))
-        cells.setdefault((label, setting), []).append(key.params)
+        setting = repr((record.source, sorted(record.key.protocol.items())))
+        cells.setdefault((label, setting), []).append(record.key.params)
     for (label, _), params in cells.items():
         for name in {name for one in params for name in one}:
             if any(one.get(name) != params[0].get(name) for one in params):
-                found[label].add(name)
-    return {label: sorted(names) for label, names in found.items()}
-
-
-T = TypeVar("T")
-Rules = tuple[str, str, str, int, int, int, int, int]
+                differing[label].add(name)
+    return {label: sorted(names) for label, names in differing.items()}
 
 
 def read_records(given: Sequence[Path] | None, folder: Path, reporter: Reporter) -> list[RunRecord]:
     """Read the records given, else all of the folder.
 
     Args:
-        given: Records, which must be sound, and folders.
-        folder: Where to look if none is given. Its sub-folders hold the points of sweeps and are not read; files that
-            are no sound record are left out with a warning.
+        given: Record files, which must be valid, and folders.
+        folder: Read if none is given. Its subfolders hold the points of sweeps and are not read; files that are not
+            valid records are left out with a warning.
         reporter: Takes the warnings.
     """
     records: list[RunRecord] = []
     for path in given or [folder]:
-        records += _of_folder(path, reporter) if path.is_dir() or not given else [load_record(path)]
+        is_folder = path.is_dir() or not given
+        records += _valid(path.glob("*.json"), load_record, reporter) if is_folder else [load_record(path)]
     if not records:
         places = ", ".join(f"{path}/" for path in given or [folder])
         raise FsbenchError(
-            f"There are no records in {places}.", "Make some: fsbench compare. Or name a folder of them."
+            f"There are no records in {places}.", "Create some with fsbench compare, or name a folder of records."
         )
-    newest: dict[str, RunRecord] = {}
+    newest: dict[tuple[str, ...], RunRecord] = {}
     for record in sorted(records, key=lambda record: record.created):
-        newest[record.key.digest()] = record  # equal keys mean equal results, so one of them is enough
+        newest[_identity(record)] = record  # equal keys mean equal results, so one of them is enough
     return list(newest.values())
 
 
-def _of_folder(folder: Path, reporter: Reporter) -> list[RunRecord]:
-    return _sound(folder.glob("*.json"), load_record, reporter)
+def _identity(record: RunRecord) -> tuple[str, ...]:
+    """The run, and the names of its features: equal features may go by two names, and then both are shown."""
+    return record.key.digest(), *record.source
 
 
-def _sound(paths: Iterable[Path], load: Callable[[Path], T], reporter: Reporter) -> list[T]:
-    """What can be read; for the rest there is a warning."""
-    found = []
+def _valid(paths: Iterable[Path], load: Callable[[Path], T], reporter: Reporter) -> list[T]:
+    """What can be read; the rest is left out with a warning."""
+    loaded = []
     for path in sorted(paths):
         try:
-            found.append(load(path))
+            loaded.append(load(path))
         except FsbenchError as error:
             reporter.warn(f"{error.message} It is left out.")
-    return found
+    return loaded
 
 
 def read_sweeps(folder: Path, reporter: Reporter) -> list[Sweep]:
-    """Read all sweeps of a folder of results; files that are no sound sweep are left out with a warning."""
-    return _sound((folder / SWEEPS).glob("*.json"), load_sweep, reporter)
+    """Read all sweeps of a folder of results; files that are not valid sweeps are left out with a warning."""
+    return _valid((folder / SWEEPS).glob("*.json"), load_sweep, reporter)
 
 
 def collect(records: Iterable[RunRecord], baseline: str = BASELINE, *, published: bool = True) -> list[Comparison]:
-    """Put records side by side, one comparison per split, origin of the base classes, rules, seed and number of tasks.
+    """Collect records into comparisons: one per split, origin of the base classes, rules, seed and number of tasks.
 
-    The comparison of the most runs comes first.
+    The comparison with the most runs comes first.
 
     Args:
         records: In any order; the outcome does not depend on it.
@@ -168,14 +169,14 @@ def collect(records: Iterable[RunRecord], baseline: str = BASELINE, *, published
         published: Whether to look up published numbers.
     """
     lists: dict[Rules, list[RunRecord]] = {}
-    for record in sorted(records, key=lambda record: record.key.digest()):
+    for record in sorted(records, key=_identity):
         lists.setdefault(_rules(record), []).append(record)
     ordered = sorted(lists, key=lambda rules: (-len(lists[rules]), rules))
-    found = [_comparison(lists[rules], baseline, published) for rules in ordered]
-    labels = {entry.label for comparison in found for entry in comparison.entries}
+    comparisons = [_comparison(lists[rules], baseline, published) for rules in ordered]
+    labels = {entry.label for comparison in comparisons for entry in comparison.entries}
     if baseline != BASELINE and baseline not in labels:
         raise unknown_name("baseline", baseline, labels)
-    return found
+    return comparisons
 
 
 def _rules(record: RunRecord) -> Rules:
@@ -186,10 +187,10 @@ def _rules(record: RunRecord) -> Rules:
 
 
 def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) -> Comparison:
-    names = {_source(record): (record.dataset, record.backbone, record.crops) for record in records}
+    names = {record.source: (record.dataset, record.backbone, record.crops) for record in records}
     sources = sorted(names, key=lambda source: (names[source], source))
-    named = sorted(zip(label_runs(records), records, strict=True), key=lambda pair: order(pair[0], pair[1].key.method))
-    runs: Runs = {(sources.index(_source(record)), label, _column(record)): record for label, record in named}
+    named = sorted(zip(_labels(records), records, strict=True), key=lambda pair: _order(pair[0], pair[1].key.method))
+    runs: Runs = {(sources.index(record.source), label, _column(record)): record for label, record in named}
     _check_tasks(runs)
     entries = {label: _entry(label, record.key.method) for label, record in named}
     columns = sorted(
@@ -198,29 +199,24 @@ def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) ->
     return compare_records(runs, [*entries.values()], columns, baseline, with_published=published)
 
 
-def _source(record: RunRecord) -> tuple[str, str]:
-    """The feature file, told by its content."""
-    return record.key.features_sha256, record.key.base_sha256
-
-
 def _column(record: RunRecord) -> Column:
     protocol = record.key.protocol
     return Column(protocol["alpha"] is None, protocol["alpha"], protocol["shots"])
 
 
 def _check_tasks(runs: Runs) -> None:
-    """Refuse to pair runs whose tasks cannot be the same, whatever their keys say."""
+    """Refuse to pair runs whose tasks cannot be the same, even if their keys agree."""
     first: dict[tuple[int, Column], RunRecord] = {}
     for (source, _, column), record in runs.items():
         if first.setdefault((source, column), record).queries != record.queries:
             raise FsbenchError(
                 f"The records of {record.dataset} {record.backbone}, {column.title}, are not over the same tasks: "
-                f"those of {record.key.method} have other numbers of queries than the rest.",
-                "Run them again with --force.",
+                f"{record.key.method} has other numbers of queries than the rest.",
+                "Recompute them with --force.",
             )
 
 
 def _entry(label: str, method: str) -> Entry:
-    """The row of a method; nothing is known of one that is not installed, and files of others are not imported."""
+    """The row of a method; one that is not installed is not known, and no file named in a record is imported."""
     name = method.partition("@")[0]
-    return entry_of(label, name) if name in method_names() else Entry(label, method, "not known")
+    return entry_of(label, name) if installed_class(name) else Entry(label, method, "not known")

@@ -1,17 +1,21 @@
-"""The comparison table as a value; every output format is a rendering of it."""
+"""A comparison as plain data: methods by settings, with paired tests and published numbers."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fsbench.methods.registry import method_class
 from fsbench.results.published import ONLY_PUBLISHED, Published, published
-from fsbench.results.statistics import LEVEL, Interval, holm, paired_difference, paired_p_value
+from fsbench.results.statistics import LEVEL, Interval, holm, paired_difference, paired_p_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from fsbench.results.record import RunRecord
     from fsbench.tasks.protocol import TaskProtocol
@@ -55,8 +59,7 @@ class Entry:
 def entry_of(label: str, method: str) -> Entry:
     """The row of a method that is installed, or of a file."""
     info = method_class(method).info
-    assumes = {"none": "no prior", "uniform": "uniform prior", "free": "free prior"}[info.prior]
-    return Entry(label, info.name, assumes if info.transductive else "inductive")
+    return Entry(label, info.name, info.assumes)
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,9 @@ class Cell:
     Attributes:
         record: The run; None where there is only a published number.
         best: Whether it has the highest mean of its column.
-        tied: Whether it is not significantly worse than the best.
+        tied: Whether it is not significantly worse than the best, Holm-corrected over all pairs of the table.
         difference: To the baseline, over the same tasks; None for the baseline itself, or where it did not run.
-        p_value: Of that difference, Holm-corrected over the table.
+        p_value: Of that difference, Holm-corrected over the table's differences to the baseline.
         published: The published number that belongs here, if any.
         over_data: Interval over the data, if asked for.
     """
@@ -136,23 +139,6 @@ class Comparison:
     baseline: str
     tasks: int
 
-    def __str__(self) -> str:
-        from fsbench.report.render import as_text, render_rich
-
-        return as_text(render_rich(self)).rstrip()
-
-    def _repr_markdown_(self) -> str:
-        """The table in a notebook."""
-        from fsbench.report.render import render_markdown
-
-        return render_markdown(self)
-
-    def show(self, form: str = "rich", out: str | Path | None = None, *, timing: bool = False) -> None:
-        """Print the table as `rich`, `markdown`, `latex`, `csv` or `json`, or write it to a file."""
-        from fsbench.report.render import show
-
-        show(self, form, Path(out) if out else None, timing)
-
     @property
     def records(self) -> list[RunRecord]:
         """All runs."""
@@ -171,7 +157,7 @@ class Comparison:
     def notes(self) -> list[str]:
         """What a reader must know of the published numbers, each once."""
         cells = [cell for group in self.groups for cell in group.cells.values()]
-        return list(dict.fromkeys(cell.published.note for cell in cells if cell.published and cell.published.note))
+        return list(dict.fromkeys(note for cell in cells if cell.published for note in cell.published.notes))
 
     def signature(self) -> str:
         """What all runs have in common, in one line; each run's own line is in the CSV and JSON formats."""
@@ -185,6 +171,7 @@ class Comparison:
 
 
 Runs = dict[tuple[int, str, Column], "RunRecord"]
+Pairs = dict[tuple[int, Column, frozenset[str]], float]
 
 
 def compare_records(
@@ -196,7 +183,7 @@ def compare_records(
     with_published: bool = True,
     over_data: Mapping[tuple[int, str, Column], Interval] | None = None,
 ) -> Comparison:
-    """Test, mark and put together.
+    """Test all pairs of methods, mark the best, and add published numbers.
 
     Args:
         runs: Records by (number of the source, label of the method, column), all over the same tasks of a source and
@@ -208,21 +195,22 @@ def compare_records(
         over_data: Intervals over the data, where they were asked for.
     """
     best = _best(runs)
-    corrected = _corrected(runs, baseline, best)
+    p_values = _p_values(runs)
+    against_any = _corrected(p_values)
+    against_baseline = _corrected({pair: p_value for pair, p_value in p_values.items() if baseline in pair[2]})
     sources: dict[int, dict[tuple[str, Column], Cell]] = {}
     for key, record in runs.items():
         source, label, column = key
         reference, leader = runs.get((source, baseline, column)), best[source, column]
-        p_best = corrected.get((source, column, frozenset((label, leader))), 0.0)
         sources.setdefault(source, {})[label, column] = Cell(
             record,
             best=label == leader,
-            tied=label != leader and p_best >= LEVEL,
+            tied=label != leader and against_any[source, column, frozenset((label, leader))] >= LEVEL,
             difference=paired_difference(record.per_task, reference.per_task)
             if reference and label != baseline
             else None,
-            p_value=corrected.get((source, column, frozenset((label, baseline)))),
-            published=_published(_published_name(record), record) if with_published else None,
+            p_value=against_baseline.get((source, column, frozenset((label, baseline)))),
+            published=published(record) if with_published else None,
             over_data=(over_data or {}).get(key),
         )
     if with_published:
@@ -236,27 +224,6 @@ def compare_records(
     return Comparison(rows, columns, groups, baseline, next(iter(runs.values())).key.tasks)
 
 
-Pair = tuple[int, Column, frozenset[str]]
-
-
-def _corrected(runs: Runs, baseline: str, best: Mapping[tuple[int, Column], str]) -> dict[Pair, float]:
-    """Holm-corrected p-values of all pairs a table speaks of, each once: with the baseline, and with the best.
-
-    The tables of different feature files are corrected apart, so that one does not depend on what else was run.
-    """
-    pairs: dict[int, dict[Pair, float]] = {}
-    for (source, label, column), record in runs.items():
-        for other in (baseline, best[source, column]):
-            reference = runs.get((source, other, column))
-            if reference and other != label:
-                p_value = paired_p_value(record.per_task, reference.per_task)
-                pairs.setdefault(source, {})[source, column, frozenset((label, other))] = p_value
-    corrected: dict[Pair, float] = {}
-    for family in pairs.values():
-        corrected.update(zip(family, holm(list(family.values())), strict=True))
-    return corrected
-
-
 def _best(runs: Runs) -> dict[tuple[int, Column], str]:
     """The label with the highest mean of every column."""
     best: dict[tuple[int, Column], str] = {}
@@ -267,40 +234,65 @@ def _best(runs: Runs) -> dict[tuple[int, Column], str]:
     return best
 
 
+def _p_values(runs: Runs) -> Pairs:
+    """P-values of all pairs of methods that ran on the same tasks."""
+    accuracies: dict[tuple[int, Column], dict[str, NDArray[np.float64]]] = {}
+    for (source, label, column), record in runs.items():
+        accuracies.setdefault((source, column), {})[label] = record.per_task
+    p_values: Pairs = {}
+    for (source, column), by_label in accuracies.items():
+        labels, values = [*by_label], np.stack([*by_label.values()])  # (M, T)
+        for place, label in enumerate(labels):
+            for other, p_value in zip(labels, paired_p_values(values[:place], values[place]), strict=False):
+                p_values[source, column, frozenset((label, other))] = float(p_value)
+    return p_values
+
+
+def _corrected(p_values: Pairs) -> Pairs:
+    """Holm's correction over all pairs of a feature file, so that no table depends on what else was run.
+
+    The best of a column is known only after the runs: whichever pair it belongs to, all pairs could have been it. So
+    the best is tested within all pairs, while the baseline, which is chosen before, is tested within its own.
+    """
+    corrected: Pairs = {}
+    for source in {pair[0] for pair in p_values}:
+        family = {pair: p_value for pair, p_value in p_values.items() if pair[0] == source}
+        corrected.update(zip(family, holm(list(family.values())), strict=True))
+    return corrected
+
+
 def _groups(sources: Mapping[int, Mapping[tuple[str, Column], Cell]]) -> list[Group]:
-    """One group per source, named by its records; where names are the same, by crops or digest too."""
-    firsts = [next(cell.record for cell in cells.values() if cell.record) for _, cells in sorted(sources.items())]
-    names = [(first.dataset, first.backbone) for first in firsts]
-    crops = [(*name, first.crops) for name, first in zip(names, firsts, strict=True)]
-    groups = []
-    for (_, cells), first, name, full in zip(sorted(sources.items()), firsts, names, crops, strict=True):
-        apart = []
-        if names.count(name) > 1:
-            apart.append(f"{first.crops} crops" if first.crops > 1 else "1 crop")
-        if crops.count(full) > 1:
-            apart.append(f"features {first.key.features_sha256[:6]}, base {first.key.base_sha256[:6] or 'none'}")
-        groups.append(Group(*name, cells, ", ".join(apart)))
-    return groups
+    """One group per source, named by its records."""
+    cells = [sources[source] for source in sorted(sources)]
+    firsts = [next(cell.record for cell in one.values() if cell.record) for one in cells]
+    return [
+        Group(first.dataset, first.backbone, one, ", ".join(apart))
+        for first, one, apart in zip(firsts, cells, _told_apart(firsts), strict=True)
+    ]
 
 
-def _published_name(record: RunRecord) -> str:
-    """The name of what ran in the list of published numbers: a stage of BAVARDAGE has a row of its own."""
-    return record.key.method + ("+vb" if record.key.params.get("stage") == "vb" else "")
+def _told_apart(firsts: Sequence[RunRecord]) -> list[list[str]]:
+    """What tells sources of the same data set and backbone apart: crops, and digests where that is not enough."""
+    names: list[tuple[str, ...]] = [(first.dataset, first.backbone) for first in firsts]
+    apart: list[list[str]] = [[] for _ in firsts]
+    for aspect in (_crops, _digests):
+        count = Counter(names)
+        for words, name, first in zip(apart, names, firsts, strict=True):
+            words += [aspect(first)] if count[name] > 1 else []
+        names = [(*name, aspect(first)) for name, first in zip(names, firsts, strict=True)]
+    return apart
 
 
-def _published(name: str, record: RunRecord) -> Published | None:
-    """The published number of a method in the setting of a record."""
-    protocol = record.key.protocol
-    if record.key.split != "novel" or protocol["ways"] != 5 or record.base_dataset:
-        return None
-    return published(
-        name, record.dataset, record.backbone, balanced=protocol["alpha"] is None, alpha=protocol["alpha"],
-        shots=protocol["shots"], queries=protocol["queries"], crops=record.crops,
-    )  # fmt: skip
+def _crops(record: RunRecord) -> str:
+    return f"{record.crops} crops" if record.crops > 1 else "1 crop"
+
+
+def _digests(record: RunRecord) -> str:
+    return f"features {record.key.features_sha256[:6]}, base {record.key.base_sha256[:6] or 'none'}"
 
 
 def _published_only(cells: Mapping[tuple[str, Column], Cell]) -> dict[tuple[str, Column], Cell]:
     """Cells of methods that exist as published numbers only, in the settings of the cells given."""
     settings = {column: cell.record for (_, column), cell in cells.items() if cell.record}
-    found = {(name, column): _published(name, run) for name in ONLY_PUBLISHED for column, run in settings.items()}
-    return {key: Cell(None, published=number) for key, number in found.items() if number}
+    numbers = {(name, column): published(run, name) for name in ONLY_PUBLISHED for column, run in settings.items()}
+    return {key: Cell(None, published=number) for key, number in numbers.items() if number}

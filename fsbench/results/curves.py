@@ -1,4 +1,4 @@
-"""The result of a sweep as a value, and its file: what tables, pictures and reports draw from."""
+"""The result of a sweep as plain data, and its file."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Sweep:
     """Panels of one feature file.
 
     Attributes:
-        name: Of the file, without ending.
-        title: For people.
+        name: File name without its ending.
+        title: Heading of the figure.
         signature: What all points have in common, in one line.
         panels: One per axis and setting.
     """
@@ -71,13 +71,13 @@ class Sweep:
 
 
 def save_sweep(path: Path, sweep: Sweep) -> None:
-    """Write a sweep, whole or not at all."""
+    """Write a sweep atomically."""
     write_sealed(path, asdict(sweep), indent=1)
 
 
 def load_sweep(path: Path) -> Sweep:
     """Read and check a sweep."""
-    remedy = "Files of sweeps are written by `fsbench sweep`, into results/sweeps/."
+    remedy = "Sweeps are written by `fsbench sweep` into results/sweeps/."
     sweep = read_sealed(path, Sweep, "sweep", remedy)
     if not all(panel.curves and all(curve.points for curve in panel.curves) for panel in sweep.panels):
         raise FsbenchError(f"The sweep {path} has a panel without points.", remedy)

@@ -1,4 +1,9 @@
-"""Published numbers: those of the BAVARDAGE article and of the repositories it draws on, with their sources."""
+"""Published numbers of the BAVARDAGE article and of the repositories it draws on, and which run they belong beside.
+
+`published.csv` has one row per number. Its column `backbone` is the published name of a family (see
+`fsbench.backbones.families`), with a star where features are averaged over random crops. It has no row that no run of
+fsbench could stand beside.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,14 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from fsbench.backbones.families import FAMILIES, first_family
 from fsbench.data.catalog import benchmark_of
+from fsbench.methods.registry import installed_class
 
 if TYPE_CHECKING:
-    from fsbench.tasks.protocol import TaskProtocol
+    from collections.abc import Collection, Mapping
+
+    from fsbench.results.record import RunRecord
 
 
 _DATASETS = {
@@ -20,21 +29,6 @@ _DATASETS = {
     "cub": "cub",
     "fc100": "fc100",
     "cifarfs": "cifar-fs",
-}
-_BACKBONES = {"rn12": "RN12", "rn18": "RN18", "wrn": "WRN"}
-_METHODS = {
-    "simpleshot": ("SimpleShot",),
-    "soft-kmeans": ("Soft-KMEANS",),
-    "bavardage": ("BAVARDAGE",),
-    "bavardage+vb": ("Soft-KMEANS+VB",),  # the second row of the ablation
-    "entropy-min": ("Entropy-min",),
-    "pt-map": ("PT-MAP",),
-    "laplacianshot": ("LaplacianShot",),
-    "bd-cspn": ("BD-CSPN",),
-    "tim-gd": ("TIM", "TIM-GD"),
-    "tim-adm": ("TIM-ADM",),
-    "alpha-tim": ("alpha-TIM",),
-    "bms": ("PEME-BMS",),
 }
 _AXES = {
     "prior_alpha": "alpha_o", "shots": "L", "queries": "Q", "t_km": "T_km", "t_vb": "T_vb", "s_max": "s_max",
@@ -53,85 +47,100 @@ class Published:
         accuracy: In percent.
         ci95: Half-width of its interval, where one is given.
         source: Article or repository, and table.
-        note: Why it may not compare like for like; empty if nothing is known.
+        notes: Why it may not compare like for like, and what other sources say.
     """
 
     accuracy: float
     ci95: float | None
     source: str
-    note: str = ""
+    notes: tuple[str, ...] = ()
+
+
+Row = dict[str, str]
 
 
 @cache
-def _rows() -> tuple[dict[str, str], ...]:
-    found: list[dict[str, str]] = []
-    for name in ("published.csv", "published_other.csv"):
-        with resources.files("fsbench.results").joinpath(name).open(encoding="utf-8") as stream:
-            found += csv.DictReader(stream)
-    # The article's own tables first, and of those the one that gives intervals.
+def published_rows() -> tuple[Row, ...]:
+    """All rows, the article's own tables first, and of those the one that gives intervals."""
+    with resources.files("fsbench.results").joinpath("published.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
     rank = {"table3": 0, "table1": 1, "table2": 2}
-    return tuple(sorted(found, key=lambda row: rank.get(row["table"], 3)))
+    return tuple(sorted(rows, key=lambda row: rank.get(row["table"], 3)))
 
 
-def published(
-    method: str,
-    dataset: str,
-    backbone: str,
-    *,
-    balanced: bool,
-    alpha: float | None,
-    shots: int,
-    queries: int,
-    crops: int,
-) -> Published | None:
-    """The published accuracy of a method in a setting, or None. A method may also be a published name such as MAML."""
-    names = _METHODS.get(method, (method,) if method in ONLY_PUBLISHED else ())
-    wanted = {
-        **_features(dataset, backbone, crops),
-        **_setting(alpha if not balanced else None),
-        "shots": str(shots),
-        "queries": str(queries),
-        "param": "",
-        "split": "test",
-    }
-    for row in _rows():
-        if row["method"] in names and all(row[key] == value for key, value in wanted.items()):
-            ci95 = float(row["ci95"]) if row["ci95"] else None
-            return Published(float(row["accuracy"]), ci95, f"{row['source']} {row['table']}", _note(row))
-    return None
+def published(record: RunRecord, method: str | None = None) -> Published | None:
+    """The published accuracy that belongs beside a run, or None.
+
+    Args:
+        record: The run.
+        method: A method of `ONLY_PUBLISHED`, in place of the one that ran.
+    """
+    if record.key.split != "novel" or record.base_dataset:
+        return None
+    names = (method,) if method else _names(record)
+    rows = _matching(names, {**_setting(record), "param": "", "split": "test"})
+    if not rows:
+        return None
+    first, *others = rows
+    notes = [_note(first), *(_other_note(row) for row in others), *_network_notes(record)]
+    return Published(
+        accuracy=float(first["accuracy"]),
+        ci95=float(first["ci95"]) if first["ci95"] else None,
+        source=f"{first['source']} {first['table']}",
+        notes=tuple(note for note in notes if note),
+    )
 
 
-def published_curve(
-    method: str, dataset: str, backbone: str, axis: str, split: str, protocol: TaskProtocol, crops: int
-) -> list[tuple[float, float]]:
-    """The published points (value of the axis, accuracy) of a curve; empty if there is none."""
-    wanted = {
-        **_features(dataset, backbone, crops),
-        **_setting(protocol.alpha),
-        "shots": str(protocol.shots),
-        "queries": str(protocol.queries),
-        "param": _AXES.get(axis, "none"),
-        "split": "test" if split == "novel" else split,
-    }
+def published_curve(record: RunRecord, axis: str) -> list[tuple[float, float]]:
+    """The published points (value of the axis, accuracy) of the curve that a run is a point of; empty if none.
+
+    A curve has no notes, so there are none beside a network that is known not to be the published one.
+    """
+    if record.base_dataset or record.network:
+        return []
+    split = "test" if record.key.split == "novel" else record.key.split
+    wanted = {**_setting(record), "param": _AXES.get(axis, "none"), "split": split}
     wanted.pop(axis, None)
-    names = _METHODS.get(method, ()) if protocol.ways == 5 else ()
-    rows = [row for row in _rows() if row["method"] in names and all(row[key] == wanted[key] for key in wanted)]
+    rows = _matching(_names(record), wanted)
     return sorted((float(row["param_value"]), float(row["accuracy"])) for row in rows)
 
 
-def _features(dataset: str, backbone: str, crops: int) -> dict[str, str]:
+def _matching(names: Collection[str], wanted: Mapping[str, str]) -> list[Row]:
+    return [
+        row for row in published_rows() if row["method"] in names and all(row[key] == wanted[key] for key in wanted)
+    ]
+
+
+def _names(record: RunRecord) -> list[str]:
+    """What published tables call the method that ran, with its parameters; nothing for one of a user's file."""
+    method, params = installed_class(record.key.method), record.key.params
+    names = method.info.published if method else {}
+    return [
+        name
+        for name, needed in names.items()
+        if all(params.get(key, getattr(method, key)) == value for key, value in needed.items())
+    ]
+
+
+def _setting(record: RunRecord) -> Row:
+    """The columns of the rows that belong to the features and the protocol of a run."""
+    protocol = record.key.protocol
+    alpha = protocol["alpha"]
+    # Features whose family is not known are looked up by the name of the backbone.
+    family = FAMILIES.get(record.family) if record.family else first_family(record.backbone)
+    name = family.published if family and protocol["ways"] == 5 else ""
     return {
-        "dataset": _DATASETS.get(benchmark_of(dataset), "none"),
-        "backbone": _BACKBONES.get(backbone, "none") + ("*" if crops > 1 else ""),
+        "dataset": _DATASETS.get(benchmark_of(record.dataset), "none"),
+        "backbone": (name or "none") + ("*" if record.crops > 1 else ""),
+        "setting": "balanced" if alpha is None else "dirichlet",
+        "alpha": "" if alpha is None else f"{alpha:g}",
+        "shots": str(protocol["shots"]),
+        "queries": str(protocol["queries"]),
     }
 
 
-def _setting(alpha: float | None) -> dict[str, str]:
-    balanced = alpha is None
-    return {"setting": "balanced" if balanced else "dirichlet", "alpha": "" if balanced else f"{alpha:g}"}
-
-
-def _note(row: dict[str, str]) -> str:
+def _note(row: Row) -> str:
+    """What is known against a row itself."""
     if row["method"] in {*ONLY_PUBLISHED, "Entropy-min"}:
         return f"{row['method']}: {_NETWORK}"
     if row["table"] == "table1" and row["method"] not in {"BAVARDAGE", "Soft-KMEANS"}:
@@ -140,3 +149,20 @@ def _note(row: dict[str, str]) -> str:
     if key == ("Soft-KMEANS", "mini-imagenet", "WRN", "dirichlet", "5"):
         return "Soft-KMEANS, mini WRN unbalanced 5-shot: 82.41 in the article's Table 3, but 82.91 in its Fig. 4"
     return ""
+
+
+def _other_note(row: Row) -> str:
+    """What another source prints for the same run."""
+    setting = "balanced" if row["setting"] == "balanced" else "unbalanced"
+    return (
+        f"{row['method']}, {row['dataset']} {row['backbone']} {setting} {row['shots']}-shot: "
+        f"{row['accuracy']} in the {row['table']} of {row['source']}"
+    )
+
+
+def _network_notes(record: RunRecord) -> list[str]:
+    """Why the network of a run may not be the one behind the published numbers."""
+    where, family = f"{record.dataset} {record.backbone}", first_family(record.backbone)
+    if not record.family and family:
+        return [f"{where}: the family of the network is not known; the published numbers are of {family.name}"]
+    return [f"{where}: the network is not the published one: {record.network}"] if record.network else []

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+import re
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from fsbench.errors import FsbenchError
-from fsbench.features.store import is_name
-from fsbench.io.files import readable_part
+from fsbench.io.files import is_name, readable_part
 from fsbench.io.sealed import read_sealed, write_sealed
 from fsbench.results.statistics import interval
+from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +69,9 @@ class RunRecord:
         versions: Of fsbench, torch and Python.
         ranks: Processes that shared the tasks; time is that of all, memory and device are those of process 0.
         other_base: Whether the base classes come from another file than the features.
+        family: Family of the backbone, such as `wrn-s2m2`; empty if it is not known.
+        weights: Name of the weights file and eight digits of its SHA-256, `rn12.pt1@0a1b2c3d`, or `random seed 0`.
+        network: How the network differs from the published one of its family; empty if nothing is known.
     """
 
     key: RunKey
@@ -87,6 +92,9 @@ class RunRecord:
     versions: dict[str, str] = field(default_factory=dict)
     ranks: int = 1
     other_base: bool = False
+    family: str = ""
+    weights: str = ""
+    network: str = ""
 
     def __str__(self) -> str:
         alpha, shots = self.key.protocol["alpha"], self.key.protocol["shots"]
@@ -109,6 +117,12 @@ class RunRecord:
         return 100.0 * right / np.array(self.queries, dtype=np.float64)
 
     @property
+    def source(self) -> tuple[str, ...]:
+        """What tells its feature file from others: the content, and the names it goes by."""
+        digests = self.key.features_sha256, self.key.base_sha256
+        return *digests, self.dataset, self.backbone, str(self.crops), self.base_dataset
+
+    @property
     def base_name(self) -> str:
         """Base classes of another file, as signatures name them; empty if they are the file's own, or none."""
         if not self.other_base and not self.base_dataset:
@@ -121,6 +135,8 @@ class RunRecord:
         return {
             "dataset": self.dataset,
             "backbone": self.backbone,
+            "family": self.family,
+            "weights": self.weights,
             "base_dataset": self.base_dataset or self.dataset,
             "method": self.key.method,
             "variant": self.key.params.get("variant"),
@@ -151,8 +167,16 @@ def named_base(dataset: str, digest: str) -> str:
     return f"{dataset}@{digest[:6]}"
 
 
+def named_network(backbone: str, family: str, weights: str) -> str:
+    """A backbone in a signature, with its family and weights as far as they are known: `wrn(wrn-s2m2@0a1b2c3d)`."""
+    digest, seed = re.search(r"@([0-9a-f]{8})$", weights), re.fullmatch(r"random seed (\d+)", weights)
+    mark = digest[1] if digest else f"seed{seed[1]}" if seed else ""
+    known = "@".join(part for part in ("" if family == backbone else family, mark) if part)
+    return f"{backbone}({known})" if known else backbone
+
+
 def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
-    """Where the record of a run lies: a name for people, made unique by the key."""
+    """The file of a run's record: a readable name, made unique by the key."""
     setting = "balanced" if key.protocol["alpha"] is None else "unbalanced"
     words = [dataset, backbone, key.method, setting, f"{key.protocol['shots']}shot"]
     name = "-".join(word.replace("/", "_") for word in words)
@@ -160,7 +184,7 @@ def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
 
 
 def save_record(path: Path, record: RunRecord) -> None:
-    """Write a record, whole or not at all."""
+    """Write a record atomically."""
     write_sealed(path, asdict(record))
 
 
@@ -172,18 +196,16 @@ def load_record(path: Path, key: RunKey | None = None) -> RunRecord:
         raise FsbenchError(f"The record {path} belongs to another run than its name says.", remedy)
     if trouble := _trouble(record):
         raise FsbenchError(f"The record {path} is damaged: {trouble}.", remedy)
-    return record
+    return record if record.ci95 is None else replace(record, ci95=interval(record.per_task).half_width)
 
 
 def _trouble(record: RunRecord) -> str:
     """What contradicts itself in a record, or nothing."""
-    from pydantic import TypeAdapter, ValidationError
-
-    from fsbench.tasks.protocol import TaskProtocol
-
     key = record.key
     if not all(is_name(name) for name in (record.dataset, record.backbone, key.method, key.split)):
         return "its data set, backbone, method or split has no proper name"
+    if not all(text.isprintable() for text in (record.family, record.weights, record.network)):
+        return "its family, weights or network cannot be printed"
     if key.version != VERSION:
         return f"it has version {key.version}, and this fsbench reads version {VERSION}"
     try:
@@ -196,12 +218,15 @@ def _trouble(record: RunRecord) -> str:
     sound = all(0 <= right <= asked for right, asked in zip(record.correct, record.queries, strict=False))
     if counts != (key.tasks,) * 2 or not sound or min(record.queries, default=0) < 1 or record.seconds < 1e-9:
         return f"its counts do not fit its {key.tasks} tasks"
-    found = interval(record.per_task)
-    if not np.isclose(record.accuracy, found.mean, rtol=1e-9) or not _same_width(record.ci95, found.half_width):
+    computed = interval(record.per_task)
+    if not np.isclose(record.accuracy, computed.mean, rtol=1e-9) or not _is_width(record.ci95, record.per_task):
         return "its accuracy is not that of its tasks"
     return ""
 
 
-def _same_width(stored: float | None, computed: float) -> bool:
-    """Whether half-widths agree; that of a single task is unknown."""
-    return bool(np.isnan(computed) if stored is None else np.isclose(stored, computed))
+def _is_width(stored: float | None, values: NDArray[np.float64]) -> bool:
+    """Whether a half-width is Student's, or the 1.96 standard errors of earlier records; one task has none."""
+    if len(values) < 2 or stored is None:
+        return len(values) < 2 and stored is None
+    earlier = 1.96 * np.std(values, ddof=1) / len(values) ** 0.5
+    return bool(np.isclose(stored, [interval(values).half_width, earlier]).any())

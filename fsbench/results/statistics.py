@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import stdtr, stdtrit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_NORMAL_95 = 1.96
 LEVEL = 0.05
 
 
@@ -41,19 +41,8 @@ def accuracies(correct: NDArray[np.int64], queries: NDArray[np.int64]) -> NDArra
 
 
 def interval(values: NDArray[np.float64]) -> Interval:
-    """Mean over sampled tasks and 1.96 · sd / √n, sd with n − 1; no width is known from a single task (NaN)."""
-    spread = float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
-    return Interval(float(values.mean()), float(_NORMAL_95 * spread / len(values) ** 0.5))
-
-
-def small_sample_interval(values: NDArray[np.float64]) -> Interval:
-    """Mean and Student's interval, for a few dozen values."""
-    from scipy import stats
-
-    if len(values) < 2:
-        return interval(values)
-    width = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
-    return Interval(float(values.mean()), float(width))
+    """Mean and Student's 95 % interval; a single value has no width (NaN)."""
+    return Interval(float(values.mean()), float(stdtrit(len(values) - 1, 1 - LEVEL / 2) * _standard_error(values)))
 
 
 def paired_difference(values: NDArray[np.float64], baseline: NDArray[np.float64]) -> Interval:
@@ -61,24 +50,37 @@ def paired_difference(values: NDArray[np.float64], baseline: NDArray[np.float64]
     return interval(values - baseline)
 
 
-def paired_p_value(values: NDArray[np.float64], baseline: NDArray[np.float64]) -> float:
-    """Two-sided p-value of Student's paired test; 1 where all differences are the same zero or there is one task."""
-    from scipy import stats
+def paired_p_values(values: NDArray[np.float64], baseline: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Two-sided p-values of Student's paired test, but at least 2^(1 − T).
 
+    That is the probability that T differences share one sign by chance. Counts of a few tasks often differ by the same
+    number, and Student's test would be certain where they do.
+
+    Args:
+        values: (…, T) accuracies of one method or several.
+        baseline: (T,) accuracies of the method they are compared to, on the same tasks.
+
+    Returns:
+        (…,); 1 where all tasks have the same accuracy.
+    """
     differences = values - baseline
-    if len(differences) < 2 or not differences.any():
-        return 1.0
-    if np.ptp(differences) == 0:
-        return 0.0
-    return float(stats.ttest_rel(values, baseline).pvalue)
+    tasks = len(baseline)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.abs(differences.mean(axis=-1)) / _standard_error(differences)
+    p_values: NDArray[np.float64] = np.fmax(2 * stdtr(tasks - 1, -t), 2.0 ** (1 - tasks))
+    return np.where(differences.any(axis=-1), p_values, 1.0)
+
+
+def _standard_error(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Standard deviation (n − 1) of (…, n) values over √n; NaN for a single value."""
+    n = values.shape[-1]
+    return np.std(values, axis=-1, ddof=1) / n**0.5 if n > 1 else np.full(values.shape[:-1], np.nan)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's correction for several comparisons, in the order given."""
     order = np.argsort(p_values, kind="stable")
+    steps = np.arange(len(p_values), 0, -1) * np.asarray(p_values)[order]
     corrected = np.empty(len(p_values))
-    largest = 0.0
-    for rank, index in enumerate(order):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
-        corrected[index] = largest
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(steps))
     return corrected.tolist()

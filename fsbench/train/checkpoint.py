@@ -1,4 +1,4 @@
-"""The state of a training after an epoch, from which the rest follows exactly as if nothing had happened."""
+"""The state of a training after a step, from which it resumes to the same end as without an interruption."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fsbench.backbones.checkpoints import read_torch
 from fsbench.errors import FsbenchError
 from fsbench.io.files import whole_file
+from fsbench.io.torch_files import read_torch
 from fsbench.results.statistics import Interval
 from fsbench.train.validate import Evaluation
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-FORMAT = "fsbench-training-1"
+FORMAT = "fsbench-training-2"
+_NUMBERS = ("epochs", "steps", "seconds", "cpu_seconds")
 
 
 @dataclass(frozen=True)
@@ -25,23 +26,27 @@ class Progress:
     """How far a training has come.
 
     Attributes:
-        epochs: Finished.
-        seconds: Spent on them.
-        history: What was found on the val classes.
+        epochs: Finished epochs.
+        steps: Finished steps of the epoch after them.
+        seconds: Wall time spent, interruptions excluded.
+        cpu_seconds: CPU time of this process, its threads included.
+        history: Accuracy on the val classes.
     """
 
     epochs: int = 0
+    steps: int = 0
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     history: tuple[Evaluation, ...] = ()
 
 
 @dataclass(frozen=True)
 class CheckpointFile:
-    """The checkpoint of one training, beside the file to come; every choice of settings has its own.
+    """The checkpoint of one training, beside the weights file it will end with; different settings, different file.
 
     Attributes:
-        path: Of the checkpoint.
-        fingerprint: Of everything that determines the weights.
+        path: The checkpoint.
+        fingerprint: Identifies everything that determines the weights.
     """
 
     path: Path
@@ -53,16 +58,15 @@ class CheckpointFile:
         return cls(out.with_name(f".{out.name}.{fingerprint[:12]}.training"), fingerprint)
 
     def write(self, objective: torch.nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> None:
-        """Replace the checkpoint by that of a later epoch."""
+        """Replace the checkpoint by that of a later step."""
         history = [
-            [found.epoch, {shots: [value.mean, value.half_width] for shots, value in found.accuracy.items()}]
-            for found in progress.history
+            [look.epoch, {shots: [value.mean, value.half_width] for shots, value in look.accuracy.items()}]
+            for look in progress.history
         ]
         content = {
             "format": FORMAT,
             "fingerprint": self.fingerprint,
-            "epochs": progress.epochs,
-            "seconds": progress.seconds,
+            **{name: getattr(progress, name) for name in _NUMBERS},
             "history": history,
             "objective": objective.state_dict(),
             "optimiser": optimiser.state_dict(),
@@ -71,7 +75,7 @@ class CheckpointFile:
             torch.save(content, stream)
 
     def restore(self, objective: torch.nn.Module, optimiser: torch.optim.Optimizer) -> Progress:
-        """Put a training back to where it was; without a checkpoint it stays at its beginning."""
+        """Put a training back to where it was; without a checkpoint it starts from the beginning."""
         if not self.path.exists():
             return Progress()
         content = self._read()
@@ -79,10 +83,10 @@ class CheckpointFile:
             objective.load_state_dict(content["objective"])
             optimiser.load_state_dict(content["optimiser"])
             history = tuple(
-                Evaluation(epoch, {shots: Interval(*value) for shots, value in found.items()})
-                for epoch, found in content["history"]
+                Evaluation(epoch, {shots: Interval(*value) for shots, value in accuracy.items()})
+                for epoch, accuracy in content["history"]
             )
-            return Progress(content["epochs"], content["seconds"], history)
+            return Progress(**{name: content[name] for name in _NUMBERS}, history=history)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise self._damaged() from error
 
@@ -92,7 +96,7 @@ class CheckpointFile:
 
     def _read(self) -> dict[str, Any]:
         try:
-            content = read_torch(self.path, b"")
+            content = read_torch(self.path)
             with zipfile.ZipFile(self.path) as archive:
                 sound = archive.testzip() is None  # torch itself does not look at the checksums
         except Exception as error:  # torch and zipfile have many words for damage
@@ -104,6 +108,6 @@ class CheckpointFile:
 
     def _damaged(self) -> FsbenchError:
         return FsbenchError(
-            f"The checkpoint {self.path} is damaged or of another training.",
-            "Remove it to start this training from its beginning.",
+            f"The checkpoint {self.path} is damaged or belongs to another training.",
+            "Remove it to start this training from the beginning.",
         )

@@ -1,10 +1,11 @@
 """Every random choice of a training, as a pure function of (seed, epoch, image) or (seed, epoch, step).
 
-Nothing is carried from one draw to the next, so neither workers nor an interruption can change one.
+No draw depends on an earlier one, so neither workers nor an interruption can change one.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
 
 _KINDS = 8  # streams of random numbers per epoch
-_ORDER, _SHIFT, _FLIP, _TURN, _MIX = range(5)
+_ORDER, _SHIFT, _FLIP, _TURN, _MIX, _CROP = range(6)
 QUARTER_TURNS = 4
+WIDEST = 4 / 3  # aspect ratio of a crop, and its inverse the narrowest
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,8 @@ class Mixing:
     """How one step mixes the images of its batch.
 
     Attributes:
-        position: Number of stages that come before the mixing; 0 mixes the images themselves.
-        share: λ, the part of the image itself.
+        position: Number of stages before the mixing; 0 mixes the images themselves.
+        share: λ, the weight of the image itself.
         partners: (B,) the image that makes up the rest, a permutation of the batch.
     """
 
@@ -43,9 +46,22 @@ def order(seed: int, epoch: int, images: int) -> Ints:
 
 
 def shifts(seed: int, epoch: int, rows: Ints, choices: int) -> Ints:
-    """(B, 2) how far each image is moved down and to the right, in [0, choices)."""
+    """(B, 2) how far each image is moved to the right and down, in [0, choices)."""
     drawn = words(seed, rows, _stream(epoch, _SHIFT), 2)
     return below(drawn, np.full_like(drawn, choices, dtype=np.int64))
+
+
+def crops(seed: int, epoch: int, rows: Ints, aspects: Floats, least_area: float) -> tuple[Floats, Floats]:
+    """Random crops of images whose width/height is given: their centres and their sizes, both (B, 2) as (x, y).
+
+    Positions run from 0 to 1 across the image. A crop covers a share of the area between `least_area` and 1 with an
+    aspect ratio, in the image's own geometry, between 3/4 and 4/3; a side that does not fit is cut to the image.
+    """
+    area, shape, right, down = uniform(words(seed, rows, _stream(epoch, _CROP), 4)).T
+    area = least_area + area * (1 - least_area)
+    ratio = np.exp((2 * shape - 1) * math.log(WIDEST)) / aspects  # width/height in shares of the image
+    sizes = np.minimum(np.sqrt(np.stack([area * ratio, area / ratio], axis=1)), 1.0)
+    return sizes / 2 + np.stack([right, down], axis=1) * (1 - sizes), sizes
 
 
 def flips(seed: int, epoch: int, rows: Ints) -> NDArray[np.bool_]:
@@ -60,7 +76,7 @@ def turns(seed: int, epoch: int, rows: Ints) -> Ints:
 
 
 def mixing(seed: int, epoch: int, step: int, stages: int, images: int) -> Mixing:
-    """How a step mixes; λ follows Beta(2, 2), the law of the middle one of three uniform numbers."""
+    """How a step mixes; λ follows Beta(2, 2), the law of the median of three uniform numbers."""
     drawn = words(seed, np.array([step]), _stream(epoch, _MIX), 4 + images)[0]
     position = below(drawn[:1], np.array([stages + 1]))[0]
     share = float(np.median(uniform(drawn[1:4])))

@@ -1,79 +1,48 @@
-"""The training itself: epochs and steps."""
+"""The training step: network, objective, optimiser and learning rate."""
 
 from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
 
-from fsbench.data.images import while_workers_live
 from fsbench.errors import FsbenchError
 from fsbench.ranks import ALONE
 from fsbench.train import draws
 from fsbench.train.objective import Objective
-from fsbench.train.schedule import learning_rate
-from fsbench.train.settings import LEAST_SHARE, MOMENTUM, WARM_UP, WEIGHT_DECAY
-from fsbench.train.views import Batch, Key
+from fsbench.train.settings import MOMENTUM, WARM_UP, WEIGHT_DECAY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from fsbench.backbones.base import Backbone
     from fsbench.ranks import Ranks
-    from fsbench.reporter import Advance
+    from fsbench.train.images import Batch
     from fsbench.train.settings import TrainSettings
-    from fsbench.train.views import Views
 
 _CHANNELS_AT_ONCE = 8
 
 
-@dataclass(frozen=True)
-class Keys:
-    """The keys of the steps of one rank, epoch after epoch. What does not fill a batch is left out of its epoch.
+def learning_rate(step: int, steps: int, peak: float, warm_up: float) -> float:
+    """Linear up to the peak over the first share of all steps, then half a cosine down towards zero.
 
-    Attributes:
-        settings: Of the training.
-        images: Number of base images.
-        rank: Whose share of every batch.
-        first_epoch: Where to begin.
+    Args:
+        step: Of the whole training, from 0.
+        steps: All steps of the training.
+        peak: The largest rate.
+        warm_up: The share of all steps that the ascent takes; it takes at least one step.
     """
-
-    settings: TrainSettings
-    images: int
-    rank: int = 0
-    first_epoch: int = 0
-
-    @property
-    def batch(self) -> int:
-        """Images per step over all ranks: as asked for, or all there are."""
-        fitting = self.images // self.settings.ranks * self.settings.ranks
-        if fitting < LEAST_SHARE * self.settings.ranks:
-            raise FsbenchError(
-                f"{self.images} base image(s) are too few to train on with {self.settings.ranks} process(es).",
-                f"Batch normalisation needs {LEAST_SHARE} images in each process.",
-            )
-        return min(self.settings.batch, fitting)
-
-    @property
-    def steps(self) -> int:
-        """Steps per epoch."""
-        return self.images // self.batch
-
-    def __iter__(self) -> Iterator[Key]:
-        for epoch in range(self.first_epoch, self.settings.epochs):
-            rows = draws.order(self.settings.seed, epoch, self.images)[: self.steps * self.batch]
-            for step in rows.reshape(self.steps, self.batch):
-                yield Key(epoch, step[self.rank :: self.settings.ranks])
+    ascent = max(1, round(warm_up * steps))
+    if step < ascent:
+        return peak * (step + 1) / ascent
+    return peak * (1 + math.cos(math.pi * (step - ascent + 1) / (steps - ascent + 1))) / 2
 
 
 class Trainer:
     """A network, its optimiser, and the step that both take together.
+
+    The loss is added up on the device; nothing waits for it until it is asked for.
 
     Args:
         backbone: Trained in place.
@@ -95,41 +64,39 @@ class Trainer:
         )
         self.shared = ranks.share(self.objective)
         self.stages = len(backbone.stages())
+        self._loss = torch.zeros((), device=device)  # sum over the steps since the last `mean_loss`
+        self._steps = 0
 
-    def epoch(self, number: int, batches: Iterator[Batch | FsbenchError], steps: int, advance: Advance) -> float:
-        """Take the steps of one epoch; the mean loss."""
-        total = 0.0
-        for step, batch in enumerate(islice(batches, steps)):
-            if isinstance(batch, FsbenchError):
-                raise batch
-            position, all_steps = number * steps + step, self.settings.epochs * steps
-            rate = learning_rate(position, all_steps, self.settings.lr, WARM_UP)
-            for group in self.optimiser.param_groups:
-                group["lr"] = rate
-            total += self._step(batch, number, step)
-            advance(len(batch.images) * self.ranks.count)
-        state = self.objective.state_dict().values()
-        self._require_finite(all(bool(value.isfinite().all()) for value in state), number)
-        return total / steps
-
-    def _step(self, batch: Batch, epoch: int, step: int) -> float:
+    def step(self, batch: Batch, epoch: int, step: int, steps: int) -> None:
+        """Take step `step` of the `steps` of an epoch."""
+        rate = learning_rate(epoch * steps + step, self.settings.epochs * steps, self.settings.lr, WARM_UP)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
         images, labels, turns = (tensor.to(self.device, non_blocking=True) for tensor in batch)
         images = images.contiguous(memory_format=self.format)
         mixing = None
         if self.settings.mixup:
             mixing = draws.mixing(self.settings.seed, epoch, step, self.stages, len(images))
         loss = self.shared(images, labels, turns, mixing)
-        value = self.ranks.mean(loss)
-        self._require_finite(math.isfinite(value), epoch)
         self.optimiser.zero_grad()
         loss.backward()
         self.optimiser.step()
-        return value
+        self._loss += loss.detach()
+        self._steps += 1
 
-    def _require_finite(self, finite: bool, epoch: int) -> None:
-        if not finite:
+    def mean_loss(self) -> float:
+        """The mean loss over all ranks and over the steps since the last call; NaN without a step."""
+        total, steps = self.ranks.mean(self._loss), self._steps
+        self._loss.zero_()
+        self._steps = 0
+        return total / steps if steps else math.nan
+
+    def require_finite(self, epoch: int) -> None:
+        """Refuse a loss or a weight that is no finite number."""
+        state = [self._loss, *self.objective.state_dict().values()]
+        if not all(bool(value.isfinite().all()) for value in state):
             raise FsbenchError(
-                f"The training diverged in epoch {epoch + 1}: the loss or a weight is no longer a finite number.",
+                f"The training diverged in epoch {epoch + 1}: the loss or a weight is not a finite number.",
                 f"Lower --lr, which is {self.settings.lr:g}.",
             )
 
@@ -151,16 +118,8 @@ def memory_format_of(network: nn.Module, device: torch.device) -> torch.memory_f
     return torch.contiguous_format if unsafe else torch.channels_last
 
 
-def load_batches(views: Views, keys: Keys, workers: int, device: torch.device) -> Iterator[Batch | FsbenchError]:
-    """The batches of all epochs that are left, one after the other."""
-    loader: DataLoader[Batch | FsbenchError] = DataLoader(
-        views, batch_size=None, sampler=keys, num_workers=workers, pin_memory=device.type == "cuda"
-    )
-    return while_workers_live(loader)
-
-
 def choose_workers(asked: int | None, device: torch.device, in_memory: bool) -> int:
-    """Processes that prepare images: several for a GPU; for the CPU one if files must be read, else none."""
+    """Processes that read images: several for a GPU; for the CPU one if files must be read, else none."""
     if asked is not None:
         return asked
     if device.type == "cuda":

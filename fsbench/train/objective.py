@@ -1,4 +1,4 @@
-"""What is minimised: class loss, rotation loss, and the loss of a second pass with mixed images."""
+"""The loss: classification, optionally rotation prediction, optionally a second pass with manifold mixup."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fsbench.train.draws import QUARTER_TURNS
+from fsbench.train.settings import LABEL_SMOOTHING
 
 if TYPE_CHECKING:
     from fsbench.backbones.base import Backbone
@@ -16,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class Objective(nn.Module):
-    """A backbone with linear heads; its output is the loss of a batch.
+    """A backbone with linear heads; its output is the loss of a batch, with smoothed class labels.
 
     Mangla et al.: "Charting the Right Manifold: Manifold Mixup for Few-shot Learning", WACV 2020 (S2M2); Bendou et
-    al.: "EASY: Ensemble Augmented-Shot Y-shaped Learning", J. Imaging 2022. The first pass sees every image rotated by
-    its quarter turns; its loss is the mean of the class loss and the rotation loss. The second pass sees the images
-    upright and mixed; its loss is added.
+    al.: "EASY: Ensemble Augmented-Shot Y-shaped Learning", J. Imaging 2022. With rotation, the first pass sees every
+    image rotated by its quarter turns, and its loss is the mean of the class loss and the rotation loss. With mixup, a
+    second pass sees the images upright and mixed, and its loss is added.
 
     Args:
         backbone: The network that is trained.
         classes: Number of base classes.
         rotation: Whether there is a head for the quarter turns; without it images stay upright.
-        seed: Of the first weights of the heads.
+        seed: Random seed of the heads.
     """
 
     def __init__(self, backbone: Backbone, classes: int, rotation: bool, seed: int) -> None:
@@ -41,17 +42,20 @@ class Objective(nn.Module):
     def forward(self, images: Tensor, labels: Tensor, turns: Tensor, mixing: Mixing | None) -> Tensor:
         """The loss of images (B, 3, S, S) with labels (B,) and quarter turns (B,)."""
         if self.turn_head is None:
-            loss = functional.cross_entropy(self.class_head(self.backbone(images)), labels)
+            loss = self._class_loss(self.backbone(images), labels)
         else:
             features = self.backbone(rotate(images, turns))  # (B, D)
-            class_loss = functional.cross_entropy(self.class_head(features), labels)
-            loss = (class_loss + functional.cross_entropy(self.turn_head(features), turns)) / 2
+            turn_loss = functional.cross_entropy(self.turn_head(features), turns)
+            loss = (self._class_loss(features, labels) + turn_loss) / 2
         return loss if mixing is None else loss + self._mixed_loss(images, labels, mixing)
+
+    def _class_loss(self, features: Tensor, labels: Tensor) -> Tensor:
+        return functional.cross_entropy(self.class_head(features), labels, label_smoothing=LABEL_SMOOTHING)
 
     def _mixed_loss(self, images: Tensor, labels: Tensor, mixing: Mixing) -> Tensor:
         partners = torch.from_numpy(mixing.partners).to(images.device)
-        logits = self.class_head(mixed_features(self.backbone, images, mixing.position, mixing.share, partners))
-        own, other = (functional.cross_entropy(logits, target) for target in (labels, labels[partners]))
+        features = mixed_features(self.backbone, images, mixing.position, mixing.share, partners)
+        own, other = (self._class_loss(features, target) for target in (labels, labels[partners]))
         return mixing.share * own + (1 - mixing.share) * other
 
 

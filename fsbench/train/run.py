@@ -3,39 +3,46 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import time
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import fsbench
 from fsbench.backbones.base import Backbone
-from fsbench.backbones.load import load_backbone, save_backbone
+from fsbench.backbones.checkpoints import read_checkpoint
+from fsbench.backbones.families import family_of
+from fsbench.backbones.load import encode_backbone, halve, load_backbone
+from fsbench.backbones.weights import SUFFIXES
 from fsbench.data.recipes import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.features.shards import fingerprint
+from fsbench.io.files import whole_file
 from fsbench.io.locks import only_writer
 from fsbench.machine import library_versions
 from fsbench.train.checkpoint import CheckpointFile, Progress
-from fsbench.train.loop import Keys, Trainer, choose_workers, load_batches
-from fsbench.train.output import check_output, is_finished
-from fsbench.train.settings import MOMENTUM, WARM_UP, WEIGHT_DECAY
+from fsbench.train.images import Keys, load_batches, make_views
+from fsbench.train.loop import Trainer, choose_workers
+from fsbench.train.settings import LABEL_SMOOTHING, MOMENTUM, WARM_UP, WEIGHT_DECAY
 from fsbench.train.validate import Evaluation, Validation, best_of
-from fsbench.train.views import make_views
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from fsbench.backbones.base import Extractor
     from fsbench.data.dataset import ImageDataset, ImageSplit
     from fsbench.data.transforms import EvalTransform
     from fsbench.reporter import Reporter
+    from fsbench.train.images import Batch
     from fsbench.train.settings import Execution, TrainSettings
 
 
-RECIPE = 1  # rises whenever the same settings would give other weights
+SUFFIX = ".safetensors"
+RECIPE = 2  # rises whenever the same settings would give other weights
 
 
 @dataclass(frozen=True)
@@ -44,8 +51,8 @@ class Trained:
 
     Attributes:
         path: The weights file.
-        history: What was found on the val classes, the last epoch last; empty if nothing was done this time.
-        seconds: Time spent, interruptions left out.
+        history: Accuracy on the val classes, the last epoch last; empty if the file was there already.
+        seconds: Wall time spent, interruptions excluded.
     """
 
     path: Path
@@ -53,15 +60,15 @@ class Trained:
     seconds: float = 0.0
 
     def describe(self) -> list[str]:
-        """The file, and how good the network is on the val classes, in sentences."""
+        """The file, and the accuracy of the network on the val classes."""
         lines = [str(self.path)]
         if self.seconds:
             lines.append(f"trained in {timedelta(seconds=round(self.seconds))}")
         if self.history:
             last, best = self.history[-1], best_of(self.history)
             lines.append(f"val classes, 5-way, nearest class mean: {last}")
-            lines.append(f"best of {len(self.history)} looks: {best}, after epoch {best.epoch}")
-            lines.append("Saved is the last epoch, where the learning rate has come down to zero.")
+            lines.append(f"best of {len(self.history)} evaluations: {best}, after epoch {best.epoch}")
+            lines.append("The file holds the last epoch, where the learning rate is close to zero.")
         return lines
 
 
@@ -95,7 +102,8 @@ class Plan:
             )
         backbone = load_backbone(settings.backbone, random_seed=settings.seed, width=settings.width)
         size = dataset.common_size() if dataset.info is None else None
-        transform = transform_for(backbone.info.family, dataset.name, None, min(size) if size else None)
+        recipe = family_of(backbone.info.family).recipe
+        transform = transform_for(recipe, dataset.name, min(size) if size else None, settings.image_size)
         return cls(dataset, base, settings, backbone, transform)
 
     def describe(self) -> dict[str, Any]:
@@ -112,6 +120,7 @@ class Plan:
             "family": self.backbone.info.family,
             "transform": self.transform.describe(),
             "optimiser": {"momentum": MOMENTUM, "weight_decay": WEIGHT_DECAY, "warm_up": WARM_UP},
+            "label_smoothing": LABEL_SMOOTHING,
         }
 
     def metadata(self, progress: Progress) -> dict[str, str]:
@@ -136,12 +145,12 @@ class Plan:
 def train_backbone(
     dataset: ImageDataset, settings: TrainSettings, execution: Execution, out: Path, *, force: bool = False
 ) -> Trained:
-    """Train a fresh backbone on the base classes and save it, or find that it is there already.
+    """Train a fresh backbone on the base classes and save it with its card, unless that is done already.
 
-    Killed at any moment, the same call goes on after the last finished epoch and ends with the same weights.
+    Killed at any moment, the same call resumes from the last checkpoint and ends with the same weights.
 
     Args:
-        dataset: With base classes; val classes are looked at if there are enough of them.
+        dataset: With base classes; the val classes are used for evaluation if there are enough of them.
         settings: What determines the weights.
         execution: What does not.
         out: The weights file to write.
@@ -150,56 +159,180 @@ def train_backbone(
     plan = Plan.make(dataset, settings)
     checkpoint = CheckpointFile.beside(out, fingerprint(plan.describe()))
     if not force and execution.ranks.agree(lambda: is_finished(out, checkpoint.fingerprint)):
-        execution.reporter.say(f"{out} is there already, trained in the same way.")
+        execution.reporter.say(f"{out} exists already, trained in the same way.")
         return Trained(out)
     check_output(out, settings.backbone, force=force)
     with ExitStack() as held:
         execution.ranks.agree(lambda: held.enter_context(only_writer(out)))
         progress = _train(plan, execution, checkpoint)
         if execution.ranks.leads:
-            save_backbone(plan.backbone, out, plan.metadata(progress))
+            _save(plan, progress, out)
             checkpoint.discard()
     return Trained(out, progress.history, progress.seconds)
 
 
+def default_output(root: Path, dataset: str, backbone: str) -> Path:
+    """Where `fsbench extract` looks for the weights of a backbone on a data set."""
+    return root / dataset / f"{backbone}{SUFFIX}"
+
+
+def is_finished(out: Path, mark: str) -> bool:
+    """Whether the file holds the weights of the training with this fingerprint."""
+    if not out.is_file():
+        return False
+    try:
+        facts = json.loads(read_checkpoint(out).metadata.get("fsbench", "{}"))
+    except (FsbenchError, ValueError):
+        return False
+    return isinstance(facts, dict) and facts.get("fingerprint") == mark
+
+
+def check_output(out: Path, backbone: str, *, force: bool) -> None:
+    """Refuse, before hours are spent, a file that could not be written or found again.
+
+    Args:
+        out: The file to write.
+        backbone: Name on the command line.
+        force: Whether an existing file may be replaced.
+    """
+    if out.suffix != SUFFIX or out.is_dir():
+        raise FsbenchError(f"Weights are written to a file that ends in {SUFFIX}, got {out}.", "Change --out.")
+    if out.exists() and not force:
+        raise FsbenchError(
+            f"{out} exists already and was made in another way.",
+            "Write elsewhere with --out FILE, or replace it with --force.",
+        )
+    if out.stem == backbone and out.parent.is_dir():
+        for other in sorted(out.parent.glob(f"{backbone}.*")):
+            if other != out and SUFFIXES.fullmatch(other.name.removeprefix(backbone)):
+                raise FsbenchError(
+                    f"{other} exists already: `fsbench extract` would find two files for {backbone}.",
+                    "Write elsewhere with --out FILE, or move that file away.",
+                )
+
+
+def _save(plan: Plan, progress: Progress, out: Path) -> None:
+    """Write the card, then the weights: whoever finds the weights finds their card too."""
+    facts = plan.metadata(progress)
+    content = encode_backbone(plan.backbone, facts)
+    shown = ("dataset", "split_digest", "image_size", "width", "seed", "epochs", "command", "val_accuracy")
+    card = {
+        "file": out.name,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "backbone": plan.settings.backbone,
+        **{name: facts[name] for name in shown if name in facts},
+        "parameters": sum(parameter.numel() for parameter in plan.backbone.parameters()),
+        "base_images": len(plan.base),
+        "versions": json.loads(facts["versions"]),
+        "seconds": {"wall": round(progress.seconds), "cpu": round(progress.cpu_seconds)},
+    }
+    with whole_file(out.with_suffix(".json")) as temporary:
+        temporary.write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+    with whole_file(out) as temporary:
+        temporary.write_bytes(content)
+
+
 def _train(plan: Plan, execution: Execution, checkpoint: CheckpointFile) -> Progress:
-    """Take all epochs that are left."""
+    """Take all steps that are left."""
     settings, ranks, reporter, device = plan.settings, execution.ranks, execution.reporter, execution.device
-    views, in_memory = make_views(plan.base, plan.transform, plan.dataset.name, settings, reporter)
-    workers = choose_workers(execution.workers, device, in_memory)
-    validation = _validation(plan, workers, reporter)
     network = plan.backbone.network
     assert isinstance(network, Backbone)
+    views, in_memory = make_views(plan.base, plan.transform, settings, reporter)
+    workers = choose_workers(execution.workers, device, in_memory)
+    validation = _validation(plan, workers, reporter)
     trainer = Trainer(network, len(plan.base.class_names), settings, device, ranks)
-    progress = checkpoint.restore(trainer.objective, trainer.optimiser)
-    if progress.epochs:
-        reporter.say(f"Going on: {progress.epochs} of {settings.epochs} epochs are done.")
-    keys = Keys(settings, len(plan.base), ranks.number, progress.epochs)
+    run = _Run(trainer, checkpoint, execution, checkpoint.restore(trainer.objective, trainer.optimiser))
+    first = run.progress.epochs, run.progress.steps
+    keys = Keys(settings, len(plan.base), plan.transform.crop, ranks.number, first)
+    if first > (0, 0):
+        within = f" and {first[1]} of {keys.steps} steps of the next one" if first[1] else ""
+        reporter.say(f"Resuming: {first[0]} of {settings.epochs} epochs{within} are done.")
     batches = load_batches(views, keys, workers, device)
-    for epoch in range(progress.epochs, settings.epochs):
-        start = time.perf_counter()
-        with reporter.bar(f"epoch {epoch + 1} of {settings.epochs}", keys.steps * keys.batch) as advance:
-            loss = trainer.epoch(epoch, batches, keys.steps, advance)
-        speed = keys.steps * keys.batch / (time.perf_counter() - start)
-        history = progress.history
-        due = (epoch + 1) % execution.eval_every == 0 or epoch + 1 == settings.epochs
-        if due and validation is not None and ranks.leads:
-            history = (*history, validation(network, device, epoch + 1))
-        progress = Progress(epoch + 1, progress.seconds + time.perf_counter() - start, history)
-        if ranks.leads:
-            checkpoint.write(trainer.objective, trainer.optimiser, progress)
-        reporter.say(_line(progress, settings.epochs, loss, speed))
-    return progress
+    with run.explaining_interrupts():
+        for epoch in range(first[0], settings.epochs):
+            start, done = time.perf_counter(), run.progress.steps
+            run.finish_epoch(batches, keys)
+            speed = (keys.steps - done) * keys.batch / (time.perf_counter() - start)
+            last = epoch + 1 == settings.epochs
+            if last:
+                halve(network)
+            history = run.progress.history
+            if validation is not None and ranks.leads and (last or (epoch + 1) % execution.eval_every == 0):
+                history = (*history, validation(network, device, epoch + 1))
+            loss = trainer.mean_loss()
+            run.save(epochs=epoch + 1, steps=0, history=history)
+            reporter.say(_line(run.progress, settings.epochs, loss, speed))
+    return run.progress
+
+
+class _Run:
+    """The steps of a training and the checkpoints between them.
+
+    Args:
+        trainer: Takes the steps.
+        checkpoint: Where the state is kept.
+        execution: How often that happens.
+        progress: How far the training has come.
+    """
+
+    def __init__(self, trainer: Trainer, checkpoint: CheckpointFile, execution: Execution, progress: Progress) -> None:
+        self.trainer, self.checkpoint, self.execution, self.progress = trainer, checkpoint, execution, progress
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+        self._step = progress.steps
+
+    def finish_epoch(self, batches: Iterator[Batch | FsbenchError], keys: Keys) -> None:
+        """Take the remaining steps of the present epoch, saving now and then."""
+        epoch, epochs = self.progress.epochs, self.trainer.settings.epochs
+        with self.execution.reporter.bar(f"epoch {epoch + 1} of {epochs}", keys.steps * keys.batch) as advance:
+            advance(self.progress.steps * keys.batch)
+            for step in range(self.progress.steps, keys.steps):
+                batch = next(batches)
+                if isinstance(batch, FsbenchError):
+                    raise batch
+                self.trainer.step(batch, epoch, step, keys.steps)
+                self._step = step + 1
+                advance(keys.batch)
+                if time.perf_counter() - self._wall >= 60 * self.execution.save_every and self._step < keys.steps:
+                    self.trainer.require_finite(epoch)
+                    self.save(steps=self._step)
+        self.trainer.require_finite(epoch)
+
+    def save(self, **changes: Any) -> None:
+        """Write a checkpoint of the progress with these changes."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        seconds = self.progress.seconds + wall - self._wall
+        cpu_seconds = self.progress.cpu_seconds + cpu - self._cpu
+        self.progress = replace(self.progress, **changes, seconds=seconds, cpu_seconds=cpu_seconds)
+        self._wall, self._cpu, self._step = wall, cpu, self.progress.steps
+        if self.execution.ranks.leads:
+            self.checkpoint.write(self.trainer.objective, self.trainer.optimiser, self.progress)
+
+    @contextmanager
+    def explaining_interrupts(self) -> Iterator[None]:
+        """Say what an interrupted training keeps and what it loses."""
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException:  # Ctrl-C or a signal
+            kept, lost = self.progress, self._step - self.progress.steps
+            where = f"{kept.epochs} epochs and {kept.steps} steps" if kept.steps else f"{kept.epochs} epochs"
+            self.execution.reporter.warn(
+                f"Kept: {where}, in {self.checkpoint.path}. Lost: the {lost} steps after them."
+                if self.checkpoint.path.exists()
+                else f"Nothing is kept: stopped after {lost} steps, before the first checkpoint."
+            )
+            raise
 
 
 def _validation(plan: Plan, workers: int, reporter: Reporter) -> Validation | None:
     split = plan.dataset.splits.get("val")
     if split is None:
-        reporter.warn(f"{plan.dataset.name} has no val classes: nothing will tell how good the features are.")
+        reporter.warn(f"{plan.dataset.name} has no val classes: the features will not be evaluated.")
         return None
     validation = Validation(split, plan.transform, workers)
     if refusal := validation.refusal():
-        reporter.warn(f"The val classes of {plan.dataset.name} are not looked at: {refusal.message}")
+        reporter.warn(f"The val classes of {plan.dataset.name} are not evaluated: {refusal.message}")
         return None
     return validation
 
@@ -208,5 +341,5 @@ def _line(progress: Progress, epochs: int, loss: float, speed: float) -> str:
     left = progress.seconds / progress.epochs * (epochs - progress.epochs)
     line = f"epoch {progress.epochs} of {epochs}: loss {loss:.3f}, {speed:,.0f} images/s"
     line += f", {timedelta(seconds=round(left))} left" if progress.epochs < epochs else ""
-    looked = progress.history and progress.history[-1].epoch == progress.epochs
-    return f"{line}; val {progress.history[-1]}" if looked else line
+    evaluated = progress.history and progress.history[-1].epoch == progress.epochs
+    return f"{line}; val {progress.history[-1]}" if evaluated else line

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fsbench.backbones.load import BACKBONES
+from fsbench.backbones.families import BACKBONES
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.ranks import ALONE, Ranks
 
@@ -20,35 +20,43 @@ if TYPE_CHECKING:
 MOMENTUM = 0.9
 WEIGHT_DECAY = 5e-4
 WARM_UP = 0.05  # share of all steps
+LABEL_SMOOTHING = 0.1
 LEAST_SHARE = 2  # images of one rank per step: batch normalisation needs two
+SMALL_EPOCHS = 0.5  # share of the epochs that see smaller images
+SMALL_SIDE = 0.75  # their side, as a share of the full one
+LEAST_SIDE = 24  # below which images are not reduced
 
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """Everything beside the images that determines the weights.
+    """Everything except the images that determines the weights.
 
     Attributes:
         backbone: rn12, rn18 or wrn.
-        width: Base width of rn12 and rn18, widening factor of wrn; None is the standard one.
+        width: Base width of rn12 and rn18, widening factor of wrn; None is the published one.
         epochs: Passes over the base images.
         batch: Images per step, over all ranks.
-        lr: Peak of the learning rate.
-        seed: Of the first weights and of every draw.
-        rotation: Whether the network also learns to tell by how many quarter turns an image was rotated.
-        mixup: Whether a second pass learns from images mixed between two stages.
+        lr: Peak learning rate.
+        seed: Random seed of the initial weights and of every draw.
+        rotation: Whether there is a rotation-prediction loss.
+        mixup: Whether there is a second pass with manifold mixup.
         flip: Whether images are mirrored at random.
+        small_first: Whether the first half of the epochs sees smaller images, which cost less.
+        image_size: Side of the images in pixels; None is that of the backbone's published transform.
         ranks: Processes that share a batch.
     """
 
     backbone: str = "rn12"
     width: float | None = None
-    epochs: int = 100
+    epochs: int = 20
     batch: int = 64
     lr: float = 0.1
     seed: int = 0
-    rotation: bool = True
-    mixup: bool = True
+    rotation: bool = False
+    mixup: bool = False
     flip: bool = True
+    small_first: bool = True
+    image_size: int | None = None
     ranks: int = 1
 
     def __post_init__(self) -> None:
@@ -72,16 +80,22 @@ class TrainSettings:
                 f"Batch normalisation needs {LEAST_SHARE} images in each: use --batch {least} or more.",
             )
 
+    def side_in(self, epoch: int, side: int) -> int:
+        """The side of the images in an epoch, where `side` is that of the evaluation."""
+        if self.small_first and epoch < round(SMALL_EPOCHS * self.epochs):
+            return min(side, max(LEAST_SIDE, round(SMALL_SIDE * side)))
+        return side
+
     def command(self, dataset: ImageDataset) -> str:
         """The command line that repeats the training."""
         words = ["fsbench", "train", "--backbone", self.backbone, "--dataset", dataset.name]
         if dataset.info is None:
             words += ["--data", str(dataset.root)]
-        if self.width is not None:
-            words += ["--width", f"{self.width:g}"]
-        words += ["--epochs", str(self.epochs), "--batch", str(self.batch), "--lr", f"{self.lr:g}"]
-        words += ["--seed", str(self.seed)]
-        words += [f"--{'' if getattr(self, name) else 'no-'}{name}" for name in ("rotation", "mixup", "flip")]
+        for name in ("width", "image_size", "epochs", "batch", "lr", "seed"):
+            if (value := getattr(self, name)) is not None:
+                words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
+        switches = ("rotation", "mixup", "flip", "small_first")
+        words += [f"--{'' if getattr(self, name) else 'no-'}{name.replace('_', '-')}" for name in switches]
         return shlex.join(words)
 
 
@@ -92,8 +106,9 @@ class Execution:
     Attributes:
         device: Where this process computes.
         reporter: Shows progress.
-        workers: Processes that prepare images; None chooses.
-        eval_every: Epochs between two looks at the val classes.
+        workers: Processes that read images; None chooses.
+        eval_every: Epochs between two evaluations on the val classes.
+        save_every: Minutes between two checkpoints within an epoch; there is one after every epoch too.
         ranks: The processes that share it.
     """
 
@@ -101,4 +116,5 @@ class Execution:
     reporter: Reporter
     workers: int | None = None
     eval_every: int = 10
+    save_every: float = 5.0
     ranks: Ranks = ALONE

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
+from fsbench.data.images import OutOfReachError
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.features.forward import Images
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from fsbench.data.dataset import ImageSplit
     from fsbench.data.transforms import EvalTransform
+    from fsbench.features.forward import Item
     from fsbench.features.scatter import BaseStatistics
 
 SHOTS = (1, 5)
@@ -36,19 +38,20 @@ _AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was found on the val classes after an epoch.
+    """Few-shot accuracy on the val classes after an epoch.
 
     Attributes:
         epoch: Number of finished epochs.
-        accuracy: For every number of shots, in percent.
+        accuracy: In percent, by number of shots.
     """
 
     epoch: int
     accuracy: dict[int, Interval]
 
     def __str__(self) -> str:
-        shots = (f"{shots}-shot {found.mean:.2f} ± {found.half_width:.2f} %" for shots, found in self.accuracy.items())
-        return ", ".join(shots)
+        return ", ".join(
+            f"{shots}-shot {value.mean:.2f} ± {value.half_width:.2f} %" for shots, value in self.accuracy.items()
+        )
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class UnitClassMean(NearestClassMean):
 
 @dataclass(frozen=True)
 class Validation:
-    """The val classes, and the shots for which tasks can be drawn from them.
+    """Evaluates a network on the val classes.
 
     Attributes:
         split: The val images.
@@ -75,7 +78,7 @@ class Validation:
     workers: int
 
     def refusal(self) -> FsbenchError | None:
-        """Why no tasks can be drawn from these classes, if so."""
+        """Why no tasks can be drawn from these classes; None if they can."""
         offsets = np.concatenate([[0], np.cumsum(np.bincount(self.split.labels))])
         try:
             for shots in SHOTS:
@@ -89,15 +92,15 @@ class Validation:
         features = self._features(network, device)
         if not bool(features.isfinite().all()):
             raise FsbenchError(
-                f"The training diverged in epoch {epoch}: features of the val classes are no finite numbers.",
+                f"The training diverged in epoch {epoch}: features of the val classes are not finite numbers.",
                 "Lower --lr.",
             )
         split = make_split(features.numpy(), self.split.labels, self.split.class_names)
-        found = {}
+        accuracy = {}
         for shots in SHOTS:
             outcome = solve_tasks(UnitClassMean(), split, None, TaskList(_protocol(shots), _SEED, TASKS), device=device)
-            found[shots] = interval(accuracies(outcome.correct, outcome.queries))
-        return Evaluation(epoch, found)
+            accuracy[shots] = interval(accuracies(outcome.correct, outcome.queries))
+        return Evaluation(epoch, accuracy)
 
     @torch.inference_mode()
     def _features(self, network: nn.Module, device: torch.device) -> Tensor:
@@ -113,16 +116,19 @@ class Validation:
 
 def best_of(history: Sequence[Evaluation]) -> Evaluation:
     """The evaluation with the highest 1-shot accuracy; of equals the latest."""
-    return max(history, key=lambda found: (found.accuracy[SHOTS[0]].mean, found.epoch))
+    return max(history, key=lambda evaluation: (evaluation.accuracy[SHOTS[0]].mean, evaluation.epoch))
 
 
 def _protocol(shots: int) -> TaskProtocol:
     return TaskProtocol(shots=shots, alpha=None)
 
 
-def _stack(items: list[tuple[int, Tensor | str]], device: torch.device) -> Tensor:
-    tensors = [value for _, value in items if not isinstance(value, str)]
+def _stack(items: list[Item], device: torch.device) -> Tensor:
+    tensors = []
     for _, value in items:
+        if isinstance(value, OutOfReachError):
+            raise FsbenchError(f"An image of the val classes cannot be used: {value.message}", value.hint)
         if isinstance(value, str):
             raise FsbenchError(f"An image of the val classes cannot be used: {value}", "Repair or remove it.")
+        tensors.append(value)
     return torch.cat(tensors).to(device).contiguous(memory_format=torch.channels_last)

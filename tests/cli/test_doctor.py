@@ -29,7 +29,7 @@ ENVIRONMENT = Environment(
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fsbench.doctor.diagnose.diagnose.__defaults__", (lambda: ENVIRONMENT,))
+    monkeypatch.setattr("fsbench.doctor.diagnose.probe_environment", lambda: ENVIRONMENT)
     for root in ("DATA", "WEIGHTS", "FEATURES", "RESULTS"):
         monkeypatch.delenv(f"FSBENCH_{root}", raising=False)
     return tmp_path
@@ -52,7 +52,7 @@ def test_tables_fit_a_hundred_columns(here: Path) -> None:
     output = run()
     assert max(map(len, output.splitlines())) <= 100
     flat = " ".join(output.split())
-    assert "mini-ImageNet is incomplete: 64 of 60,000 pictures are here." in flat
+    assert "mini-ImageNet is incomplete: 64 of 60,000 images are here." in flat
     assert "wrn.tar" in flat
     assert "2.0" in flat
     assert "[red]odd" in flat
@@ -100,7 +100,7 @@ def test_importing_the_command_does_not_import_torch() -> None:
     import sys
 
     code = (
-        "import sys, fsbench.cli.doctor, fsbench.doctor.diagnose, fsbench.data.scan; "
+        "import sys, fsbench.cli.doctor, fsbench.doctor.diagnose; "
         "assert not {'torch', 'torchvision', 'timm'} & set(sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

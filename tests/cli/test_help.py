@@ -14,7 +14,7 @@ import pytest
 import typer
 from rich.cells import cell_len
 
-from fsbench.backbones.load import BACKBONES
+from fsbench.backbones.families import BACKBONES
 from fsbench.cli import complete
 from fsbench.cli.app import COMMANDS as SUMMARIES
 from fsbench.cli.app import app, load_command

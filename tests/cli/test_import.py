@@ -26,7 +26,7 @@ def pickles(features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.usefixtures("pickles")
 def test_a_pair_of_pickles_becomes_a_comparison_in_two_commands() -> None:
-    done = run("import", "base_cub.plk", "novel=cub.plk", "--dataset", "birds", "--backbone", "rn18")
+    done = run("import", "base_cub.plk", "novel=cub.plk", "--dataset", "cub-200", "--backbone", "rn18")
     assert done.returncode == 0, done.stderr
     assert "features/cub-rn18.h5: cub, rn18, D = 48" in done.stdout
     assert "base: " in done.stdout
@@ -89,8 +89,8 @@ def test_names_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("dataset", "backbone", "words"),
     [
-        (101 * "d", "rn18", "cannot name a data set"),
-        ("own", 101 * "b", "cannot name a backbone"),
+        (256 * "d", "rn18", "cannot name a data set"),
+        ("own", 256 * "b", "cannot name a backbone"),
         (100 * "é", "rn18", "too long for the name of a file"),
     ],
 )

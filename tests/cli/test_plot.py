@@ -21,15 +21,15 @@ def folder(features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(("kind", "ending"), [("simplex", "png"), ("task", "pdf"), ("spectrum", "svg")])
-def test_a_picture_is_written_in_the_format_of_its_ending(folder: Path, kind: str, ending: str) -> None:
-    done = run("plot", kind, "--out", f"pictures/mine.{ending}")
+def test_a_figure_is_written_in_the_format_of_its_ending(folder: Path, kind: str, ending: str) -> None:
+    done = run("plot", kind, "--out", f"figures/mine.{ending}")
     assert (done.returncode, done.stdout) == (0, "")
-    assert "Wrote pictures/mine." in done.stderr
-    assert (folder / "pictures" / f"mine.{ending}").read_bytes().startswith(SIGNATURES[ending])
+    assert "Wrote figures/mine." in done.stderr
+    assert (folder / "figures" / f"mine.{ending}").read_bytes().startswith(SIGNATURES[ending])
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_picture_has_a_name_without_being_given_one() -> None:
+def test_a_figure_has_a_name_without_being_given_one() -> None:
     assert run("plot", "spectrum", "features/synthetic-none.h5", "--quiet").stderr == ""
     assert Path("spectrum.png").exists()
 
@@ -37,7 +37,8 @@ def test_a_picture_has_a_name_without_being_given_one() -> None:
 @pytest.mark.usefixtures("folder")
 def test_every_option_reaches_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bytes] = []
-    monkeypatch.setattr("fsbench.cli.plot.draw_task", lambda task, views, out: seen.append(task.assignments.tobytes()))
+    monkeypatch.setattr("fsbench.cli.plot.save", lambda figure, out: None)
+    monkeypatch.setattr("fsbench.cli.plot.draw_task", lambda task, views: seen.append(task.assignments.tobytes()))
     different = [
         (), ("--task", "1"), ("--seed", "1"), ("--balanced",), ("--alpha", "9"), ("--shots", "2"), ("--ways", "4"),
         ("--split", "val"), ("--variant", "released"), ("--t-km", "3"), ("--tau", "1"), ("--sigma", "3"),
@@ -52,9 +53,9 @@ def test_every_option_reaches_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("folder")
 def test_every_option_reaches_the_simplex(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[bytes, int]] = []
+    monkeypatch.setattr("fsbench.cli.plot.save", lambda figure, out: None)
     monkeypatch.setattr(
-        "fsbench.cli.plot.draw_simplex",
-        lambda task, root, out: seen.append((task.assignments.tobytes(), root)),
+        "fsbench.cli.plot.draw_simplex", lambda task, root: seen.append((task.assignments.tobytes(), root))
     )
     different = [
         (), ("--task", "1"), ("--seed", "1"), ("--balanced",), ("--alpha", "9"), ("--shots", "2"), ("--queries", "29"),
@@ -82,19 +83,19 @@ def test_one_file_is_shown_and_that_is_said(folder: Path, features: Features) ->
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("simplex", "--out", "a.jpg"), "A picture ends in .png, .pdf, .svg, got 'a.jpg'"),
-        (("task", "--out", "features"), "A picture ends in"),
-        (("spectrum", "--out", "a.h5"), "A picture ends in"),
+        (("simplex", "--out", "a.jpg"), "A figure file ends in .png, .pdf, .svg, got 'a.jpg'"),
+        (("task", "--out", "features"), "A figure file ends in"),
+        (("spectrum", "--out", "a.h5"), "A figure file ends in"),
         (("simplex", "nothing.h5"), "No such file: nothing.h5"),
         (("task", "--ways", "2"), "span a line"),
         (("task", "--ways", "11"), "11 ways asked for, but the split has 10 classes"),
         (("task", "--shots", "0"), "shots of at least 1"),
         (("simplex", "--alpha", "0"), "must be positive and finite, got 0.0"),
         (("simplex", "--split", "test"), "Unknown split 'test'"),
-        (("simplex", "--t-vb", "3", "--sigma", "3", "--tau", "1"), "One system of units"),
+        (("simplex", "--t-vb", "3", "--sigma", "3", "--tau", "1"), "a value was given in both"),
         (("simplex", "--set", "sgima=3"), "Unknown parameter of bavardage 'sgima'"),
         (("spectrum", "--sigma", "0"), "sigma must be a positive number"),
-        (("spectrum", "--sigma", "3", "--s-max", "2"), "One system of units"),
+        (("spectrum", "--sigma", "3", "--s-max", "2"), "a value was given in both"),
     ],
 )
 def test_errors_are_sentences_without_traceback(arguments: tuple[str, ...], words: str) -> None:

@@ -14,7 +14,7 @@ from fsbench.features.store import FeatureFile
 from tests.cli import run
 from tests.cli.torchrun import IMAGES_PER_SHARD, ROOT, torchrun
 from tests.images import write_images
-from tests.unit.train.pictures import write_stripes
+from tests.unit.train.stripes import write_stripes
 
 if TYPE_CHECKING:
     from tests.synthetic import Features
@@ -97,7 +97,7 @@ def test_a_killed_process_ends_the_run_and_one_process_goes_on_with_what_is_fini
     assert 8 <= finished < 72
     resumed = run(*EXTRACT, "--out", "f.h5")
     assert resumed.returncode == 0, resumed.stderr
-    assert f"Going on: {finished} of 72 images" in resumed.stderr
+    assert f"Resuming: {finished} of 72 images" in resumed.stderr
     run(*EXTRACT, "--out", "whole.h5")
     assert digests("f.h5") == digests("whole.h5")
 
@@ -141,7 +141,7 @@ def test_killed_with_two_processes_three_go_on() -> None:
     assert torchrun(2, *EXTRACT, "--out", "f.h5", trouble="killed").returncode == 1
     done = torchrun(3, *EXTRACT, "--out", "f.h5", trouble="slow")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("Going on") == 1
+    assert done.stderr.count("Resuming") == 1
     run(*EXTRACT, "--out", "whole.h5")
     assert digests("f.h5") == digests("whole.h5")
 

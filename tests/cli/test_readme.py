@@ -86,7 +86,7 @@ def reason_not_to_run(words: list[str]) -> str:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fsbench.doctor.diagnose.diagnose.__defaults__", (lambda: NOTHING,))
+    monkeypatch.setattr("fsbench.doctor.diagnose.probe_environment", lambda: NOTHING)
     for root in ("DATA", "WEIGHTS", "FEATURES", "RESULTS"):
         monkeypatch.delenv(f"FSBENCH_{root}", raising=False)
     return tmp_path

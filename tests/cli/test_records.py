@@ -64,7 +64,7 @@ def test_a_broken_sweep_is_left_out_of_a_report(folder: Path) -> None:
     (folder / "results/sweeps/broken.json").write_text("{")
     done = run("report")
     assert done.returncode == 0, done.stderr
-    assert "broken.json is damaged: it is no JSON that fsbench writes. It is left out." in done.stderr
+    assert "broken.json is damaged: it is not JSON as fsbench writes it. It is left out." in done.stderr
     assert "A sound one" in (folder / "report.html").read_text(encoding="utf-8")
 
 

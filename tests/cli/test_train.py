@@ -8,11 +8,10 @@ from safetensors import safe_open
 from typer.testing import CliRunner, Result
 
 from fsbench.cli.app import app
-from fsbench.data import choose
 from fsbench.data.scan import load_own
 from fsbench.errors import FsbenchError
 from fsbench.features.store import FeatureFile
-from tests.unit.train.pictures import write_stripes
+from tests.unit.train.stripes import write_stripes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,15 +20,15 @@ QUICK = ("--width", "1", "--epochs", "1", "--batch", "24", "--device", "cpu")
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_stripes(tmp_path_factory.mktemp("pictures") / "stripes", 16, {"base": (3, 8), "val": (5, 20)})
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_stripes(tmp_path_factory.mktemp("images") / "stripes", 16, {"base": (3, 8), "val": (5, 20)})
 
 
 @pytest.fixture
-def folder(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "stripes").symlink_to(pictures)
-    return pictures
+    (tmp_path / "stripes").symlink_to(images)
+    return images
 
 
 def fsbench(*arguments: str) -> Result:
@@ -56,7 +55,7 @@ def test_extract_finds_what_train_wrote_without_further_words() -> None:
     assert features.provenance.weights == "rn12.safetensors"
     assert features.dimension == 10
     again = fsbench("train", "--data", "stripes", *QUICK)
-    assert "is there already, trained in the same way" in again.stderr
+    assert "exists already, trained in the same way" in again.stderr
     assert again.stdout == "weights/stripes/rn12.safetensors\n"
 
 
@@ -65,23 +64,32 @@ def test_every_option_reaches_the_training() -> None:
     done = fsbench(
         "train", "--backbone", "wrn", "--data", "stripes", "--width", "0.125", "--epochs", "1", "--batch", "12",
         "--lr", "0.03", "--seed", "5", "--no-rotation", "--no-mixup", "--no-flip", "--out", "mine.safetensors",
-        "--eval-every", "1", "--workers", "0", "--device", "cpu", "--quiet",
+        "--eval-every", "1", "--save-every", "1", "--workers", "0", "--device", "cpu", "--quiet", "--image-size", "24",
+        "--no-small-first",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert done.stderr == ""
     command = facts("mine.safetensors")["command"]
-    for words in ("--backbone wrn", "--width 0.125", "--epochs 1", "--batch 12", "--lr 0.03", "--seed 5"):
+    for words in (
+        "--backbone wrn",
+        "--width 0.125",
+        "--epochs 1",
+        "--batch 12",
+        "--lr 0.03",
+        "--seed 5",
+        "--image-size 24",
+    ):
         assert words in command
-    assert command.endswith("--no-rotation --no-mixup --no-flip")
+    assert command.endswith("--no-rotation --no-mixup --no-flip --no-small-first")
 
 
 def test_characters_are_not_mirrored(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless that is asked for; other pictures are."""
-    monkeypatch.setattr(choose, "choose_datasets", lambda *given: [load_own(folder, name="glyphs")])
+    """Unless that is asked for; other images are."""
+    monkeypatch.setattr("fsbench.cli.train.choose_datasets", lambda *given: [load_own(folder, name="glyphs")])
     for out, option in (("a.safetensors", ()), ("b.safetensors", ("--flip",))):
         assert fsbench("train", "--dataset", "glyphs", *QUICK, *option, "--out", out).exit_code == 0
-    assert facts("a.safetensors")["command"].endswith("--no-flip")
-    assert facts("b.safetensors")["command"].endswith("--flip")
+    assert " --no-flip " in facts("a.safetensors")["command"]
+    assert " --flip " in facts("b.safetensors")["command"]
 
 
 @pytest.mark.usefixtures("folder")
@@ -105,7 +113,7 @@ def test_errors_are_sentences(arguments: tuple[str, ...], words: str) -> None:
 
 def test_one_data_set_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = [load_own(folder, name="one"), load_own(folder, name="other")]
-    monkeypatch.setattr(choose, "choose_datasets", lambda *given: both)
+    monkeypatch.setattr("fsbench.cli.train.choose_datasets", lambda *given: both)
     done = fsbench("train", *QUICK)
     assert isinstance(done.exception, FsbenchError)
     assert "found one, other" in done.exception.message

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tests.oracle.reference import Floats, Ints, cl2n, softmax
+from fsbench.methods.reference import softmax
+from tests.oracle.reference import Floats, Ints, cl2n
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tests.oracle.reference import Floats, Ints, softmax
+from fsbench.methods.reference import softmax
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+
+    from tests.oracle.reference import Floats, Ints
 
 EPS = 1e-12
 H = 1e-30

@@ -1,4 +1,4 @@
-"""Soft-KMEANS, BAVARDAGE and the base statistics against the loop versions."""
+"""Soft-KMEANS, BAVARDAGE and the base statistics against the article's algorithms, one task at a time, in float64."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import fsbench
-from fsbench.methods.bavardage import Bavardage
+from fsbench.methods import reference as algorithms
+from fsbench.methods.bavardage import Bavardage, unpack
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 from tests.oracle import reference
@@ -48,8 +49,8 @@ def test_ncm_and_soft_kmeans_agree_with_the_loops(features: Features, base: refe
     soft = fsbench.predict("soft-kmeans", support, labels, query, t_km=30.0, **kwargs)
     for b in range(20):
         x = reference.cl2n(np.concatenate([support[b], query[b]]), base.mean)
-        np.testing.assert_allclose(near[b], reference.ncm(x, labels[b], 5), atol=1e-5)
-        np.testing.assert_allclose(soft[b], reference.soft_kmeans(x, labels[b], 5, 30.0)[5 * shots :], atol=1e-4)
+        np.testing.assert_allclose(near[b], reference.ncm(x, labels[b], 5), atol=1e-9)
+        np.testing.assert_allclose(soft[b], reference.soft_kmeans(x, labels[b], 30.0), atol=1e-9)
 
 
 @pytest.mark.parametrize("variant", ["article", "released"])
@@ -59,15 +60,13 @@ def test_bavardage_agrees_with_algorithm_1(
     features: Features, base: reference.Base, variant: str, balanced: bool, shots: int, ways: int, queries: int
 ) -> None:
     support, labels, query, _ = tasks_of(features, 12, shots=shots, ways=ways, queries=queries)
-    params: dict[str, Any] = {"t_km": 20.0, "t_vb": 15.0, "s_max": 1.4}
-    predicted = fsbench.predict(
-        "bavardage", support, labels, query, base=features.statistics, variant=variant, balanced=balanced, **params
-    )
+    params: dict[str, Any] = {"t_km": 20.0, "t_vb": 15.0, "s_max": 1.4, "variant": variant, "balanced": balanced}
+    predicted = fsbench.predict("bavardage", support, labels, query, base=features.statistics, **params)
     assert predicted.shape == (12, queries, ways)
+    method = reference.configured(features.statistics, **params)
     for b in range(12):
         rows = np.concatenate([support[b], query[b]])
-        expected = reference.bavardage(rows, labels[b], ways, base, variant=variant, balanced=balanced, **params)
-        np.testing.assert_allclose(predicted[b], expected, atol=1e-4)
+        np.testing.assert_allclose(predicted[b], reference.bavardage(rows, labels[b], base, method), atol=1e-8)
 
 
 def test_the_clamp_matters_in_the_comparison_above(features: Features) -> None:
@@ -76,19 +75,19 @@ def test_the_clamp_matters_in_the_comparison_above(features: Features) -> None:
     assert 0.1 < (scaling > 1.4).double().mean() < 0.9
 
 
-def test_qr_of_differences_and_eigenvectors_of_psi_span_the_same_space(
-    features: Features, base: reference.Base
-) -> None:
+def test_the_projection_keeps_distances_to_the_eigenvectors_of_psi(features: Features, base: reference.Base) -> None:
+    """Eq. 9 and 10 as printed, with the matrix Ψ itself, and the basis of differences of the released program."""
     support, labels, query, _ = tasks_of(features, 6, queries=30)
+    method = reference.configured(features.statistics, t_km=20.0, t_vb=15.0, s_max=1.4)
     for b in range(6):
-        rows = np.concatenate([support[b], query[b]])
-        one, other = (
-            reference.bavardage(
-                rows, labels[b], 5, base, variant="article", t_km=20, t_vb=15, s_max=1.4, balanced=False, basis=basis
-            )
-            for basis in ("qr", "psi")
-        )
-        np.testing.assert_allclose(one, other, atol=1e-9)
+        x = reference.cl2n(np.concatenate([support[b], query[b]]), base.mean)
+        sphered = base.sphere(x, method)
+        o = algorithms.soft_kmeans(x, np.eye(5)[labels[b]], 20.0, 5)
+        u = algorithms.plda(sphered, o, 10.0)
+        m = o.T @ sphered / (10.0 + o.sum(axis=0))[:, None]
+        psi = sum(np.outer(row, row) for row in m - m.mean(axis=0))
+        for basis in (np.linalg.eigh(psi)[1][:, -4:], np.linalg.qr((m[1:] - m[0]).T)[0]):
+            np.testing.assert_allclose(u @ u.T, sphered @ basis @ basis.T @ sphered.T, atol=1e-9)
 
 
 def test_without_clamp_the_sphering_gives_mahalanobis_distances(features: Features, base: reference.Base) -> None:
@@ -100,10 +99,11 @@ def test_without_clamp_the_sphering_gives_mahalanobis_distances(features: Featur
         method = Bavardage(variant=variant, sigma=1e9)  # type: ignore[arg-type]
         for b in range(4):
             rows = torch.from_numpy(np.concatenate([support[b], query[b]])).double()
-            x, sphered = method.embed(rows, features.statistics).chunk(2, dim=1)
-            gap = x[:, None] - x[None]
+            embedded = unpack(method.embed(rows, features.statistics))
+            gap = embedded.plain[:, None] - embedded.plain[None]
             expected = torch.einsum("ijd,de,ije->ij", gap, torch.linalg.inv(torch.from_numpy(matrix)), gap)
-            torch.testing.assert_close(torch.cdist(sphered, sphered).square(), expected, rtol=1e-6, atol=1e-6)
+            found = torch.cdist(embedded.sphered, embedded.sphered).square()
+            torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("variant", ["article", "released"])
@@ -140,43 +140,37 @@ def test_more_samples_than_features(variant: str) -> None:
     data = make_features(dimension=12, seed=5)
     loops = reference.Base.fit(data.base.features, data.base.labels)
     support, labels, query, _ = tasks_of(data, 8, shots=2, queries=40)
-    params: dict[str, Any] = {"t_km": 20.0, "t_vb": 8.0, "s_max": 1.2}
-    predicted = fsbench.predict("bavardage", support, labels, query, base=data.statistics, variant=variant, **params)
+    params: dict[str, Any] = {"t_km": 20.0, "t_vb": 8.0, "s_max": 1.2, "variant": variant}
+    predicted = fsbench.predict("bavardage", support, labels, query, base=data.statistics, **params)
+    method = reference.configured(data.statistics, **params)
     for b in range(8):
         rows = np.concatenate([support[b], query[b]])
-        expected = reference.bavardage(rows, labels[b], 5, loops, variant=variant, balanced=False, **params)
-        np.testing.assert_allclose(predicted[b], expected, atol=1e-4)
+        np.testing.assert_allclose(predicted[b], reference.bavardage(rows, labels[b], loops, method), atol=1e-7)
 
 
 @pytest.mark.parametrize("variant", ["article", "released"])
 def test_duplicate_rows_of_overlapping_tasks(features: Features, base: reference.Base, variant: str) -> None:
     support, labels, query, _ = tasks_of(features, 8, shots=2, queries=30)
     query[:, :10] = support  # every support image is a query too
-    params: dict[str, Any] = {"t_km": 20.0, "t_vb": 15.0, "s_max": 1.4}
-    predicted = fsbench.predict(
-        "bavardage", support, labels, query, base=features.statistics, variant=variant, **params
-    )
+    params: dict[str, Any] = {"t_km": 20.0, "t_vb": 15.0, "s_max": 1.4, "variant": variant}
+    predicted = fsbench.predict("bavardage", support, labels, query, base=features.statistics, **params)
+    method = reference.configured(features.statistics, **params)
     for b in range(8):
         rows = np.concatenate([support[b], query[b]])
-        expected = reference.bavardage(rows, labels[b], 5, base, variant=variant, balanced=False, **params)
-        np.testing.assert_allclose(predicted[b], expected, atol=1e-3)
+        np.testing.assert_allclose(predicted[b], reference.bavardage(rows, labels[b], base, method), atol=1e-6)
 
 
 def test_learned_precision_agrees_with_its_formula(features: Features, base: reference.Base) -> None:
     """One step, so that the precision is estimated from Soft-KMEANS alone."""
     support, labels, query, _ = tasks_of(features, 6, queries=30)
-    predicted = fsbench.predict(
-        "bavardage", support, labels, query, base=features.statistics, t_km=20.0, tau="learned", sigma=10.0, steps=1
-    )
+    params: dict[str, Any] = {"t_km": 20.0, "sigma": 10.0, "steps": 1}
+    predicted = fsbench.predict("bavardage", support, labels, query, base=features.statistics, tau="learned", **params)
     for b in range(6):
         rows = np.concatenate([support[b], query[b]])
         x = reference.cl2n(rows, base.mean)
-        o = reference.soft_kmeans(x, labels[b], 5, 20.0)
-        u = reference.projection(reference.sphere_article(x, base, 10.0, 1.0), o, 10.0, "qr")
-        m = (o.T @ u) / (10.0 + o.sum(axis=0))[:, None]
-        tau = 4 * len(x) / (o * ((u[:, None] - m[None]) ** 2).sum(axis=2)).sum()
-        expected = reference.bavardage(
-            rows, labels[b], 5, base, variant="article", t_km=20.0, t_vb=tau * base.per_class,
-            s_max=10.0 / base.per_class**0.5, balanced=False, steps=1,
-        )  # fmt: skip
-        np.testing.assert_allclose(predicted[b], expected, atol=1e-3)
+        o = algorithms.soft_kmeans(x, np.eye(5)[labels[b]], 20.0, 5)
+        u = algorithms.plda(algorithms.sphere(x, base.scatter, 10.0), o, 10.0)
+        m = o.T @ u / (10.0 + o.sum(axis=0))[:, None]
+        tau = 4 * len(x) / (o * algorithms.squared_distances(u, m)).sum()
+        method = reference.configured(features.statistics, tau=tau, **params)
+        np.testing.assert_allclose(predicted[b], reference.bavardage(rows, labels[b], base, method), atol=1e-8)

@@ -10,8 +10,9 @@ import pytest
 import fsbench
 from fsbench.methods.base import Context
 from fsbench.methods.laplacianshot import LaplacianShot
+from fsbench.methods.reference import softmax
 from tests.oracle import rivals_centroids as loops
-from tests.oracle.reference import cl2n, softmax
+from tests.oracle.reference import cl2n
 from tests.oracle.test_bavardage import tasks_of
 from tests.synthetic import Features, make_features
 
@@ -221,7 +222,7 @@ def test_unequal_supports_and_few_dimensions(name: str, dimension: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dataset", "balanced", "shots", "expected"),
+    ("preset", "balanced", "shots", "expected"),
     [
         ("mini", True, 1, (0.7, True)),
         ("mini", True, 5, (0.3, True)),
@@ -237,7 +238,7 @@ def test_unequal_supports_and_few_dimensions(name: str, dimension: int) -> None:
         ("", False, 5, (0.7, False)),
     ],
 )
-def test_parameters_of_laplacianshot(dataset: str, balanced: bool, shots: int, expected: tuple[float, bool]) -> None:
-    method = LaplacianShot.configure(Context(balanced=balanced, shots=shots, dataset=dataset))
+def test_parameters_of_laplacianshot(preset: str, balanced: bool, shots: int, expected: tuple[float, bool]) -> None:
+    method = LaplacianShot.configure(Context(balanced=balanced, shots=shots, preset=preset))
     assert (method.weight, method.rectify) == expected
     assert (method.neighbours, method.steps) == (2, 20)

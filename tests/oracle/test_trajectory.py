@@ -1,4 +1,4 @@
-"""Every step of the way through a task against the loop versions, stopped after as many steps."""
+"""Every step of the way through a task against the article's algorithms, stopped after as many steps."""
 
 from __future__ import annotations
 
@@ -22,22 +22,19 @@ PARAMS: dict[str, Any] = {"t_km": 20.0, "t_vb": 15.0, "s_max": 1.4}
 def test_every_step_equals_the_loops(features: Features, variant: str, balanced: bool) -> None:
     loops = reference.Base.fit(features.base.features, features.base.labels)
     support, labels, query, _ = tasks_of(features, 3, ways=3, shots=2, queries=20)
-    steps = fsbench.trajectory(
-        "bavardage", support, labels, query, base=features.statistics, variant=variant, balanced=balanced,
-        km_steps=5, steps=4, **PARAMS,
-    )  # fmt: skip
+    params = {**PARAMS, "variant": variant, "balanced": balanced}
+    steps = fsbench.trajectory("bavardage", support, labels, query, base=features.statistics, steps=4, **params)
     assert steps.shape == (5 + 4, 3, 20, 3)
     for b in range(3):
         rows = np.concatenate([support[b], query[b]])
         x = reference.cl2n(rows, loops.mean)
         for step in range(5):
-            expected = reference.soft_kmeans(x, labels[b], 3, PARAMS["t_km"], steps=step + 1)[6:]
+            expected = reference.soft_kmeans(x, labels[b], PARAMS["t_km"], steps=step + 1)
             np.testing.assert_allclose(steps[step, b], expected, atol=1e-9)
         for step in range(4):
-            expected = reference.bavardage(
-                rows, labels[b], 3, loops, variant=variant, balanced=balanced, steps=step + 1, **PARAMS
-            )
-            np.testing.assert_allclose(steps[5 + step, b], expected, atol=1e-4)
+            method = reference.configured(features.statistics, steps=step + 1, **params)
+            expected = reference.bavardage(rows, labels[b], loops, method)
+            np.testing.assert_allclose(steps[5 + step, b], expected, atol=1e-8)
 
 
 def test_the_first_step_answers_like_the_nearest_class_mean(features: Features) -> None:

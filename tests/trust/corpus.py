@@ -105,7 +105,7 @@ def _network() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
 
 def _write_training(path: Path) -> None:
     network, optimiser = _network()
-    CheckpointFile(path, "f" * 64).write(network, optimiser, Progress(3, 1.5))
+    CheckpointFile(path, "f" * 64).write(network, optimiser, Progress(3, 2, 1.5))
 
 
 def _read_training(path: Path) -> object:

@@ -6,7 +6,7 @@ import warnings
 from random import Random
 from typing import TYPE_CHECKING
 
-from fsbench.io import probe
+from fsbench.io import trial
 from tests.trust.isolate import Outcome, judged, run_cases
 from tests.trust.mutate import mutate
 
@@ -25,7 +25,7 @@ def fuzz(kind: Kind, folder: Path, cases: Sequence[int]) -> list[Outcome]:
 
     def run(case: int) -> Outcome:
         warnings.simplefilter("error")
-        probe.SECONDS = 8.0
+        trial.SECONDS = 8.0
         damaged = mutate(whole, Random(f"{kind.name} {case}"))
         path.write_bytes(damaged)
         return judged(case, lambda: kind.read(path) == expected or not kind.sealed, path.name)

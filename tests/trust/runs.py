@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-for _module in pkgutil.walk_packages(fsbench.__path__, "fsbench."):  # so that commands find them imported
-    if not _module.name.endswith("__main__"):
-        importlib.import_module(_module.name)
+for _module in pkgutil.walk_packages(fsbench.__path__, "fsbench."):  # commands import some only when they run
+    importlib.import_module(_module.name)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from PIL import Image
 
-from fsbench.data.images import while_workers_live
 from fsbench.data.scan import load_own
+from fsbench.devices import while_workers_live
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.tuning import read_memory
 from fsbench.features import shards
@@ -260,7 +261,52 @@ def test_runs_at_the_same_time_leave_the_records_of_one(tmp_path: Path) -> None:
     assert shared.visible() == alone.visible()
 
 
-def test_a_lock_is_not_inherited_by_workers_and_leaves_no_file(tmp_path: Path) -> None:
+def test_a_lock_is_not_inherited_by_workers(tmp_path: Path) -> None:
+    """A worker may live a little longer than the process that it works for."""
+    with only_writer(tmp_path / "out"):
+        worker = os.fork()
+        if worker == 0:
+            signal.pause()
+            os._exit(0)
+    try:
+        with only_writer(tmp_path / "out"):
+            assert f"process {os.getpid()} on " in (tmp_path / ".out.lock").read_text()
+    finally:
+        os.kill(worker, signal.SIGKILL)
+        os.waitpid(worker, 0)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP])
+def test_where_there_are_no_locks_nothing_is_locked(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(handle: int, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", fails)
+    with only_writer(tmp_path / "out"), only_writer(tmp_path / "out"):
+        (tmp_path / "out").write_text("x")
+    assert (tmp_path / "out").read_text() == "x"
+
+
+def test_locks_of_many_writers_exclude_each_other(tmp_path: Path) -> None:
+    """Each removes its lock file while the others wait for it."""
+    counter, workers = tmp_path / "counter", []
+    counter.write_text("0")
+    for _ in range(4):
+        worker = os.fork()
+        if worker == 0:
+            for _ in range(10):
+                with only_writer(tmp_path / "out", lambda sentence: None):
+                    counter.write_text(str(int(counter.read_text()) + 1))
+            os._exit(0)
+        workers.append(worker)
+    assert [os.waitpid(worker, 0)[1] for worker in workers] == [0] * 4
+    assert counter.read_text() == "40"
+    assert names_in(tmp_path) == ["counter"]
+
+
+def test_a_lock_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "out"
     with only_writer(path):
         assert [entry.name for entry in tmp_path.iterdir()] == [".out.lock"]

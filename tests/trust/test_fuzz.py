@@ -50,7 +50,7 @@ def test_a_changed_bit_in_a_trained_weight_is_noticed(tmp_path: Path) -> None:
     network = torch.nn.Linear(3, 2)
     optimiser = torch.optim.SGD(network.parameters(), 0.1)
     file = CheckpointFile(tmp_path / "a.training", "f" * 64)
-    file.write(network, optimiser, Progress(3, 1.5))
+    file.write(network, optimiser, Progress(3, 2, 1.5))
     file.restore(network, optimiser)
     whole, weight = file.path.read_bytes(), network.weight.detach().numpy().tobytes()
     assert whole.count(weight) == 1

@@ -17,8 +17,9 @@ from rich.table import Table
 from fsbench.cli.app import _show
 from fsbench.errors import FsbenchError
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
-from fsbench.report.html.page import render_html
-from fsbench.report.render import FORMATS, render_csv, render_latex, render_markdown, show
+from fsbench.report.html import render_html
+from fsbench.report.render import FORMATS, render_csv, render_latex, render_markdown
+from fsbench.report.render import Table as ComparisonTable
 from fsbench.reporter import Reporter, SafeConsole, printable
 from fsbench.results.collect import collect
 from fsbench.results.record import load_record, record_path, save_record
@@ -77,7 +78,7 @@ def test_remarks_and_errors_obey_no_name(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize("form", FORMATS)
 def test_tables_obey_no_name(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     for comparison in collect(evil_records()):
-        show(comparison, form, None)
+        ComparisonTable(comparison).show(form)
     told = capsys.readouterr().out
     assert "passwd" in told
     assert not OBEYED.search(told)

@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 import torch
 
-from fsbench.backbones import checkpoints
 from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.data.catalog import dataset_info
 from fsbench.data.scan import load_own
 from fsbench.errors import FsbenchError
 from fsbench.exchange.detect import read_file
 from fsbench.features.store import FeatureFile
+from fsbench.io import torch_files
 from fsbench.io.pickles import read_plain_pickle
 from fsbench.machine import run_child
 from fsbench.train.checkpoint import CheckpointFile
@@ -95,8 +95,8 @@ TORCH_DOORS = ("weights", "import", "training")
 @pytest.mark.parametrize("name", PICKLES)
 def test_torch_alone_executes_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the inspection of files switched off, torch's own guard is what holds."""
-    for check in ("check_zip", "check_legacy", "check_legacy_stream"):
-        monkeypatch.setattr(checkpoints, check, lambda *_: None)
+    for check in ("_check_zip", "_check_legacy"):
+        monkeypatch.setattr(torch_files, check, lambda *_: None)
     _offer_to_torch(PICKLES[name], tmp_path)
 
 
@@ -122,8 +122,8 @@ def test_files_without_any_guard_would_execute_the_payloads(tmp_path: Path, monk
     """Otherwise the two tests above would prove nothing."""
     load = torch.load
     monkeypatch.setattr(torch, "load", lambda *given, **options: load(*given, **{**options, "weights_only": False}))
-    for check in ("check_zip", "check_legacy"):
-        monkeypatch.setattr(checkpoints, check, lambda *_: None)
+    for check in ("_check_zip", "_check_legacy"):
+        monkeypatch.setattr(torch_files, check, lambda *_: None)
     for name, wrap in TORCH_FILES.items():
         (tmp_path / "file").write_bytes(wrap(PICKLES["Reduce 2"](tmp_path / name)))
         with contextlib.suppress(FsbenchError):

@@ -35,7 +35,7 @@ READERS = {"record": load_record, "sweep": load_sweep, "memory of tuning": read_
 def test_extremes_are_refused(what: str, extreme: str, tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     path.write_text(f'{{"value": {EXTREMES[extreme]}}}')
-    with pytest.raises(FsbenchError, match=f"The {what} .*file.json is damaged: it is no JSON that fsbench writes"):
+    with pytest.raises(FsbenchError, match=f"The {what} .*file.json is damaged: it is not JSON as fsbench writes it"):
         READERS[what](path)  # type: ignore[operator]
 
 

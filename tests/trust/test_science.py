@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from fsbench.backbones.load import load_backbone
 from fsbench.data.scan import load_own, scan_folder
-from fsbench.doctor.deep import find_doubles, look_deeper
+from fsbench.doctor.deep import find_doubles
 from fsbench.doctor.diagnose import diagnose
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.source import source_of
@@ -25,14 +26,14 @@ from fsbench.features.overlap import overlap
 from fsbench.features.scatter import BaseStatistics, base_statistics, scatter_path
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.machine import Environment
-from fsbench.methods.base import Context
-from fsbench.methods.presets import preset_of
+from fsbench.methods.presets import benchmark_with_preset
 from fsbench.reporter import Reporter
 from fsbench.results.published import published
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 from tests.comparing import QUIET, solved
 from tests.images import SPLITS, write_images
+from tests.records import make_record
 from tests.synthetic import make_features
 
 if TYPE_CHECKING:
@@ -136,9 +137,10 @@ def test_what_was_tuned_on_val_is_not_reported_on_val(features: Features, tmp_pa
     ("name", "known"), [("mini", True), ("cub-feat", True), ("mini-sketch", False), ("cubs", False)]
 )
 def test_presets_and_published_numbers_are_those_of_the_catalogs_data_sets(name: str, known: bool) -> None:
-    assert (preset_of(Context(balanced=True, dataset=name)) is not None) is known
+    with contextlib.nullcontext() if known else pytest.raises(FsbenchError, match="mini, fc100, cifarfs, tiered, cub"):
+        assert benchmark_with_preset(name) in {"mini", "cub"}
     backbone = "wrn" if name.startswith("mini") else "rn18"
-    found = published("bavardage", name, backbone, balanced=True, alpha=None, shots=1, queries=75, crops=1)
+    found = published(make_record("bavardage", dataset=name, backbone=backbone, alpha=None))
     assert (found is not None) is known
 
 
@@ -239,7 +241,7 @@ def test_doubles_are_found_by_their_content(tmp_path: Path) -> None:
     assert len(found.sentences()) == 3
 
 
-def test_the_doctor_looks_deeper(tmp_path: Path) -> None:
+def test_the_doctor_looks_deeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_images(tmp_path / "data" / "glyphs", SPLITS, images=2)
     shutil.copy(root / "base" / "b0" / "000.png", root / "novel" / "n0" / "001.png")
     mine = make_features(seed=1)
@@ -249,10 +251,11 @@ def test_the_doctor_looks_deeper(tmp_path: Path) -> None:
     damaged[-1] ^= 1
     (tmp_path / "features" / "b.h5").write_bytes(damaged)
     roots = tmp_path / "data", tmp_path / "weights", tmp_path / "features"
-    report = diagnose(*roots, probe=lambda: Environment({}, "", "", ()))
-    told = "\n".join(look_deeper(report, roots[0], roots[2], QUIET).deep_sentences)
-    assert "1 pictures occur in more than one split" in told
-    assert "a.h5: whole, as its SHA-256 says." in told
+    monkeypatch.setattr("fsbench.doctor.diagnose.probe_environment", lambda: Environment({}, "", "", ()))
+    told = "\n".join(diagnose(*roots, deep=QUIET).deep_sentences)
+    assert "all 16 images can be read" in told
+    assert "1 images occur in more than one split" in told
+    assert "a.h5: intact, its SHA-256 is right." in told
     assert "a.h5: base and novel share 2 rows" in told
     assert "b.h5 is not as it was written" in told or "b.h5 are not those that were written" in told
 

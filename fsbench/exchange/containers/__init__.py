@@ -1,1 +1,1 @@
-"""Containers, one file each: `recognise` looks at the first bytes, `read` gives the content as plain arrays."""
+"""Kinds of files, recognised by their first bytes, whose content is given as plain arrays in dicts and lists."""

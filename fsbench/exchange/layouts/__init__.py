@@ -1,1 +1,1 @@
-"""Layouts, one file each: `recognise` looks at what a container holds, `read` gives its rows by split."""
+"""What content means: ways in which other programs lay out features."""

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fsbench.data.catalog import SPLIT_ALIASES
+from fsbench.data.catalog import SPLIT_WORDS, canonical_split
 from fsbench.errors import FsbenchError
-from fsbench.exchange.found import Found, Opened, Part, is_table, names_array, text_of, texts_of
-from fsbench.exchange.splits import split_of_word
+from fsbench.exchange.content import Layout, Opened, Part, Recognised, is_table, names_array, text_of, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-LAYOUT = "rows with labels"
+_LAYOUT = "rows with labels"
 _WORDS = {
     "features": (
         "features",
@@ -41,11 +40,10 @@ _WORDS = {
     "split": ("split", "splits"),
 }
 _ROLES = {word: role for role, words in _WORDS.items() for word in words}
-_SPLIT_WORDS = {alias for aliases in SPLIT_ALIASES.values() for alias in aliases}
 Fields = dict[tuple[str, str], "NDArray[Any] | list[str]"]
 
 
-def recognise(content: object) -> bool:
+def _recognise(content: object) -> bool:
     """Whether there are features under a known name, or a single array, or a pair of features and labels."""
     if isinstance(content, np.ndarray):
         return is_table(content) or (content.ndim == 1 and content.dtype.kind in "iuUS")
@@ -57,7 +55,7 @@ def recognise(content: object) -> bool:
     )
 
 
-def read(opened: Opened, dataset: str, split: str) -> Found:
+def _read(opened: Opened, dataset: str, split: str) -> Recognised:
     """The rows of every split that the names speak of."""
     others: list[str] = []
     fields: Fields
@@ -77,7 +75,7 @@ def read(opened: Opened, dataset: str, split: str) -> Found:
         part, told = _part(opened, name, {role: array for (split, role), array in arrays.items() if split == name})
         parts += part
         remarks += told
-    return Found(LAYOUT, parts, tuple(remarks))
+    return Recognised(_LAYOUT, parts, tuple(remarks))
 
 
 def _fields(content: object) -> tuple[Fields, list[str]]:
@@ -85,13 +83,14 @@ def _fields(content: object) -> tuple[Fields, list[str]]:
     fields: Fields = {}
     others = []
     for key, array in _flat(content):
-        found = _meaning(key)
-        if found is None:
+        meaning = _meaning(key)
+        if meaning is None:
             others.append(key)
-        elif found in fields:
-            raise FsbenchError(f"Two arrays could be the {' '.join(found).strip()}, one of them {key!r}.", "Keep one.")
+        elif meaning in fields:
+            both = " ".join(meaning).strip()
+            raise FsbenchError(f"Two arrays could be the {both}, one of them {key!r}.", "Keep one.")
         else:
-            fields[found] = array
+            fields[meaning] = array
     return fields, others
 
 
@@ -114,11 +113,11 @@ def _meaning(key: str) -> tuple[str, str] | None:
     """The split, if any, and the role that a name stands for."""
     words = re.sub(r"meta[-_]?(?=tr|va|te)", "", key.lower())
     parts = re.split(r"[^a-z0-9]+", words)
-    splits = [part for part in parts if part in _SPLIT_WORDS]
-    role = _ROLES.get("_".join(part for part in parts if part not in _SPLIT_WORDS))
+    splits = [part for part in parts if part in SPLIT_WORDS]
+    role = _ROLES.get("_".join(part for part in parts if part not in SPLIT_WORDS))
     if role is None or len(splits) > 1:
         return None
-    return split_of_word(splits[0]) if splits else "", role
+    return canonical_split(splits[0]) if splits else "", role
 
 
 def _part(opened: Opened, split: str, arrays: dict[str, NDArray[Any]]) -> tuple[list[Part], list[str]]:
@@ -160,11 +159,14 @@ def _by_column(opened: Opened, part: Part, column: NDArray[Any] | None) -> list[
         raise FsbenchError(f"{opened.path}: expected one word per row in the column of splits.", "base, val or novel.")
     if len(part.labels) != len(words):
         raise FsbenchError(f"{opened.path}: {len(part.labels)} labels for {len(words)} rows.")
-    splits = {word: split_of_word(word) for word in set(words)}
+    splits = {word: canonical_split(word) for word in set(words)}
     where = np.array([splits[word] for word in words])
-    found = []
+    parts = []
     for split in sorted(set(splits.values())):
         rows = where == split
         images = tuple(name for name, inside in zip(part.images, rows, strict=False) if inside)
-        found.append(Part(split, part.features[rows], part.labels[rows], part.class_names, images))
-    return found
+        parts.append(Part(split, part.features[rows], part.labels[rows], part.class_names, images))
+    return parts
+
+
+ROWS = Layout(_recognise, _read)

@@ -1,1 +1,1 @@
-"""Pictures, one file per kind, in one style."""
+"""Figures, one file per kind, in one style."""

@@ -1,4 +1,4 @@
-"""Accuracy bars: methods below each other, settings side by side, feature files below each other."""
+"""A comparison drawn: accuracy bars, and histograms of the differences task by task."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 
-from fsbench.report.plots.style import COLOURS, INK, STYLE, layers, save
+from fsbench.report.plots.style import COLOURS, INK, STYLE, layers
 from fsbench.results.statistics import Interval, paired_difference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
@@ -37,12 +36,7 @@ _OTHER = (COLOURS[3], "xxxx")
 _NOTE = "Dots: means, with 95 % intervals. ▲ best of its panel, * not significantly worse. Axes do not start at 0."
 
 
-def accuracy_bars(comparison: Comparison, path: Path) -> None:
-    """Write the bars of a comparison as PNG, PDF or SVG, by the file's ending."""
-    save(bars_figure(comparison), path)
-
-
-def bars_figure(comparison: Comparison) -> Figure:
+def draw_bars(comparison: Comparison) -> Figure:
     """Accuracies with their 95 % intervals, one row of panels per feature file."""
     rows = [(group, _shown(comparison, group)) for group in comparison.groups]
     heights = [0.95 + 0.2 * len(entries) for _, entries in rows]
@@ -96,7 +90,7 @@ def _bars(axes: Axes, group: Group, entries: Sequence[Entry], column: Column) ->
 
 
 def _limits(cells: Sequence[Cell]) -> tuple[float, float]:
-    """An axis that shows the differences between methods, with room to the left so that no bar vanishes."""
+    """Limits that show the differences between methods, with room on the left so that every bar is visible."""
     ends = [(cell.record.accuracy, cell.record.ci95 or 0.0) for cell in cells if cell.record]
     least, most = min(mean - width for mean, width in ends), max(mean + width for mean, width in ends)
     span = max(most - least, 4.0)
@@ -180,7 +174,7 @@ def _paired(group: Group, setting: str, record: RunRecord, baseline: RunRecord) 
     return Paired(group.title, setting, values, 100.0 / max(record.queries), difference)
 
 
-def differences_figure(pairs: Sequence[Paired], method: str, baseline: str) -> Figure:
+def draw_differences(pairs: Sequence[Paired], method: str, baseline: str) -> Figure:
     """Histograms of the differences, one panel per setting, at most four to a row."""
     across = min(4, len(pairs))
     down = math.ceil(len(pairs) / across)

@@ -10,11 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fsbench.errors import FsbenchError
-from fsbench.report.plots.style import STYLE, line_look, save, short_name
+from fsbench.report.plots.style import STYLE, line_look, short_name
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
@@ -58,7 +56,7 @@ class Spectrum:
         )
 
 
-def draw_spectra(spectra: list[Spectrum], path: Path) -> None:
+def draw_spectra(spectra: list[Spectrum]) -> Figure:
     """Eigenvalues of S_w, and beside them the scalings with their clamp; one line per feature file."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10.5, 4.0 + 0.2 * len(spectra)), layout="constrained")
@@ -75,7 +73,7 @@ def draw_spectra(spectra: list[Spectrum], path: Path) -> None:
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
             axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
         figure.legend(handles=left.get_lines()[::2], loc="outside lower center", frameon=False)
-        save(figure, path)
+    return figure
 
 
 def _eigenvalues(axes: Axes, spectrum: Spectrum, look: dict[str, Any]) -> None:

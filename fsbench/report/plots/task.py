@@ -1,29 +1,100 @@
-"""The way of a 3-way task through the probability simplex."""
+"""Figures of one task: its three projections, and the paths of its queries through the probability simplex."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Ellipse
 
-from fsbench.report.plots.style import class_mark, draw_queries, draw_support, three_panels
+from fsbench.errors import FsbenchError
+from fsbench.report.plots.style import COLOURS, MARKERS, STYLE, short_name
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     from fsbench.evaluation.task_views import View, WatchedTask
 
 
+_CLASS_COLOURS = tuple(colour for colour in COLOURS if colour != "#F0E442")  # too pale for hollow marks on white
+MOST_CLASSES = len(_CLASS_COLOURS) * len(MARKERS)
+_SUPPORT, _QUERY = 9.0, 5.0  # sizes in points
+_WIDTH, _LETTERS = 10.5, 145  # of the figure in inches, and letters of the legend beside each other
+
+
+def class_mark(number: int) -> tuple[str, str]:
+    """Colour and shape of a class, another pair for each of 56: in grey the shapes tell 8 apart."""
+    return _CLASS_COLOURS[number % len(_CLASS_COLOURS)], MARKERS[number % len(MARKERS)]
+
+
+def _three_panels(task: WatchedTask, note: str) -> tuple[Figure, list[Axes]]:
+    """A figure with title, legend and note, and its three panels to draw on."""
+    ways = len(task.class_names)
+    if ways > MOST_CLASSES:
+        raise FsbenchError(f"At most {MOST_CLASSES} classes can be drawn, the task has {ways}.", "Use fewer --ways.")
+    entries, columns = _legend(task)
+    rows = -(-len(entries) // columns)
+    figure = Figure(figsize=(_WIDTH, 4.1 + 0.2 * rows), layout="constrained")
+    figure.suptitle(short_name(task.title, longest=400), fontsize="medium")
+    by_rows = [entries[i] for column in range(columns) for i in range(column, len(entries), columns)]
+    figure.legend(
+        handles=by_rows, loc="outside lower center", ncols=columns, frameon=False, handletextpad=0.3,
+        title=note, title_fontsize="small",
+    )  # fmt: skip
+    return figure, [figure.add_subplot(1, 3, number) for number in (1, 2, 3)]
+
+
+def _draw_support(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
+    """Support samples (S, 2), beneath the queries."""
+    _draw(axes, points, labels, "support", zorder=3)
+
+
+def _draw_queries(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.int64], right: NDArray[np.bool_]) -> None:
+    """Queries (Q, 2), those with a wrong answer on top."""
+    _draw(axes, points[right], labels[right], "right", zorder=4)
+    _draw(axes, points[~right], labels[~right], "wrong", zorder=5)
+
+
+def _draw(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.int64], kind: str, zorder: int) -> None:
+    for k in np.unique(labels):
+        axes.plot(*points[labels == k].T, **_mark(*class_mark(k), kind), zorder=zorder, clip_on=False)
+
+
+def _mark(colour: str, marker: str, kind: str) -> dict[str, Any]:
+    size, face, edge, width = {
+        "support": (_SUPPORT, colour, "black", 1.0),
+        "right": (_QUERY, colour, "white", 0.4),
+        "wrong": (_QUERY + 1, "white", colour, 1.3),
+    }[kind]
+    return {
+        "linestyle": "", "marker": marker, "markersize": size, "markerfacecolor": face, "markeredgecolor": edge,
+        "markeredgewidth": width,
+    }  # fmt: skip
+
+
+def _legend(task: WatchedTask) -> tuple[list[Line2D], int]:
+    """The classes with their numbers of queries, in rows of their own what the marks mean; and entries per row."""
+    counts = np.bincount(task.query_labels, minlength=len(task.class_names))
+    names = [f"{short_name(name)} ({count})" for name, count in zip(task.class_names, counts, strict=True)]
+    classes = [Line2D([], [], **_mark(*class_mark(k), "right"), label=name) for k, name in enumerate(names)]
+    meanings = {"support": "support", "right": "query, correct", "wrong": "query, wrong"}
+    marks = [Line2D([], [], **_mark("0.4", "o", kind), label=label) for kind, label in meanings.items()]
+    longest = max(len(label) for label in (*names, *meanings.values()))
+    columns = min(max(len(classes), len(marks)), _LETTERS // (6 + longest))
+    blank = [Line2D([], [], linestyle="", label=" ")] * (-len(classes) % columns)
+    return classes + blank + marks, columns
+
+
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.75**0.5]])  # of an equilateral triangle, one per class
 SIMPLEX_NOTE = (
-    "A query stands where its probabilities of the three classes put it; its answer changes at the dotted lines. Lines "
-    "are the ways since the panel before.\n"
+    "A query is drawn at its probabilities of the three classes; its answer changes at the dotted lines. Lines "
+    "are paths since the panel before.\n"
     "Nearest class mean: softmax(−T_km d²), the first step of Soft-KMEANS. In brackets: queries of the class."
 )
 SOFTENED = (
@@ -39,8 +110,8 @@ def in_triangle(probabilities: NDArray[np.float64], root: int) -> NDArray[np.flo
     return points
 
 
-def draw_simplex(task: WatchedTask, root: int, path: Path) -> None:
-    """Nearest class mean, then the ways from there through Soft-KMEANS, then from there through BAVARDAGE."""
+def draw_simplex(task: WatchedTask, root: int) -> Figure:
+    """Nearest class mean, then the paths from there through Soft-KMEANS, then from there through BAVARDAGE."""
     ends = task.last_steps
     stages = (
         ("(a) nearest class mean", ends["NCM"], ends["NCM"]),
@@ -48,11 +119,13 @@ def draw_simplex(task: WatchedTask, root: int, path: Path) -> None:
         ("(c) BAVARDAGE", ends["Soft-KMEANS"], ends["BAVARDAGE"]),
     )
     note = SIMPLEX_NOTE + (SOFTENED.format(root=root) if root != 1 else "")
-    with three_panels(task, note, path) as panels:
+    with mpl.rc_context(STYLE):
+        figure, panels = _three_panels(task, note)
         for axes, (name, first, last) in zip(panels, stages, strict=True):
             axes.set_title(f"{name}: {100 * task.right(last).mean():.1f} % correct")
             _triangle(axes, task, last)
-            _ways(axes, task, in_triangle(task.query_probabilities[first : last + 1], root), last)
+            _paths(axes, task, in_triangle(task.query_probabilities[first : last + 1], root), last)
+    return figure
 
 
 def _triangle(axes: Axes, task: WatchedTask, step: int) -> None:
@@ -72,28 +145,30 @@ def _triangle(axes: Axes, task: WatchedTask, step: int) -> None:
     axes.set_axis_off()
 
 
-def _ways(axes: Axes, task: WatchedTask, points: NDArray[np.float64], last: int) -> None:
-    """Every query's way (T, Q, 2), with a mark at its end; the support in its corners."""
+def _paths(axes: Axes, task: WatchedTask, points: NDArray[np.float64], last: int) -> None:
+    """Every query's path (T, Q, 2), with a mark at its end; the support in its corners."""
     colours = [class_mark(label)[0] for label in task.query_labels]
     axes.add_collection(LineCollection(list(points.swapaxes(0, 1)), colors=colours, linewidths=0.8, alpha=0.55))
-    draw_support(axes, CORNERS[task.support_labels], task.support_labels)
-    draw_queries(axes, points[-1], task.query_labels, task.right(last))
+    _draw_support(axes, CORNERS[task.support_labels], task.support_labels)
+    _draw_queries(axes, points[-1], task.query_labels, task.right(last))
 
 
 _FILLED = 7  # more ellipses than these are drawn as outlines
 TASK_NOTE = (
-    "(b) and (c): the space of the centroids that the method ends with. An accuracy is that of the named method on all "
-    "features, not in the plane.\n"
+    "(a): the plane of the samples' largest spread. (b) and (c): that of the centroids the method ends with. "
+    "An accuracy is that of the named method on all features, not in the plane.\n"
     "Ellipses: two standard deviations of the true classes, support included. In brackets: queries of the class."
 )
 
 
-def draw_task(task: WatchedTask, views: tuple[View, View, View], path: Path) -> None:
+def draw_task(task: WatchedTask, views: tuple[View, View, View]) -> Figure:
     """The three views side by side, each with the accuracy of the method that works in its space."""
-    with three_panels(task, TASK_NOTE, path) as panels:
+    with mpl.rc_context(STYLE):
+        figure, panels = _three_panels(task, TASK_NOTE)
         for letter, axes, view in zip("abc", panels, views, strict=True):
             axes.set_title(f"({letter}) {view.title}\n{view.method}: {100 * view.right.mean():.1f} % correct")
             _draw_view(axes, task, view)
+    return figure
 
 
 def covariance_ellipse(points: NDArray[np.float64]) -> Ellipse | None:
@@ -108,18 +183,17 @@ def covariance_ellipse(points: NDArray[np.float64]) -> Ellipse | None:
 
 def _draw_view(axes: Axes, task: WatchedTask, view: View) -> None:
     support = len(task.support_labels)
-    if view.shares:
-        _ellipses(axes, view.points, np.concatenate([task.support_labels, task.query_labels]))
-        for name, share, axis in zip(("first", "second"), view.shares, (axes.xaxis, axes.yaxis), strict=True):
-            axis.set_label_text(f"{name} axis: {100 * share:.0f} % of the centroids' spread", fontsize="small")
-    draw_support(axes, view.points[:support], task.support_labels)
-    draw_queries(axes, view.points[support:], task.query_labels, view.right)
+    _ellipses(axes, view.points, np.concatenate([task.support_labels, task.query_labels]))
+    for name, share, axis in zip(("first", "second"), view.shares, (axes.xaxis, axes.yaxis), strict=True):
+        axis.set_label_text(f"{name} axis: {100 * share:.0f} % of the {view.spread}' spread", fontsize="small")
+    _draw_support(axes, view.points[:support], task.support_labels)
+    _draw_queries(axes, view.points[support:], task.query_labels, view.right)
     axes.set(xticks=[], yticks=[])
     _square(axes)
 
 
 def _square(axes: Axes) -> None:
-    """The same scale on both axes, everything inside, some air around it."""
+    """The same scale on both axes, with a margin around all points."""
     box = axes.dataLim
     half = 0.54 * max(box.width, box.height, 1e-12)
     x, y = (box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2

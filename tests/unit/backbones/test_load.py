@@ -12,7 +12,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from fsbench.backbones.load import load_backbone, save_backbone
+from fsbench.backbones.load import encode_backbone, halve, load_backbone, save_backbone
 from fsbench.errors import FsbenchError
 from tests.oracle import backbone_reference as reference
 
@@ -63,8 +63,8 @@ def test_depth_of_a_fresh_wide_resnet_is_28() -> None:
         ({"name": "rn12", "weights": "a.pt", "random_seed": 1}, "found both"),
         ({"name": "rn13", "random_seed": 1}, "Unknown backbone 'rn13'.*\n?.*rn12"),
         ({"name": "resnet", "random_seed": 1}, "Unknown backbone"),
-        ({"name": "rn12", "weights": "a.pt", "width": 5}, "A width belongs to fresh weights"),
-        ({"name": "timm/resnet18", "random_seed": 0, "width": 5}, "A width belongs to fresh weights"),
+        ({"name": "rn12", "weights": "a.pt", "width": 5}, "A width belongs to random weights"),
+        ({"name": "timm/resnet18", "random_seed": 0, "width": 5}, "A width belongs to random weights"),
         ({"name": "rn12", "random_seed": 0, "width": 0}, "positive whole number, found 0"),
         ({"name": "rn18", "random_seed": 0, "width": 1.5}, "positive whole number, found 1.5"),
         ({"name": "wrn", "random_seed": 0, "width": 0.01}, "positive number, found 0.01"),
@@ -208,3 +208,23 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     assert list(tmp_path.iterdir()) == [path]
     with safe_open(path, framework="pt") as file:
         assert json.loads(file.metadata()["fsbench"])["run"] == "first"
+
+
+def test_halved_weights_take_half_the_room_and_are_read_back_without_loss(tmp_path: Path) -> None:
+    backbone = load_backbone("rn12", random_seed=0, width=8)
+    whole = len(encode_backbone(backbone, {}))
+    halve(backbone.network)
+    content = encode_backbone(backbone, {})
+    assert len(content) < 0.6 * whole
+    (tmp_path / "a.safetensors").write_bytes(content)
+    again = load_backbone("rn12", tmp_path / "a.safetensors")
+    for name, tensor in again.state_dict().items():
+        assert tensor.dtype == backbone.state_dict()[name].dtype
+        assert torch.equal(tensor, backbone.state_dict()[name]), name
+
+
+def test_weights_too_large_for_half_precision_stay_as_they_are() -> None:
+    layer = torch.nn.Linear(2, 2)
+    torch.nn.init.constant_(layer.weight, 1e6)
+    halve(layer)
+    assert bool((layer.weight == 1e6).all())

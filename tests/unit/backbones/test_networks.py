@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from fsbench.backbones import resnet12, resnet18, wideresnet
+from fsbench.backbones.families import SHAPES
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ def parameters(network: nn.Module) -> int:
     ("model", "options", "count", "dim"),
     [
         ("fsbench_rn12", {}, 12_424_320, 640),
-        ("fsbench_rn12", {"widths": resnet12.widths_of(45)}, 6_141_398, 450),
-        ("fsbench_rn12", {"widths": resnet12.widths_of(32)}, 3_108_928, 320),
+        ("fsbench_rn12", {"widths": SHAPES["rn12"].widths_of(45)}, 6_141_398, 450),
+        ("fsbench_rn12", {"widths": SHAPES["rn12"].widths_of(32)}, 3_108_928, 320),
         ("fsbench_rn18", {}, 11_168_832, 512),
         ("fsbench_rn18_7x7", {}, 11_176_512, 512),
         ("fsbench_wrn", {}, 36_482_880, 640),
@@ -104,6 +105,6 @@ def test_timm_options_without_meaning_here_are_refused(model: str, option: dict[
 
 
 def test_default_widths_belong_to_the_standard_base_width() -> None:
-    assert resnet12.widths_of(64) == resnet12.STANDARD_WIDTHS
-    assert resnet18.widths_of(64) == resnet18.STANDARD_WIDTHS
-    assert wideresnet.widths_of(10) == wideresnet.STANDARD_WIDTHS
+    assert SHAPES["rn12"].standard == {"widths": (64, 160, 320, 640)}
+    assert SHAPES["rn18"].standard == {"widths": (64, 128, 256, 512)}
+    assert SHAPES["wrn"].standard == {"widths": (16, 160, 320, 640), "blocks": 4}

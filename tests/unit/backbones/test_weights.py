@@ -83,6 +83,8 @@ def test_missing_weights_say_what_to_put_where_and_from_where(tmp_path: Path) ->
     assert f"save it as {tmp_path}/mini/wrn.pth.tar." in hint
     assert "table1, table2, table3, fig3, fig4, fig5 of the article" in hint
     assert f"{tmp_path}/mini/wrn-s2m2.tar, and give it with --weights." in hint
+    assert "fsbench train --backbone wrn --dataset mini" in hint
+    assert "--random-weights 0" in hint
 
 
 def test_a_dataset_without_public_weights(tmp_path: Path) -> None:
@@ -90,6 +92,10 @@ def test_a_dataset_without_public_weights(tmp_path: Path) -> None:
         find_weights(tmp_path, "birds", "rn12")
     assert f"{tmp_path}/birds/rn12.pth" in caught.value.hint
     assert "Download" not in caught.value.hint
+    assert "fsbench train --backbone rn12 --data FOLDER" in caught.value.hint
+    with pytest.raises(FsbenchError) as caught:
+        find_weights(tmp_path, "birds", "timm/resnet18")
+    assert "fsbench train" not in caught.value.hint
 
 
 def test_the_embedded_dataset_falls_back_to_the_shipped_weights(
@@ -140,6 +146,8 @@ def test_a_known_digest_is_checked(tmp_path: Path) -> None:
         (entry(rows='"table1"'), "rows is a list of texts"),
         (entry(rows="[1]"), "rows is a list of texts"),
         (entry(sha256='"abc"'), "64 hexadecimal digits"),
+        (entry(variant='"rn18-ptmap"'), "'rn18-ptmap' is not a family of the backbone 'rn18'"),
+        (entry(variant='"wrn-s2m2"'), "'wrn-s2m2' is not a family of the backbone 'rn18'"),
         (entry(target='"cub/rn18.tar"'), "target must be mini/<file>"),
         (entry(target='"/etc/passwd"'), "target must be mini/<file>"),
         (entry() + "\n" + entry(note="1"), "checkpoint 2"),

@@ -29,7 +29,7 @@ DIGESTS = {
     "cifarfs": "b8e4422a1c408b555610b3ec719d29c3f4fef9a87f2ab686a7a7284afbabf959",
 }
 
-# Classes and pictures of base, val and novel, as the articles state them.
+# Classes and images of base, val and novel, as the articles state them.
 COUNTS = {
     "mini": [(64, 38400), (16, 9600), (20, 12000)],
     "tiered": [(351, 448695), (97, 124261), (160, 206209)],
@@ -123,7 +123,13 @@ def test_no_alias_stands_for_two_data_sets() -> None:
     assert names_for_folder("holiday") == ()
 
 
-def test_variants_share_pictures_and_start_with_the_given_one() -> None:
+def test_ordinary_words_name_no_benchmark() -> None:
+    assert names_for_folder("birds") == ()
+    with pytest.raises(FsbenchError, match="birds"):
+        resolve_name("birds")
+
+
+def test_variants_share_images_and_start_with_the_given_one() -> None:
     assert [info.name for info in variants(dataset_info("cub-feat"))] == [
         "cub-feat",
         "cub",

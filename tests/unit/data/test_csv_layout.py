@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fsbench.data.catalog import SPLITS, dataset_info
-from fsbench.data.csv_rows import PictureRow, read_picture_rows
+from fsbench.data.csv_layout import ImageRow, read_image_rows
 from fsbench.data.scan import load_dataset, load_own, scan_folder
 from fsbench.errors import FsbenchError
 from tests.unit.data.trees import PNG, put
@@ -42,7 +42,7 @@ def write(path: Path, *lines: str) -> Path:
 )
 def test_dialects(tmp_path: Path, lines: list[str], expected: list[tuple[int, str, str]]) -> None:
     path = write(tmp_path / "train.csv", *lines)
-    assert read_picture_rows(path) == [PictureRow(*row) for row in expected]
+    assert read_image_rows(path) == [ImageRow(*row) for row in expected]
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,12 @@ def test_dialects(tmp_path: Path, lines: list[str], expected: list[tuple[int, st
 def test_damaged_csv_is_named(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "train.csv").write_bytes(content)
     with pytest.raises(FsbenchError, match=message):
-        read_picture_rows(tmp_path / "train.csv")
+        read_image_rows(tmp_path / "train.csv")
 
 
 @pytest.mark.parametrize("header", [[], ["filename,label"]])
 @pytest.mark.parametrize(
-    ("pictures", "csv"),
+    ("images", "csv"),
     [
         ("mini_imagenet", "mini_imagenet"),
         ("mini_imagenet/images", "mini_imagenet"),
@@ -76,10 +76,10 @@ def test_damaged_csv_is_named(tmp_path: Path, content: bytes, message: str) -> N
         ("mini_imagenet", "../split/mini"),
     ],
 )
-def test_places_of_csv_files(tmp_path: Path, header: list[str], pictures: str, csv: str) -> None:
+def test_places_of_csv_files(tmp_path: Path, header: list[str], images: str, csv: str) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    put(data, [f"{pictures}/{WNID}00000001.jpg", f"{pictures}/{WNID}00000002.jpg"])
+    put(data, [f"{images}/{WNID}00000001.jpg", f"{images}/{WNID}00000002.jpg"])
     write(data / csv / "test.csv", *header, f"{WNID}00000001.jpg,{WNID}", f"{WNID}00000002.jpg,{WNID}")
     split = load_dataset(data / "mini_imagenet", "mini").splits["novel"]
     assert len(split) == 2
@@ -116,7 +116,7 @@ def test_cub_csv_with_bare_names_in_nested_folders(tmp_path: Path) -> None:
     assert load_dataset(tmp_path, "cub").splits["novel"].class_names == (BIRD,)
 
 
-def test_cub_csv_with_bare_names_and_flat_pictures(tmp_path: Path) -> None:
+def test_cub_csv_with_bare_names_and_flat_images(tmp_path: Path) -> None:
     put(tmp_path / "images", ["Groove_Billed_Ani_0065_1502.jpg", "Rhinoceros_Auklet_0001_9.jpg"])
     write(tmp_path / "test.csv", "filename", "Groove_Billed_Ani_0065_1502.jpg", "Rhinoceros_Auklet_0001_9.jpg")
     assert load_dataset(tmp_path, "cub").splits["novel"].class_names == (BIRD, OTHER)
@@ -141,7 +141,7 @@ def test_numbered_classes_of_tiered_are_kept_apart_by_split(tmp_path: Path) -> N
     assert dataset.splits["val"].class_names == ("val-0003", "val-0028")
     assert len(dataset.splits["val"]) == 2
     assert any("wnids" in note for note in dataset.notes)
-    assert any("expected 97 classes with 124,261 pictures, found 2 with 2" in note for note in dataset.notes)
+    assert any("expected 97 classes with 124,261 images, found 2 with 2" in note for note in dataset.notes)
 
 
 def test_missing_files_are_counted_and_the_first_named(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_repeated_rows_count_once_and_are_mentioned(tmp_path: Path) -> None:
     assert any("1 rows" in note for note in dataset.notes)
 
 
-def test_picture_with_two_splits_is_refused(tmp_path: Path) -> None:
+def test_image_with_two_splits_is_refused(tmp_path: Path) -> None:
     put(tmp_path, ["a.png"])
     write(tmp_path / "train.csv", "a.png,cat")
     write(tmp_path / "test.csv", "a.png,dog")

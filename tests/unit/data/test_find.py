@@ -6,14 +6,18 @@ import pytest
 
 from fsbench.data.catalog import SPLITS, dataset_info
 from fsbench.data.check import compare_with_catalog, nearest_variant
-from fsbench.data.dataset import FolderPictures, Listing
+from fsbench.data.choose import choose_datasets
+from fsbench.data.dataset import FolderImages, Listing
 from fsbench.data.scan import accept, find_datasets, other_folders, scan_folder
+from fsbench.errors import FsbenchError
+from fsbench.reporter import Reporter
 from tests.unit.data.trees import put, write_cifar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from fsbench.data.catalog import DatasetInfo
     from fsbench.data.check import Difference
 
 NAMES = {"base": "train", "val": "val", "novel": "test"}
@@ -29,7 +33,7 @@ def whole(name: str) -> dict[str, dict[str, list[str]]]:
 
 
 def compare(root: Path, splits: Mapping[str, Mapping[str, Sequence[str]]], name: str) -> tuple[Difference, ...]:
-    listing = Listing(root, "test", FolderPictures(root), splits)
+    listing = Listing(root, "test", FolderImages(root), splits)
     return compare_with_catalog(listing, dataset_info(name))
 
 
@@ -76,7 +80,7 @@ def test_split_of_nobody(tmp_path: Path) -> None:
     splits["base"][name] = splits["novel"].pop(name)
     (difference,) = compare(tmp_path, splits, "mini")
     assert f"1 class is in another split than Ravi & Larochelle's: {name} belongs to novel" in difference.sentence
-    assert "compare with nobody's" in difference.sentence
+    assert "cannot be compared with published ones" in difference.sentence
 
 
 def test_class_in_two_splits_is_not_also_a_wrong_split(tmp_path: Path) -> None:
@@ -94,16 +98,16 @@ def test_numbered_classes_are_compared_by_their_sizes(tmp_path: Path) -> None:
         split: {f"{split}-{i:04d}": range(count) for i, count in enumerate(sorted(info.splits[split].values()))}
         for split in SPLITS
     }
-    listing = Listing(tmp_path, "test", FolderPictures(tmp_path), splits, anonymous=True)
+    listing = Listing(tmp_path, "test", FolderImages(tmp_path), splits, anonymous=True)
     assert compare_with_catalog(listing, info) == ()
     shorter = {**splits, "val": {**splits["val"], "val-0000": range(9)}}
-    listing = Listing(tmp_path, "test", FolderPictures(tmp_path), shorter, anonymous=True)
+    listing = Listing(tmp_path, "test", FolderImages(tmp_path), shorter, anonymous=True)
     assert [difference.kind for difference in compare_with_catalog(listing, info)] == ["sizes"]
 
 
 def test_half_a_feat_split_is_still_recognised(tmp_path: Path) -> None:
     splits = {"novel": dict(list(whole("cub-feat")["novel"].items())[:10])}
-    listing = Listing(tmp_path, "test", FolderPictures(tmp_path), splits)
+    listing = Listing(tmp_path, "test", FolderImages(tmp_path), splits)
     assert nearest_variant(listing, dataset_info("cub")).name == "cub-feat"
 
 
@@ -144,6 +148,39 @@ def test_feat_split_in_a_folder_called_cub_is_found_as_such(tmp_path: Path) -> N
     assert (found.info.name, found.named.name) == ("cub-feat", "cub")
     assert found.listing is not None
     assert accept(found.listing, found.info).split_digest == feat.split_digest
+
+
+def test_only_the_data_set_asked_for_is_scanned_and_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("mini", "cub", "fc100", "cifarfs"):
+        put(tmp_path / name, [f"test/{dataset_info(name).classes('novel')[0]}/a.jpg"])
+    scanned = []
+
+    def counted(root: Path, info: DatasetInfo | None) -> Listing:
+        scanned.append(root.name)
+        return scan_folder(root, info)
+
+    monkeypatch.setattr("fsbench.data.scan.scan_folder", counted)
+    (dataset,) = choose_datasets("mini", None, tmp_path, Reporter(quiet=True))
+    assert (dataset.name, scanned) == ("mini", ["mini"])
+
+
+def test_a_folder_of_another_split_counts_for_the_split_that_it_follows(tmp_path: Path) -> None:
+    feat = dataset_info("cub-feat")
+    put(tmp_path, (f"cub/{NAMES[split]}/{name}/a.jpg" for split in SPLITS for name in feat.classes(split)))
+    (dataset,) = choose_datasets("cub-feat", None, tmp_path, Reporter(quiet=True))
+    assert dataset.split_digest == feat.split_digest
+    with pytest.raises(FsbenchError, match="use the name cub-feat"):
+        choose_datasets("cub", None, tmp_path, Reporter(quiet=True))
+    with pytest.raises(FsbenchError, match="is not under"):
+        choose_datasets("cub-metadataset", None, tmp_path, Reporter(quiet=True))
+
+
+@pytest.mark.parametrize(("folder", "name"), [("cub", "cub-feat"), ("cifarfs", "fc100")])
+def test_class_folders_serve_every_split_of_their_images(tmp_path: Path, folder: str, name: str) -> None:
+    info = dataset_info(name)
+    put(tmp_path / folder, (f"{label}/a.jpg" for label in info.split_of))
+    (dataset,) = choose_datasets(name, None, tmp_path, Reporter(quiet=True))
+    assert (dataset.name, dataset.root, dataset.split_digest) == (name, tmp_path / folder, info.split_digest)
 
 
 def test_the_root_itself_may_be_the_data_set(tmp_path: Path) -> None:

@@ -396,19 +396,6 @@ class TestOnDisk:
         glyphs.ensure_glyphs(tmp_path)
         assert {path.name for path in tmp_path.iterdir()} == {"glyphs", ".glyphs-running"}
 
-    def test_contact_sheet_shows_the_novel_classes(
-        self, tmp_path: Path, tiny: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        classes = {"base": ["0041_a"], "val": [], "novel": ["0042_b", "0043_c", "0044_d", "0045_e"]}
-        monkeypatch.setattr(glyphs, "glyph_classes", lambda: classes)
-        glyphs.contact_sheet(tmp_path, tmp_path / "sheets" / "sheet.png", images=3, scale=2)
-        with Image.open(tmp_path / "sheets" / "sheet.png") as sheet:
-            pixels = np.asarray(sheet.convert("RGB"))
-        assert pixels.shape == (2 * 2 * 32, 2 * (2 * 3 * 32 + 8), 3)
-        assert pixels[10, 10, 0] == 3 * 0x42
-        assert pixels[74, 74, 0] == 3 * 0x43 + 1
-        assert pixels[74, -10, 0] == 3 * 0x45 + 2
-
 
 @pytest.mark.slow
 def test_the_whole_data_set_is_the_pinned_one(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fsbench.data.images import is_picture, open_image
+from fsbench.data.images import is_image, open_image
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_palette_with_transparency_reads_without_warning(tmp_path: Path, transpa
     assert (pixels(path) == (40, 50, 60)).all()
 
 
-def test_one_bit_pictures(tmp_path: Path) -> None:
+def test_one_bit_images(tmp_path: Path) -> None:
     assert (pixels(save(Image.new("1", (4, 4), 1), tmp_path / "a.png")) == 255).all()
 
 
@@ -83,7 +83,7 @@ def test_big_endian_sixteen_bit_grey(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])
-def test_thirty_two_bit_pictures_are_refused(tmp_path: Path, dtype: type) -> None:
+def test_thirty_two_bit_images_are_refused(tmp_path: Path, dtype: type) -> None:
     path = save(Image.fromarray(np.ones((4, 4), dtype=dtype)), tmp_path / "a.tif")
     with pytest.raises(FsbenchError, match=r"a\.tif.*32-bit"):
         open_image(path)
@@ -113,8 +113,8 @@ def test_truncated_file_is_named(tmp_path: Path, suffix: str) -> None:
         open_image(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"no picture", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"])
-def test_what_is_no_picture_is_named(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"no image", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"])
+def test_what_is_no_image_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.jpg").write_bytes(content)
     with pytest.raises(FsbenchError, match=r"x\.jpg"):
         open_image(tmp_path / "x.jpg")
@@ -136,7 +136,7 @@ def test_decompression_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
         open_image(path)
 
 
-def test_first_picture_of_a_two_picture_jpeg(tmp_path: Path) -> None:
+def test_first_picture_of_a_two_image_jpeg(tmp_path: Path) -> None:
     first, second = Image.new("RGB", (4, 4), (200, 200, 200)), Image.new("RGB", (4, 4))
     path = save(first, tmp_path / "a.jpg", format="MPO", save_all=True, append_images=[second])
     assert (pixels(path) == 200).all()
@@ -151,10 +151,10 @@ def test_first_frame_of_an_animation(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.jpg", "b.JPEG", "c.png", "n01_1.JPEG", "x.webp"])
-def test_picture_names(name: str) -> None:
-    assert is_picture(name)
+def test_image_names(name: str) -> None:
+    assert is_image(name)
 
 
 @pytest.mark.parametrize("name", [".DS_Store", "._a.jpg", "Thumbs.db", "a.txt", "a", "a.jpg.part", "desktop.ini"])
 def test_other_names(name: str) -> None:
-    assert not is_picture(name)
+    assert not is_image(name)

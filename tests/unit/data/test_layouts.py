@@ -40,7 +40,7 @@ def test_split_folders_in_all_spellings(tmp_path: Path, names: dict[str, str]) -
         assert dataset.splits[split].class_names == MINI.classes(split)
         assert len(dataset.splits[split]) == len(MINI.classes(split))
     assert dataset.split_digest == MINI.split_digest
-    assert any("too few pictures" in note for note in dataset.notes)
+    assert any("too few images" in note for note in dataset.notes)
 
 
 def test_rows_are_sorted_by_class_then_file_name_and_open_in_rgb(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_left_overs_are_ignored(tmp_path: Path) -> None:
     assert split.sources == (f"test/{name}/a.jpg",)
 
 
-def test_all_layouts_list_the_same_pictures_in_the_same_order(tmp_path: Path) -> None:
+def test_all_layouts_list_the_same_images_in_the_same_order(tmp_path: Path) -> None:
     classes = {split: MINI.classes(split)[:2] for split in SPLITS}
     rows = {s: [(f"{c}{i:08d}.jpg", c) for c in classes[s] for i in (7, 3)] for s in SPLITS}
     put(tmp_path / "split", (f"{NAMES[s]}/{c}/{f}" for s in SPLITS for f, c in rows[s]))
@@ -117,13 +117,13 @@ def test_folders_of_no_class_are_left_out_and_named(tmp_path: Path) -> None:
 def test_empty_class_folder_is_named(tmp_path: Path) -> None:
     first, second = MINI.classes("val")[:2]
     put(tmp_path, [f"val/{first}/a.jpg", f"val/{second}/.DS_Store"])
-    with pytest.raises(FsbenchError, match=f"1 class folders .* hold no picture: val: {second}"):
+    with pytest.raises(FsbenchError, match=f"1 class folders .* hold no image: val: {second}"):
         load_dataset(tmp_path, "mini")
 
 
 def test_class_in_two_splits_is_refused(tmp_path: Path) -> None:
     name = MINI.classes("val")[0]
-    put(tmp_path, [f"val/{name}/a.jpg", f"test/{name}/b.jpg"])
+    put(tmp_path, [f"val/{name}/a.jpg", f"test/{name}/b.jpg", f"test/{MINI.classes('novel')[0]}/c.jpg"])
     with pytest.raises(FsbenchError, match=rf"more than one split .*{name} \(val and novel\)"):
         load_dataset(tmp_path, "mini")
 
@@ -143,10 +143,40 @@ def test_two_folders_for_one_split_are_refused(tmp_path: Path) -> None:
         load_dataset(tmp_path, "mini")
 
 
-def test_pictures_outside_class_folders_are_mentioned(tmp_path: Path) -> None:
+def test_images_outside_class_folders_are_mentioned(tmp_path: Path) -> None:
     name = MINI.classes("novel")[0]
     put(tmp_path, [f"test/{name}/a.jpg", "test/stray.jpg", "test/stray2.jpg"])
-    assert any("2 pictures directly in test/" in note for note in load_dataset(tmp_path, "mini").notes)
+    assert any("2 images directly in test/" in note for note in load_dataset(tmp_path, "mini").notes)
+
+
+@pytest.mark.parametrize(("name", "tops"), [("mini", ("train", "val")), ("cub", ("train", "test"))])
+def test_split_folders_with_the_same_classes_divide_images_only(
+    tmp_path: Path, name: str, tops: tuple[str, str]
+) -> None:
+    """As in public copies of mini-ImageNet, CUB and CIFAR-100; equal file names must not collide."""
+    info = dataset_info(name)
+    dataset = load_dataset(put(tmp_path, (f"{top}/{label}/a.jpg" for top in tops for label in info.split_of)), name)
+    assert dataset.split_digest == info.split_digest
+    assert [len(dataset.splits[split]) for split in SPLITS] == [2 * len(info.classes(split)) for split in SPLITS]
+    first = dataset.splits["novel"]
+    assert {first.image_name(row) for row in (0, 1)} == {f"{top}/{first.class_names[0]}/a.jpg" for top in tops}
+    told = [note for note in dataset.notes if "divide the images, not the classes" in note]
+    assert len(told) == 1
+    assert f"hold the same {len(info.split_of)} classes" in told[0]
+
+
+def test_class_called_train_below_a_folder_called_train(tmp_path: Path) -> None:
+    info = dataset_info("cifarfs")
+    put(tmp_path, (f"{top}/{label}/{top}.png" for top in ("train", "test") for label in info.split_of))
+    dataset = load_dataset(tmp_path, "cifarfs")
+    assert dataset.split_digest == info.split_digest
+    assert sum(map(len, dataset.splits.values())) == 200
+
+
+def test_one_folder_with_all_classes_of_a_benchmark_is_no_split(tmp_path: Path) -> None:
+    dataset = load_dataset(put(tmp_path, (f"train/{name}/a.jpg" for name in MINI.split_of)), "mini")
+    assert dataset.split_digest == MINI.split_digest
+    assert any("train/ holds all 100 classes" in note for note in dataset.notes)
 
 
 def write_lists(root: Path, name: str, drop: int = 0) -> None:

@@ -1,21 +1,24 @@
 from __future__ import annotations
 
+import io
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from fsbench.data.catalog import split_digest
+from fsbench.data.choose import OwnData, choose_datasets
 from fsbench.data.scan import load_own
 from fsbench.data.splitting import parse_fractions, read_split_file, split_by_fractions
 from fsbench.errors import FsbenchError
+from fsbench.reporter import Reporter
 from tests.unit.data.trees import put
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fsbench.data.dataset import ImageDataset
 
 ANIMALS = ["cat", "cow", "dog", "hen", "pig"]
@@ -67,7 +70,7 @@ def test_json_with_other_split_names(animals: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "s.json", json.dumps({"train": ["cat", "dog"], "valid": ["cow"], "test": ["pig"]}))
     dataset = load_own(animals, split_file=file)
     assert classes(dataset) == {"base": ("cat", "dog"), "val": ("cow",), "novel": ("pig",)}
-    assert any("1 class folders are in no split and left out: hen" in note for note in dataset.notes)
+    assert any("1 class folder is in no split and is left out: hen" in note for note in dataset.notes)
 
 
 @pytest.mark.parametrize("header", ["", "class,split\n"])
@@ -198,7 +201,85 @@ def test_class_called_train_among_classes(tmp_path: Path) -> None:
     assert sorted(name for names in classes(dataset).values() for name in names) == ["bus", "car", "train"]
 
 
-def test_empty_class_folder_is_named(animals: Path) -> None:
+def test_empty_class_folders_are_left_out_and_named(animals: Path) -> None:
     (animals / "yak").mkdir()
-    with pytest.raises(FsbenchError, match=r"hold no picture: .*yak"):
-        load_own(animals, fractions=(0.5, 0.25, 0.25))
+    dataset = load_own(animals, fractions=(0.4, 0.2, 0.4))
+    assert {split: len(names) for split, names in classes(dataset).items()} == {"base": 2, "val": 1, "novel": 2}
+    assert "1 class folder without a readable image is left out: yak." in dataset.notes
+
+
+def choose(own: OwnData, name: str | None = None) -> tuple[ImageDataset, str]:
+    """The data set, and what was printed about it."""
+    reporter = Reporter()
+    reporter.console = Console(file=io.StringIO(), width=1000)
+    (dataset,) = choose_datasets(name, own, own.folder, reporter)
+    return dataset, reporter.console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_preflight_says_what_is_used_and_what_is_ignored(tmp_path: Path) -> None:
+    root = put(tmp_path / "photos", [f"novel/{name}/{i}.png" for name in ("cat", "dog") for i in range(30)])
+    put(root, ["novel/cow/1.png", "novel/dog/trip/2.png", "novel/.thumbs/3.png", "novel/dog/.cache/4.png"])
+    put(root, ["novel/cat/a.HEIC", "novel/cat/b.heic", "novel/cat/notes.txt", "novel/loose.png", "novel/hen/c.heic"])
+    dataset, told = choose(OwnData(root))
+    assert dataset.splits["novel"].class_names == ("cat", "cow", "dog")
+    for sentence in (
+        "photos: 62 images of 3 classes (3 novel), 1 to 31 per class; class folders under novel.",
+        "photos: 1 class has fewer than 20 images: novel cow (1).",
+        "photos: hidden folders are ignored: novel/.thumbs, novel/dog/.cache.",
+        "photos: files that are no images are ignored: 1 .txt.",
+        "photos: folders inside class folders are merged into their class: dog (1).",
+        "warning: photos: 1 image directly in novel/, outside class folders, is ignored.",
+        "warning: photos: unreadable images are left out: 3 .heic. Convert them to JPEG.",
+        "warning: photos: 1 class folder without a readable image is left out: hen.",
+    ):
+        assert told.count(sentence) == 1, told
+
+
+@pytest.mark.parametrize("how", ["split folders", "split file", "fractions"])
+def test_small_classes_are_left_out_and_named(tmp_path: Path, how: str) -> None:
+    prefix = "novel/" if how == "split folders" else ""
+    root = put(tmp_path / "pets", [f"{prefix}{name}/{i}.png" for name in ("cat", "cow", "dog") for i in range(6)])
+    put(root, [f"{prefix}hen/1.png", f"{prefix}pig/notes.txt"])
+    file = write(tmp_path / "s.json", json.dumps({"novel": ["cat", "cow", "dog", "hen", "pig"]}))
+    own = OwnData(
+        root, file if how == "split file" else None, "0,0,1" if how == "fractions" else None, min_images=5
+    )  # fmt: skip
+    dataset, told = choose(own)
+    assert classes(dataset) == {"novel": ("cat", "cow", "dog")}
+    assert "1 class with fewer than 5 images is left out: hen (1)." in told
+    assert "1 class folder without a readable image is left out: pig." in told
+    assert "in no split" not in told
+
+
+def test_fractions_are_taken_of_the_classes_that_are_used(tmp_path: Path) -> None:
+    put(tmp_path, [f"c{i}/{j}.png" for i in range(4) for j in range(3)] + [f"small{i}/0.png" for i in range(6)])
+    dataset = load_own(tmp_path, fractions=(0.5, 0, 0.5), min_images=2)
+    assert {split: len(names) for split, names in classes(dataset).items()} == {"base": 2, "novel": 2}
+
+
+def test_own_folders_with_the_same_classes_are_not_splits(tmp_path: Path) -> None:
+    put(tmp_path, [f"{top}/{name}/1.png" for top in ("train", "val") for name in ANIMALS])
+    with pytest.raises(FsbenchError, match=r"novel; train/ and val/ hold the same 5 classes.*not the classes"):
+        load_own(tmp_path)
+    dataset = load_own(tmp_path, fractions=(0, 0, 1))
+    assert classes(dataset) == {"novel": tuple(ANIMALS)}
+    assert len(dataset.splits["novel"]) == 10
+    assert any("read as one set of class folders" in note for note in dataset.notes)
+
+
+def test_own_data_do_not_become_a_benchmark_by_their_name(tmp_path: Path) -> None:
+    root = put(tmp_path / "cub", ["novel/cat/1.png", "novel/dog/1.png"])
+    dataset, told = choose(OwnData(root))
+    assert (dataset.name, dataset.info) == ("own-cub", None)
+    assert "give the name cub to read the folder as that benchmark" in told
+    assert choose(OwnData(root), "pets")[0].name == "pets"
+    with pytest.raises(FsbenchError, match="cub is a benchmark"):
+        choose(OwnData(root, fractions="0,0,1"), "cub")
+
+
+@pytest.mark.parametrize(
+    "given", [(None, Path("s.json"), None, None), (None, None, "1,0,0", None), (None, None, None, 5)]
+)
+def test_options_for_own_images_need_a_folder(given: tuple[None, Path | None, str | None, int | None]) -> None:
+    with pytest.raises(FsbenchError, match="no folder of images is given"):
+        OwnData.given(*given)

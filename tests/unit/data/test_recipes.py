@@ -6,7 +6,8 @@ import pytest
 import torch
 from timm.data.transforms_factory import create_transform
 
-from fsbench.data.recipes import crops_for, family_names, timm_transform, transform_for, transform_names
+from fsbench.backbones.families import FAMILIES
+from fsbench.data.recipes import crops_for, timm_transform, transform_for, transform_names
 from fsbench.errors import FsbenchError
 from tests.unit.data.test_transforms import photo
 
@@ -47,8 +48,14 @@ PUBLISHED: list[tuple[str, str, str | None, tuple[Any, ...]]] = [
     ("wrn-simpleshot", "mini", None, ("shorter", 96, 84, "pil", True, IMAGENET)),
     ("rn18-closerlook", "cub", None, ("exact", 257, 224, "pil", True, IMAGENET)),
     ("rn18-closerlook", "cifarfs", None, ("exact", 257, 224, "pil", True, IMAGENET)),
-    ("rn18-ptmap", "mini", None, ("exact", 96, 84, "pil", True, IMAGENET)),
-    ("rn18-ptmap", "cifarfs", None, ("exact", 36, 32, "pil", True, IMAGENET)),
+    ("rn18-simpleshot", "mini", "ptmap", ("exact", 96, 84, "pil", True, IMAGENET)),
+    ("rn18-simpleshot", "cifarfs", "ptmap", ("exact", 36, 32, "pil", True, IMAGENET)),
+    ("rn12-metabaseline", "mini", None, ("shorter", 80, 80, "pil", True, IMAGENET)),
+    ("rn12-metabaseline", "tiered", None, ("shorter", 80, 80, "pil", True, IMAGENET)),
+    ("rn18-easy", "mini", None, ("shorter", 92, 84, "tensor", False, EASY)),
+    ("rn18-torchvision", "cub", None, ("shorter", 256, 224, "pil", True, IMAGENET)),
+    ("wrn-easy", "cub", None, ("exact", 96, 84, "tensor", False, IMAGENET)),
+    ("wrn-libfewshot", "mini", None, ("exact", 96, 84, "pil", True, META)),
     ("wrn-s2m2", "mini", None, ("exact", 92, 80, "pil", True, IMAGENET)),
     ("wrn-s2m2", "tiered", None, ("exact", 92, 80, "pil", True, IMAGENET)),
     ("wrn-s2m2", "cifar-fs", None, ("exact", 36, 32, "pil", True, IMAGENET)),
@@ -58,7 +65,7 @@ PUBLISHED: list[tuple[str, str, str | None, tuple[Any, ...]]] = [
 
 @pytest.mark.parametrize(("family", "dataset", "override", "expected"), PUBLISHED)
 def test_published_transforms(family: str, dataset: str, override: str | None, expected: tuple[Any, ...]) -> None:
-    found = transform_for(family, dataset, override)
+    found = transform_for(override or FAMILIES[family].recipe, dataset)
     norm = (found.mean, found.std)
     assert (found.resize, found.size, found.crop, found.on, found.antialias, norm) == expected
     assert found.interpolation == "bilinear"
@@ -79,22 +86,19 @@ def test_published_transforms(family: str, dataset: str, override: str | None, e
 )
 @pytest.mark.parametrize("dataset", ["holiday-photos", None])
 def test_own_data(family: str, side: int | None, expected: tuple[Any, ...], dataset: str | None) -> None:
-    found = transform_for(family, dataset, image_size=side)
+    found = transform_for(FAMILIES[family].recipe, dataset, image_size=side)
     assert (found.resize, found.size, found.crop) == expected
 
 
-def test_every_family_and_recipe_gives_a_square_tensor() -> None:
-    for family in family_names():
-        for override in transform_names():
-            transform = transform_for(family, "own", override)
-            assert transform(photo(40, 30)).shape == (3, transform.crop, transform.crop)
+def test_every_recipe_gives_a_square_tensor() -> None:
+    for recipe in transform_names():
+        transform = transform_for(recipe, "own")
+        assert transform(photo(40, 30)).shape == (3, transform.crop, transform.crop)
 
 
-def test_unknown_names_are_answered_with_the_nearest() -> None:
+def test_an_unknown_recipe_is_answered_with_the_nearest() -> None:
     with pytest.raises(FsbenchError, match="Did you mean 'ptmap'"):
-        transform_for("wrn-s2m2", "mini", "ptmpa")
-    with pytest.raises(FsbenchError, match="Did you mean 'rn12-easy'"):
-        transform_for("rn12-esay", "mini")
+        transform_for("ptmpa", "mini")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +114,7 @@ def test_unknown_names_are_answered_with_the_nearest() -> None:
     ],
 )
 def test_crop_areas(dataset: str, area: tuple[float, float], size: int) -> None:
-    transform = transform_for("rn12-easy", dataset)
+    transform = transform_for("easy", dataset)
     crops = crops_for(transform, dataset, seed=7)
     assert (crops.area, crops.size, crops.seed, crops.antialias) == (area, size, 7, False)
     assert (crops.mean, crops.std) == (transform.mean, transform.std)
@@ -137,5 +141,23 @@ def test_timm_config_gives_the_transform_that_timm_builds(config: dict[str, Any]
 )
 def test_unfit_timm_models_are_refused(change: dict[str, Any]) -> None:
     config = {"input_size": (3, 224, 224), "mean": (0, 0, 0), "std": (1, 1, 1), "interpolation": "bicubic"}
-    with pytest.raises(FsbenchError, match="square RGB pictures"):
+    with pytest.raises(FsbenchError, match="square RGB images"):
         timm_transform({**config, **change})
+
+
+@pytest.mark.parametrize(
+    ("dataset", "network_size", "expected"),
+    [
+        ("fc100", None, ("shorter", 92, 84)),
+        ("fc100", 84, ("shorter", 92, 84)),
+        ("fc100", 32, ("exact", 36, 32)),  # a network trained on 32 pixels sees 32 pixels
+        ("mini", 42, ("shorter", 46, 42)),
+        ("cub", 42, ("exact", 48, 42)),
+        ("cifarfs", 32, ("exact", 36, 32)),
+    ],
+)
+def test_the_side_that_a_network_was_trained_on(
+    dataset: str, network_size: int | None, expected: tuple[Any, ...]
+) -> None:
+    found = transform_for("easy", dataset, network_size=network_size)
+    assert (found.resize, found.size, found.crop) == expected

@@ -114,7 +114,7 @@ def test_none_keeps_every_pixel_and_refuses_other_sizes() -> None:
     image = photo(84, 84)
     transform = EvalTransform("none", 84, 84, **PLAIN)
     assert (np.round(transform(image).numpy() * 255) == np.asarray(image).transpose(2, 0, 1)).all()
-    with pytest.raises(FsbenchError, match="Expected pictures of 84×84 pixels, found 500×375"):
+    with pytest.raises(FsbenchError, match="Expected images of 84×84 pixels, found 500×375"):
         transform(photo(500, 375))
 
 

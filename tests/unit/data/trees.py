@@ -1,4 +1,4 @@
-"""Small trees of pictures, written in the layouts that people have."""
+"""Small trees of images, written in the layouts that people have."""
 
 from __future__ import annotations
 

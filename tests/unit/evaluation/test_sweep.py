@@ -24,11 +24,13 @@ from fsbench.results.record import load_record, save_record
 from fsbench.results.statistics import accuracies
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import CPU, runner
+from tests.records import make_record
 from tests.synthetic import make_features
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fsbench.results.record import RunRecord
     from tests.synthetic import Features
 
 ONE, FIVE = TaskProtocol(), TaskProtocol(shots=5)
@@ -57,7 +59,7 @@ def test_a_point_is_what_the_solver_gives_there(mini: FeatureFile, features: Fea
     for curve, (alpha, split) in zip(panel.curves, itertools.product((1.0, 4.0), ("val", "novel")), strict=True):
         protocol = TaskProtocol(alpha=alpha)
         for point, tau in zip(curve.points, (0.1, 0.5), strict=True):
-            context = Context(False, 1, "mini", alpha, features.statistics)
+            context = Context(False, 1, "", alpha, features.statistics)
             method = method_class("bavardage").configure(context, tau=tau)
             outcome = solve_tasks(
                 method, getattr(features, split), features.statistics, TaskList(protocol, 0, 12), device=CPU
@@ -123,26 +125,25 @@ def test_a_figure_has_the_points_of_the_article_s(number: int, panels: int, poin
     assert sum(len(plan.axis.values) * len(plan.lines) for plan in plans) == points
     for plan in plans:
         for line in plan.lines:
-            known = published_curve(line.method, "mini", "wrn", plan.axis.name, line.split, line.protocol, crops=1)
+            known = published_curve(point(line.method, line.protocol, line.split), plan.axis.name)
             assert {x for x, _ in known} == set(plan.axis.values)
 
 
+def point(method: str, protocol: TaskProtocol = ONE, split: str = "novel", **changes: Any) -> RunRecord:
+    """A point of a sweep on mini-ImageNet's WRN."""
+    known = {"shots": protocol.shots, "alpha": protocol.alpha, "dataset": "mini", "backbone": "wrn", "split": split}
+    return make_record(method, **{**known, **changes})
+
+
 def test_published_points_are_those_of_the_article() -> None:
-    assert published_curve("bavardage", "mini", "wrn", "t_vb", "val", ONE, 1)[:2] == [(30.0, 75.81), (40.0, 78.36)]
-    assert dict(published_curve("soft-kmeans", "mini", "wrn", "queries", "novel", ONE, 1))[150.0] == 72.64
-    assert (
-        dict(published_curve("bavardage", "mini", "wrn", "prior_alpha", "novel", TaskProtocol(alpha=4.0), 1))[10.0]
-        == 74.90
-    )
-    for other in (
-        ("bavardage", "mini", "rn18", "t_vb", "val", ONE, 1),
-        ("bavardage", "cub", "wrn", "t_vb", "val", ONE, 1),
-        ("bavardage", "mini", "wrn", "tau", "val", ONE, 1),
-        ("bavardage", "mini", "wrn", "t_vb", "val", ONE, 30),
-        ("bavardage", "mini", "wrn", "t_vb", "val", TaskProtocol(alpha=None), 1),
-        ("ncm", "mini", "wrn", "t_vb", "val", ONE, 1),
-    ):
-        assert published_curve(*other) == []
+    assert published_curve(point("bavardage", split="val"), "t_vb")[:2] == [(30.0, 75.81), (40.0, 78.36)]
+    assert dict(published_curve(point("soft-kmeans"), "queries"))[150.0] == 72.64
+    assert dict(published_curve(point("bavardage", TaskProtocol(alpha=4.0)), "prior_alpha"))[10.0] == 74.90
+    assert published_curve(point("bavardage", split="val"), "tau") == []
+    changes: list[dict[str, Any]] = [{"backbone": "rn18"}, {"dataset": "cub"}, {"crops": 30}, {"alpha": None}]
+    for change in [*changes, {"family": "wrn-s2m2"}, {"base_dataset": "tiered"}]:
+        assert published_curve(point("bavardage", split="val", **change), "t_vb") == []
+    assert published_curve(point("ncm", split="val"), "t_vb") == []
 
 
 def test_units_of_figure_5_are_the_article_s_only_where_it_has_a_preset() -> None:

@@ -11,7 +11,7 @@ from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import Axis
-from fsbench.evaluation.tuning import GRIDS, Search, grid_of, read_memory, tune, tuning_path, validation_source
+from fsbench.evaluation.tuning import Search, grid_of, read_memory, tune, tuning_path, validation_source
 from fsbench.features.scatter import base_statistics
 from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.methods.registry import METHODS, method_class
@@ -49,8 +49,12 @@ def search(file: FeatureFile) -> Search:
 
 @pytest.fixture
 def small_grid(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(GRIDS, "bavardage", SMALL)
-    monkeypatch.setitem(GRIDS, "soft-kmeans", [Axis("t_km", (0.01, 20.0))])
+    set_grid(monkeypatch, "bavardage", {axis.name: axis.values for axis in SMALL})
+    set_grid(monkeypatch, "soft-kmeans", {"t_km": (0.01, 20.0)})
+
+
+def set_grid(monkeypatch: pytest.MonkeyPatch, name: str, grid: dict[str, Any]) -> None:
+    monkeypatch.setattr(method_class(name), "info", replace(method_class(name).info, grid=grid))
 
 
 def test_the_best_cell_is_the_best_by_hand(search: Search) -> None:
@@ -99,7 +103,7 @@ def test_other_settings_and_fixed_parameters_have_parameters_of_their_own(search
 
 
 def test_compare_tunes_what_can_be_tuned(file: FeatureFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(GRIDS, "soft-kmeans", [Axis("t_km", (0.01, 20.0))])
+    set_grid(monkeypatch, "soft-kmeans", {"t_km": (0.01, 20.0)})
     cells = compared("ncm,soft-kmeans", [file], [TaskProtocol()], tasks=20, tune=True).groups[0].cells
     origins = {label: cell.record.params_from for (label, _), cell in cells.items() if cell.record}
     assert origins == {"ncm": "default", "soft-kmeans": "tuned:val:grid:2x500"}
@@ -176,12 +180,11 @@ def test_what_the_user_fixed_is_not_tuned() -> None:
         grid_of("ncm", {})
 
 
-@pytest.mark.parametrize("name", GRIDS)
+@pytest.mark.parametrize("name", [name for name in METHODS if method_class(name).info.grid])
 def test_every_grid_is_one_of_its_method_and_has_its_default(name: str, search: Search) -> None:
-    assert name in METHODS
     context = search.source.context(TaskProtocol())
     defaults = method_class(name).configure(context).params()
-    for axis in GRIDS[name]:
+    for axis in grid_of(name, {}):
         assert defaults[axis.name] in axis.values
         for value in axis.values:
             assert method_class(name).configure(context, **{axis.name: value}).params()[axis.name] == value

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ROWS = make_rows()
 
 
-def picture() -> bytes:
+def image() -> bytes:
     stream = io.BytesIO()
     Image.new("RGB", (4, 4)).save(stream, "PNG")
     return stream.getvalue()
@@ -41,8 +41,8 @@ def zipped(path: Path, name: str, content: bytes) -> None:
 def tarred(path: Path) -> None:
     with tarfile.open(path, "w") as archive:
         member = tarfile.TarInfo("../../escape/n01.jpg")
-        member.size = len(picture())
-        archive.addfile(member, io.BytesIO(picture()))
+        member.size = len(image())
+        archive.addfile(member, io.BytesIO(image()))
 
 
 def hdf5(**arrays: Any) -> Callable[[Path], None]:
@@ -66,8 +66,8 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     "folder": (lambda path: path.mkdir(), "is a folder"),
     "nothing": (lambda path: None, "No such file"),
     "empty": (lambda path: path.touch(), "is empty"),
-    "image": (lambda path: path.write_bytes(picture()), "is an image"),
-    "zip of images": (lambda path: zipped(path, "n01/x.JPEG", picture()), "is an archive of images"),
+    "image": (lambda path: path.write_bytes(image()), "is an image"),
+    "zip of images": (lambda path: zipped(path, "n01/x.JPEG", image()), "is an archive of images"),
     "tar of images": (tarred, "is an archive of images"),
     "other zip": (
         lambda path: zipped(path, "../../base.plk", b"x"),

@@ -50,7 +50,7 @@ def everything(file: FeatureFile) -> np.ndarray:
 def test_features_are_those_of_the_backbone_on_the_transformed_images(root: Path, tmp_path: Path) -> None:
     file = run(root, tmp_path / "f.h5")
     backbone, dataset = load_backbone("rn12", random_seed=0, width=4), load_own(root)
-    images = module._images(dataset, backbone, PLAIN)
+    images = module.Extraction(dataset, backbone, PLAIN).images
     with torch.inference_mode():
         for name, split in dataset.splits.items():
             stored = file.read(name)
@@ -83,7 +83,7 @@ def test_crops_are_averaged_and_do_not_depend_on_batch_or_workers(root: Path, tm
     other = run(root, tmp_path / "b.h5", Settings(crops=3, workers=2, batch=64))
     np.testing.assert_allclose(everything(file), everything(other), atol=1e-5)
     backbone, dataset = load_backbone("rn12", random_seed=0, width=4), load_own(root)
-    images = module._images(dataset, backbone, settings)
+    images = module.Extraction(dataset, backbone, settings).images
     assert images.random_crops is not None
     split = dataset.splits["val"]
     crops = images.random_crops(split.open(1), split.image_name(1), 3)
@@ -178,7 +178,7 @@ def test_unusable_precisions_are_refused_with_the_reason(monkeypatch: pytest.Mon
 
 def test_out_of_memory_halves_the_forward_pass(root: Path) -> None:
     backbone = load_backbone("rn12", random_seed=0, width=4)
-    images = module._images(load_own(root), backbone, PLAIN)
+    images = module.Extraction(load_own(root), backbone, PLAIN).images
     forward = Forward(backbone, "fp32", CPU, images.transform.crop, batch=16)
     data = torch.randn(9, 1, 3, 32, 32)
     expected = forward(data)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.features.preprocess import apply_rows, apply_task, power
+from fsbench.features.preprocess import apply_rows, centre_parts, centre_task, power, power_rows
 
 
 def unit(x: np.ndarray) -> np.ndarray:
@@ -29,13 +29,13 @@ def test_pt_centres_support_and_queries_apart(x: np.ndarray) -> None:
     x = np.abs(x)
     y = unit(np.sqrt(x + 1e-6))
     expected = np.concatenate([unit(y[:4] - y[:4].mean(axis=0)), unit(y[4:] - y[4:].mean(axis=0))])
-    np.testing.assert_allclose(apply_task("PT", torch.from_numpy(x)[None], 4)[0], expected, rtol=1e-10)
+    np.testing.assert_allclose(centre_parts(power_rows(torch.from_numpy(x)[None]), 4)[0], expected, rtol=1e-10)
 
 
 def test_plc_centres_the_whole_task_and_takes_signed_features(x: np.ndarray) -> None:
     y = unit(np.sign(x) * np.sqrt(np.abs(x) + 1e-6))
     expected = unit(y - y.mean(axis=0))
-    np.testing.assert_allclose(apply_task("PLC", torch.from_numpy(x)[None], 4)[0], expected, rtol=1e-10)
+    np.testing.assert_allclose(centre_task(power_rows(torch.from_numpy(x)[None]))[0], expected, rtol=1e-10)
 
 
 def test_power_of_zero_is_positive() -> None:
@@ -50,7 +50,5 @@ def test_a_feature_equal_to_the_base_mean_becomes_zero_not_nan() -> None:
 def test_unknown_chains_get_the_nearest_name() -> None:
     with pytest.raises(FsbenchError, match="Did you mean 'CL2N'"):
         apply_rows("CL2", torch.ones(1, 5))
-    with pytest.raises(FsbenchError, match="Known: PLC, PT"):
-        apply_task("UN", torch.ones(1, 2, 5), 1)
     with pytest.raises(FsbenchError, match="needs the mean of the base"):
         apply_rows("CL2N", torch.ones(1, 5))

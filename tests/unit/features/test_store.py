@@ -160,7 +160,7 @@ def test_files_that_are_no_feature_files(tmp_path: Path, path: Path) -> None:
     cut = tmp_path / "cut.h5"
     cut.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     for name in ("text.h5", "empty.h5"):
-        with pytest.raises(FsbenchError, match="cannot be read as an HDF5 file"):
+        with pytest.raises(FsbenchError, match="is not an HDF5 file"):
             FeatureFile.open(tmp_path / name)
     with pytest.raises(FsbenchError, match="it is truncated"):
         FeatureFile.open(cut)

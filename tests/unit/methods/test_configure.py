@@ -8,17 +8,20 @@ import pytest
 
 import fsbench
 from fsbench.errors import FsbenchError
+from fsbench.evaluation.run import configure
+from fsbench.evaluation.source import Source
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
-from fsbench.methods.registry import method_class, method_names
+from fsbench.methods.registry import METHODS, method_class, method_names
 from fsbench.methods.soft_kmeans import SoftKMeans
+from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
     from tests.synthetic import Features
 
 
 @pytest.mark.parametrize(
-    ("dataset", "balanced", "expected"),
+    ("preset", "balanced", "expected"),
     [
         ("mini", True, (10, 50, 2)),
         ("mini", False, (50, 50, 1)),
@@ -31,13 +34,52 @@ if TYPE_CHECKING:
     ],
 )
 def test_the_presets_of_the_article(
-    features: Features, dataset: str, balanced: bool, expected: tuple[float, float, float]
+    features: Features, preset: str, balanced: bool, expected: tuple[float, float, float]
 ) -> None:
     base = features.statistics
-    method = Bavardage.configure(Context(balanced=balanced, dataset=dataset, base=base))
+    method = Bavardage.configure(Context(balanced=balanced, preset=preset, base=base))
     t_vb, s_max = method.tau * base.images_per_class, method.sigma / base.images_per_class**0.5  # type: ignore[operator]
     assert (method.t_km, t_vb, s_max) == pytest.approx(expected)
-    assert SoftKMeans.configure(Context(balanced=balanced, dataset=dataset)).t_km == expected[0]
+    assert SoftKMeans.configure(Context(balanced=balanced, preset=preset)).t_km == expected[0]
+
+
+def test_an_unknown_preset_is_named(features: Features) -> None:
+    with pytest.raises(FsbenchError, match="Did you mean 'mini'"):
+        Bavardage.configure(Context(balanced=True, preset="mni", base=features.statistics))
+
+
+@pytest.mark.parametrize("dataset", ["mini", "tiered", "cub", "cub-feat", "fc100", "cifarfs"])
+@pytest.mark.parametrize("name", [*METHODS])
+def test_the_name_of_a_data_set_changes_no_parameter(features: Features, dataset: str, name: str) -> None:
+    for shots, alpha in ((1, None), (5, 2.0)):
+        protocol = TaskProtocol(shots=shots, alpha=alpha)
+        known, unknown = (
+            configure(name, Source(named, "rn12", "novel", features.novel, features.statistics), protocol, {})
+            for named in (dataset, "own")
+        )
+        assert known == unknown
+        assert known[1] == "default"
+
+
+@pytest.mark.parametrize(("dataset", "benchmark"), [("mini", "mini"), ("cub", "cub"), ("cub-feat", "cub")])
+def test_a_preset_that_is_asked_for_is_that_of_the_benchmark(features: Features, dataset: str, benchmark: str) -> None:
+    source = Source(dataset, "rn12", "novel", features.novel, features.statistics)
+    method, origin = configure("bavardage", source, TaskProtocol(), {}, "article")
+    expected = Bavardage.configure(Context(balanced=False, preset=benchmark, base=features.statistics))
+    assert (method, origin) == (expected, f"preset:{benchmark}")
+    assert configure("ncm", source, TaskProtocol(), {}, "article")[1] == "default"  # it has no parameters
+    five = TaskProtocol(shots=5)
+    weight = 0.8 if benchmark == "cub" else 0.7
+    assert configure("laplacianshot", source, five, {}, "article")[0].params()["weight"] == weight
+
+
+def test_a_data_set_without_a_preset_is_told_which_ones_have_one(features: Features) -> None:
+    source = Source("own", "rn12", "novel", features.novel, features.statistics)
+    with pytest.raises(FsbenchError, match="no preset for own") as caught:
+        configure("bavardage", source, TaskProtocol(), {}, "article")
+    assert "mini, fc100, cifarfs, tiered, cub" in caught.value.hint
+    with pytest.raises(FsbenchError, match="Did you mean 'article'"):
+        configure("bavardage", source, TaskProtocol(), {}, "articl")
 
 
 @pytest.mark.parametrize(("balanced", "t_km", "mixing"), [(True, 10, "uniform"), (False, 50, "learned")])
@@ -50,8 +92,8 @@ def test_scale_free_defaults_everywhere_else(features: Features, balanced: bool,
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"t_vb": 1.0, "tau": 1.0}, "One system of units"),
-        ({"s_max": 1.0, "sigma": 1.0}, "One system of units"),
+        ({"t_vb": 1.0, "tau": 1.0}, "a value was given in both"),
+        ({"s_max": 1.0, "sigma": 1.0}, "a value was given in both"),
         ({"t_vb": -1.0}, "t_vb must be a positive number"),
         ({"tau": 0.0}, "tau must be a positive number"),
         ({"tau": "lerned"}, "tau must be a positive number"),

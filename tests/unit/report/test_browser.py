@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fsbench.report.html.page import render_html
+from fsbench.report.html import render_html
 from fsbench.results.collect import collect
 from tests.browser import CHROMIUM, Page, browser
 from tests.records import four_settings, make_record

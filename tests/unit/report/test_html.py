@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fsbench.report.html.page import inline_svg, render_html
-from fsbench.report.plots.comparison import bars_figure
+from fsbench.report.html import inline_svg, render_html
+from fsbench.report.plots.comparison import draw_bars
 from fsbench.report.plots.style import INK, svg_text
 from fsbench.report.render import render_json
 from fsbench.results.collect import collect
@@ -80,7 +80,7 @@ def comparisons() -> list[Comparison]:
 
 @pytest.fixture(scope="module")
 def text(comparisons: list[Comparison]) -> str:
-    return render_html(comparisons, [("Sweep of <τ>", svg_text(bars_figure(comparisons[0])))] * 2, title="A & B")
+    return render_html(comparisons, [("Sweep of <τ>", svg_text(draw_bars(comparisons[0])))] * 2, title="A & B")
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def page(text: str) -> Page:
 def test_the_page_is_sound(page: Page) -> None:
     assert [name for name, count in Counter(page.ids).items() if count > 1] == []
     assert (page.tags["h1"], page.tags["main"], page.tags["header"], page.tags["footer"]) == (1, 1, 1, 1)
-    assert page.tags["h2"] == 3 + 2  # comparisons, further pictures, environment
+    assert page.tags["h2"] == 3 + 2  # comparisons, further figures, environment
     assert page.tags["table"] == page.tags["caption"] == 4 + 3 + 1
     for row in page.rows:
         assert len(row) in {3, 6, 12}
@@ -160,7 +160,7 @@ def test_the_same_records_give_the_same_page() -> None:
     assert render_html(collect(records)) == render_html(collect(records[::-1]))
 
 
-def test_pictures_take_the_colours_of_the_page(text: str, page: Page) -> None:
+def test_figures_take_the_colours_of_the_page(text: str, page: Page) -> None:
     assert page.tags["svg"] == (4 + 1) + 2  # bars for each feature file, one of differences, two further ones
     assert INK not in text.partition("<main")[2]
     assert "currentColor" in text
@@ -179,7 +179,7 @@ def test_the_method_drawn_against_the_baseline_is_the_one_that_gains_most() -> N
     assert "ncm minus soft-kmeans, task by task" in render_html(collect(records))
 
 
-def test_a_picture_gets_identifiers_of_its_own() -> None:
+def test_a_figure_gets_identifiers_of_its_own() -> None:
     svg = (
         '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="9pt" height="9pt">'
         f'<style>*{{x:y}}</style><path id="a" style="fill: {INK}"/><use xlink:href="#a" clip-path="url(#b)"/>'
@@ -197,4 +197,4 @@ def test_a_picture_gets_identifiers_of_its_own() -> None:
 
 @pytest.mark.parametrize("name", ["page.css", "page.js"])
 def test_the_files_of_the_page_are_package_data(name: str, text: str) -> None:
-    assert resources.files("fsbench.report.html").joinpath(name).read_text(encoding="utf-8") in text
+    assert resources.files("fsbench.report").joinpath(name).read_text(encoding="utf-8") in text

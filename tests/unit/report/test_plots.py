@@ -8,10 +8,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from matplotlib.patches import Rectangle, StepPatch
+from scipy import stats
 
 from fsbench.errors import FsbenchError
 from fsbench.methods.registry import METHODS
-from fsbench.report.plots.comparison import accuracy_bars, bars_figure, differences_figure, paired_runs
+from fsbench.report.plots.comparison import draw_bars, draw_differences, paired_runs
 from fsbench.report.plots.style import save, svg_text
 from fsbench.results.collect import collect
 from tests.records import four_settings, make_record
@@ -36,7 +37,7 @@ def table() -> Comparison:
 
 @pytest.fixture(scope="module")
 def panels(table: Comparison) -> dict[tuple[str, str], Axes]:
-    return drawn_in(bars_figure(table))
+    return drawn_in(draw_bars(table))
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_a_setting_without_runs_says_so(panels: dict[tuple[str, str], Axes]) -> 
 def test_bars_of_any_number_of_methods(methods: int, tmp_path: Path) -> None:
     names = [*METHODS, "a method of a rather long name"][:methods]
     (found,) = collect([make_record(name, 0.5, tasks=1 if methods == 1 else 40) for name in names])
-    accuracy_bars(found, tmp_path / "bars.png")
+    save(draw_bars(found), tmp_path / "bars.png")
     assert (tmp_path / "bars.png").stat().st_size > 5_000
 
 
@@ -105,7 +106,7 @@ def test_the_ending_says_the_format_and_the_same_picture_has_the_same_bytes(
 ) -> None:
     written = []
     for name in "ab":
-        accuracy_bars(small, tmp_path / f"{name}.{ending}")
+        save(draw_bars(small), tmp_path / f"{name}.{ending}")
         written.append((tmp_path / f"{name}.{ending}").read_bytes())
     assert written[0].startswith(magic)
     # Names of clip paths in SVG hold digits that are not drawn.
@@ -116,12 +117,12 @@ def test_the_ending_says_the_format_and_the_same_picture_has_the_same_bytes(
 @pytest.mark.parametrize("name", ["bars.jpg", "bars", ".png"])
 def test_other_endings_are_refused(name: str, small: Comparison, tmp_path: Path) -> None:
     with pytest.raises(FsbenchError, match=r"\.png, \.pdf, \.svg"):
-        accuracy_bars(small, tmp_path / name)
+        save(draw_bars(small), tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 
 def test_the_svg_of_a_page_has_letters_and_no_background(small: Comparison) -> None:
-    text = svg_text(bars_figure(small))
+    text = svg_text(draw_bars(small))
     root = ElementTree.fromstring(text)
     words = {"".join(element.itertext()) for element in root.iter() if element.tag.endswith("}text")}
     assert {"soft-kmeans", "accuracy (%)", "a$b$ <i>& rn12, 40 tasks"} <= words
@@ -144,7 +145,7 @@ def test_differences_are_those_of_the_tasks() -> None:
     np.testing.assert_allclose(pair.values, points)
     assert (pair.share("better"), pair.share("equal"), pair.share("worse")) == (60.0, 20.0, 20.0)
     assert pair.interval.mean == pytest.approx(points.mean())
-    assert pair.interval.half_width == pytest.approx(1.96 * points.std(ddof=1) / 5**0.5)
+    assert pair.interval.half_width == pytest.approx(stats.t.ppf(0.975, 4) * points.std(ddof=1) / 5**0.5)
 
 
 @pytest.mark.parametrize("queries", [3, 75, 150, 1000])
@@ -153,7 +154,7 @@ def test_histograms_count_every_task_once_on_its_own_side(queries: int) -> None:
     correct, baseline = rng.integers(0, queries + 1, size=(2, 60)).tolist()
     baseline[:5] = correct[:5]
     pairs = paired_runs(hand_made(correct, baseline, queries), "ncm", "soft-kmeans")
-    (axes,) = differences_figure(pairs, "ncm", "soft-kmeans").axes
+    (axes,) = draw_differences(pairs, "ncm", "soft-kmeans").axes
     layers: list[Any] = [patch.get_data() for patch in axes.patches if isinstance(patch, StepPatch)]
     heaps = layers[::2]  # each is drawn in two
     areas = [float(np.sum(heap.values - heap.baseline)) for heap in heaps]
@@ -165,7 +166,7 @@ def test_histograms_count_every_task_once_on_its_own_side(queries: int) -> None:
 
 def test_a_panel_says_mean_interval_and_shares() -> None:
     pairs = paired_runs(hand_made([60, 50, 40, 75], [61, 50, 46, 74]), "ncm", "soft-kmeans")
-    title = differences_figure(pairs, "ncm", "soft-kmeans").axes[0].get_title(loc="left")
+    title = draw_differences(pairs, "ncm", "soft-kmeans").axes[0].get_title(loc="left")
     assert title.splitlines()[:2] == ["glyphs rn12", "unbalanced α=2 1-shot"]
     assert f"mean −2.00 ± {pairs[0].interval.half_width:.2f}" in title
     assert "better 25 %, equal 25 %, worse 50 %" in title
@@ -180,7 +181,7 @@ def test_only_settings_where_both_ran_are_paired(table: Comparison) -> None:
 def test_panels_wrap_after_four(settings: int) -> None:
     records = [make_record(name, shots=shots) for name in ("ncm", "pt-map") for shots in range(1, settings + 1)]
     pairs = paired_runs(collect(records)[0], "pt-map", "ncm")
-    figure = differences_figure(pairs, "pt-map", "ncm")
+    figure = draw_differences(pairs, "pt-map", "ncm")
     assert sum(bool(axes.patches) for axes in figure.axes) == settings
     rows = {axes.get_subplotspec().rowspan.start for axes in figure.axes}  # type: ignore[union-attr]
     assert len(rows) == math.ceil(settings / 4)
@@ -189,5 +190,5 @@ def test_panels_wrap_after_four(settings: int) -> None:
 def test_one_task_or_no_difference_at_all_can_be_drawn(tmp_path: Path) -> None:
     for number, (correct, baseline) in enumerate([([50], [40]), ([50, 60], [50, 60])]):
         pairs = paired_runs(hand_made(correct, baseline), "ncm", "soft-kmeans")
-        save(differences_figure(pairs, "ncm", "soft-kmeans"), tmp_path / f"{number}.png")
+        save(draw_differences(pairs, "ncm", "soft-kmeans"), tmp_path / f"{number}.png")
         assert (tmp_path / f"{number}.png").exists()

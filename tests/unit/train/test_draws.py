@@ -39,6 +39,21 @@ def test_all_choices_are_equally_frequent_and_change_with_the_epoch() -> None:
     assert np.corrcoef(draws.flips(1, 0, ROWS), draws.turns(1, 0, ROWS) % 2)[0, 1] == pytest.approx(0, abs=0.06)
 
 
+def test_crops_lie_inside_the_image_with_the_area_and_shape_asked_for() -> None:
+    aspects = np.where(ROWS % 2, 1.0, 2.0)
+    centres, sizes = draws.crops(1, 0, ROWS, aspects, 0.25)
+    assert (centres - sizes / 2 >= -1e-12).all()
+    assert (centres + sizes / 2 <= 1 + 1e-12).all()
+    area, ratio = sizes.prod(axis=1), sizes[:, 0] / sizes[:, 1] * aspects
+    whole = (sizes < 1).all(axis=1)  # nothing cut off
+    assert whole.mean() > 0.4
+    assert (area[whole] >= 0.25).all()
+    assert (ratio[whole] + 1e-9 >= 0.75).all()
+    assert (ratio[whole] - 1e-9 <= 4 / 3).all()
+    some = np.array([17, 3])
+    np.testing.assert_array_equal(draws.crops(1, 0, some, aspects[some], 0.25)[0], centres[some])
+
+
 def test_mixing_follows_beta_and_permutes_the_batch() -> None:
     drawn = [draws.mixing(0, 2, step, stages=4, images=8) for step in range(1500)]
     assert stats.kstest([mixing.share for mixing in drawn], stats.beta(2, 2).cdf).pvalue > 1e-3

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import math
+from itertools import pairwise
+
 import pytest
 import torch
 
 from fsbench.backbones.load import load_backbone
-from fsbench.train.loop import choose_workers, memory_format_of
+from fsbench.train.loop import choose_workers, learning_rate, memory_format_of
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -32,3 +35,21 @@ def test_workers_are_those_asked_for_or_as_many_as_are_useful() -> None:
     assert choose_workers(None, CPU, in_memory=True) == 0
     assert choose_workers(None, CPU, in_memory=False) == 1
     assert 1 <= choose_workers(None, CUDA, in_memory=True) <= 8
+
+
+def test_it_rises_to_the_peak_and_falls_towards_zero() -> None:
+    rates = [learning_rate(step, 200, 0.4, 0.05) for step in range(200)]
+    assert rates[:10] == pytest.approx([0.04 * step for step in range(1, 11)])
+    assert max(rates) == rates[9] == 0.4
+    assert all(before > after for before, after in pairwise(rates[9:]))
+    assert 0 < rates[-1] < 1e-3 * 0.4
+
+
+def test_the_descent_is_half_a_cosine() -> None:
+    """One warm-up step and nine more: ten equal parts of the half-wave."""
+    rates = [learning_rate(step, 10, 1.0, 0.0) for step in range(10)]
+    assert rates == pytest.approx([math.cos(math.pi * step / 20) ** 2 for step in range(10)])
+
+
+def test_a_single_step_has_the_peak_rate() -> None:
+    assert learning_rate(0, 1, 0.1, 0.05) == 0.1

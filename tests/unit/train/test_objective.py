@@ -11,6 +11,7 @@ from fsbench.backbones.base import Backbone
 from fsbench.backbones.load import load_backbone
 from fsbench.train.draws import Mixing
 from fsbench.train.objective import Objective, mixed_features, rotate
+from fsbench.train.settings import LABEL_SMOOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,10 +64,11 @@ def test_loss_is_the_mean_of_class_and_rotation_loss_plus_the_mixed_loss(images:
     assert objective.turn_head is not None
     with torch.no_grad():
         turned = network(torch.stack([image.rot90(int(n), (1, 2)) for image, n in zip(images, TURNS, strict=True)]))
-        own = functional.cross_entropy(objective.class_head(turned), LABELS)
+        own = functional.cross_entropy(objective.class_head(turned), LABELS, label_smoothing=LABEL_SMOOTHING)
         rotation = functional.cross_entropy(objective.turn_head(turned), TURNS)
         logits = objective.class_head(network(0.25 * images + 0.75 * images[PARTNERS])).log_softmax(dim=1)
         targets = 0.25 * functional.one_hot(LABELS, 5) + 0.75 * functional.one_hot(LABELS[PARTNERS], 5)
+        targets = (1 - LABEL_SMOOTHING) * targets + LABEL_SMOOTHING / 5
         mixed = -(targets * logits).sum(dim=1).mean()
         found = objective(images, LABELS, TURNS, Mixing(0, 0.25, PARTNERS.numpy()))
         torch.testing.assert_close(found, (own + rotation) / 2 + mixed)
@@ -78,7 +80,8 @@ def test_without_rotation_images_stay_upright(images: torch.Tensor) -> None:
     objective = Objective(network, classes=5, rotation=False, seed=0)
     assert objective.turn_head is None
     with torch.no_grad():
-        expected = functional.cross_entropy(objective.class_head(network(images)), LABELS)
+        logits = objective.class_head(network(images))
+        expected = functional.cross_entropy(logits, LABELS, label_smoothing=LABEL_SMOOTHING)
         torch.testing.assert_close(objective(images, LABELS, TURNS, None), expected)
 
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,19 +15,22 @@ from safetensors.torch import load_file
 import fsbench
 from fsbench.backbones.load import load_backbone
 from fsbench.backbones.weights import find_weights
+from fsbench.data.recipes import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.reporter import Reporter
-from fsbench.train.output import default_output
-from fsbench.train.run import Trained, train_backbone
+from fsbench.train.run import Trained, default_output, train_backbone
 from fsbench.train.settings import Execution, TrainSettings
-from tests.unit.train.pictures import stripes
+from fsbench.train.validate import Validation
+from tests.unit.train.stripes import stripes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from fsbench.data.dataset import ImageDataset
+    from fsbench.reporter import Advance
 
-SETTINGS = TrainSettings("rn12", 1, epochs=3, batch=24, lr=0.05, seed=7)
+SETTINGS = TrainSettings("rn12", 1, epochs=3, batch=24, lr=0.05, seed=7, rotation=True, mixup=True)
 
 
 class Listener(Reporter):
@@ -56,9 +61,10 @@ def train(
     reporter: Listener | None = None,
     *,
     eval_every: int = 2,
+    save_every: float = 5,
     force: bool = False,
 ) -> Trained:
-    execution = Execution(torch.device("cpu"), reporter or Listener(), eval_every=eval_every)
+    execution = Execution(torch.device("cpu"), reporter or Listener(), eval_every=eval_every, save_every=save_every)
     return train_backbone(dataset, settings, execution, out, force=force)
 
 
@@ -90,13 +96,86 @@ def test_a_stopped_training_ends_with_the_very_same_weights(
     assert not out.exists()
     listener = Listener()
     resumed = train(dataset, out, reporter=listener, eval_every=3 if stop_at == "epoch 1 of 3" else 2)
-    assert listener.said[0] == f"Going on: {stop_at[6]} of 3 epochs are done."
+    assert listener.said[0] == f"Resuming: {stop_at[6]} of 3 epochs are done."
     assert len([line for line in listener.said if line.startswith("epoch")]) == 3 - int(stop_at[6])
     assert same(out, unbroken[0])
     assert resumed.history[-1] == unbroken[1].history[-1]
-    if stop_at == "epoch 2 of 3":  # what was found before the stop is not forgotten
+    if stop_at == "epoch 2 of 3":  # evaluations from before the stop are not forgotten
         assert resumed.history == unbroken[1].history
-    assert [path.name for path in tmp_path.iterdir()] == ["rn12.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rn12.json", "rn12.safetensors"]
+
+
+class StopsAfterSteps(Listener):
+    """Stops the training as Ctrl-C would, after a number of steps."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.steps = steps
+
+    @contextmanager
+    def bar(self, label: str, total: int) -> Iterator[Advance]:
+        def advance(done: int, total: int | None = None) -> None:
+            if label.startswith("epoch") and done:
+                self.steps -= 1
+                if not self.steps:
+                    raise KeyboardInterrupt
+
+        yield advance
+
+
+@pytest.mark.parametrize(
+    ("steps", "save_every", "kept"),
+    [
+        (2, 0, "Kept: 0 epochs and 1 steps, in {}. Lost: the 1 steps after them."),
+        (5, 0, "Kept: 1 epochs and 1 steps, in {}. Lost: the 1 steps after them."),
+        (5, 5, "Kept: 1 epochs, in {}. Lost: the 2 steps after them."),
+        (2, 5, "Nothing is kept: stopped after 2 steps, before the first checkpoint."),
+    ],
+)
+def test_a_training_stopped_within_an_epoch_says_what_is_kept_and_resumes_there(
+    dataset: ImageDataset,
+    tmp_path: Path,
+    unbroken: tuple[Path, Trained, Listener],
+    steps: int,
+    save_every: float,
+    kept: str,
+) -> None:
+    out, stopped = tmp_path / "rn12.safetensors", StopsAfterSteps(steps)
+    with pytest.raises(KeyboardInterrupt):
+        train(dataset, out, reporter=stopped, save_every=save_every)
+    checkpoints = list(tmp_path.glob(".*.training"))
+    assert stopped.warned == [kept.format(*checkpoints)]
+    listener = Listener()
+    train(dataset, out, reporter=listener)
+    if checkpoints:
+        epochs, steps = (steps - 1) // 3, (steps - 1) % 3 if not save_every else 0
+        within = f" and {steps} of 3 steps of the next one" if steps else ""
+        assert listener.said[0] == f"Resuming: {epochs} of 3 epochs{within} are done."
+    assert same(out, unbroken[0])
+
+
+def test_a_card_beside_the_weights_says_how_they_were_made(unbroken: tuple[Path, Trained, Listener]) -> None:
+    out, trained, _ = unbroken
+    card = json.loads(out.with_suffix(".json").read_text())
+    assert card["sha256"] == hashlib.sha256(out.read_bytes()).hexdigest()
+    assert card["command"] == facts(out)["command"]
+    assert (card["dataset"], card["backbone"], card["seed"], card["base_images"]) == ("stripes", "rn12", "7", 72)
+    assert card["val_accuracy"] == str(trained.history[-1])
+    assert card["seconds"]["cpu"] >= 0
+
+
+def test_weights_are_in_half_precision_and_were_evaluated_so(
+    dataset: ImageDataset, unbroken: tuple[Path, Trained, Listener]
+) -> None:
+    out, trained, _ = unbroken
+    tensors = load_file(out)
+    assert {tensor.dtype for tensor in tensors.values() if tensor.ndim > 1} == {torch.float16}
+    assert {tensor.dtype for tensor in tensors.values() if tensor.ndim == 1} == {torch.float32}
+    backbone = load_backbone("rn12", out)
+    assert {parameter.dtype for parameter in backbone.parameters()} == {torch.float32}
+    transform = transform_for("easy", None, 16)
+    again = Validation(dataset.splits["val"], transform, 0)(backbone.network, torch.device("cpu"), 3)
+    assert again.accuracy[1].mean == pytest.approx(trained.history[-1].accuracy[1].mean, abs=0.1)
 
 
 def test_a_checkpoint_of_other_settings_is_left_alone(
@@ -125,7 +204,7 @@ def test_a_damaged_checkpoint_is_refused(dataset: ImageDataset, tmp_path: Path, 
         torch.save({**content, "epochs": Listener}, checkpoint)
     else:
         torch.save({**content, "fingerprint": "0" * 64}, checkpoint)
-    with pytest.raises(FsbenchError, match="damaged or of another training") as caught:
+    with pytest.raises(FsbenchError, match="damaged or belongs to another training") as caught:
         train(dataset, out)
     assert str(checkpoint) in caught.value.message
     assert "Remove it" in caught.value.hint
@@ -141,7 +220,7 @@ def test_extract_finds_the_weights_and_the_header_tells_how_they_came_about(
     found = facts(out)
     assert found["command"] == (
         f"fsbench train --backbone rn12 --dataset stripes --data {dataset.root} --width 1 --epochs 3 --batch 24 "
-        "--lr 0.05 --seed 7 --rotation --mixup --flip"
+        "--lr 0.05 --seed 7 --rotation --mixup --flip --small-first"
     )
     assert (found["dataset"], found["seed"], found["epochs"], found["width"]) == ("stripes", "7", "3", "1")
     assert found["val_accuracy"] == str(trained.history[-1])
@@ -182,7 +261,7 @@ def test_finished_weights_are_not_trained_again_and_others_not_replaced(
     stamp = out.stat().st_mtime_ns
     listener = Listener()
     assert train(dataset, out, reporter=listener).describe() == [str(out)]
-    assert listener.said == [f"{out} is there already, trained in the same way."]
+    assert listener.said == [f"{out} exists already, trained in the same way."]
     other = replace(SETTINGS, epochs=1)
     with pytest.raises(FsbenchError, match="made in another way") as caught:
         train(dataset, out, other)
@@ -191,7 +270,7 @@ def test_finished_weights_are_not_trained_again_and_others_not_replaced(
     train(dataset, out, other, force=True)
     assert facts(out)["epochs"] == "1"
     (tmp_path / "rn18.pth.tar").write_bytes(b"")
-    with pytest.raises(FsbenchError, match=r"rn18\.pth\.tar is there already"):
+    with pytest.raises(FsbenchError, match=r"rn18\.pth\.tar exists already"):
         train(dataset, tmp_path / "rn18.safetensors", replace(SETTINGS, backbone="rn18"))
     with pytest.raises(FsbenchError, match=r"ends in \.safetensors"):
         train(dataset, tmp_path / "rn12.pth")

@@ -13,14 +13,14 @@ from fsbench.results.statistics import Interval
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 from fsbench.train.validate import Evaluation, Validation, best_of
-from tests.unit.train.pictures import stripes
+from tests.unit.train.stripes import stripes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fsbench.data.dataset import ImageSplit
 
-TRANSFORM = transform_for("rn18-simpleshot", None, None, 16)
+TRANSFORM = transform_for("simpleshot", None, 16)
 CPU = torch.device("cpu")
 
 
@@ -73,7 +73,17 @@ def test_an_unreadable_val_image_is_named(tmp_path: Path) -> None:
         assert network.training
 
 
-def test_the_best_look_has_the_highest_one_shot_accuracy() -> None:
+def test_a_val_image_that_vanishes_is_named(tmp_path: Path) -> None:
+    split = stripes(tmp_path, 16, {"base": (2, 1), "val": (5, 20)}).splits["val"]
+    gone = tmp_path / "val" / "val1" / "03.png"
+    gone.unlink()
+    for workers in (0, 1):
+        with pytest.raises(FsbenchError) as caught:
+            Validation(split, TRANSFORM, workers)(OnePixel(), CPU, 1)
+        assert str(gone) in caught.value.message
+
+
+def test_the_best_evaluation_has_the_highest_one_shot_accuracy() -> None:
     looks = [
         Evaluation(epoch, {1: Interval(mean, 1), 5: Interval(90, 1)}) for epoch, mean in ((2, 50), (4, 60), (6, 60))
     ]

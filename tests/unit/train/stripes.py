@@ -1,4 +1,4 @@
-"""A tiny data set of striped pictures: the class is the direction and the colour of the stripes."""
+"""A tiny data set of striped images: the class is the direction and the colour of the stripes."""
 
 from __future__ import annotations
 

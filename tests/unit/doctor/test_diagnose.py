@@ -7,7 +7,8 @@ import pytest
 
 from fsbench.data.catalog import SPLITS, dataset_info
 from fsbench.doctor.diagnose import diagnose
-from fsbench.machine import ChildResult, Environment, failure, probe_environment, run_child
+from fsbench.machine import Environment
+from fsbench.reporter import Reporter
 from tests.unit.data.trees import put
 
 if TYPE_CHECKING:
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
 NAMES = {"base": "train", "val": "val", "novel": "test"}
 
 
-def look(root: Path) -> DoctorReport:
-    nothing = Environment({}, "", "", ())
-    return diagnose(root / "data", root / "weights", root / "features", probe=lambda: nothing)
+@pytest.fixture(autouse=True)
+def _no_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsbench.doctor.diagnose.probe_environment", lambda: Environment({}, "", "", ()))
+
+
+def look(root: Path, deep: Reporter | None = None) -> DoctorReport:
+    return diagnose(root / "data", root / "weights", root / "features", deep)
 
 
 def test_no_data_folder(tmp_path: Path) -> None:
@@ -65,7 +70,7 @@ def test_half_copied_data_set(tmp_path: Path) -> None:
         30,
     )
     assert val.found_classes == 0
-    assert "30 of 60,000 pictures are here" in dataset.sentences[0]
+    assert "30 of 60,000 images are here" in dataset.sentences[0]
     text = " ".join(dataset.sentences)
     assert f"base: 34 classes are missing: {info.classes('base')[30]}" in text
     assert "The split novel is missing." in text
@@ -102,10 +107,18 @@ def test_split_of_nobody_is_called_wrong(tmp_path: Path) -> None:
 
 
 def test_weights_and_features_are_listed(tmp_path: Path) -> None:
-    put(tmp_path / "weights", ["mini/wrn.tar", "cub/rn12.pt", "README.md", "mini/.hidden.pt"], b"1234")
+    put(
+        tmp_path / "weights",
+        ["mini/wrn.tar", "mini/timm/vit.pth", "cub/rn12.pt", "cub/rn12.md", "README.md", "mini/.hidden.pt"],
+        b"1234",
+    )
     put(tmp_path / "features", ["mini-wrn.h5", "mini-wrn.txt", "deep/x.h5"], b"12")
     report = look(tmp_path)
-    assert [(file.path, file.size) for file in report.weights] == [("cub/rn12.pt", 4), ("mini/wrn.tar", 4)]
+    assert [(file.path, file.size) for file in report.weights] == [
+        ("cub/rn12.pt", 4),
+        ("mini/wrn.tar", 4),
+        ("mini/timm/vit.pth", 4),
+    ]
     assert [(file.path, file.size) for file in report.features] == [("mini-wrn.h5", 2)]
 
 
@@ -115,71 +128,29 @@ def test_report_is_plain_data(tmp_path: Path) -> None:
     assert content["datasets"][0]["splits"][0]["found_images"] == 1
 
 
-GOOD = ChildResult(0, "", "")
-LISTED = ChildResult(0, '{"threads": 4, "cuda": [["Tesla X", 17179869184]]}\n', "")
+def test_plain_doctor_says_that_no_image_was_read(tmp_path: Path) -> None:
+    put(tmp_path / "data/mini", [f"train/{dataset_info('mini').classes('base')[0]}/1.jpg"], b"no image")
+    plain, deep = look(tmp_path), look(tmp_path, Reporter(quiet=True))
+    assert plain.deep_sentences == ()
+    assert "Images were counted, not read" in " ".join(plain.data_sentences)
+    assert "counted, not read" not in " ".join(deep.data_sentences)
 
 
-def test_environment_of_a_machine_with_a_graphics_card() -> None:
-    def run(code: str) -> ChildResult:
-        if "device_count" in code:
-            return LISTED
-        return ChildResult(-4, "", "") if '"cpu"' in code and "torch.bfloat16" in code else GOOD
-
-    environment = probe_environment(run)
-    assert environment.pair_problem == environment.advice == ""
-    cpu, card = environment.devices
-    assert (cpu.name, cpu.description) == ("cpu", "4 threads")
-    assert cpu.precisions == {
-        "bfloat16": "the process died with SIGILL: the processor lacks the instructions",
-        "float16": "",
-    }
-    assert (card.name, card.description) == ("cuda:0", "Tesla X, 16 GiB")
-    assert card.precisions == {"bfloat16": "", "float16": ""}
+def test_deep_doctor_lists_every_broken_image(tmp_path: Path) -> None:
+    name = dataset_info("mini").classes("base")[0]
+    put(tmp_path / "data/mini", [f"train/{name}/good{i}.png" for i in range(3)])
+    put(tmp_path / "data/mini", [f"train/{name}/bad{i}.jpg" for i in range(7)], b"no image")
+    sentences = look(tmp_path, Reporter(quiet=True)).deep_sentences
+    assert any("7 of 10 images cannot be read" in sentence for sentence in sentences)
+    for number in range(7):
+        assert sum(f"bad{number}.jpg" in sentence and "Could not read" in sentence for sentence in sentences) == 1
+    assert not any("good" in sentence and "Could not read" in sentence for sentence in sentences)
 
 
-def test_broken_pair_gets_advice() -> None:
-    def run(code: str) -> ChildResult:
-        if "torchvision" in code:
-            return ChildResult(1, "", "Traceback\nRuntimeError: operator torchvision::nms does not exist\n")
-        return LISTED if "device_count" in code else GOOD
-
-    environment = probe_environment(run)
-    assert environment.pair_problem == "RuntimeError: operator torchvision::nms does not exist"
-    assert "pip install" in environment.advice
-
-
-def test_torch_that_does_not_start_leaves_no_devices() -> None:
-    environment = probe_environment(lambda _: ChildResult(-11, "", ""))
-    assert environment.devices == ()
-    assert environment.pair_problem == "the process died with SIGSEGV"
-
-
-@pytest.mark.parametrize(
-    ("result", "words"),
-    [
-        (ChildResult(0, "", "a warning"), ""),
-        (ChildResult(None, "", ""), "no answer after 180 seconds"),
-        (ChildResult(3, "", ""), "exit status 3"),
-        (ChildResult(-99, "", ""), "the process died with signal 99"),
-    ],
-)
-def test_failures_in_words(result: ChildResult, words: str) -> None:
-    assert failure(result) == words
-
-
-def test_child_that_kills_itself_does_not_take_us_along() -> None:
-    result = run_child("import os, signal; os.kill(os.getpid(), signal.SIGILL)")
-    assert failure(result) == "the process died with SIGILL: the processor lacks the instructions"
-    assert failure(run_child("print(1)")) == ""
-    assert failure(run_child("raise SystemExit('off by 3')")) == "off by 3"
-
-
-def test_code_of_the_children_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """In this process, to be fast; the number formats are tried by a slow test only, as they may end it."""
-    from fsbench import machine as probes
-
-    exec(probes._PAIR, {})
-    exec(probes._DEVICES, {})
-    assert json.loads(capsys.readouterr().out)["threads"] >= 1
-    for dtype in ("bfloat16", "float16"):
-        compile(probes._PRECISION.format(device="cpu", dtype=dtype), "probe", "exec")
+def test_folders_that_divide_images_are_reported(tmp_path: Path) -> None:
+    names = sorted(dataset_info("cifarfs").split_of)
+    put(tmp_path / "data/cifarfs", (f"{top}/{name}/1.png" for top in ("train", "test") for name in names))
+    (dataset,) = look(tmp_path).datasets
+    assert dataset.state == "incomplete"
+    assert [split.found_images for split in dataset.splits] == [128, 32, 40]
+    assert any("test/ and train/ hold the same 100 classes" in sentence for sentence in dataset.sentences)

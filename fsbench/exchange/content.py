@@ -1,7 +1,8 @@
-"""What readers give: the content of a container, then the rows that a layout finds in it."""
+"""What readers return: the content of a file by its container, then the rows that a layout recognises in it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -11,13 +12,14 @@ import numpy as np
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
 EXPANSION = 100  # compressed features do not come near it
 SMALL = 64 << 20
+MANY = 1 << 60  # where counting items ends
 LONGEST_NAME = 1000
 COPY_AGAIN = "The file is truncated, damaged or not what it claims to be: copy it again."
 REPAIR = "The file is damaged or not what it claims to be: copy it again, or repair it where it was made."
@@ -40,6 +42,18 @@ class Opened:
     content: object
     room: int
     remarks: tuple[str, ...] = ()
+
+    def check_items(self) -> None:
+        """Refuse content that holds itself, or has more items than the file has bytes.
+
+        Layouts go through all items, however often a dict or a list occurs; an item that is not shared takes a byte.
+        """
+        items = _items(self.content, {})
+        if items > self.room:
+            raise FsbenchError(
+                f"{self.path} claims {items} values, more than a file of its size can hold.",
+                "The file is damaged or not what it claims to be.",
+            )
 
     def check_room(self, needed: int) -> None:
         """Refuse arrays that would take more than the file can hold."""
@@ -74,8 +88,8 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was recognised in a file.
+class Recognised:
+    """The rows that a layout recognises in a file.
 
     Attributes:
         layout: In words.
@@ -86,6 +100,32 @@ class Found:
     layout: str
     parts: Sequence[Part]
     remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Container:
+    """A kind of file.
+
+    Attributes:
+        recognise: Whether a file with these first bytes is of the kind.
+        read: The content of such a file.
+    """
+
+    recognise: Callable[[Path, bytes], bool]
+    read: Callable[[Path], Opened]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A way of laying out features.
+
+    Attributes:
+        recognise: Whether content is laid out that way.
+        read: Its rows, given the name of the data set and the split that the user says they are of, if any.
+    """
+
+    recognise: Callable[[object], bool]
+    read: Callable[[Opened, str, str], Recognised]
 
 
 @contextmanager
@@ -147,3 +187,16 @@ def names_array(path: Path, values: Sequence[str]) -> NDArray[np.str_]:
 def is_table(value: object) -> bool:
     """Whether a value is an array of real numbers with two axes."""
     return isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind == "f"
+
+
+def _items(value: object, done: dict[int, int | None]) -> int:
+    if not isinstance(value, Mapping | list):
+        return 1
+    if id(value) not in done:
+        done[id(value)] = None
+        parts = value.values() if isinstance(value, Mapping) else value
+        done[id(value)] = min(MANY, 1 + sum(_items(part, done) for part in parts))
+    items = done[id(value)]
+    if items is None:
+        raise FsbenchError("Its content holds itself.")
+    return items

@@ -1,9 +1,8 @@
-"""Pictures of features and tasks: what is drawn where, and that the same picture is the same file."""
+"""Figures of features and tasks: what is drawn where, and that the same figure is the same file."""
 
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,15 +13,23 @@ from matplotlib.figure import Figure
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.source import Source
 from fsbench.evaluation.task_views import WatchedTask, three_views, watch
-from fsbench.report.plots import spectrum
-from fsbench.report.plots import style as marks
 from fsbench.report.plots.spectrum import Spectrum, draw_spectra
-from fsbench.report.plots.style import MOST_CLASSES, class_mark, line_look, save, short_name
-from fsbench.report.plots.task import CORNERS, covariance_ellipse, draw_simplex, draw_task, in_triangle
+from fsbench.report.plots.style import line_look, save, short_name
+from fsbench.report.plots.task import (
+    CORNERS,
+    MOST_CLASSES,
+    class_mark,
+    covariance_ellipse,
+    draw_simplex,
+    draw_task,
+    in_triangle,
+)
 from fsbench.tasks.protocol import TaskProtocol
 from tests.synthetic import make_features
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
@@ -33,15 +40,6 @@ if TYPE_CHECKING:
 def seen(features: Features) -> WatchedTask:
     source = Source("synthetic", "none", "novel", features.novel, features.statistics)
     return watch(source, TaskProtocol(ways=3, shots=2, queries=40), 0, 3, {"tau": 0.05})
-
-
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """Figures that would have been saved."""
-    kept: list[Figure] = []
-    for module in (marks, spectrum):
-        monkeypatch.setattr(module, "save", lambda figure, path: kept.append(figure))
-    return kept
 
 
 def points_with(axes: Axes, **traits: Any) -> NDArray[np.float64]:
@@ -71,11 +69,8 @@ def test_every_point_lies_inside_and_nearest_to_the_corner_of_its_answer(root: i
     assert barycentric.min() >= -1e-12
 
 
-def test_simplex_shows_support_in_its_corner_and_ends_where_predictions_say(
-    seen: WatchedTask, drawn: list[Figure]
-) -> None:
-    draw_simplex(seen, 4, Path("unused.png"))
-    panels = drawn[0].axes
+def test_simplex_shows_support_in_its_corner_and_ends_where_predictions_say(seen: WatchedTask) -> None:
+    panels = draw_simplex(seen, 4).axes
     assert 0 < seen.right(-1).sum() < 40  # both kinds of marks are there
     for axes, (method, step) in zip(panels, seen.last_steps.items(), strict=True):
         accuracy = f"{100 * seen.right(step).mean():.1f} % correct"
@@ -99,18 +94,17 @@ def test_simplex_shows_support_in_its_corner_and_ends_where_predictions_say(
         ]
 
 
-def test_simplex_lines_go_from_the_end_of_one_stage_to_that_of_the_next(seen: WatchedTask, drawn: list[Figure]) -> None:
-    draw_simplex(seen, 1, Path("unused.png"))
-    for axes, first, last in zip(drawn[0].axes, (0, 0, 4), (0, 4, 9), strict=True):
+def test_simplex_lines_go_from_the_end_of_one_stage_to_that_of_the_next(seen: WatchedTask) -> None:
+    for axes, first, last in zip(draw_simplex(seen, 1).axes, (0, 0, 4), (0, 4, 9), strict=True):
         (ways,) = axes.collections
         points = in_triangle(seen.query_probabilities[first : last + 1], 1)
         np.testing.assert_array_equal(np.stack(ways.get_segments(), axis=1), points)  # type: ignore[attr-defined]
 
 
-def test_task_draws_every_sample_in_every_view(seen: WatchedTask, drawn: list[Figure]) -> None:
+def test_task_draws_every_sample_in_every_view(seen: WatchedTask) -> None:
     views = three_views(seen)
-    draw_task(seen, views, Path("unused.png"))
-    for axes, view in zip(drawn[0].axes, views, strict=True):
+    figure = draw_task(seen, views)
+    for axes, view in zip(figure.axes, views, strict=True):
         labels = np.concatenate([seen.support_labels, seen.query_labels])
         for k in range(3):
             mine = points_with(axes, marker=class_mark(k)[1])
@@ -122,8 +116,11 @@ def test_task_draws_every_sample_in_every_view(seen: WatchedTask, drawn: list[Fi
         assert right - left == pytest.approx(high - low)
         assert (view.points > [left, low]).all()
         assert (view.points < [right, high]).all()
-    assert [len(axes.patches) for axes in drawn[0].axes] == [0, 3, 3]
-    names = [text.get_text() for text in drawn[0].legends[0].get_texts()]
+    assert [len(axes.patches) for axes in figure.axes] == [3, 3, 3]
+    assert [axes.get_xlabel().partition("of the ")[2] for axes in figure.axes] == [
+        *("samples' spread", "centroids' spread", "centroids' spread")
+    ]
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
     for k, name in enumerate(seen.class_names):
         assert f"{name} ({(seen.query_labels == k).sum()})" in names
 
@@ -146,9 +143,8 @@ def test_marks_are_never_shared_and_too_many_classes_are_refused(seen: WatchedTa
     assert len({class_mark(k) for k in range(MOST_CLASSES)}) == MOST_CLASSES == 56
     assert len({tuple(line_look(number).values()) for number in range(32)}) == 32
     crowd = dataclasses.replace(seen, class_names=("x",) * 57)
-    with pytest.raises(FsbenchError, match="56 classes apart, the task has 57"), \
-            marks.three_panels(crowd, "", Path("unused.png")):  # fmt: skip
-        pass
+    with pytest.raises(FsbenchError, match="At most 56 classes can be drawn, the task has 57"):
+        draw_simplex(crowd, 4)
 
 
 def test_names_are_text_and_fit() -> None:
@@ -160,36 +156,37 @@ def test_names_are_text_and_fit() -> None:
 def test_any_class_name_can_be_drawn(seen: WatchedTask, tmp_path: Path) -> None:
     for names in (("_private", "$formula$", "$"), ("漢字", "a\\b", "^_{")):
         odd = dataclasses.replace(seen, class_names=names, title=f"title {names[1]}")
-        draw_simplex(odd, 4, tmp_path / "odd.svg")
+        save(draw_simplex(odd, 4), tmp_path / "odd.svg")
         for name in names:
             assert f"<!-- {name} (" in (tmp_path / "odd.svg").read_text()
 
 
 @pytest.mark.parametrize("file", ["simplex.svg", "task.png", "task.svg", "spectrum.pdf"])
-def test_the_same_picture_is_the_same_file(seen: WatchedTask, features: Features, tmp_path: Path, file: str) -> None:
+def test_the_same_figure_is_the_same_file(seen: WatchedTask, features: Features, tmp_path: Path, file: str) -> None:
     for name in ("one", "other"):
         path = tmp_path / f"{name}-{file}"
         if "simplex" in file:
-            draw_simplex(seen, 4, path)
+            save(draw_simplex(seen, 4), path)
         elif "task" in file:
-            draw_task(seen, three_views(seen), path)
+            save(draw_task(seen, three_views(seen)), path)
         else:
-            draw_spectra([Spectrum("a", features.statistics, 20.0), Spectrum("b", features.statistics, 5.0)], path)
+            spectra = [Spectrum("a", features.statistics, 20.0), Spectrum("b", features.statistics, 5.0)]
+            save(draw_spectra(spectra), path)
     assert (tmp_path / f"one-{file}").read_bytes() == (tmp_path / f"other-{file}").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["picture.jpg", "picture", "picture.PNG.txt", ".png"])
+@pytest.mark.parametrize("name", ["figure.jpg", "figure", "figure.PNG.txt", ".png"])
 def test_other_endings_are_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(FsbenchError, match=r"A picture ends in \.png, \.pdf, \.svg"):
+    with pytest.raises(FsbenchError, match=r"A figure file ends in \.png, \.pdf, \.svg"):
         save(Figure(), tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 
-def test_spectrum_draws_eigenvalues_and_clamped_scalings(features: Features, drawn: list[Figure]) -> None:
+def test_spectrum_draws_eigenvalues_and_clamped_scalings(features: Features) -> None:
     base = features.statistics
     sigma = float(base.eigenvalues[30] ** -0.5)  # directions 31 and later scale more
-    draw_spectra([Spectrum("own", base, sigma * 1.0001)], Path("unused.png"))
-    left, right = drawn[0].axes
+    figure = draw_spectra([Spectrum("own", base, sigma * 1.0001)])
+    left, right = figure.axes
     curve, dot = (line.get_xydata() for line in left.get_lines())
     np.testing.assert_allclose(np.asarray(curve)[:, 1], base.eigenvalues)
     assert np.asarray(dot)[0, 0] == pytest.approx(base.effective_rank)
@@ -197,21 +194,21 @@ def test_spectrum_draws_eigenvalues_and_clamped_scalings(features: Features, dra
     np.testing.assert_allclose(free, base.eigenvalues**-0.5)
     np.testing.assert_allclose(clamped, np.minimum(free, sigma * 1.0001))
     assert line[0] == sigma * 1.0001
-    (words,) = (text.get_text() for text in drawn[0].legends[0].get_texts())
+    (words,) = (text.get_text() for text in figure.legends[0].get_texts())
     assert words == f"own: effective rank {base.effective_rank:.1f} of 48; σ = {sigma * 1.0001:g} clamps 17 directions"
 
 
-def test_spectrum_without_clamp_and_with_empty_directions(drawn: list[Figure]) -> None:
+def test_spectrum_without_clamp_and_with_empty_directions() -> None:
     data = make_features(dimension=12, seed=2)
     data.base.features[:, 3] = 0.0  # a feature that never fires
     base = data.statistics
-    draw_spectra([Spectrum("dead", base, float("inf")), Spectrum("dead", base, 3.0)], Path("unused.png"))
-    left, right = drawn[0].axes
+    figure = draw_spectra([Spectrum("dead", base, float("inf")), Spectrum("dead", base, 3.0)])
+    left, right = figure.axes
     assert len(np.asarray(left.get_lines()[0].get_xydata())) == 11
     assert len(right.get_lines()) == 2 + 3
     clamped = np.asarray(right.get_lines()[3].get_ydata())
     assert clamped[-1] == 3.0  # without scatter the scaling is the clamp
-    assert "clamps 0 directions" in drawn[0].legends[0].get_texts()[0].get_text()
+    assert "clamps 0 directions" in figure.legends[0].get_texts()[0].get_text()
 
 
 def test_base_classes_without_scatter_are_refused(features: Features) -> None:

@@ -1,4 +1,4 @@
-"""The other stages: scatter against one product, extraction against the bare forward pass, the start of the command."""
+"""All cases by name: the solver, scatter, extraction, the start of the command, memory."""
 
 from __future__ import annotations
 
@@ -6,14 +6,24 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from PIL import Image
 
-from fsbench.bench.material import draw_split
-from fsbench.bench.measure import Measure, in_turns
+from fsbench.backbones.load import load_backbone
+from fsbench.bench import solver
+from fsbench.bench.measure import Measure, draw_split, in_turns
+from fsbench.data.scan import load_own
+from fsbench.features.extract import Settings, extract
+from fsbench.features.forward import Forward
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import FeatureFile, Provenance, write_features
+from fsbench.reporter import Reporter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def scatter(repeats: int, classes: int = 64, images: int = 600, dimension: int = 640) -> list[Measure]:
@@ -29,15 +39,7 @@ def scatter(repeats: int, classes: int = 64, images: int = 600, dimension: int =
 
 
 def extraction(repeats: int, backbone: str = "rn12", images: int = 16) -> list[Measure]:
-    """Pictures on disk to a feature file, against the bare forward pass on tensors in memory."""
-    from PIL import Image
-
-    from fsbench.backbones.load import load_backbone
-    from fsbench.data.scan import load_own
-    from fsbench.features.extract import Settings, extract
-    from fsbench.features.forward import Forward
-    from fsbench.reporter import Reporter
-
+    """Images on disk to a feature file, against the bare forward pass on tensors in memory."""
     rng, cpu = np.random.default_rng(0), torch.device("cpu")
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "own"
@@ -82,7 +84,7 @@ def memory(*counts: int) -> list[Measure]:
     """Peak memory of fresh processes that solve more and more tasks."""
     code = (
         "import sys, torch\n"
-        "from fsbench.bench.material import mini_like\n"
+        "from fsbench.bench.measure import mini_like\n"
         "from fsbench.bench.solver import CPU, solve\n"
         "from fsbench.devices import peak_memory\n"
         "from fsbench.methods.bavardage import Bavardage\n"
@@ -94,3 +96,14 @@ def memory(*counts: int) -> list[Measure]:
         done = subprocess.run([sys.executable, "-c", code, str(count)], check=True, capture_output=True, text=True)
         found.append(Measure(f"peak memory, {count:,} tasks", "whole process, D = 64", int(done.stdout) / 2**30, "GB"))
     return found
+
+
+CASES: dict[str, Callable[[bool], list[Measure]]] = {
+    "solver": lambda quick: solver.against_the_machine(1_000 if quick else 10_000, 1 if quick else 5),
+    "growth": lambda quick: solver.as_the_problem_grows(100 if quick else 1_000, 1 if quick else 3),
+    "methods": lambda quick: solver.other_methods(100 if quick else 1_000, 1 if quick else 3),
+    "scatter": lambda quick: scatter(1, 16, 60) if quick else scatter(5),
+    "extract": lambda quick: extraction(1, images=4) if quick else extraction(3),
+    "start": lambda quick: start(1 if quick else 5),
+    "memory": lambda quick: memory(100) if quick else memory(1_000, 10_000, 100_000),
+}

@@ -9,16 +9,32 @@ from fsbench.results.statistics import (
     holm,
     interval,
     paired_difference,
-    paired_p_value,
-    small_sample_interval,
+    paired_p_values,
 )
+
+
+@pytest.mark.parametrize("tasks", [2, 5, 30])
+def test_intervals_cover_the_mean_as_often_as_they_say(tasks: int) -> None:
+    rng = np.random.default_rng(tasks)
+    found = [interval(values) for values in rng.normal(60, 9, size=(4000, tasks))]
+    covered = np.mean([one.low < 60 < one.high for one in found])
+    assert covered == pytest.approx(0.95, abs=0.01)
+
+
+@pytest.mark.parametrize("tasks", [5, 30])
+def test_intervals_cover_the_mean_of_counts_too(tasks: int) -> None:
+    rng = np.random.default_rng(tasks)
+    rates = rng.beta(12, 8, size=(4000, tasks))  # tasks are not equally hard
+    found = [interval(100 * correct / 75) for correct in rng.binomial(75, rates)]
+    assert np.mean([one.low < 60 < one.high for one in found]) == pytest.approx(0.95, abs=0.01)
 
 
 def test_interval_is_the_usual_one() -> None:
     values = np.random.default_rng(0).normal(60, 9, size=5000)
     found = interval(values)
     assert found.mean == pytest.approx(values.mean())
-    assert found.half_width == pytest.approx(1.96 * stats.sem(values))
+    assert found.half_width == pytest.approx(stats.t.ppf(0.975, 4999) * stats.sem(values))
+    assert found.half_width == pytest.approx(1.96 * stats.sem(values), rel=3e-4)
     assert (found.low, found.high) == (found.mean - found.half_width, found.mean + found.half_width)
 
 
@@ -28,7 +44,7 @@ def test_paired_interval_agrees_with_the_paired_test() -> None:
     b = a - rng.normal(1, 3, size=5000)
     found = paired_difference(a, b)
     expected = stats.ttest_rel(a, b).confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-3)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-9)
 
 
 def test_one_task_has_no_interval() -> None:
@@ -39,14 +55,23 @@ def test_accuracies_are_shares_of_each_tasks_own_queries() -> None:
     np.testing.assert_allclose(accuracies(np.array([3, 5]), np.array([4, 10])), [75, 50])
 
 
-def test_paired_p_value_is_scipys() -> None:
+def test_paired_p_values_are_scipys() -> None:
     rng = np.random.default_rng(2)
     a = rng.normal(60, 9, size=200)
     b = a - rng.normal(0.3, 3, size=200)
-    assert paired_p_value(a, b) == pytest.approx(stats.ttest_rel(a, b).pvalue)
-    assert paired_p_value(a, a) == 1.0
-    assert paired_p_value(a, a - 1) == 0.0
-    assert paired_p_value(a[:1], b[:1]) == 1.0
+    assert paired_p_values(a, b) == pytest.approx(stats.ttest_rel(a, b).pvalue)
+    several = np.stack([a, a[::-1], b])
+    expected = [*(stats.ttest_rel(one, b).pvalue for one in several[:2]), 1.0]
+    np.testing.assert_allclose(paired_p_values(several, b), expected)
+    assert paired_p_values(a, a) == 1.0
+    assert paired_p_values(a, a - 1) == pytest.approx(0.0, abs=1e-50)
+    assert paired_p_values(a[:1], b[:1]) == 1.0
+
+
+@pytest.mark.parametrize("queries", [75, 7])
+def test_few_tasks_with_equal_differences_prove_little(queries: int) -> None:
+    one, other = (accuracies(np.array(correct), np.full(3, queries)) for correct in ([5, 4, 6], [4, 3, 5]))
+    assert paired_p_values(one, other) == paired_p_values(other, one) == 0.25  # as three heads in a row, or tails
 
 
 def test_holm_against_its_definition() -> None:
@@ -66,10 +91,3 @@ def test_holm_against_its_definition() -> None:
                         break
                     rejected.add(index)
                 assert (corrected[i] < level) == (i in rejected)
-
-
-def test_small_samples_use_students_quantile() -> None:
-    values = np.array([50.0, 60.0, 55.0])
-    found = small_sample_interval(values)
-    expected = stats.t.interval(0.95, 2, values.mean(), stats.sem(values))
-    assert (found.low, found.high) == pytest.approx(expected)

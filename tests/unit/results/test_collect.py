@@ -6,6 +6,7 @@ import json
 import random
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from fsbench.errors import FsbenchError
@@ -131,6 +132,37 @@ def test_feature_files_are_told_by_content_and_named_apart() -> None:
         "glyphs rn12 (30 crops)",
         "glyphs wrn",
     ]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"dataset": "copy"},
+        {"backbone": "wrn"},
+        {"dataset": "copy", "backbone": "wrn"},
+        {"crops": 30},
+        {"base_dataset": "mini"},
+    ],
+)
+def test_equal_features_under_two_names_are_both_shown_by_their_names(tmp_path: Path, names: dict[str, Any]) -> None:
+    first = [*four_settings("ncm", 0.6), *four_settings("soft-kmeans", 0.7)]
+    second = [dataclasses.replace(record, **names) for record in first]
+    folders = tmp_path / "first", tmp_path / "second"
+    for folder, records in zip(folders, (first, second), strict=True):
+        store(folder, *records)
+    read = read_records(folders, tmp_path, QUIET)
+    assert len(read) == len(first + second)
+    comparisons = collect(read)
+    shown = [record for comparison in comparisons for record in comparison.records]
+    assert sorted(map(repr, shown)) == sorted(map(repr, first + second))
+    titles = [group.title for comparison in comparisons for group in comparison.groups]
+    for group in (group for comparison in comparisons for group in comparison.groups):
+        for cell in group.cells.values():
+            assert cell.record is not None
+            assert (cell.record.dataset, cell.record.backbone) == (group.dataset, group.backbone)
+        assert len({cell.record.source for cell in group.cells.values() if cell.record}) == 1
+    assert len(set(titles)) == (1 if "base_dataset" in names else 2)  # another table altogether
+    assert {entry.label for comparison in comparisons for entry in comparison.entries} == {"ncm", "soft-kmeans"}
 
 
 TUNED = "tuned:val:50x500"
@@ -295,7 +327,7 @@ def test_a_record_that_contradicts_itself_is_damaged(tmp_path: Path) -> None:
     (path,) = store(tmp_path, make_record())
     data = json.loads(path.read_text())
     path.write_text(json.dumps({**data, "accuracy": data["accuracy"] + 1}))
-    with pytest.raises(FsbenchError, match="not what was written"):
+    with pytest.raises(FsbenchError, match="not as it was written"):
         read_records([path], tmp_path, QUIET)
     del data["sha256"]  # as records were before they had one
     key = data["key"]
@@ -322,3 +354,12 @@ def test_one_task_has_no_interval_and_still_compares(tmp_path: Path) -> None:
     records: list[RunRecord] = [make_record("ncm", tasks=1), make_record("soft-kmeans", tasks=1)]
     found = read_records(store(tmp_path, *records), tmp_path, QUIET)
     assert len(collect(found)[0].records) == 2
+
+
+def test_records_with_widths_of_1_96_standard_errors_are_read_and_shown_with_students(tmp_path: Path) -> None:
+    record = make_record(tasks=5)
+    earlier = 1.96 * np.std(record.per_task, ddof=1) / 5**0.5
+    assert record.ci95 is not None
+    assert record.ci95 > 1.4 * earlier
+    (path,) = store(tmp_path, dataclasses.replace(record, ci95=float(earlier)))
+    assert read_records([path], tmp_path, QUIET) == [record]

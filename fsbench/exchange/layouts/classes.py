@@ -1,0 +1,180 @@
+"""Features by class: dicts of vectors, SimpleShot's and LaplacianShot's `output.plk`, EASY's tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fsbench.data.catalog import SPLITS, dataset_info, dataset_names
+from fsbench.errors import FsbenchError
+from fsbench.exchange.content import Layout, Opened, Part, Recognised, names_array, text_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fsbench.data.catalog import DatasetInfo
+
+_BY_CLASS = "vectors by class"
+_SIMPLESHOT = "base mean and vectors by class (SimpleShot, LaplacianShot)"
+_STACKED = "classes × images × features (EASY)"
+_ON_SIMPLESHOT = (
+    "the file holds the mean of the base features but not the features themselves; methods that need base classes need "
+    "a file of them too",
+    "classes are numbered in the order of their names as text ('103' before '11')",
+)
+_ORDERED = ("mini", "cub")  # by name within each split; the others in the order of the folder on EASY's machine
+_ROUND_OFF = 1e-4
+
+
+def _is_by_class(content: object) -> bool:
+    """Whether it is a dict whose values are tables, or lists of vectors, of real numbers; one table is no classes."""
+    if not isinstance(content, Mapping) or len(content) < 2:
+        return False
+    return all(map(_is_class, content.values())) and any(map(len, content.values()))
+
+
+def _read_by_class(opened: Opened, dataset: str, split: str) -> Recognised:
+    """All rows with the key of their class."""
+    assert isinstance(opened.content, Mapping)
+    return _read_classes(opened, opened.content)
+
+
+def _read_classes(opened: Opened, classes: Mapping[Any, Any], layout: str = _BY_CLASS) -> Recognised:
+    """The rows of a dict of classes."""
+    opened.check_room(sum(map(len, classes.values())))  # rows of width 0 could be any number
+    rows = {key: list(value) for key, value in classes.items()}
+    opened.check_room(sum(vector.nbytes for vectors in rows.values() for vector in vectors))
+    empty = [str(text_of(key) or key) for key, vectors in rows.items() if not vectors]
+    remarks = [f"classes without any vector are left out: {', '.join(empty[:5])}"] if empty else []
+    _check_ragged(opened, rows)
+    labels = np.repeat(_labels(opened, list(rows)), [len(vectors) for vectors in rows.values()])
+    features = np.stack([np.ravel(vector) for vectors in rows.values() for vector in vectors])
+    return Recognised(layout, [Part("", features, labels)], tuple(remarks))
+
+
+def _is_class(value: object) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.ndim == 2 and value.dtype.kind == "f"
+    return isinstance(value, list) and all(
+        isinstance(item, np.ndarray) and item.dtype.kind == "f" and item.size == max(item.shape, default=0)
+        for item in value
+    )
+
+
+def _check_ragged(opened: Opened, rows: Mapping[Any, list[NDArray[Any]]]) -> None:
+    sizes = {vector.size: key for key, vectors in rows.items() for vector in vectors}
+    if len(sizes) > 1:
+        (first, one), (second, other) = list(sizes.items())[:2]
+        raise FsbenchError(
+            f"{opened.path}: vectors differ in length: {first} in class {one}, {second} in class {other}.",
+            "All must come from one backbone.",
+        )
+
+
+def _labels(opened: Opened, keys: list[Any]) -> NDArray[Any]:
+    """Keys as whole numbers if all of them are, else as names."""
+    if all(isinstance(key, int) and not isinstance(key, bool) and abs(key) < 1 << 62 for key in keys):
+        return np.array(keys, dtype=np.int64)
+    if all(isinstance(key, int | str | bytes) for key in keys):
+        return names_array(opened.path, [str(key) if (text := text_of(key)) is None else text for key in keys])
+    raise FsbenchError(f"{opened.path}: a class is neither a number nor a name: {keys[0]!r}.")
+
+
+def _is_simpleshot(content: object) -> bool:
+    """Whether it is a list of four with the classes in third place, or of two with the classes in second."""
+    return isinstance(content, list) and len(content) in {2, 4} and _is_by_class(content[len(content) // 2])
+
+
+def _read_simpleshot(opened: Opened, dataset: str, split: str) -> Recognised:
+    """The vectors by class; means and logits are left out."""
+    assert isinstance(opened.content, list)
+    rows = _read_classes(opened, opened.content[len(opened.content) // 2], _SIMPLESHOT)
+    return Recognised(_SIMPLESHOT, rows.parts, (*rows.remarks, *_ON_SIMPLESHOT))
+
+
+def _is_stacked(content: object) -> bool:
+    """Whether it is one array of real numbers with three axes."""
+    return _tensor(content) is not None
+
+
+def _read_stacked(opened: Opened, dataset: str, split: str) -> Recognised:
+    """Rows without padding, cut into splits by the data set's numbers of classes."""
+    tensor = _tensor(opened.content)
+    assert tensor is not None
+    opened.check_room(tensor.nbytes)
+    info = dataset_info(dataset) if dataset in dataset_names() else None
+    sizes = {split: len(tensor)} if split else _sizes(opened, tensor, dataset, info)
+    counts = _true_counts(tensor)
+    parts, start = [], 0
+    for name, classes in sizes.items():
+        numbers = np.arange(start, start + classes)
+        labels = np.repeat(numbers, counts[numbers])
+        rows = np.concatenate([tensor[c, : counts[c]] for c in numbers])
+        if len(rows):
+            parts.append(Part(name, rows, labels))
+        start += classes
+    return Recognised(_STACKED, parts, tuple(_remarks(tensor.shape[1], counts, dataset, None if split else info)))
+
+
+def _tensor(content: object) -> NDArray[Any] | None:
+    if isinstance(content, Mapping) and len(content) == 1:
+        content = next(iter(content.values()))
+    fits = isinstance(content, np.ndarray) and content.ndim == 3 and content.dtype.kind == "f" and content.size > 0
+    return content if fits else None  # type: ignore[return-value]
+
+
+def _sizes(opened: Opened, tensor: NDArray[Any], dataset: str, info: DatasetInfo | None) -> dict[str, int]:
+    """Numbers of classes of the three splits, if together they are those of the tensor."""
+    found = f"{opened.path} holds {len(tensor)} classes of {tensor.shape[1]} images in one tensor"
+    whole = f"If all are of one split, say which: novel={opened.path}."
+    if info is None:
+        raise FsbenchError(f"{found}; how they divide into splits is known for {', '.join(dataset_names())}.", whole)
+    sizes = {split: len(info.splits[split]) for split in SPLITS}
+    if sum(sizes.values()) != len(tensor):
+        expected = " + ".join(str(size) for size in sizes.values())
+        raise FsbenchError(f"{found}, but {dataset} has {expected} = {sum(sizes.values())}.", whole)
+    return sizes
+
+
+def _true_counts(tensor: NDArray[Any]) -> NDArray[np.int64]:
+    """Images per class, (C,): without the repeats of its last image, or zeros, that fill a class up."""
+    with np.errstate(all="ignore"):  # rows that are not finite are named later, with their class
+        return np.array([_true_count(rows) for rows in tensor], dtype=np.int64)
+
+
+def _true_count(rows: NDArray[Any]) -> int:
+    filled = np.flatnonzero(rows.any(axis=1))
+    if not len(filled):
+        return 0
+    rows = rows[: filled[-1] + 1].astype(np.float64)
+    distances = np.linalg.norm(rows[:-1] - rows[-1], axis=1)
+    others = np.flatnonzero(~(distances <= _ROUND_OFF * np.linalg.norm(rows[-1])))
+    return int(others[-1]) + 2 if len(others) else 1
+
+
+def _remarks(images: int, counts: NDArray[np.int64], dataset: str, info: DatasetInfo | None) -> list[str]:
+    remarks = []
+    padded = int((counts < images).sum())
+    if padded:
+        repeats = int((images - counts).sum())
+        remarks.append(
+            f"{repeats} rows that repeat the last image of their class, or are zero, are left out as padding"
+        )
+    if info is None:
+        return remarks
+    short = sum(size < images for split in SPLITS for size in info.splits[split].values())
+    if short and not padded:
+        remarks.append(
+            f"{short} classes of {dataset} have fewer than {images} images, but no repeated rows were found: features "
+            "of augmented samples (AS) look like that; their padding cannot be told from images and stays in"
+        )
+    order = "in the order of their names" if dataset in _ORDERED else "in an unknown order"
+    remarks.append(f"classes are numbered as in the file, within each split {order}")
+    return remarks
+
+
+SIMPLESHOT = Layout(_is_simpleshot, _read_simpleshot)
+BY_CLASS = Layout(_is_by_class, _read_by_class)
+STACKED = Layout(_is_stacked, _read_stacked)

@@ -1,0 +1,333 @@
+"""One self-contained HTML page: sortable tables, figures, every run, environment."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import math
+import re
+from html import escape
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+import fsbench
+from fsbench.report.plots.comparison import draw_bars, draw_differences, paired_runs
+from fsbench.report.plots.style import INK, svg_text
+from fsbench.report.render import LEGEND, accuracy_text, difference_text, published_text
+from fsbench.results.published import ONLY_PUBLISHED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from fsbench.results.comparison import Cell, Comparison, Entry, Group
+    from fsbench.results.record import RunRecord
+
+
+TITLE = "Few-shot benchmark"
+
+
+def render_html(
+    comparisons: Sequence[Comparison], figures: Sequence[tuple[str, str]] = (), *, title: str = TITLE
+) -> str:
+    """One self-contained page: no network, no fonts, nothing beside it. The same comparisons give the same text.
+
+    Args:
+        comparisons: At least one.
+        figures: Further figures: titles and SVG texts.
+        title: Heading of the page.
+    """
+    sections = [_section(comparison, f"c{number}") for number, comparison in enumerate(comparisons, start=1)]
+    contents = [(f"c{number}", *_headings(comparison)) for number, comparison in enumerate(comparisons, start=1)]
+    if figures:
+        drawn = [
+            _figure(svg, name, f"f{number}", f"<figcaption>{escape(name)}</figcaption>")
+            for number, (name, svg) in enumerate(figures, start=1)
+        ]
+        sections.append(_landmark("figures", "<h2 id='figures-h'>Further figures</h2>" + "".join(drawn)))
+        contents.append(("figures", "Further figures", ""))
+    sections.append(
+        _landmark(
+            "environment", "<h2 id='environment-h'>Environment</h2>" + _environment_table(comparisons, "environment-h")
+        )
+    )
+    contents.append(("environment", "Environment", ""))
+    body = [_header(comparisons, contents, title), "<main id='main'>", *sections, "</main>", _footer()]
+    return _document(title, "\n".join(body))
+
+
+def _document(title: str, body: str) -> str:
+    style, script = _packaged("page.css"), _packaged("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    # The browser itself keeps the promise: nothing is fetched, and no script but this one runs.
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>{escape(title)}</title>
+<style>
+{style}</style>
+</head>
+<body>
+{body}
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def _packaged(name: str) -> str:
+    return resources.files("fsbench.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _header(comparisons: Sequence[Comparison], contents: Sequence[tuple[str, str, str]], title: str) -> str:
+    records = [record for comparison in comparisons for record in comparison.records]
+    methods = {label for comparison in comparisons for group in comparison.groups for label, _ in group.cells}
+    features = {record.source for record in records}
+    counts = [(len(records), "run"), (len(methods - {*ONLY_PUBLISHED}), "method"), (len(features), "feature file")]
+    numbers = ", ".join(f"{count:,} {word}{'s' if count > 1 else ''}" for count, word in counts)
+    items = "".join(
+        f"<li><a href='#{anchor}'>{escape(name)}</a> <span>{escape(rest)}</span></li>"
+        for anchor, name, rest in contents
+    )
+    return f"""<a class="skip" href="#main">Skip to the tables</a>
+<header>
+<p class="kicker">fsbench</p>
+<h1>{escape(title)}</h1>
+<p class="lede">{numbers}. All methods of a table ran on the very same tasks.</p>
+<nav aria-label="Contents"><ol>{items}</ol></nav>
+</header>"""
+
+
+def _footer() -> str:
+    return f"<footer><p>Made from run records by fsbench {escape(fsbench.__version__)}.</p></footer>"
+
+
+def _headings(comparison: Comparison) -> tuple[str, str]:
+    """What a comparison is over, and by which rules."""
+    key = comparison.records[0].key
+    protocol = key.protocol
+    rules = f"{key.tasks:,} tasks, {protocol['queries']} queries, protocol {protocol['name']}, seed {key.seed}"
+    return f"{protocol['ways']}-way tasks of {key.split} classes", rules
+
+
+def _landmark(anchor: str, content: str) -> str:
+    return f"<section id='{anchor}' aria-labelledby='{anchor}-h'>{content}</section>"
+
+
+def _section(comparison: Comparison, anchor: str) -> str:
+    """One comparison: a table and figures per feature file, then every run."""
+    heading, rules = _headings(comparison)
+    parts = [
+        f"<h2 id='{anchor}-h'>{escape(heading)}</h2><p class='rules'>{escape(rules)}</p>",
+        f"<p class='signature'><code class='copy'>{escape(comparison.signature())}</code></p>",
+        f"<p class='legend'>▲: {escape(LEGEND)}.</p>",
+    ]
+    for number, group in enumerate(comparison.groups, start=1):
+        name = f"{anchor}-g{number}"
+        parts.append(f"<h3 id='{name}'>{escape(group.title)}</h3>" + _accuracy_table(comparison, group, name))
+        parts += _figures(dataclasses.replace(comparison, groups=[group]), group, name)
+    if notes := comparison.notes():
+        parts.append("<h3>On the published numbers</h3><ul class='notes'>")
+        parts += [f"<li>{escape(note)}.</li>" for note in notes]
+        parts.append("</ul>")
+    parts.append(_runs_table(comparison, f"{anchor}-runs"))
+    return _landmark(anchor, "\n".join(parts))
+
+
+def _figures(alone: Comparison, group: Group, anchor: str) -> list[str]:
+    """Bars of one feature file, and the differences of its leader to the baseline."""
+    found = [_figure(svg_text(draw_bars(alone)), f"Accuracies on {group.title}, as in the table above", f"{anchor}-b")]
+    leader = _leader(alone, group)
+    if pairs := paired_runs(alone, leader, alone.baseline):
+        label = f"Histograms of the accuracy of {leader} minus that of {alone.baseline} per task, on {group.title}"
+        found.append(_figure(svg_text(draw_differences(pairs, leader, alone.baseline)), label, f"{anchor}-d"))
+    return found
+
+
+def _leader(comparison: Comparison, group: Group) -> str:
+    """The method that gains the most on the baseline over all settings; empty if there is none."""
+    gains = dict.fromkeys((entry.label for entry in comparison.entries), 0.0)
+    for (label, _), cell in group.cells.items():
+        gains[label] += cell.difference.mean if cell.difference else 0.0
+    return max(gains, key=lambda label: gains[label] if label != comparison.baseline else -math.inf)
+
+
+def _figure(svg: str, label: str, prefix: str, caption: str = "") -> str:
+    box = f"<div class='scroll' tabindex='0' role='region' aria-label='{escape(label)}'>"
+    return f"<figure>{box}{inline_svg(svg, prefix, label)}</div>{caption}</figure>"
+
+
+def _accuracy_table(comparison: Comparison, group: Group, heading: str) -> str:
+    """Methods by settings of one feature file: accuracy, difference to the baseline, published number.
+
+    Args:
+        comparison: The whole.
+        group: The rows.
+        heading: Identifier of the heading that names the table.
+    """
+    heads = ["method", "assumes", *("\n".join(column.title.rsplit(" ", 1)) for column in comparison.columns)]
+    body = []
+    for entry in comparison.entries:
+        cells = [group.cells.get((entry.label, column)) for column in comparison.columns]
+        if any(cells):
+            name = f"<th scope='row'>{_named(comparison, entry)}</th><td>{escape(entry.assumes)}</td>"
+            body.append(f"<tr>{name}{''.join(map(_cell, cells))}</tr>")
+    return _table(heads, body, _caption(comparison, group), "accuracies", heading)
+
+
+def _named(comparison: Comparison, entry: Entry) -> str:
+    remark = " <small>baseline</small>" if entry.label == comparison.baseline else ""
+    return escape(entry.label).replace(":", ":<wbr>") + remark
+
+
+def _caption(comparison: Comparison, group: Group) -> str:
+    cells = group.cells.values()
+    parts = [f"Accuracy in % ± 95 % interval over {comparison.tasks:,} tasks"]
+    if any(cell.difference for cell in cells):
+        parts.append(f"below it the difference to {comparison.baseline}, in brackets where it is not significant")
+    if any(cell.published for cell in cells):
+        parts.append("then the published number and, in brackets, ours minus published")
+    return "; ".join(parts) + "."
+
+
+def _cell(cell: Cell | None) -> str:
+    if cell is None:
+        return _number(None, "–")
+    accuracy, mark = accuracy_text(cell).removesuffix(" *"), "▲" if cell.best else "*" if cell.tied else ""
+    text = f"<b>{accuracy}</b>" if cell.best else accuracy
+    lines = [f"<span class='accuracy'>{text}<i>{mark}</i></span>"]
+    if cell.difference:
+        faint = " faint" if difference_text(cell).startswith("(") else ""
+        lines.append(f"<span class='difference{faint}'>{_minus(difference_text(cell))}</span>")
+    if cell.published:
+        source = escape(cell.published.source)
+        lines.append(f"<span class='published' title='{source}'>{_minus(published_text(cell, interval=True))}</span>")
+    return _number(cell.record.accuracy if cell.record else None, "".join(lines))
+
+
+def _minus(text: str) -> str:
+    """A minus sign as wide as a plus."""
+    return text.replace("-", "−")
+
+
+_RUN_HEADS = (
+    *("features", "method", "setting", "accuracy", "p (Holm)", "tasks/s", "memory", "parameters", "from"),
+    *("device", "made (UTC)", "signature"),
+)
+
+
+def _runs_table(comparison: Comparison, heading: str) -> str:
+    """Every run with its parameters, speed and signature, folded away; the heading's identifier is given."""
+    rows = [
+        _run(group, entry, column.title, cell, cell.record)
+        for group in comparison.groups
+        for entry in comparison.entries
+        for column in comparison.columns
+        if (cell := group.cells.get((entry.label, column))) and cell.record
+    ]
+    caption = f"Every run; p-values are of the difference to {comparison.baseline}, Holm-corrected over all of them."
+    table = _table(_RUN_HEADS, rows, caption, "runs", heading)
+    summary = f"<summary id='{heading}'>Parameters, speed and signatures of all runs ({len(rows):,})</summary>"
+    return f"<details>{summary}{table}</details>"
+
+
+def _run(group: Group, entry: Entry, setting: str, cell: Cell, record: RunRecord) -> str:
+    params = ", ".join(f"{name} {_plain(value)}" for name, value in record.key.params.items()) or "none"
+    return "".join(
+        [
+            f"<tr><td>{escape(group.title)}</td><th scope='row'>{escape(entry.label)}</th><td>{escape(setting)}</td>",
+            _number(record.accuracy, f"{record.accuracy:.2f}"),
+            _number(cell.p_value, "–" if cell.p_value is None else f"{cell.p_value:.2g}"),
+            _number(record.tasks_per_second, f"{record.tasks_per_second:,.0f}"),
+            _number(record.peak_memory, f"{record.peak_memory / 2**20:,.0f} MB"),
+            *(f"<td>{escape(text)}</td>" for text in (params, record.params_from, record.device)),
+            f"<td class='date'>{escape(record.created.removesuffix('+00:00').replace('T', ' '))}</td>",
+            f"<td><code class='copy'>{escape(record.signature)}</code></td></tr>",
+        ]
+    )
+
+
+def _plain(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _number(value: float | None, text: str) -> str:
+    sorts_by = "" if value is None else f" data-value='{value}'"
+    return f"<td class='number'{sorts_by}>{text}</td>"
+
+
+def _environment_table(comparisons: Sequence[Comparison], heading: str) -> str:
+    """Which versions and devices the runs were made with, and when; the heading's identifier is given."""
+    made: dict[tuple[str, ...], list[str]] = {}
+    for record in (record for comparison in comparisons for record in comparison.records):
+        versions = [record.versions.get(name, "unknown") for name in ("fsbench", "torch", "python")]
+        made.setdefault((*versions, record.device), []).append(record.created)
+    rows = []
+    for names, dates in sorted(made.items()):
+        days = dict.fromkeys([min(dates)[:10], max(dates)[:10]])
+        cells = "".join(f"<td>{escape(text)}</td>" for text in (*names, " to ".join(days)))
+        rows.append(f"<tr>{cells}{_number(len(dates), f'{len(dates):,}')}</tr>")
+    heads = ("fsbench", "torch", "Python", "device", "made (UTC)", "runs")
+    return _table(heads, rows, "What the runs were made with.", "environment", heading)
+
+
+def _table(heads: Iterable[str], rows: Sequence[str], caption: str, kind: str, heading: str) -> str:
+    """A table in a box of its own, which scrolls where the page is narrow."""
+    names = [escape(text).replace("\n", "<br>") for text in heads]
+    head = "".join(f"<th scope='col'>{name}</th>" for name in names)
+    body = "\n".join(rows)
+    return (
+        f"<div class='scroll' tabindex='0' role='region' aria-labelledby='{heading}'>"
+        f"<table class='{kind}'><caption><span>{escape(caption)}</span></caption>"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
+    )
+
+
+_DROPPED = ("metadata", "style")  # a style element inside a figure would hold for the whole page
+
+
+def inline_svg(text: str, prefix: str, label: str) -> str:
+    """An SVG's text, made fit to stand in a page beside others.
+
+    Args:
+        text: Of an SVG file, as matplotlib writes it.
+        prefix: Its identifiers are this and a number, so that no two figures share one.
+        label: What the figure shows, for screen readers.
+    """
+    root = ElementTree.fromstring(text)
+    for parent in list(root.iter()):
+        for child in [child for child in parent if _local(str(child.tag)) in _DROPPED]:
+            parent.remove(child)
+    found = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
+    names = {name: f"{prefix}-{number}" for number, name in enumerate(found, start=1)}
+    for element in root.iter():
+        element.tag = _local(str(element.tag))
+        changed = {_local(name): _changed(_local(name), value, names) for name, value in element.attrib.items()}
+        element.attrib.clear()
+        element.attrib.update(changed)
+    width = root.attrib.pop("width", "").removesuffix("pt")
+    root.attrib.pop("height", None)
+    root.attrib.update(
+        {"role": "img", "aria-label": label, "stroke-linejoin": "round", "style": f"--width: {width or 600}pt"}
+    )
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _local(name: str) -> str:
+    """The name without its namespace: HTML knows by itself what belongs to SVG."""
+    return name.rpartition("}")[2]
+
+
+def _changed(name: str, value: str, names: Mapping[str, str]) -> str:
+    if name == "id":
+        return names[value]
+    if name == "href":
+        return "#" + names[value.removeprefix("#")]
+    return re.sub(r"url\(#([^)]+)\)", lambda match: f"url(#{names[match[1]]})", value).replace(INK, "currentColor")

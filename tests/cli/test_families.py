@@ -1,0 +1,154 @@
+"""Every family of the registry, all the way: checkpoint, recognition, extraction, record, published numbers."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from fsbench.backbones.checkpoints import read_checkpoint, recognise
+from fsbench.backbones.families import BACKBONES, FAMILIES, SHAPES, family_of
+from fsbench.backbones.load import load_backbone, save_backbone
+from fsbench.data.recipes import transform_for, transform_names
+from fsbench.errors import FsbenchError
+from fsbench.evaluation.source import load_source
+from fsbench.features.store import FeatureFile
+from fsbench.results.published import published
+from fsbench.results.record import load_record
+from tests.cli import run
+from tests.images import write_images
+from tests.oracle import backbone_reference as reference
+from tests.records import make_record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# For each family: the list of keys it starts from, substitutions in the names, and what the file is wrapped in.
+FILES: dict[str, tuple[str, dict[str, str], str]] = {
+    "rn12-easy": ("rn12-easy", {}, ""),
+    "rn12-metaoptnet": ("rn12-rfs", {}, "model"),
+    "rn12-metabaseline": ("rn12-rfs", {r"^layer(\d)\.0\.": r"encoder.layer\1.", "^classifier.*": ""}, "model_sd"),
+    "rn18-simpleshot": ("rn18-simpleshot", {}, "state_dict"),
+    "rn18-easy": (
+        "rn18-simpleshot",
+        {
+            r"^module\.": "",
+            r"^layer(\d)\.1\.": r"layer\1.2.",
+            **{f"^layer{stage + 1}": f"layers.{stage}" for stage in range(4)},
+            "downsample": "shortcut",
+            r"^fc\.": "linear.",
+        },
+        "",
+    ),
+    "rn18-closerlook": ("rn18-closerlook", {}, "state"),
+    "rn18-torchvision": ("rn18-simpleshot", {r"^module\.": ""}, ""),
+    "wrn-simpleshot": ("wrn-simpleshot", {}, "state_dict"),
+    "wrn-libfewshot": ("wrn-s2m2", {r"^module\.linear.*": "", r"^module\.": "emb_func."}, ""),
+    "wrn-s2m2": ("wrn-s2m2", {}, "state"),
+    "wrn-easy": (
+        "wrn-s2m2",
+        {r"^module\.": "", **{f"^block{stage + 1}": f"blocks.{stage}" for stage in range(3)}, r"^bn1\.": "bn."},
+        "",
+    ),
+}
+
+
+def write_checkpoint(path: Path, family: str) -> Path:
+    """A narrow checkpoint with the key names and the container of a family."""
+    keys, substitutions, container = FILES[family]
+    shapes: reference.Shapes = {}
+    for name, shape in reference.narrowed(reference.key_shapes(keys), 16).items():
+        for pattern, replacement in substitutions.items():
+            name = re.sub(pattern, replacement, name)
+        if name:
+            shapes[name] = shape
+    if family == "rn18-torchvision":
+        shapes["conv1.weight"] = (*shapes["conv1.weight"][:2], 7, 7)
+    state = reference.random_state(shapes)
+    torch.save({container: state} if container else state, path)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    write_images(tmp_path / "photos", {"base": ["b"], "val": ["v"], "novel": ["n0", "n1", "n2", "n3", "n4"]}, images=2)
+    return tmp_path
+
+
+def test_there_is_a_file_for_every_family() -> None:
+    assert set(FILES) == set(FAMILIES)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_from_a_checkpoint_to_the_published_number(name: str, folder: Path) -> None:
+    family = FAMILIES[name]
+    path = write_checkpoint(folder / "a.pth", name)
+    assert recognise(read_checkpoint(path)).family == family
+    save_backbone(load_backbone(family.backbone, path), folder / "saved.safetensors", {})
+    assert load_backbone(family.backbone, folder / "saved.safetensors").info.family == name
+
+    extract = ("extract", "--data", "photos", "--backbone", family.backbone, "--workers", "0", "--quiet")
+    done = run(*extract, "--weights", "a.pth")
+    assert done.returncode == 0, done.stderr
+    made = FeatureFile.open(folder / "features" / f"photos-{family.backbone}.h5")
+    assert made.provenance.family == name
+    small = transform_for(family.recipe, None, 20)
+    assert json.loads(made.provenance.transform) == json.loads(json.dumps(small.describe()))
+    if family.image_size:
+        assert made.provenance.image_size == family.image_size
+
+    done = run("solve", "--method", "ncm", "--balanced", "--shots", "1", "--queries", "5", "--tasks", "3", "--quiet")
+    assert done.returncode == 0, done.stderr
+    record = load_record(next(folder.glob("results/*ncm*.json")))
+    digest = made.provenance.weights_sha256[:8]
+    assert (record.family, record.weights) == (name, f"a.pth@{digest}")
+    assert f"|photos/{family.backbone}({name}@{digest})/novel|" in record.signature
+
+    features: dict[str, Any] = {
+        "dataset": "mini",
+        "backbone": record.backbone,
+        "family": record.family,
+        "network": record.network,
+    }
+    numbers = [published(make_record(method, alpha=None, **features)) for method in ("bavardage", "pt-map")]
+    assert any(numbers) is bool(family.published)
+    notes = [note for number in numbers if number for note in number.notes]
+    assert any("the network is not the published one: widths" in note for note in notes) is bool(family.published)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_any_transform_can_replace_that_of_a_family(name: str, folder: Path) -> None:
+    write_checkpoint(folder / "a.pth", name)
+    backbone = FAMILIES[name].backbone
+    done = run(
+        "extract", "--data", "photos", "--backbone", backbone, "--weights", "a.pth", "--transform", "ptmap",
+        "--workers", "0", "--quiet",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    made = FeatureFile.open(folder / "features" / f"photos-{backbone}.h5").provenance
+    assert json.loads(made.transform) == json.loads(json.dumps(transform_for("ptmap", None, 20).describe()))
+
+
+def test_the_registry_is_whole() -> None:
+    assert {family.backbone for family in FAMILIES.values()} == set(BACKBONES) == set(SHAPES)
+    assert {family.recipe for family in FAMILIES.values()} <= set(transform_names())
+    with pytest.raises(FsbenchError, match="Did you mean 'rn12-easy'"):
+        family_of("rn12-esay")
+
+
+def test_random_and_own_weights_are_not_the_published_ones(folder: Path) -> None:
+    extract = ("extract", "--data", "photos", "--workers", "0", "--quiet", "--force")
+    assert run(*extract, "--random-weights", "3").returncode == 0
+    source = load_source(FeatureFile.open(folder / "features/photos-rn12.h5"), "novel", None)
+    assert (source.weights, source.network) == ("random seed 3", "random weights")
+    assert source.network_name == "rn12(rn12-easy@seed3)"
+    narrow = load_backbone("rn12", random_seed=0, width=4)
+    save_backbone(narrow, folder / "own.safetensors", {"epochs": "2"})
+    assert run(*extract, "--weights", "own.safetensors").returncode == 0
+    source = load_source(FeatureFile.open(folder / "features/photos-rn12.h5"), "novel", None)
+    assert source.network == "trained by fsbench; widths 4-10-20-40, not widths 64-160-320-640"

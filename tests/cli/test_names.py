@@ -1,0 +1,79 @@
+"""Folders and classes with names in any script, through all commands, in a C locale too."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import h5py
+import pytest
+
+from fsbench.features.store import FeatureFile
+from tests.images import write_images
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAMES = {
+    "base": ["Möwe grün", "鳥の写真", "👩‍🔬🧪"],
+    "val": ["हिन्दी पक्षी", "ж" * 100],
+    "novel": ["e\u0301cole", "طائر أزرق", 'ก็นก "<b>" &'],
+}
+DATASET = "фото 写真 🐦"
+FEATURES = f"features/{DATASET}-rn12.h5"
+TASKS = ("--tasks", "3", "--ways", "3", "--shots", "1", "--queries", "2", "--device", "cpu")
+COMMANDS = [
+    ("extract", "--data", DATASET, "--random-weights", "0", "--workers", "0", "--device", "cpu"),
+    ("scatter",),
+    ("compare", "--methods", "ncm,soft-kmeans", "--format", "markdown", "--out", "таблица.md", *TASKS),
+    ("report", "--out", "отчёт.html"),
+    ("export", FEATURES),
+    ("import", f"features/{DATASET}-rn12.npz", "--dataset", "写真 2", "--backbone", "rn12"),
+    ("import", "novel=другой novel.h5", "--dataset", "写真 3", "--backbone", "rn12"),
+    ("solve", "features/写真 2-rn12.h5", *TASKS),
+]
+PROGRAM = """
+import json, sys
+from fsbench.cli.app import main
+
+for command in json.loads(sys.argv[1]):
+    sys.argv = ["fsbench", *command]
+    try:
+        main()
+    except SystemExit as end:
+        if end.code:
+            raise
+"""
+
+
+@pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C", "PYTHONUTF8": "0"}], ids=["usual", "C locale"])
+def test_names_in_any_script_survive_all_commands(locale: dict[str, str], tmp_path: Path) -> None:
+    write_images(tmp_path / DATASET, NAMES, images=4, side=8)
+    for image in sorted((tmp_path / DATASET).rglob("*.png")):
+        image.rename(image.with_name(f"{image.parent.name[:20]} {image.name}"))
+    with h5py.File(tmp_path / "другой novel.h5", "w") as file:
+        file["features"] = [[float(i), 1.0] for i in range(6)]
+        file["labels"] = [0, 0, 1, 1, 2, 2]
+        file["class_names"] = [name.encode() for name in NAMES["novel"]]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(COMMANDS, ensure_ascii=False)],
+        cwd=tmp_path,
+        env={**os.environ, **locale, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"{FEATURES}: {DATASET}, rn12, D = 640" in done.stdout
+    for name in (f"{DATASET}-rn12", "写真 2-rn12"):
+        file = FeatureFile.open(tmp_path / "features" / f"{name}.h5")
+        for split, names in NAMES.items():
+            read = file.read(split)
+            assert list(read.class_names) == sorted(names)
+            assert read.images[0] == f"{split}/{min(names)}/{min(names)[:20]} 000.png"
+    assert list(FeatureFile.open(tmp_path / "features/写真 3-rn12.h5").splits["novel"].class_names) == NAMES["novel"]
+    assert DATASET in (tmp_path / "таблица.md").read_text(encoding="utf-8")
+    assert DATASET in (tmp_path / "отчёт.html").read_text(encoding="utf-8")
+    assert any(DATASET in path.name for path in (tmp_path / "results").iterdir())

@@ -1,0 +1,92 @@
+"""Names of data sets, classes and images in any script come back as they were given."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fsbench.exchange.checks import split_from
+from fsbench.exchange.detect import read_file
+from fsbench.exchange.exporting import export_npz
+from fsbench.features.scatter import BaseStatistics, base_statistics
+from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.io.files import is_name
+from fsbench.reporter import Reporter
+from fsbench.results.record import load_record, save_record
+from tests.records import make_record
+
+# Whatever a file system takes for a name: any characters but the slash, NUL and halves of characters.
+FILE_NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0/"), min_size=1, max_size=60)
+CLASS_NAMES = st.lists(FILE_NAMES, min_size=2, max_size=4, unique=True)
+# One line without commands to the terminal: what can name a data set.
+NAMES = FILE_NAMES.filter(is_name)
+SCRIPTS = ["Möwe grün", "鳥の写真", "हिन्दी पक्षी", "نیم‌فاصله", "ก็นก", "👩‍🔬🧪", "e\u0301", "a  b", "ж" * 120]
+
+
+def written(folder: Path, name: str, class_names: list[str]) -> tuple[Path, list[str]]:
+    """A feature file with two images per class, and the names of its images."""
+    count = 2 * len(class_names)
+    features = np.random.default_rng(0).random((count, 3), dtype=np.float32)
+    images = [f"{class_name}/{class_name} {i}.jpg" for class_name in class_names for i in range(2)]
+    split = make_split(features, np.repeat(np.arange(len(class_names)), 2), class_names, images)
+    path = folder / "f.h5"
+    write_features(path, Provenance(name, name, notes=[name]), {"base": split, "novel": split})
+    return path, images
+
+
+@given(name=NAMES, class_names=CLASS_NAMES)
+@example(name=SCRIPTS[0], class_names=SCRIPTS)
+@example(name=SCRIPTS[1], class_names=["x" * 255, "y"])
+@settings(max_examples=40, deadline=None)
+def test_feature_and_scatter_files_keep_names(name: str, class_names: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path, images = written(Path(folder), name, class_names)
+        file = FeatureFile.open(path)
+        assert (file.provenance.dataset, file.provenance.backbone) == (name, name)
+        assert list(file.provenance.notes) == [name]
+        read = file.read("novel")
+        assert list(read.class_names) == class_names
+        assert list(read.images) == images
+        computed = base_statistics(file)
+        assert BaseStatistics.load(path.with_suffix(".scatter.h5")).digest == computed.digest == read.digest
+
+
+@given(class_names=CLASS_NAMES)
+@example(class_names=SCRIPTS)
+@settings(max_examples=20, deadline=None)
+def test_names_come_back_from_an_exported_archive(class_names: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path, images = written(Path(folder), "own", class_names)
+        (archive,) = export_npz(FeatureFile.open(path), None, Reporter(quiet=True), False)
+        part = next(part for part in read_file(archive, "own", "")[1].parts if part.split == "novel")
+        assert list(split_from(part, "f").class_names) == class_names
+        assert list(part.images) == images
+
+
+@given(name=NAMES)
+@settings(max_examples=40, deadline=None)
+def test_records_keep_names(name: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        record = dataclasses.replace(make_record(), dataset=name, backbone=name)
+        save_record(Path(folder) / "a.json", record)
+        assert load_record(Path(folder) / "a.json") == record
+
+
+def test_hdf5_files_of_others_keep_names(tmp_path: Path) -> None:
+    """As bytes without an encoding, which is how numpy writes them, and as text."""
+    encoded = np.array([name.encode() for name in SCRIPTS])
+    for stored in (encoded, SCRIPTS):
+        with h5py.File(tmp_path / "novel.h5", "w") as file:
+            file["features"] = np.random.default_rng(0).random((len(SCRIPTS), 3), dtype=np.float32)
+            file["labels"] = np.arange(len(SCRIPTS))
+            file["class_names"] = stored
+            file["images"] = stored
+        (part,) = read_file(tmp_path / "novel.h5", "own", "novel")[1].parts
+        assert list(part.class_names) == SCRIPTS
+        assert list(part.images) == SCRIPTS

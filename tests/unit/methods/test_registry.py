@@ -1,0 +1,173 @@
+"""Every fact about a method stands in its information, and every other place reads it there."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from fsbench.cli import complete
+from fsbench.errors import FsbenchError
+from fsbench.evaluation.spec import parse_methods
+from fsbench.features.store import FeatureFile
+from fsbench.methods.base import Context
+from fsbench.methods.registry import (
+    BASELINE,
+    BASELINE_WITHOUT_BASE,
+    METHODS,
+    method_class,
+    needs_base,
+    plain_label,
+    split_variant,
+)
+from fsbench.results.published import _names, published_rows
+from tests.comparing import compared
+from tests.records import make_record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.synthetic import Features
+
+INFO = {name: method_class(name).info for name in METHODS}
+LABELS = [f"{name}:{word}" for name, info in INFO.items() if info.variants for word in info.variants.values]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_is_said_of_a_method_holds_for_it(name: str, features: Features) -> None:
+    cls, info = method_class(name), INFO[name]
+    assert info.name == name
+    assert info.title
+    assert info.reference
+    fields = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    assert set(info.grid) <= fields
+    assert all(set(needed) <= fields for needed in info.published.values())
+    if info.variants:
+        assert getattr(cls, info.variants.parameter) == info.variants.default
+        assert {*info.variants.in_all, *info.variants.without_base} <= set(info.variants.values)
+    rows = torch.from_numpy(features.novel.features[:4])
+    method = cls.configure(Context(balanced=False, base=features.statistics))
+    if info.needs_base:
+        with pytest.raises(FsbenchError, match="needs statistics of the base classes"):
+            method.embed(rows, None)
+    else:
+        assert len(method.embed(rows, None)) == 4
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_every_variant_is_a_word_that_the_method_takes(label: str, features: Features) -> None:
+    name, options = split_variant(label)
+    method = method_class(name).configure(Context(balanced=False, base=features.statistics), **options)
+    assert method.params().items() >= options.items()
+    assert label in complete.methods(f"{name}:")
+    assert plain_label(label) == (name if method == method_class(name)() else label)
+    rows = torch.from_numpy(features.novel.features[:4])
+    if needs_base(label):
+        with pytest.raises(FsbenchError, match="needs statistics"):
+            method.embed(rows, None)
+    else:
+        method.embed(rows, None)
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("ncm:article", "ncm has no variants"),
+        ("bavardage:relased", "Did you mean 'released'"),
+        ("bavardge:released", "Did you mean 'bavardage'"),
+    ],
+)
+def test_a_wrong_variant_is_named(label: str, words: str) -> None:
+    with pytest.raises(FsbenchError, match=words):
+        split_variant(label)
+
+
+def test_all_leaves_out_what_takes_minutes_and_has_both_variants_of_bavardage() -> None:
+    labels = [choice.label for choice in parse_methods("all")]
+    assert labels == [name for name in METHODS if name != "alpha-am"] + ["bavardage:released"]
+    assert [name for name in METHODS if INFO[name].cost == "very slow"] == ["alpha-am"]
+
+
+def test_the_baselines_can_run_where_they_are_used() -> None:
+    assert BASELINE in METHODS
+    assert not needs_base(BASELINE_WITHOUT_BASE)
+
+
+def test_variants_are_completed_after_a_colon() -> None:
+    assert complete.methods("simp") == ["simpleshot"]
+    assert complete.methods("ncm,simpleshot:U") == ["ncm,simpleshot:UN"]
+    assert complete.methods("ncm:") == []
+
+
+def test_every_published_name_of_a_method_has_rows() -> None:
+    known = {row["method"] for row in published_rows()}
+    for info in INFO.values():
+        assert set(info.published) <= known
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "names"),
+    [
+        ("bavardage", {}, ["BAVARDAGE"]),
+        ("bavardage", {"stage": "vb"}, ["Soft-KMEANS+VB"]),
+        ("simpleshot", {"norm": "CL2N"}, ["SimpleShot"]),
+        ("simpleshot", {"norm": "UN"}, []),  # SimpleShot's published rows are of centred features
+        ("tim-gd", {}, ["TIM", "TIM-GD"]),
+        ("mine.py:Mine@12345678", {}, []),
+    ],
+)
+def test_published_rows_belong_to_parameters(method: str, params: dict[str, Any], names: list[str]) -> None:
+    assert _names(make_record(method, params=params)) == names
+
+
+OWN = """
+from __future__ import annotations
+from dataclasses import dataclass
+from pathlib import Path
+from fsbench.methods.ncm import NearestClassMean
+
+with (Path(__file__).parent / "executions").open("a") as log:
+    log.write("x")
+
+@dataclass(frozen=True)
+class One(NearestClassMean):
+    rate: float = 0.5
+
+class Two(NearestClassMean):
+    pass
+"""
+
+
+def test_a_file_of_the_user_is_executed_once_for_all_its_classes(features: Features, tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(OWN)
+    file = FeatureFile.open(features.write(tmp_path / "synthetic-none.h5"))
+    for _ in range(2):
+        compared(f"{own}:One,{own}:Two", [file], tasks=5, results=tmp_path / "results")
+    assert (tmp_path / "executions").read_text() == "x"
+    assert method_class(f"{own}:One").__module__ == method_class(f"{own}:Two").__module__
+    assert method_class(f"{own}:One").configure(Context(balanced=False)).params() == {"rate": 0.5}
+
+
+def test_a_file_that_changed_is_executed_again(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    rates = []
+    for rate in ("0.5", "0.7"):  # of equal length, within one second: a compiled copy would pass for up to date
+        own.write_text(OWN.replace("0.5", rate))
+        rates.append(method_class(f"{own}:One").configure(Context(balanced=False)).params()["rate"])
+    assert rates == [0.5, 0.7]
+    assert (tmp_path / "executions").read_text() == "xx"
+    assert not (tmp_path / "__pycache__").exists()
+
+
+def test_a_file_that_fails_is_named_and_tried_again(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text("raise ValueError('no licence')")
+    for _ in range(2):
+        with pytest.raises(FsbenchError, match="cannot be imported: ValueError: no licence"):
+            method_class(f"{own}:One")
+    own.write_text("x = (")
+    with pytest.raises(FsbenchError, match="cannot be imported: SyntaxError"):
+        method_class(f"{own}:One")

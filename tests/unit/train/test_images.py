@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from fsbench.data.recipes import transform_for
+from fsbench.data.scan import load_own
+from fsbench.errors import FsbenchError
+from fsbench.reporter import Reporter
+from fsbench.train import draws
+from fsbench.train.images import LEAST_AREA, Batch, DecodedImages, Key, Keys, Views, load_batches, make_views
+from fsbench.train.settings import TrainSettings
+from tests.unit.train.stripes import stripes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fsbench.data.dataset import ImageSplit
+
+SMALL = transform_for("simpleshot", None, 16)  # resized by PIL to 36, centre 32
+USUAL = transform_for("simpleshot", None)
+SETTINGS = TrainSettings(epochs=2, batch=5, seed=4, small_first=False)
+QUIET = Reporter(quiet=True)
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> ImageSplit:
+    counts = {"base": (4, 3), "val": (2, 1)}
+    return stripes(tmp_path_factory.mktemp("stripes"), 16, counts).splits["base"]
+
+
+def get(views: Views, epoch: int, rows: list[int], side: int = 32) -> Batch:
+    batch = views[Key(epoch, np.array(rows), side)]
+    assert isinstance(batch, Batch)
+    return batch
+
+
+def test_small_images_without_shift_are_those_of_the_evaluation(
+    base: ImageSplit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draws, "shifts", lambda seed, epoch, rows, choices: np.full((len(rows), 2), choices // 2))
+    views, _ = make_views(base, SMALL, replace(SETTINGS, flip=False), QUIET)
+    batch = get(views, 0, [7, 2])
+    expected = torch.stack([SMALL(base.open(7)), SMALL(base.open(2))])
+    torch.testing.assert_close(batch.images, expected, rtol=0, atol=1e-4)
+    assert batch.labels.tolist() == [2, 0]
+
+
+def test_shifts_go_beyond_the_edge_into_a_mirror_image(base: ImageSplit) -> None:
+    views = Views(DecodedImages(base, 36), SMALL, replace(SETTINGS, flip=False))
+    found = get(views, 3, list(range(12))).images
+    seen = set()
+    for row, (right, down) in enumerate(draws.shifts(4, 3, np.arange(12), 9)):
+        canvas = np.asarray(base.open(row).resize((36, 36), Image.Resampling.BILINEAR))
+        padded = np.pad(canvas, ((2, 2), (2, 2), (0, 0)), mode="symmetric") / 255  # 40 = 32 + 8
+        crop = (padded[down : down + 32, right : right + 32] - SMALL.mean) / SMALL.std
+        np.testing.assert_allclose(found[row].numpy(), crop.transpose(2, 0, 1), rtol=0, atol=1e-4)
+        seen |= {down, right}
+    assert min(seen) < 2  # some do go beyond the edge
+    assert max(seen) > 6
+
+
+def test_crops_are_parts_of_the_image_resized(tmp_path: Path) -> None:
+    """A ramp from left to right and one from top to bottom show where a crop was taken, whatever the aspect ratio."""
+    for name, (width, height) in {"wide": (200, 100), "tall": (100, 150)}.items():
+        across, along = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
+        pixels = np.stack([across, along, np.zeros_like(across)], axis=2).astype(np.uint8)
+        for label in ("a", "b"):
+            (tmp_path / "base" / f"{name}-{label}").mkdir(parents=True)
+            Image.fromarray(pixels).save(tmp_path / "base" / f"{name}-{label}" / "0.png")
+    split = load_own(tmp_path, name="ramps").splits["base"]
+    rows = np.arange(len(split))
+    aspects = np.array([split.open(int(row)).width / split.open(int(row)).height for row in rows])
+    views = Views(DecodedImages(split, USUAL.size), USUAL, replace(SETTINGS, flip=False))
+    centres, sizes = draws.crops(4, 1, rows, aspects, LEAST_AREA)
+    images = get(views, 1, rows.tolist(), side=84).images
+    values = images * torch.tensor(USUAL.std)[:, None, None] + torch.tensor(USUAL.mean)[:, None, None]
+    for row in rows:
+        seen = np.array([values[row, 0].mean(), values[row, 1].mean()])
+        np.testing.assert_allclose(seen, centres[row], atol=0.02)
+        extent = [np.ptp(values[row, 0].numpy()), np.ptp(values[row, 1].numpy())]
+        np.testing.assert_allclose(extent, sizes[row] * 83 / 84, atol=0.03)
+
+
+def test_flips_mirror_the_images_they_are_drawn_for(base: ImageSplit) -> None:
+    rows = list(range(12))
+    plain = get(make_views(base, SMALL, replace(SETTINGS, flip=False), QUIET)[0], 1, rows)
+    views, _ = make_views(base, SMALL, SETTINGS, QUIET)
+    flipped = draws.flips(4, 1, np.arange(12))
+    assert 0 < flipped.sum() < 12
+    for image, upright, mirrored in zip(get(views, 1, rows).images, plain.images, flipped, strict=True):
+        torch.testing.assert_close(image, upright.flip(2) if mirrored else upright, rtol=0, atol=1e-4)
+    assert torch.equal(plain.turns, torch.from_numpy(draws.turns(4, 1, np.arange(12))))
+
+
+@pytest.mark.parametrize("transform", [SMALL, USUAL], ids=["small", "usual"])
+def test_views_change_with_the_epoch_and_with_nothing_else(base: ImageSplit, transform: object) -> None:
+    views, in_memory = make_views(base, transform, SETTINGS, QUIET)  # type: ignore[arg-type]
+    assert in_memory
+    side = 32 if transform is SMALL else 84
+    batch = get(views, 0, [0, 5, 11], side)
+    assert batch.images.shape == (3, 3, side, side)
+    assert torch.equal(get(views, 0, [5], side).images[0], batch.images[1])
+    assert not torch.equal(get(views, 1, [5], side).images[0], batch.images[1])
+    assert get(views, 0, [5], 24).images.shape == (1, 3, 24, 24)
+    fresh = Views(DecodedImages(base, views.images.side), views.transform, SETTINGS)  # reads the files again and again
+    assert torch.equal(get(fresh, 0, [0, 5, 11], side).images, batch.images)
+
+
+def test_images_are_kept_only_if_they_fit(base: ImageSplit) -> None:
+    size = 12 * 36 * 36 * 3
+    assert DecodedImages(base, 36).keep(QUIET, limit=size)
+    refused = DecodedImages(base, 36)
+    assert not refused.keep(QUIET, limit=size - 1)
+    pixels, aspects = refused[np.array([3, 4])]
+    assert pixels.shape == (2, 36, 36, 3)
+    assert aspects.tolist() == [1, 1]
+
+
+def test_workers_change_nothing(base: ImageSplit) -> None:
+    views, _ = make_views(base, SMALL, SETTINGS, QUIET)
+    keys = Keys(SETTINGS, len(base), 32)
+    alone, together = (list(load_batches(views, keys, workers, CPU)) for workers in (0, 2))
+    assert len(alone) == len(together) == 2 * (12 // 5)
+    for one, other in zip(alone, together, strict=True):
+        assert isinstance(one, Batch)
+        assert isinstance(other, Batch)
+        assert all(torch.equal(mine, theirs) for mine, theirs in zip(one, other, strict=True))
+
+
+def test_an_unreadable_image_is_named_without_a_traceback(tmp_path: Path) -> None:
+    split = stripes(tmp_path, 16, {"base": (2, 3)}).splits["base"]
+    (tmp_path / "base" / "base0" / "01.png").write_bytes(b"not an image")
+    unread = Views(DecodedImages(split, 36), SMALL, SETTINGS)
+    for workers in (0, 1):
+        batches = load_batches(unread, Keys(SETTINGS, 6, 32), workers, CPU)
+        found = [item for item in batches if not isinstance(item, Batch)]
+        assert found
+        assert isinstance(found[0], FsbenchError)
+        assert "base/base0/01.png" in found[0].message
+        assert "Traceback" not in str(found[0])
+    with pytest.raises(FsbenchError, match=r"base/base0/01\.png"):
+        make_views(split, SMALL, SETTINGS, QUIET)
+
+
+def test_every_rank_takes_its_share_of_every_batch_and_as_many_as_the_others() -> None:
+    settings = replace(SETTINGS, batch=6, ranks=3)
+    shares = [list(Keys(settings, 20, 32, rank)) for rank in range(3)]
+    assert [len(share) for share in shares] == [2 * 3] * 3  # 2 epochs of 3 batches; 2 images left out of each
+    whole = list(Keys(replace(settings, ranks=1), 20, 32))
+    for number, key in enumerate(whole):
+        parts = [share[number] for share in shares]
+        assert {part.epoch for part in parts} == {key.epoch}
+        assert [len(part.rows) for part in parts] == [2, 2, 2]
+        np.testing.assert_array_equal(np.sort(np.concatenate([part.rows for part in parts])), np.sort(key.rows))
+
+
+@pytest.mark.parametrize("first", [(1, 0), (0, 1), (1, 1)])
+def test_keys_of_a_resumed_training_are_those_of_an_unbroken_one(first: tuple[int, int]) -> None:
+    settings = replace(SETTINGS, epochs=3)
+    later = list(Keys(settings, 12, 32, first=first))
+    whole = list(Keys(settings, 12, 32))[2 * first[0] + first[1] :]
+    assert [key.epoch for key in later] == [key.epoch for key in whole]
+    for one, other in zip(later, whole, strict=True):
+        np.testing.assert_array_equal(one.rows, other.rows)
+
+
+def test_the_first_half_sees_smaller_images_but_not_below_the_smallest_side() -> None:
+    settings = replace(SETTINGS, epochs=4, small_first=True)
+    assert [key.side for key in Keys(settings, 5, 84)] == [63, 63, 84, 84]
+    assert [settings.side_in(0, side) for side in (16, 24, 28, 32, 84)] == [16, 24, 24, 24, 63]
+    assert replace(settings, small_first=False).side_in(0, 84) == 84
+
+
+def test_a_batch_is_never_larger_than_the_data_set() -> None:
+    keys = Keys(replace(SETTINGS, batch=64, ranks=2), 13, 32)
+    assert (keys.batch, keys.steps) == (12, 1)
+    with pytest.raises(FsbenchError, match="3 base image"):
+        _ = Keys(replace(SETTINGS, batch=64, ranks=2), 3, 32).batch
