@@ -2,7 +2,9 @@
 PYTHON  ?= python3
 VENV    ?= .venv
 BIN     := $(VENV)/bin
-READY   := $(VENV)/.installed
+DEPENDENCIES ?= newest
+READY   := $(VENV)/.installed-$(DEPENDENCIES)
+TAG     ?=
 
 BACKBONE ?=
 DATASET  ?=
@@ -16,7 +18,7 @@ SMALL    := --no-rotation --no-mixup --seed 0 --device cpu --eval-every 6 --forc
 REAL     := --backbone rn12 --seed 0 --device cpu --force --data-dir $(DATA)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format types unit demo bench figures trust extract scatter solve compare weights clean
+.PHONY: help setup test fast lint format types unit demo bench figures trust build extract scatter solve compare weights clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,14 +28,21 @@ setup: $(READY)  ## create .venv and install fsbench with its development tools
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+ifeq ($(DEPENDENCIES),lowest)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --resolution lowest-direct --editable '.[dev]'
+else
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --editable '.[dev]'
+endif
+	@rm -f $(VENV)/.installed-*
 	@touch $@
 
 test: lint types unit  ## lint, type-check and test: what CI runs
 
-lint: $(READY)  ## ruff, style and format
+lint: $(READY)  ## ruff, style and format; the order of the packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
 
 format: $(READY)  ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .
@@ -42,8 +51,11 @@ format: $(READY)  ## rewrite the sources in the project's format
 types: $(READY)  ## mypy, strict
 	$(BIN)/mypy
 
-unit: $(READY)  ## pytest alone
-	$(BIN)/pytest -n 2 -q $(ARGS)
+fast: $(READY)  ## the tests to run while working, under 90 s on two cores
+	$(BIN)/pytest -n 2 -q -m "not slow and not heavy" $(ARGS)
+
+unit: $(READY)  ## pytest alone [DEPENDENCIES=lowest: the oldest versions that pyproject.toml allows]
+	$(BIN)/pytest -n 2 -q $(if $(filter lowest,$(DEPENDENCIES)),-W ignore::DeprecationWarning) $(ARGS)
 
 demo: $(READY)  ## the whole way on the embedded data set, offline
 	$(BIN)/fsbench demo $(ARGS)
@@ -64,6 +76,12 @@ figures: $(READY)  ## the article's tables and figures on the embedded data set,
 
 trust: $(READY)  ## kills, full disks, damaged and hostile files, a million tasks: half an hour, counts at the end
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/trust -m "slow or not slow" -q --timeout 3600 $(ARGS)
+
+build: $(READY)  ## the wheel and the source archive, into dist/ [TAG: must be the version, as v1.2.3]
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	test -z '$(TAG)' || ls dist | grep -qxF 'fsbench-$(TAG:v%=%).tar.gz'
 
 weights: export OMP_NUM_THREADS := 1  # sums depend on the number of threads in their last bits
 weights: $(READY)  ## train the weights that ship with fsbench, for glyphs and the data sets under [DATA]

@@ -1,16 +1,26 @@
-"""Small seeded features that every test can use."""
+"""Small seeded features that every test can use, and which tests `make fast` leaves out."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
 
 from tests.synthetic import Features, make_features
 
+HEAVY = ("trust", "cli/test_ranks.py", "cli/test_readme.py", "unit/methods/test_graph.py")
+
 if os.environ.get("PYTEST_XDIST_WORKER"):
     torch.set_num_threads(1)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(Path(__file__).parent).as_posix().startswith(HEAVY):
+            item.add_marker("heavy")
 
 
 @pytest.fixture(scope="session")

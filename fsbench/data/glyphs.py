@@ -112,7 +112,7 @@ def read_outlines(code_points: Iterable[int]) -> dict[int, list[Outline]]:
             names, glyphs = font.getBestCmap(), font.getGlyphSet()
             for code_point in outlines.keys() & names.keys():
                 outlines[code_point].append(_flatten(glyphs, names[code_point]))
-        except (OSError, TTLibError, LookupError, ValueError, struct.error) as error:
+        except (AssertionError, OSError, TTLibError, LookupError, ValueError, struct.error) as error:
             raise FsbenchError(
                 f"The glyphs data set needs the fonts of matplotlib; {path} could not be read: {error}.",
                 "Reinstall matplotlib from PyPI: pip install --force-reinstall matplotlib",

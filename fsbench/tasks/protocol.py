@@ -18,12 +18,15 @@ from __future__ import annotations
 import dataclasses
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from fsbench.errors import FsbenchError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+ProtocolName = Literal["disjoint", "released", "veilleux"]
+PROTOCOL_NAMES: tuple[str, ...] = get_args(ProtocolName)
 
 
 ALPHA = 2.0  # of the Dirichlet law, unless told otherwise
@@ -42,7 +45,7 @@ class TaskProtocol:
         version: Raised whenever the same name and seed would give other tasks.
     """
 
-    name: Literal["disjoint", "released", "veilleux"] = "disjoint"
+    name: ProtocolName = "disjoint"
     ways: int = 5
     shots: int = 1
     queries: int = 75
@@ -96,6 +99,3 @@ class TaskProtocol:
     def as_dict(self) -> dict[str, Any]:
         """The protocol as plain data, for records."""
         return dataclasses.asdict(self)
-
-
-PROTOCOL_NAMES = ("disjoint", "released", "veilleux")

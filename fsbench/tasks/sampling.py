@@ -112,7 +112,7 @@ def check_feasible(protocol: TaskProtocol, sizes: Ints) -> None:
             "Use fewer --shots or --queries.",
         )
     if not protocol.balanced and not protocol.overlapping:
-        spare = np.sort(sizes - shots - (protocol.name == "released"))[:ways]
+        spare = np.sort(_most_queries(protocol, sizes))[:ways]
         if spare.sum() < queries:
             raise FsbenchError(
                 f"{queries} queries asked for, but the {ways} smallest classes have only {int(spare.sum())} images "
@@ -149,7 +149,7 @@ def _draw_counts(protocol: TaskProtocol, seed: int, tasks: Ints, room: Ints) -> 
     counts = _dirichlet_counts(protocol, seed, tasks, attempt=0)
     if protocol.overlapping:
         return np.minimum(counts, room)
-    limit = room - protocol.shots - (protocol.name == "released")
+    limit = _most_queries(protocol, room)
     for attempt in range(1, _MOST_REDRAWS):
         bad = np.flatnonzero((counts > limit).any(axis=1))
         if not bad.size:
@@ -160,6 +160,11 @@ def _draw_counts(protocol: TaskProtocol, seed: int, tasks: Ints, room: Ints) -> 
         f"have {room[bad[0]].tolist()} images for {protocol.shots} shots and {queries} queries.",
         "Use fewer --queries, or a larger --alpha.",
     )
+
+
+def _most_queries(protocol: TaskProtocol, sizes: Ints) -> Ints:
+    """The most queries that classes of these sizes can give; `released` also redraws when a class is used up."""
+    return sizes - protocol.shots - (protocol.name == "released")
 
 
 def _dirichlet_counts(protocol: TaskProtocol, seed: int, tasks: Ints, attempt: int) -> Ints:

@@ -68,7 +68,12 @@ def test_one_bit_images(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["png", "tiff", "pgm"])
 def test_sixteen_bit_grey_is_scaled_not_clipped(tmp_path: Path, suffix: str) -> None:
     values = np.array([[0, 257, 300, 32896], [65535, 65400, 1, 128 * 257]], dtype=np.uint16)
-    found = pixels(save(Image.fromarray(values), tmp_path / f"a.{suffix}"))
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "pgm":  # older Pillows read it and cannot write it
+        path.write_bytes(b"P5 4 2 65535\n" + values.astype(">u2").tobytes())
+    else:
+        save(Image.fromarray(values), path)
+    found = pixels(path)
     assert found[:, :, 0].tolist() == [[0, 1, 1, 128], [255, 254, 0, 128]]
 
 
