@@ -214,7 +214,7 @@ def test_a_second_extraction_waits_and_finds_it_done(tmp_path: Path, monkeypatch
     assert first.end().status == 0
     assert ended.status == 0, ended.errors
     assert f"is being written by process {first.process} on " in ended.errors
-    assert "is there already" in ended.errors
+    assert "exists already" in ended.errors
     assert study.hidden() == []
 
 
