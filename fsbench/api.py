@@ -17,7 +17,7 @@ from fsbench.evaluation.spec import NO_BASELINE, SETTINGS, Spec
 from fsbench.features.extract import Settings, Weights, extract_all
 from fsbench.features.store import FeatureFile
 from fsbench.methods.base import Context, Stepwise
-from fsbench.methods.registry import method_class, split_variant
+from fsbench.methods.registry import METHODS, method_class, split_variant
 from fsbench.ranks import ALONE
 from fsbench.report.render import Table
 from fsbench.reporter import Reporter
@@ -100,7 +100,8 @@ def trajectory(
     """
     configured, batch = _prepared(method, support, support_labels, query, base, balanced, preset, params)
     if not isinstance(configured, Stepwise):
-        raise FsbenchError(f"{method} does not show its steps.", "Methods that do: soft-kmeans, bavardage.")
+        stepwise = [name for name in METHODS if hasattr(method_class(name), "assignments")]
+        raise FsbenchError(f"{method} does not show its steps.", f"Methods that do: {', '.join(stepwise)}.")
     steps = torch.stack(list(configured.assignments(batch)))  # (T, B, K, Q)
     return _like(query, steps.mT)
 

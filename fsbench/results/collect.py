@@ -94,7 +94,7 @@ def _remark(record: RunRecord) -> str:
         for name in named
         if name in params and not (variants and name == variants.parameter)
     ]
-    if origin != "default":
+    if not origin.startswith(("default", "preset:")):
         words.append(f"({origin})")
     return " ".join(words)
 

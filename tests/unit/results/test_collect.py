@@ -206,6 +206,14 @@ TUNED = "tuned:val:50x500"
             + [("tim-gd", {"steps": 50, "rate": 0.3}, "default + given:steps", 1)],
             ["tim-gd steps=50 rate=0.3", "tim-gd steps=50 rate=0.300004", "tim-gd steps=1000"],
         ),
+        (  # A preset changes parameters in some settings only, and does not split a row.
+            [("soft-kmeans", {"t_km": 10.0}, "default", 1), ("soft-kmeans", {"t_km": 100.0}, "preset:tiered", 5)],
+            ["soft-kmeans"],
+        ),
+        (
+            [("soft-kmeans", {"t_km": 50.0}, "default", 1), ("soft-kmeans", {"t_km": 100.0}, "preset:tiered", 1)],
+            ["soft-kmeans t_km=50.0", "soft-kmeans t_km=100.0"],
+        ),
         (
             [("a.py:Mine@00000000", {}, "default", 1), ("a.py:Mine@11111111", {}, "default", 1)],
             ["a.py:Mine@00000000", "a.py:Mine@11111111"],
