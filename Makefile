@@ -88,10 +88,10 @@ weights: $(READY)  ## train the weights that ship with fsbench, for glyphs and t
 	$(BIN)/fsbench train --dataset glyphs --backbone rn12 --width 12 --epochs 24 $(SMALL)
 	$(BIN)/fsbench train --dataset glyphs --backbone rn18 --width 8 --epochs 24 $(SMALL)
 	$(BIN)/fsbench train --dataset glyphs --backbone wrn --width 1 --epochs 12 $(SMALL)
-	@CIFARFS@
-	@FC100@
-	@MINI@
-	@CUB@
+	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --dataset cifarfs --width 24 --epochs 10 $(REAL)
+	test ! -d $(DATA)/fc100 || $(BIN)/fsbench train --dataset fc100 --width 24 --image-size 32 --epochs 10 $(REAL)
+	test ! -d $(DATA)/mini || $(BIN)/fsbench train --dataset mini --width 16 --image-size 64 --epochs 6 $(REAL)
+	test ! -d $(DATA)/cub || $(BIN)/fsbench train --dataset cub --width 16 --epochs 20 $(REAL)
 
 extract: $(READY)  ## a backbone over image folders [BACKBONE DATASET]
 	$(BIN)/fsbench extract $(if $(BACKBONE),--backbone $(BACKBONE)) $(if $(DATASET),--dataset $(DATASET)) $(ARGS)
