@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fsbench.errors import FsbenchError, unknown_name
@@ -132,9 +133,25 @@ def read_records(given: Sequence[Path] | None, folder: Path, reporter: Reporter)
             f"There are no records in {places}.", "Create some with fsbench compare, or name a folder of records."
         )
     newest: dict[tuple[str, ...], RunRecord] = {}
-    for record in sorted(records, key=lambda record: record.created):
+    for record in sorted(_with_networks(records), key=lambda record: record.created):
         newest[_identity(record)] = record  # equal keys mean equal results, so one of them is enough
     return list(newest.values())
+
+
+def _with_networks(records: Sequence[RunRecord]) -> list[RunRecord]:
+    """Earlier records do not name the network: it is that of the other records of the same features, if they agree."""
+    named: dict[tuple[str, ...], dict[tuple[str, ...], RunRecord]] = {}
+    for record in records:
+        if record.family or record.weights:
+            named.setdefault(record.source[:-2], {})[record.source[-2:]] = record
+    complete = []
+    for record in records:
+        others = [*named.get(record.source[:-2], {}).values()]
+        if len(others) == 1 and not record.family and not record.weights:
+            (other,) = others
+            record = replace(record, family=other.family, weights=other.weights, network=other.network)
+        complete.append(record)
+    return complete
 
 
 def _identity(record: RunRecord) -> tuple[str, ...]:

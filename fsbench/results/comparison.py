@@ -272,19 +272,23 @@ def _groups(sources: Mapping[int, Mapping[tuple[str, Column], Cell]]) -> list[Gr
 
 
 def _told_apart(firsts: Sequence[RunRecord]) -> list[list[str]]:
-    """What tells sources of the same data set and backbone apart: crops, and digests where that is not enough."""
+    """What tells sources of the same data set and backbone apart: crops, then the network, then digests."""
     names: list[tuple[str, ...]] = [(first.dataset, first.backbone) for first in firsts]
     apart: list[list[str]] = [[] for _ in firsts]
-    for aspect in (_crops, _digests):
+    for aspect in (_crops, _network, _digests):
         count = Counter(names)
         for words, name, first in zip(apart, names, firsts, strict=True):
-            words += [aspect(first)] if count[name] > 1 else []
+            words += [aspect(first)] if count[name] > 1 and aspect(first) else []
         names = [(*name, aspect(first)) for name, first in zip(names, firsts, strict=True)]
     return apart
 
 
 def _crops(record: RunRecord) -> str:
     return f"{record.crops} crops" if record.crops > 1 else "1 crop"
+
+
+def _network(record: RunRecord) -> str:
+    return ", ".join(part for part in (record.family, record.weights) if part)
 
 
 def _digests(record: RunRecord) -> str:

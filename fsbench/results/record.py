@@ -120,7 +120,7 @@ class RunRecord:
     def source(self) -> tuple[str, ...]:
         """What tells its feature file from others: the content, and the names it goes by."""
         digests = self.key.features_sha256, self.key.base_sha256
-        return *digests, self.dataset, self.backbone, str(self.crops), self.base_dataset
+        return *digests, self.dataset, self.backbone, str(self.crops), self.base_dataset, self.family, self.weights
 
     @property
     def base_name(self) -> str:

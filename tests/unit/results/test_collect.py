@@ -142,10 +142,13 @@ def test_feature_files_are_told_by_content_and_named_apart() -> None:
         {"dataset": "copy", "backbone": "wrn"},
         {"crops": 30},
         {"base_dataset": "mini"},
+        {"family": "rn12-rfs", "weights": "other.pth@0a1b2c3d"},
+        {"weights": "other.pth@0a1b2c3d"},
     ],
 )
 def test_equal_features_under_two_names_are_both_shown_by_their_names(tmp_path: Path, names: dict[str, Any]) -> None:
-    first = [*four_settings("ncm", 0.6), *four_settings("soft-kmeans", 0.7)]
+    network: dict[str, Any] = {"family": "rn12-easy", "weights": "mine.pth@00000000"}
+    first = [*four_settings("ncm", 0.6, **network), *four_settings("soft-kmeans", 0.7, **network)]
     second = [dataclasses.replace(record, **names) for record in first]
     folders = tmp_path / "first", tmp_path / "second"
     for folder, records in zip(folders, (first, second), strict=True):
@@ -163,6 +166,24 @@ def test_equal_features_under_two_names_are_both_shown_by_their_names(tmp_path: 
         assert len({cell.record.source for cell in group.cells.values() if cell.record}) == 1
     assert len(set(titles)) == (1 if "base_dataset" in names else 2)  # another table altogether
     assert {entry.label for comparison in comparisons for entry in comparison.entries} == {"ncm", "soft-kmeans"}
+
+
+def test_records_that_do_not_name_their_network_stay_beside_those_of_the_same_features(tmp_path: Path) -> None:
+    network: dict[str, Any] = {"family": "rn12-easy", "weights": "mine.pth@00000000"}
+    records = [make_record("ncm"), make_record("soft-kmeans", **network), make_record("ncm", features="e" * 64)]
+    copy = dataclasses.replace(records[0], **network)
+    folders = tmp_path / "one", tmp_path / "copy"
+    store(folders[0], *records)
+    store(folders[1], copy)
+    (found,) = collect(read_records(folders, tmp_path, QUIET))
+    assert [group.title for group in found.groups] == [
+        *("glyphs rn12 (1 crop)", "glyphs rn12 (1 crop, rn12-easy, mine.pth@00000000)")
+    ]
+    assert [len(group.cells) for group in found.groups] == [1, 2]
+    other = make_record("pt-map", family="rn12-rfs")  # and now it could be of either
+    (found,) = collect(read_records(store(tmp_path, records[0], records[1], other), tmp_path, QUIET))
+    assert [len(group.cells) for group in found.groups] == [1, 1, 1]
+    assert len({group.title for group in found.groups}) == 3
 
 
 TUNED = "tuned:val:50x500"
