@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fsbench.bench import CASES
-from fsbench.cli.options import OF_OUTPUT, AsJson, Quiet
+from fsbench.cli import options as use
 from fsbench.errors import unknown_name
 from fsbench.io.files import write_text
 from fsbench.report.tables import measures_table, stdout_console
@@ -23,10 +23,10 @@ def bench(
     ] = "all",
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: shows that it works, not how fast.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Also write the rows to this JSON file.", rich_help_panel=OF_OUTPUT)
+        Path | None, typer.Option(help="Also write the rows to this JSON file.", rich_help_panel=use.OF_OUTPUT)
     ] = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    as_json: use.AsJson = False,
+    quiet: use.Quiet = False,
 ) -> None:
     """Measure speed on this CPU, as ratios within one run.
 

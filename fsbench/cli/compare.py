@@ -8,52 +8,29 @@ from typing import Annotated
 import typer
 
 from fsbench.cli import complete
-from fsbench.cli.options import (
-    OF_OUTPUT,
-    Alpha,
-    BaseFile,
-    Batch,
-    Device,
-    FeaturesArgument,
-    FeaturesRoot,
-    Force,
-    Preset,
-    ProtocolName,
-    Queries,
-    Quiet,
-    ResultsRoot,
-    Seed,
-    Settings,
-    Shots,
-    SplitName,
-    TableFile,
-    TableFormat,
-    Tasks,
-    Tune,
-    Ways,
-)
+from fsbench.cli import options as use
 from fsbench.cli.session import find_base, find_features, format_of, open_runner, show_table
 from fsbench.evaluation.compare import compare as compare_files
 from fsbench.evaluation.spec import ABLATION, Spec, parse_protocols
 
 
 def compare(
-    features: FeaturesArgument = None,
+    features: use.FeaturesArgument = None,
     methods: Annotated[
         str,
         typer.Option(
             help="Names separated by commas, NAME:VARIANT, file.py:CLASS, or all.", autocompletion=complete.methods
         ),
     ] = "soft-kmeans,bavardage,bavardage:released",
-    shots: Shots = "1,5",
-    settings: Settings = "unbalanced,balanced",
-    alpha: Alpha = None,
-    ways: Ways = 5,
-    queries: Queries = 75,
-    tasks: Tasks = 10_000,
-    seed: Seed = 0,
-    split: SplitName = "novel",
-    protocol: ProtocolName = "disjoint",
+    shots: use.Shots = "1,5",
+    settings: use.Settings = "unbalanced,balanced",
+    alpha: use.Alpha = None,
+    ways: use.Ways = 5,
+    queries: use.Queries = 75,
+    tasks: use.Tasks = 10_000,
+    seed: use.Seed = 0,
+    split: use.SplitName = "novel",
+    protocol: use.ProtocolName = "disjoint",
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -61,26 +38,26 @@ def compare(
             autocompletion=complete.methods,
         ),
     ] = None,
-    base: BaseFile = None,
-    tune: Tune = False,
-    preset: Preset = "",
+    base: use.BaseFile = None,
+    tune: use.Tune = False,
+    preset: use.Preset = "",
     published: Annotated[
-        bool, typer.Option("--published/--no-published", help="Show published numbers.", rich_help_panel=OF_OUTPUT)
+        bool, typer.Option("--published/--no-published", help="Show published numbers.", rich_help_panel=use.OF_OUTPUT)
     ] = True,
     over_data: Annotated[
-        bool, typer.Option("--over-data", help="Add intervals over the data.", rich_help_panel=OF_OUTPUT)
+        bool, typer.Option("--over-data", help="Add intervals over the data.", rich_help_panel=use.OF_OUTPUT)
     ] = False,
     timing: Annotated[
-        bool, typer.Option("--timing", help="Add tasks per second and peak memory.", rich_help_panel=OF_OUTPUT)
+        bool, typer.Option("--timing", help="Add tasks per second and peak memory.", rich_help_panel=use.OF_OUTPUT)
     ] = False,
-    output: TableFormat = None,
-    out: TableFile = None,
-    device: Device = "auto",
-    batch: Batch = None,
-    force: Force = False,
-    features_dir: FeaturesRoot = Path("features"),
-    results_dir: ResultsRoot = Path("results"),
-    quiet: Quiet = False,
+    output: use.TableFormat = None,
+    out: use.TableFile = None,
+    device: use.Device = "auto",
+    batch: use.Batch = None,
+    force: use.Force = False,
+    features_dir: use.FeaturesRoot = Path("features"),
+    results_dir: use.ResultsRoot = Path("results"),
+    quiet: use.Quiet = False,
 ) -> None:
     """Compare methods on the same tasks, with paired statistics.
 
@@ -103,25 +80,25 @@ def compare(
 
 
 def ablate(
-    features: FeaturesArgument = None,
-    settings: Settings = "unbalanced",
-    alpha: Alpha = None,
-    shots: Shots = "1,5",
-    ways: Ways = 5,
-    queries: Queries = 75,
-    tasks: Tasks = 10_000,
-    seed: Seed = 0,
-    split: SplitName = "novel",
-    protocol: ProtocolName = "disjoint",
-    preset: Preset = "",
-    output: TableFormat = None,
-    out: TableFile = None,
-    device: Device = "auto",
-    batch: Batch = None,
-    force: Force = False,
-    features_dir: FeaturesRoot = Path("features"),
-    results_dir: ResultsRoot = Path("results"),
-    quiet: Quiet = False,
+    features: use.FeaturesArgument = None,
+    settings: use.Settings = "unbalanced",
+    alpha: use.Alpha = None,
+    shots: use.Shots = "1,5",
+    ways: use.Ways = 5,
+    queries: use.Queries = 75,
+    tasks: use.Tasks = 10_000,
+    seed: use.Seed = 0,
+    split: use.SplitName = "novel",
+    protocol: use.ProtocolName = "disjoint",
+    preset: use.Preset = "",
+    output: use.TableFormat = None,
+    out: use.TableFile = None,
+    device: use.Device = "auto",
+    batch: use.Batch = None,
+    force: use.Force = False,
+    features_dir: use.FeaturesRoot = Path("features"),
+    results_dir: use.ResultsRoot = Path("results"),
+    quiet: use.Quiet = False,
 ) -> None:
     """Show what each element of BAVARDAGE adds: the article's Table 2.
 

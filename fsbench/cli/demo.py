@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fsbench.cli.options import DataRoot, FeaturesRoot, Quiet, ResultsRoot, WeightsRoot
+from fsbench.cli import options as use
 from fsbench.cli.session import open_runner
 from fsbench.evaluation.compare import compare
 from fsbench.evaluation.spec import Spec
@@ -26,11 +26,11 @@ NEXT = """Next, on real data: put images into data/ and a checkpoint into weight
 
 def demo(
     tasks: Annotated[int, typer.Option(min=2, help="Tasks per setting.")] = 2_000,
-    data_dir: DataRoot = Path("data"),
-    weights_dir: WeightsRoot = Path("weights"),
-    features_dir: FeaturesRoot = Path("features"),
-    results_dir: ResultsRoot = Path("results"),
-    quiet: Quiet = False,
+    data_dir: use.DataRoot = Path("data"),
+    weights_dir: use.WeightsRoot = Path("weights"),
+    features_dir: use.FeaturesRoot = Path("features"),
+    results_dir: use.ResultsRoot = Path("results"),
+    quiet: use.Quiet = False,
 ) -> None:
     """Run the full pipeline on the built-in data set, in about a minute.
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from fsbench.cli.options import AsJson, DataRoot, FeaturesRoot, WeightsRoot
+from fsbench.cli import options as use
 from fsbench.doctor import diagnose
 from fsbench.report.tables import plain_table, stdout_console
 from fsbench.reporter import Reporter
@@ -111,13 +111,13 @@ def _environment(console: Console, environment: Environment) -> None:
 
 
 def doctor(
-    data_dir: DataRoot = Path("data"),
-    weights_dir: WeightsRoot = Path("weights"),
-    features_dir: FeaturesRoot = Path("features"),
+    data_dir: use.DataRoot = Path("data"),
+    weights_dir: use.WeightsRoot = Path("weights"),
+    features_dir: use.FeaturesRoot = Path("features"),
     deep: Annotated[
         bool, typer.Option("--deep", help="Decode every image, and find duplicate images and damaged feature files.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: use.AsJson = False,
 ) -> None:
     """Check data, weights and environment.
 

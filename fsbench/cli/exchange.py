@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fsbench.cli import complete
-from fsbench.cli.options import FeaturesRoot, Quiet
+from fsbench.cli import options as use
 from fsbench.exchange.exporting import export_file
 from fsbench.exchange.importing import Naming, import_files, known_dataset
 from fsbench.features.store import FeatureFile
@@ -34,8 +34,8 @@ def import_(
     crops: Annotated[int, typer.Option(min=1, help="Crops per image they are averaged over (EASY's AS: 30).")] = 1,
     out: Annotated[Path | None, typer.Option(help="The feature file. (default: features/DATASET-BACKBONE.h5)")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
-    features_dir: FeaturesRoot = Path("features"),
-    quiet: Quiet = False,
+    features_dir: use.FeaturesRoot = Path("features"),
+    quiet: use.Quiet = False,
 ) -> None:
     """Make a feature file from features that others have extracted.
 
@@ -61,7 +61,7 @@ def export(
     ] = "npz",
     out: Annotated[Path | None, typer.Option(help="File or folder. (default: beside the feature file)")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
-    quiet: Quiet = False,
+    quiet: use.Quiet = False,
 ) -> None:
     """Write a feature file in a layout that other programs read.
 

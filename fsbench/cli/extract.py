@@ -9,7 +9,7 @@ import typer
 
 from fsbench.backbones.load import refuse_unknown
 from fsbench.cli import complete
-from fsbench.cli.options import DataRoot, Device, FeaturesRoot, Quiet, WeightsRoot
+from fsbench.cli import options as use
 from fsbench.data.choose import OwnData, choose_datasets
 from fsbench.devices import choose_device
 from fsbench.features.extract import Settings, Weights, extract_all
@@ -43,7 +43,7 @@ def extract(
     precision: Annotated[
         str, typer.Option(help="fp32, bf16 or fp16.", autocompletion=complete.words("fp32", "bf16", "fp16"))
     ] = "fp32",
-    device: Device = "auto",
+    device: use.Device = "auto",
     batch: Annotated[int | None, typer.Option(min=1, help="Images per forward pass. (default: chosen)")] = None,
     workers: Annotated[int | None, typer.Option(min=0, help="Processes that read images. (default: chosen)")] = None,
     skip_broken: Annotated[
@@ -53,10 +53,10 @@ def extract(
         Path | None, typer.Option(help="A .h5 file, or a folder. (default: features/DATASET-BACKBONE.h5)")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Extract again what is there.")] = False,
-    data_dir: DataRoot = Path("data"),
-    weights_dir: WeightsRoot = Path("weights"),
-    features_dir: FeaturesRoot = Path("features"),
-    quiet: Quiet = False,
+    data_dir: use.DataRoot = Path("data"),
+    weights_dir: use.WeightsRoot = Path("weights"),
+    features_dir: use.FeaturesRoot = Path("features"),
+    quiet: use.Quiet = False,
 ) -> None:
     """Run a backbone over image folders: one feature file per data set.
 

@@ -7,31 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fsbench.cli import options as use
 from fsbench.cli.app import help_of
-from fsbench.cli.options import (
-    OF_TASKS,
-    Alpha,
-    ArticleClamp,
-    ArticlePrecision,
-    Clamp,
-    FeaturesArgument,
-    FeaturesRoot,
-    FigureFile,
-    Precision,
-    ProtocolName,
-    Queries,
-    Quiet,
-    RecordsArgument,
-    ResultsRoot,
-    Seed,
-    SetOption,
-    SplitName,
-    Steps,
-    Temperature,
-    Unbalanced,
-    Variant,
-    Ways,
-)
 from fsbench.cli.parse import given, method_options, precision
 from fsbench.cli.session import find_features
 from fsbench.errors import FsbenchError, unknown_name
@@ -57,16 +34,16 @@ if TYPE_CHECKING:
 
 TaskNumber = Annotated[
     int,
-    typer.Option("--task", min=0, max=10**9, help="Number of the task in the list.", rich_help_panel=OF_TASKS),
+    typer.Option("--task", min=0, max=10**9, help="Number of the task in the list.", rich_help_panel=use.OF_TASKS),
 ]
-Shots = Annotated[int, typer.Option(help="Labelled images per class.", rich_help_panel=OF_TASKS)]
+Shots = Annotated[int, typer.Option(help="Labelled images per class.", rich_help_panel=use.OF_TASKS)]
 
 
 def bars(
-    records: RecordsArgument = None,
-    out: FigureFile = Path("bars.png"),
-    results_dir: ResultsRoot = Path("results"),
-    quiet: Quiet = False,
+    records: use.RecordsArgument = None,
+    out: use.FigureFile = Path("bars.png"),
+    results_dir: use.ResultsRoot = Path("results"),
+    quiet: use.Quiet = False,
 ) -> None:
     """Plot accuracies with their intervals.
 
@@ -81,10 +58,10 @@ def bars(
 def differences(
     method: Annotated[str, typer.Argument(help="Label of the method, as in `fsbench compare`.")],
     baseline: Annotated[str, typer.Argument(help="The method to subtract.")] = "soft-kmeans",
-    records: RecordsArgument = None,
-    out: FigureFile = Path("differences.png"),
-    results_dir: ResultsRoot = Path("results"),
-    quiet: Quiet = False,
+    records: use.RecordsArgument = None,
+    out: use.FigureFile = Path("differences.png"),
+    results_dir: use.ResultsRoot = Path("results"),
+    quiet: use.Quiet = False,
 ) -> None:
     """Plot the difference of two methods, task by task.
 
@@ -110,8 +87,8 @@ def differences(
 
 def curves(
     sweep: Annotated[Path, typer.Argument(help="A file that `fsbench sweep` wrote into results/sweeps/.")],
-    out: FigureFile = Path("curves.png"),
-    quiet: Quiet = False,
+    out: use.FigureFile = Path("curves.png"),
+    quiet: use.Quiet = False,
 ) -> None:
     """Plot the curves of a sweep again, for instance as PDF.
 
@@ -123,29 +100,29 @@ def curves(
 
 
 def simplex(
-    features: FeaturesArgument = None,
+    features: use.FeaturesArgument = None,
     number: TaskNumber = 0,
-    unbalanced: Unbalanced = True,
-    alpha: Alpha = None,
+    unbalanced: use.Unbalanced = True,
+    alpha: use.Alpha = None,
     shots: Shots = 1,
-    queries: Queries = 75,
-    seed: Seed = 0,
-    split: SplitName = "novel",
-    protocol: ProtocolName = "disjoint",
-    variant: Variant = None,
-    t_km: Temperature = None,
-    t_vb: ArticlePrecision = None,
-    s_max: ArticleClamp = None,
-    tau: Precision = None,
-    sigma: Clamp = None,
-    steps: Steps = None,
-    others: SetOption = None,
+    queries: use.Queries = 75,
+    seed: use.Seed = 0,
+    split: use.SplitName = "novel",
+    protocol: use.ProtocolName = "disjoint",
+    variant: use.Variant = None,
+    t_km: use.Temperature = None,
+    t_vb: use.ArticlePrecision = None,
+    s_max: use.ArticleClamp = None,
+    tau: use.Precision = None,
+    sigma: use.Clamp = None,
+    steps: use.Steps = None,
+    others: use.SetOption = None,
     root: Annotated[
         int, typer.Option(min=1, max=64, help="Plot p^(1/ROOT), to open up the corners; 1 plots the probabilities.")
     ] = 4,
-    out: FigureFile = Path("simplex.png"),
-    features_dir: FeaturesRoot = Path("features"),
-    quiet: Quiet = False,
+    out: use.FigureFile = Path("simplex.png"),
+    features_dir: use.FeaturesRoot = Path("features"),
+    quiet: use.Quiet = False,
 ) -> None:
     """Plot the queries of a 3-way task in the simplex.
 
@@ -167,27 +144,27 @@ def simplex(
 
 
 def task(
-    features: FeaturesArgument = None,
+    features: use.FeaturesArgument = None,
     number: TaskNumber = 0,
-    unbalanced: Unbalanced = True,
-    alpha: Alpha = None,
+    unbalanced: use.Unbalanced = True,
+    alpha: use.Alpha = None,
     shots: Shots = 1,
-    ways: Ways = 3,
-    queries: Queries = 75,
-    seed: Seed = 0,
-    split: SplitName = "novel",
-    protocol: ProtocolName = "disjoint",
-    variant: Variant = None,
-    t_km: Temperature = None,
-    t_vb: ArticlePrecision = None,
-    s_max: ArticleClamp = None,
-    tau: Precision = None,
-    sigma: Clamp = None,
-    steps: Steps = None,
-    others: SetOption = None,
-    out: FigureFile = Path("task.png"),
-    features_dir: FeaturesRoot = Path("features"),
-    quiet: Quiet = False,
+    ways: use.Ways = 3,
+    queries: use.Queries = 75,
+    seed: use.Seed = 0,
+    split: use.SplitName = "novel",
+    protocol: use.ProtocolName = "disjoint",
+    variant: use.Variant = None,
+    t_km: use.Temperature = None,
+    t_vb: use.ArticlePrecision = None,
+    s_max: use.ArticleClamp = None,
+    tau: use.Precision = None,
+    sigma: use.Clamp = None,
+    steps: use.Steps = None,
+    others: use.SetOption = None,
+    out: use.FigureFile = Path("task.png"),
+    features_dir: use.FeaturesRoot = Path("features"),
+    quiet: use.Quiet = False,
 ) -> None:
     """Plot one task in three projections.
 
@@ -209,12 +186,12 @@ def task(
 
 
 def spectrum(
-    features: FeaturesArgument = None,
-    s_max: ArticleClamp = None,
-    sigma: Clamp = None,
-    out: FigureFile = Path("spectrum.png"),
-    features_dir: FeaturesRoot = Path("features"),
-    quiet: Quiet = False,
+    features: use.FeaturesArgument = None,
+    s_max: use.ArticleClamp = None,
+    sigma: use.Clamp = None,
+    out: use.FigureFile = Path("spectrum.png"),
+    features_dir: use.FeaturesRoot = Path("features"),
+    quiet: use.Quiet = False,
 ) -> None:
     """Plot the spectrum of S_w, and what the clamp σ cuts.
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fsbench.cli import complete
-from fsbench.cli.options import Quiet, RecordsArgument, ResultsRoot
+from fsbench.cli import options as use
 from fsbench.io.files import write_text
 from fsbench.report.html import render_html
 from fsbench.report.plots.studies import draw_sweep
@@ -18,15 +18,15 @@ from fsbench.results.collect import collect, read_records, read_sweeps
 
 
 def report(
-    records: RecordsArgument = None,
+    records: use.RecordsArgument = None,
     baseline: Annotated[
         str, typer.Option(help="Method that others are compared to.", autocompletion=complete.methods)
     ] = "soft-kmeans",
     published: Annotated[bool, typer.Option("--published/--no-published", help="Show published numbers.")] = True,
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Few-shot benchmark",
     out: Annotated[Path, typer.Option(help="The page: one self-contained HTML file.")] = Path("report.html"),
-    results_dir: ResultsRoot = Path("results"),
-    quiet: Quiet = False,
+    results_dir: use.ResultsRoot = Path("results"),
+    quiet: use.Quiet = False,
 ) -> None:
     """Write all records into one self-contained HTML page.
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fsbench.cli.options import AsJson, FeaturesArgument, FeaturesRoot, Quiet
+from fsbench.cli import options as use
 from fsbench.cli.session import find_features
 from fsbench.features.scatter import BaseStatistics, base_statistics, scatter_path
 from fsbench.methods.presets import SIGMA
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def scatter(
-    features: FeaturesArgument = None,
-    features_dir: FeaturesRoot = Path("features"),
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    features: use.FeaturesArgument = None,
+    features_dir: use.FeaturesRoot = Path("features"),
+    as_json: use.AsJson = False,
+    quiet: use.Quiet = False,
 ) -> None:
     """Compute mean and within-class scatter S_w of the base features.
 

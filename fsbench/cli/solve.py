@@ -9,38 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsbench.cli import complete
-from fsbench.cli.options import (
-    OF_METHOD,
-    OF_OUTPUT,
-    Alpha,
-    ArticleClamp,
-    ArticlePrecision,
-    AsJson,
-    BaseFile,
-    Batch,
-    Clamp,
-    Device,
-    FeaturesArgument,
-    FeaturesRoot,
-    Force,
-    Precision,
-    Preset,
-    ProtocolName,
-    Queries,
-    Quiet,
-    ResultsRoot,
-    Seed,
-    SetOption,
-    Shots,
-    SplitName,
-    Steps,
-    Tasks,
-    Temperature,
-    Tune,
-    Unbalanced,
-    Variant,
-    Ways,
-)
+from fsbench.cli import options as use
 from fsbench.cli.parse import given, method_options, precision
 from fsbench.cli.session import find_base, find_features, open_runner
 from fsbench.evaluation.compare import compare
@@ -53,63 +22,65 @@ if TYPE_CHECKING:
 
 
 def solve(
-    features: FeaturesArgument = None,
+    features: use.FeaturesArgument = None,
     method: Annotated[
         str,
         typer.Option(
             help="bavardage, bavardage:released, soft-kmeans, … or file.py:CLASS.",
-            rich_help_panel=OF_METHOD,
+            rich_help_panel=use.OF_METHOD,
             autocompletion=complete.methods,
         ),
     ] = "bavardage",
-    variant: Variant = None,
-    unbalanced: Unbalanced = True,
-    alpha: Alpha = None,
-    shots: Shots = "1,5",
-    ways: Ways = 5,
-    queries: Queries = 75,
-    tasks: Tasks = 10_000,
-    seed: Seed = 0,
-    split: SplitName = "novel",
-    protocol: ProtocolName = "disjoint",
-    base: BaseFile = None,
-    device: Device = "auto",
-    batch: Batch = None,
-    preset: Preset = "",
-    tune: Tune = False,
-    t_km: Temperature = None,
-    tau: Precision = None,
-    sigma: Clamp = None,
-    t_vb: ArticlePrecision = None,
-    s_max: ArticleClamp = None,
-    beta: Annotated[float | None, typer.Option(help="β_o. (default: 10)", rich_help_panel=OF_METHOD)] = None,
+    variant: use.Variant = None,
+    unbalanced: use.Unbalanced = True,
+    alpha: use.Alpha = None,
+    shots: use.Shots = "1,5",
+    ways: use.Ways = 5,
+    queries: use.Queries = 75,
+    tasks: use.Tasks = 10_000,
+    seed: use.Seed = 0,
+    split: use.SplitName = "novel",
+    protocol: use.ProtocolName = "disjoint",
+    base: use.BaseFile = None,
+    device: use.Device = "auto",
+    batch: use.Batch = None,
+    preset: use.Preset = "",
+    tune: use.Tune = False,
+    t_km: use.Temperature = None,
+    tau: use.Precision = None,
+    sigma: use.Clamp = None,
+    t_vb: use.ArticlePrecision = None,
+    s_max: use.ArticleClamp = None,
+    beta: Annotated[float | None, typer.Option(help="β_o. (default: 10)", rich_help_panel=use.OF_METHOD)] = None,
     prior_alpha: Annotated[
-        float | None, typer.Option(help="α_o. (default: that of --alpha)", rich_help_panel=OF_METHOD)
+        float | None, typer.Option(help="α_o. (default: that of --alpha)", rich_help_panel=use.OF_METHOD)
     ] = None,
     mixing: Annotated[
         str | None,
         typer.Option(
             help="learned or uniform. (default: by setting)",
-            rich_help_panel=OF_METHOD,
+            rich_help_panel=use.OF_METHOD,
             autocompletion=complete.words("learned", "uniform"),
         ),
     ] = None,
     stage: Annotated[
         str | None,
         typer.Option(
-            help="plda, or vb for the ablation.", rich_help_panel=OF_METHOD, autocompletion=complete.words("plda", "vb")
+            help="plda, or vb for the ablation.",
+            rich_help_panel=use.OF_METHOD,
+            autocompletion=complete.words("plda", "vb"),
         ),
     ] = None,
-    steps: Steps = None,
-    others: SetOption = None,
+    steps: use.Steps = None,
+    others: use.SetOption = None,
     out: Annotated[
-        Path | None, typer.Option(help="Also write the rows to this JSON file.", rich_help_panel=OF_OUTPUT)
+        Path | None, typer.Option(help="Also write the rows to this JSON file.", rich_help_panel=use.OF_OUTPUT)
     ] = None,
-    force: Force = False,
-    features_dir: FeaturesRoot = Path("features"),
-    results_dir: ResultsRoot = Path("results"),
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    force: use.Force = False,
+    features_dir: use.FeaturesRoot = Path("features"),
+    results_dir: use.ResultsRoot = Path("results"),
+    as_json: use.AsJson = False,
+    quiet: use.Quiet = False,
 ) -> None:
     """Run one method, with Soft-KMEANS as the baseline.
 

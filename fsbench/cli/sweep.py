@@ -8,26 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsbench.cli import complete
-from fsbench.cli.options import (
-    OF_OUTPUT,
-    Alpha,
-    Batch,
-    Device,
-    FeaturesArgument,
-    FeaturesRoot,
-    Force,
-    Preset,
-    ProtocolName,
-    Queries,
-    Quiet,
-    ResultsRoot,
-    Seed,
-    SetOption,
-    Shots,
-    Tasks,
-    Unbalanced,
-    Ways,
-)
+from fsbench.cli import options as use
 from fsbench.cli.parse import axes, parameters, refuse_beside, refuse_common, refuse_swept_and_given
 from fsbench.cli.session import find_features, open_runner
 from fsbench.errors import UsageError
@@ -48,7 +29,7 @@ _FIXED_BY_FIGURES = ("methods", "split", "unbalanced", "alpha", "shots", "ways",
 
 def sweep(
     context: typer.Context,
-    features: FeaturesArgument = None,
+    features: use.FeaturesArgument = None,
     over: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,23 +43,25 @@ def sweep(
     split: Annotated[
         str, typer.Option(help="Splits separated by commas: val, novel, base.", autocompletion=complete.splits)
     ] = "novel",
-    unbalanced: Unbalanced = True,
-    alpha: Alpha = None,
-    shots: Shots = "1,5",
-    ways: Ways = 5,
-    queries: Queries = 75,
-    tasks: Tasks = 1_000,
-    seed: Seed = 0,
-    protocol: ProtocolName = "disjoint",
-    preset: Preset = "",
-    others: SetOption = None,
-    plot: Annotated[Path | None, typer.Option(help="Figure file: PNG, PDF or SVG.", rich_help_panel=OF_OUTPUT)] = None,
-    device: Device = "auto",
-    batch: Batch = None,
-    force: Force = False,
-    features_dir: FeaturesRoot = Path("features"),
-    results_dir: ResultsRoot = Path("results"),
-    quiet: Quiet = False,
+    unbalanced: use.Unbalanced = True,
+    alpha: use.Alpha = None,
+    shots: use.Shots = "1,5",
+    ways: use.Ways = 5,
+    queries: use.Queries = 75,
+    tasks: use.Tasks = 1_000,
+    seed: use.Seed = 0,
+    protocol: use.ProtocolName = "disjoint",
+    preset: use.Preset = "",
+    others: use.SetOption = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Figure file: PNG, PDF or SVG.", rich_help_panel=use.OF_OUTPUT)
+    ] = None,
+    device: use.Device = "auto",
+    batch: use.Batch = None,
+    force: use.Force = False,
+    features_dir: use.FeaturesRoot = Path("features"),
+    results_dir: use.ResultsRoot = Path("results"),
+    quiet: use.Quiet = False,
 ) -> None:
     """Show how accuracy depends on a parameter, as tables and a figure.
 

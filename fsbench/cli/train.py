@@ -10,7 +10,7 @@ import typer
 
 from fsbench.backbones.families import BACKBONES
 from fsbench.cli import complete
-from fsbench.cli.options import DataRoot, Device, Quiet, WeightsRoot
+from fsbench.cli import options as use
 from fsbench.data.catalog import EMBEDDED
 from fsbench.data.choose import OwnData, choose_datasets
 from fsbench.devices import choose_device
@@ -58,13 +58,13 @@ def train(
     ] = True,
     eval_every: Annotated[int, typer.Option(min=1, help="Evaluate on the val classes every N epochs.")] = 10,
     save_every: Annotated[float, typer.Option(min=0, help="Minutes between checkpoints within an epoch.")] = 5,
-    device: Device = "auto",
+    device: use.Device = "auto",
     workers: Annotated[int | None, typer.Option(min=0, help="Processes that read images. (default: automatic)")] = None,
     out: Annotated[Path | None, typer.Option(help="The weights file. (default: where extract looks)")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing weights file.")] = False,
-    data_dir: DataRoot = Path("data"),
-    weights_dir: WeightsRoot = Path("weights"),
-    quiet: Quiet = False,
+    data_dir: use.DataRoot = Path("data"),
+    weights_dir: use.WeightsRoot = Path("weights"),
+    quiet: use.Quiet = False,
 ) -> None:
     """Train a backbone on the base classes.
 

@@ -8,25 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsbench.cli import complete
-from fsbench.cli.options import (
-    OF_METHOD,
-    OF_OUTPUT,
-    Alpha,
-    Batch,
-    Device,
-    FeaturesArgument,
-    FeaturesRoot,
-    ProtocolName,
-    Queries,
-    Quiet,
-    ResultsRoot,
-    Seed,
-    SetOption,
-    Shots,
-    Tasks,
-    Unbalanced,
-    Ways,
-)
+from fsbench.cli import options as use
 from fsbench.cli.parse import axes, parameters, refuse_common
 from fsbench.cli.session import find_features, open_runner
 from fsbench.evaluation.source import base_of
@@ -43,11 +25,11 @@ if TYPE_CHECKING:
 
 
 def tune(
-    features: FeaturesArgument = None,
+    features: use.FeaturesArgument = None,
     method: Annotated[
         str,
         typer.Option(
-            help="NAME, NAME:VARIANT or file.py:CLASS.", rich_help_panel=OF_METHOD, autocompletion=complete.methods
+            help="NAME, NAME:VARIANT or file.py:CLASS.", rich_help_panel=use.OF_METHOD, autocompletion=complete.methods
         ),
     ] = "bavardage",
     over: Annotated[
@@ -55,7 +37,7 @@ def tune(
         typer.Option(
             "--over",
             metavar="NAME=VALUE,…",
-            rich_help_panel=OF_METHOD,
+            rich_help_panel=use.OF_METHOD,
             help="Parameters and values to search. (default: the method's own grid)",
         ),
     ] = None,
@@ -64,27 +46,29 @@ def tune(
         typer.Option(
             min=1,
             help="Number of Optuna trials within the grid's range. (default: the whole grid)",
-            rich_help_panel=OF_METHOD,
+            rich_help_panel=use.OF_METHOD,
         ),
     ] = None,
-    others: SetOption = None,
-    unbalanced: Unbalanced = True,
-    alpha: Alpha = None,
-    shots: Shots = "1,5",
-    ways: Ways = 5,
-    queries: Queries = 75,
-    tasks: Tasks = 500,
-    seed: Seed = 0,
-    protocol: ProtocolName = "disjoint",
+    others: use.SetOption = None,
+    unbalanced: use.Unbalanced = True,
+    alpha: use.Alpha = None,
+    shots: use.Shots = "1,5",
+    ways: use.Ways = 5,
+    queries: use.Queries = 75,
+    tasks: use.Tasks = 500,
+    seed: use.Seed = 0,
+    protocol: use.ProtocolName = "disjoint",
     plot: Annotated[
         Path | None,
-        typer.Option(help="Figure of the searched surface, per setting: PNG, PDF or SVG.", rich_help_panel=OF_OUTPUT),
+        typer.Option(
+            help="Figure of the searched surface, per setting: PNG, PDF or SVG.", rich_help_panel=use.OF_OUTPUT
+        ),
     ] = None,
-    device: Device = "auto",
-    batch: Batch = None,
-    features_dir: FeaturesRoot = Path("features"),
-    results_dir: ResultsRoot = Path("results"),
-    quiet: Quiet = False,
+    device: use.Device = "auto",
+    batch: use.Batch = None,
+    features_dir: use.FeaturesRoot = Path("features"),
+    results_dir: use.ResultsRoot = Path("results"),
+    quiet: use.Quiet = False,
 ) -> None:
     """Tune parameters on the val classes, never on novel ones.
 
