@@ -12,7 +12,7 @@ from fsbench.cli import options as use
 from fsbench.cli.parse import axes, parameters, refuse_beside, refuse_common, refuse_swept_and_given
 from fsbench.cli.session import find_features, open_runner
 from fsbench.errors import UsageError
-from fsbench.evaluation.spec import parse_methods, parse_protocols, refuse_repeated, refuse_same_methods
+from fsbench.evaluation.spec import parse_methods, parse_protocols, parse_words, refuse_same_methods
 from fsbench.evaluation.sweep import figure as figure_plans
 from fsbench.evaluation.sweep import plan_sweep, run_sweep
 from fsbench.io.files import require_writable
@@ -75,11 +75,10 @@ def sweep(
         refuse_beside(context, "figure", _FIXED_BY_FIGURES, "a figure has methods, splits and tasks of its own")
     if plot:
         check_ending(plot)
-    along, options, splits = axes(over), parameters(others), [word.strip() for word in split.split(",")]
+    along, options, splits = axes(over), parameters(others), parse_words(split, "split")
     swept = [axis.name for axis in along]
     refuse_swept_and_given(context, swept, unbalanced)
     refuse_common(options, "--set", swept, "over")
-    refuse_repeated(splits, "split")
     protocols = parse_protocols(
         settings="unbalanced" if unbalanced else "balanced", alpha=alpha, shots=shots, ways=ways, queries=queries,
         protocol=protocol,

@@ -48,7 +48,7 @@ def train(
     batch: Annotated[int, typer.Option(min=2, help="Images per step, over all processes.")] = 64,
     lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 0.1,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    rotation: Annotated[bool, typer.Option("--rotation/--no-rotation", help="Add a rotation-prediction loss.")] = False,
+    rotation: Annotated[bool, typer.Option("--rotation/--no-rotation", help="Add a loss for predicting rotations.")] = False,
     mixup: Annotated[bool, typer.Option("--mixup/--no-mixup", help="Add a pass with manifold mixup.")] = False,
     flip: Annotated[
         bool | None, typer.Option("--flip/--no-flip", help="Mirror images at random. (default: not for glyphs)")

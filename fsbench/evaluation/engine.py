@@ -121,7 +121,7 @@ def solve_tasks(
         return chunk
 
     report = ranks.counting(progress)
-    with _threads_for_blocks(device) as workers, _pool(workers) as pool:
+    with _pool(device) as (pool, workers):
         # One list, agreed by all: processes differ in memory and threads, and so in what they would choose alone.
         together, smallest = sum(ranks.gather(workers)), min(ranks.gather(block.tasks))
         chunks = ranks.hand_out(list(_chunks(tasks.count, together, smallest)))
@@ -234,36 +234,24 @@ def _count_right(
 
 
 @contextmanager
-def _threads_for_blocks(device: torch.device) -> Iterator[int]:
-    """On the CPU blocks run side by side, one thread each: small operations gain nothing from more.
+def _pool(device: torch.device) -> Iterator[tuple[ThreadPoolExecutor, int]]:
+    """Threads for blocks, and their number; nobody waits for them after an error or Ctrl-C.
 
-    On a GPU there are two, so that tasks are drawn while others are solved.
+    On the CPU blocks run side by side, one thread each: small operations gain nothing from more. On a GPU there are
+    two, so that tasks are drawn while others are solved.
     """
-    if device.type != "cpu":
-        yield 2
-        return
     threads = torch.get_num_threads()
+    workers = threads if device.type == "cpu" else 2
+    pool = ThreadPoolExecutor(workers, initializer=lambda: torch.set_num_threads(1))
     try:
-        with threadpool_limits(1, "blas"):  # of NumPy
-            yield threads
-    finally:
-        torch.set_num_threads(threads)
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that nobody waits for after an error or Ctrl-C: blocks under way have no reader then."""
-    pool = ThreadPoolExecutor(workers, initializer=_one_thread)
-    try:
-        yield pool
+        with threadpool_limits(1 if device.type == "cpu" else None, "blas"):  # of NumPy
+            yield pool, workers
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         raise
+    finally:
+        torch.set_num_threads(threads)
     pool.shutdown()
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def _side_by_side(

@@ -165,7 +165,8 @@ def with_options(choice: MethodChoice, options: Mapping[str, Any]) -> MethodChoi
 def refuse_same_methods(choices: Sequence[MethodChoice], baseline: str | None = None) -> None:
     """Refuse methods that differ by name alone, as `bavardage` and `bavardage:article` do."""
     seen: dict[str, str] = {}
-    for label in dict.fromkeys([*(choice.label for choice in choices), *([baseline] if baseline else [])]):
+    labels = [choice.method if ".py:" in choice.method else choice.label for choice in choices]
+    for label in dict.fromkeys([*labels, *([baseline] if baseline else [])]):
         other = seen.setdefault(plain_label(label), label)
         if other != label:
             raise UsageError("methods", f"{other} and {label} are the same method; name it once")
@@ -173,7 +174,7 @@ def refuse_same_methods(choices: Sequence[MethodChoice], baseline: str | None = 
 
 def parse_protocols(**words: Unpack[TaskWords]) -> tuple[TaskProtocol, ...]:
     """One protocol per setting and number of shots."""
-    settings = _listed(words.get("settings", SETTINGS), "settings")
+    settings = parse_words(words.get("settings", SETTINGS), "settings")
     for setting in settings:
         if setting not in SETTINGS:
             raise UsageError("settings", f"expected unbalanced, balanced or both, got {setting!r}")
@@ -198,18 +199,13 @@ def parse_numbers(words: str | int | Sequence[int], argument: str) -> list[int]:
         raise UsageError(argument, f"expected whole numbers separated by commas, got {words!r}") from None
 
 
-def _listed(words: str | Sequence[str], argument: str) -> list[str]:
-    """Words of a list, none twice."""
+def parse_words(words: str | Sequence[str], argument: str) -> list[str]:
+    """Parse `val,novel` as words, none twice."""
     parts = [part.strip() for part in (words.split(",") if isinstance(words, str) else words)]
-    refuse_repeated(parts, argument)
+    for part in parts:
+        if parts.count(part) > 1:
+            raise UsageError(argument, f"{part} is given twice")
     return parts
-
-
-def refuse_repeated(words: Sequence[str], argument: str) -> None:
-    """Refuse a word that a list has twice."""
-    for word in words:
-        if words.count(word) > 1:
-            raise UsageError(argument, f"{word} is given twice")
 
 
 WHOLE_NUMBERS = ("shots", "queries", "ways")

@@ -73,8 +73,9 @@ def test_unequal_processes_give_what_one_gives(
     real = sample_tasks
 
     @contextlib.contextmanager
-    def threads(device: object) -> Iterator[int]:
-        yield workers[here.number]
+    def threads(device: object) -> Iterator[tuple[ThreadPoolExecutor, int]]:
+        with ThreadPoolExecutor(workers[here.number]) as pool:
+            yield pool, workers[here.number]
 
     def counted(*arguments: Any) -> Any:
         solved.extend(arguments[-1].tolist())
@@ -86,7 +87,7 @@ def test_unequal_processes_give_what_one_gives(
         outcome = solve_tasks(method, features.novel, features.statistics, tasks, device=CPU, batch=batch, ranks=ranks)
         return outcome.correct
 
-    monkeypatch.setattr(engine, "_threads_for_blocks", threads)
+    monkeypatch.setattr(engine, "_pool", threads)
     monkeypatch.setattr(engine, "sample_tasks", counted)
     with ThreadPoolExecutor(len(blocks)) as pool:
         for correct in pool.map(process, played(len(blocks))):
