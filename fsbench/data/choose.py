@@ -79,11 +79,7 @@ class OwnData:
 def choose_datasets(names: str | None, own: OwnData | None, root: Path, reporter: Reporter) -> list[ImageDataset]:
     """The data sets asked for; without names, all that are under the data root, else the built-in one.
 
-    Args:
-        names: Names separated by commas.
-        own: A folder given by the user; `names` is then its name.
-        root: The data root.
-        reporter: Shows what was chosen, what is ignored, and warnings.
+    Names are separated by commas; those of own images are just their name.
     """
     if own is not None:
         chosen = [own.load(names)]

@@ -25,17 +25,7 @@ if TYPE_CHECKING:
 
     from fsbench.data.catalog import DatasetInfo
 
-_FILE_COLUMNS = (
-    "filename",
-    "imagename",
-    "file",
-    "image",
-    "path",
-    "filepath",
-    "imagepath",
-    "imagefile",
-    "name",
-)
+_FILE_COLUMNS = ("filename", "imagename", "file", "image", "path", "filepath", "imagepath", "imagefile", "name")
 _CLASS_COLUMNS = ("label", "classname", "class", "category", "wnid", "labelname", "target")
 
 
@@ -130,7 +120,6 @@ class FileIndex:
     """All images below a folder, by name.
 
     Attributes:
-        root: The folder.
         paths: The images, as paths relative to the folder.
         by_name: The same, by their last part.
         outside: Links that lead out of the folder. They are not followed.
@@ -144,11 +133,8 @@ class FileIndex:
     def find(self, name: str, label: str) -> str | None:
         """The path of an image that a csv names, relative to the root.
 
-        The name may be a path from the root, from ``images/`` or ``data/``, or the end of a path.
-
-        Args:
-            name: The file's name in the csv.
-            label: Its class, which decides between files of the same name in several folders.
+        The name may be a path from the root, from ``images/`` or ``data/``, or the end of a path. The class
+        decides between files of the same name in several folders.
 
         Raises:
             FsbenchError: The name leads out of the folder, or fits several files.
@@ -202,7 +188,7 @@ def index_files(root: Path) -> FileIndex:
             visible = [entry for entry in entries if not entry.name.startswith(".")]
         for entry in visible:
             path = prefix + entry.name
-            if entry.is_symlink() and not _stays_inside(root, path):
+            if entry.is_symlink() and not (root / path).resolve().is_relative_to(root.resolve()):
                 outside.add(path)
             elif entry.is_dir(follow_symlinks=False):
                 pending.append(path + "/")
@@ -215,10 +201,6 @@ def index_files(root: Path) -> FileIndex:
     return FileIndex(root, frozenset(paths), groups, frozenset(outside))
 
 
-def _stays_inside(root: Path, path: str) -> bool:
-    return (root / path).resolve().is_relative_to(root.resolve())
-
-
 _ANONYMOUS = re.compile(r"(base|val|novel)-\d{4,}")
 
 
@@ -226,12 +208,7 @@ def find_split_files(root: Path, info: DatasetInfo | None, suffix: str) -> dict[
     """The files that divide a data set into splits, such as ``train.csv`` or ``splits/bertinetto/train.txt``.
 
     They are looked for beside the images, in ``split/`` or ``splits/`` and one folder below, and for a
-    known data set also in ``split/<data set>/`` beside the data root.
-
-    Args:
-        root: The data set's folder.
-        info: The catalog entry, None for a user's own data.
-        suffix: The ending, with its dot.
+    known data set also in ``split/<data set>/`` beside the data root. The suffix has its dot.
 
     Raises:
         FsbenchError: Two files stand for the same split.
@@ -254,12 +231,7 @@ def find_split_files(root: Path, info: DatasetInfo | None, suffix: str) -> dict[
 
 
 def list_csv(root: Path, files: Mapping[str, Path], info: DatasetInfo | None) -> Listing:
-    """List the images that csv files name.
-
-    Args:
-        root: The data set's folder.
-        files: The csv of each split.
-        info: The catalog entry, None for a user's own data.
+    """List the images that csv files, one per split, name.
 
     Raises:
         FsbenchError: A csv cannot be read, leads out of the folder, or one image has two classes or splits.
@@ -286,15 +258,11 @@ def list_csv(root: Path, files: Mapping[str, Path], info: DatasetInfo | None) ->
                     "An image must have one class and one split. Repair the csv files.",
                 )
             rows += 1
-    return _listing(root, files, owners, tuple(missing), rows - len(owners))
+    return _listing(root, files, owners, missing, rows - len(owners))
 
 
 def _listing(
-    root: Path,
-    files: Mapping[str, Path],
-    owners: Mapping[str, tuple[str, str]],
-    missing: tuple[str, ...],
-    repeated: int,
+    root: Path, files: Mapping[str, Path], owners: Mapping[str, tuple[str, str]], missing: list[str], repeated: int
 ) -> Listing:
     splits: dict[str, dict[str, list[str]]] = {}
     for path, (split, label) in owners.items():
@@ -306,7 +274,9 @@ def _listing(
     if repeated:
         notes.append(f"{repeated:,} rows of the csv files repeat an image; it is taken once.")
     layout = "images listed by " + ", ".join(path.name for path in files.values())
-    return Listing(root, layout, FolderImages(root), splits, missing=missing, notes=tuple(notes), anonymous=anonymous)
+    return Listing(
+        root, layout, FolderImages(root), splits, missing=tuple(missing), notes=tuple(notes), anonymous=anonymous
+    )
 
 
 @dataclass(frozen=True)
@@ -314,7 +284,7 @@ class _KnownClasses:
     """The class names of the catalog, and the ways in which a csv may point to one.
 
     Attributes:
-        names: The class names; empty for a user's own data.
+        names: Empty for a user's own data.
         by_letters: The class whose name, letters only, starts the file names of its images (CUB).
     """
 
@@ -337,14 +307,11 @@ class _KnownClasses:
                 f"Line {row.line} of {csv_path} says {by_label}, but {path} is in the folder of {by_folder}.",
                 "Repair the csv file or move the image.",
             )
-        return by_label or by_folder or self._by_file_name(path) or self._unknown(row, split, csv_path)
-
-    def _by_file_name(self, path: str) -> str | None:
         stem = PurePosixPath(path).stem
-        wnid = stem[:9]
-        return wnid if wnid in self.names else self.by_letters.get(_letters(stem))
-
-    def _unknown(self, row: ImageRow, split: str, csv_path: Path) -> str:
+        wnid = stem[:9] if stem[:9] in self.names else None
+        known = by_label or by_folder or wnid or self.by_letters.get(_letters(stem))
+        if known:
+            return known
         if not row.label:
             raise FsbenchError(
                 f"The class of {row.file!r} in line {row.line} of {csv_path} is unknown.",
@@ -361,15 +328,10 @@ def _letters(name: str) -> str:
 def _split_places(root: Path, info: DatasetInfo | None) -> Iterator[Path]:
     """The folders in which files that define splits are looked for, the nearest first."""
     yield root
-    for name in ("split", "splits"):
-        if (root / name).is_dir():
-            yield root / name
-            yield from visible_folders(root / name)
-    if info is None:
-        return
-    for above in (root.parent, root.parent.parent):
-        for name in ("split", "splits"):
-            if (above / name).is_dir():
-                yield from (
-                    folder for folder in visible_folders(above / name) if info.name in names_for_folder(folder.name)
-                )
+    for folder in (root / "split", root / "splits"):
+        if folder.is_dir():
+            yield folder
+            yield from visible_folders(folder)
+    for folder in (above / name for above in (root.parent, root.parent.parent) for name in ("split", "splits")):
+        if info is not None and folder.is_dir():
+            yield from (inside for inside in visible_folders(folder) if info.name in names_for_folder(inside.name))
