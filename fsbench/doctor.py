@@ -57,7 +57,7 @@ def _on_dataset(found: FoundDataset, reporter: Reporter) -> list[str]:
 
 
 def find_broken(listing: Listing, progress: Callable[[int], None] = lambda done: None) -> list[str]:
-    """The errors of all images of a data set that cannot be decoded; progress is told their number."""
+    """The errors of all images that cannot be decoded; `progress` is called with the number of images just read."""
 
     def problem(source: Source) -> str | None:
         try:
@@ -98,13 +98,7 @@ Place = tuple[str, str, "Source"]  # split, class, image
 
 @dataclass(frozen=True)
 class Doubles:
-    """Groups of equal images, by how much harm they do.
-
-    Attributes:
-        across_splits: The same image in two splits: a novel image was seen before.
-        across_classes: In two classes of one split: one of the labels is wrong.
-        within_class: Twice in a class: support and queries may hold the same image.
-    """
+    """Groups of equal images, by how much harm they do."""
 
     across_splits: tuple[tuple[str, ...], ...] = ()
     across_classes: tuple[tuple[str, ...], ...] = ()
@@ -167,21 +161,14 @@ class SplitReport:
 
 @dataclass(frozen=True)
 class DatasetReport:
-    """The state of one data set.
-
-    Attributes:
-        layout: How the folder is organised, in words.
-        state: ``complete``, ``incomplete``, ``differs``, ``wrong split`` or ``unreadable``.
-        splits: Numbers per split, empty if it is unreadable.
-        sentences: What a person needs to know, the verdict first.
-    """
+    """The state of one data set."""
 
     name: str
     path: str
-    layout: str
-    state: str
-    splits: tuple[SplitReport, ...]
-    sentences: tuple[str, ...]
+    layout: str  # how the folder is organised, in words
+    state: str  # complete, incomplete, differs, wrong split or unreadable
+    splits: tuple[SplitReport, ...]  # empty if it is unreadable
+    sentences: tuple[str, ...]  # what a person needs to know, the verdict first
 
 
 @dataclass(frozen=True)
@@ -194,26 +181,18 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """All results of the checks.
-
-    Attributes:
-        datasets: The known data sets under the data root.
-        data_sentences: Remarks on the data root itself.
-        weights: Files at ``<data set>/<backbone>.*``.
-        shipped: Those that come with fsbench, unless the weights root is where they are.
-        deep_sentences: What reading everything shows; empty if that was not asked for.
-    """
+    """All results of the checks."""
 
     data_root: str
     datasets: tuple[DatasetReport, ...]
-    data_sentences: tuple[str, ...]
+    data_sentences: tuple[str, ...]  # remarks on the data root itself
     weights_root: str
     weights: tuple[FoundFile, ...]
-    shipped: tuple[FoundFile, ...]
+    shipped: tuple[FoundFile, ...]  # those that come with fsbench, unless the weights root is where they are
     features_root: str
     features: tuple[FoundFile, ...]
     environment: Environment
-    deep_sentences: tuple[str, ...] = ()
+    deep_sentences: tuple[str, ...] = ()  # what reading everything shows, if that was asked for
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""

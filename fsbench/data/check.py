@@ -19,16 +19,11 @@ _SMALL_CLASS = 20  # 5 shots and 15 queries
 
 @dataclass(frozen=True)
 class Difference:
-    """One way in which a folder departs from the catalog.
+    """One way in which a folder departs from the catalog."""
 
-    Attributes:
-        kind: ``two splits``, ``wrong split``, ``files``, ``empty``, ``missing split``, ``missing``,
-            ``extra``, ``short``, ``long`` or ``sizes``.
-        names: The classes or files concerned.
-    """
-
+    # two splits, wrong split, files, empty, missing split, missing, extra, short, long or sizes
     kind: str
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # the classes or files concerned
     sentence: str
 
 

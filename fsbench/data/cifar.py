@@ -28,15 +28,10 @@ _PIXELS = 3 * _SIDE * _SIDE
 
 @dataclass(frozen=True, eq=False)
 class CifarImages:
-    """The images of both parts of the archive, as one array.
+    """The images of both parts of the archive, as one array."""
 
-    Attributes:
-        data: Rows of red, green and blue planes, (M, 3072) uint8.
-        names: The file name each image had before it was packed.
-    """
-
-    data: NDArray[np.uint8]
-    names: tuple[str, ...]
+    data: NDArray[np.uint8]  # rows of red, green and blue planes, (M, 3072)
+    names: tuple[str, ...]  # the file name each image had before it was packed
 
     def open(self, source: Source) -> Image.Image:
         """The image of that row in RGB."""

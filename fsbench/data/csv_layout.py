@@ -20,7 +20,7 @@ from fsbench.data.images import is_image
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from fsbench.data.catalog import DatasetInfo
@@ -31,17 +31,11 @@ _CLASS_COLUMNS = ("label", "classname", "class", "category", "wnid", "labelname"
 
 @dataclass(frozen=True)
 class ImageRow:
-    """One image of a csv.
+    """One image of a csv, file and class as written."""
 
-    Attributes:
-        line: Where it stands, counted from 1.
-        file: The file's name as written.
-        label: The class as written, empty if the csv has one column only.
-    """
-
-    line: int
+    line: int  # counted from 1
     file: str
-    label: str
+    label: str  # empty if the csv has one column only
 
 
 def read_image_rows(path: Path) -> list[ImageRow]:
@@ -100,13 +94,12 @@ def _columns(path: Path, rows: list[tuple[int, list[str]]]) -> tuple[int, int | 
     sample = rows[min(1, len(rows) - 1)][1] if header else first
     by_content = [column for column, cell in enumerate(sample) if _names_image(cell)]
     by_header = [header.index(name) for name in _FILE_COLUMNS if name in header]
-    file_columns = by_header or by_content
-    if not file_columns or (header and len(rows) == 1):
+    if not (by_header or by_content) or (header and len(rows) == 1):
         raise FsbenchError(
             f"Expected a column with names of images, found none in {path}; its first row is {', '.join(first)}.",
             "Write rows such as `image.jpg,class`, with or without a header `filename,label`.",
         )
-    file_column = file_columns[0]
+    file_column = (by_header or by_content)[0]
     named = [header.index(name) for name in _CLASS_COLUMNS if name in header]
     others = [column for column in range(len(sample)) if column != file_column]
     return file_column, next(iter(named or others), None)
@@ -117,18 +110,12 @@ _PREFIXES = ("", "images/", "data/")
 
 @dataclass(frozen=True, eq=False)
 class FileIndex:
-    """All images below a folder, by name.
-
-    Attributes:
-        paths: The images, as paths relative to the folder.
-        by_name: The same, by their last part.
-        outside: Links that lead out of the folder. They are not followed.
-    """
+    """All images below a folder, as paths relative to it."""
 
     root: Path
     paths: frozenset[str]
-    by_name: Mapping[str, tuple[str, ...]]
-    outside: frozenset[str]
+    by_name: Mapping[str, Sequence[str]]  # the same, by their last part
+    outside: frozenset[str]  # links that lead out of the folder; they are not followed
 
     def find(self, name: str, label: str) -> str | None:
         """The path of an image that a csv names, relative to the root.
@@ -197,8 +184,7 @@ def index_files(root: Path) -> FileIndex:
     by_name: dict[str, list[str]] = {}
     for path in sorted(paths):
         by_name.setdefault(path.rpartition("/")[2], []).append(path)
-    groups = {name: tuple(group) for name, group in by_name.items()}
-    return FileIndex(root, frozenset(paths), groups, frozenset(outside))
+    return FileIndex(root, frozenset(paths), by_name, frozenset(outside))
 
 
 _ANONYMOUS = re.compile(r"(base|val|novel)-\d{4,}")
@@ -281,15 +267,10 @@ def _listing(
 
 @dataclass(frozen=True)
 class _KnownClasses:
-    """The class names of the catalog, and the ways in which a csv may point to one.
+    """The class names of the catalog, and the ways in which a csv may point to one."""
 
-    Attributes:
-        names: Empty for a user's own data.
-        by_letters: The class whose name, letters only, starts the file names of its images (CUB).
-    """
-
-    names: frozenset[str]
-    by_letters: Mapping[str, str]
+    names: frozenset[str]  # empty for a user's own data
+    by_letters: Mapping[str, str]  # the class whose name, letters only, starts the file names of its images (CUB)
 
     @classmethod
     def of(cls, info: DatasetInfo | None) -> _KnownClasses:

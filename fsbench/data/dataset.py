@@ -159,10 +159,8 @@ class ImageDataset:
     Attributes:
         name: The catalog's name, or the folder's for a user's own data.
         info: The catalog entry, None for a user's own data.
-        layout: How the folder is organised, in words.
         splits: The splits present, in the order base, val, novel.
         notes: Remarks and departures from the catalog, to be shown to the user.
-        ignored: What was passed over or merged while listing, in sentences.
     """
 
     name: str
@@ -276,16 +274,13 @@ def _build_split(listing: Listing, split: str) -> ImageSplit:
         ordered = sorted(
             classes[name], key=lambda source: ((path := listing.reader.name(source)).rpartition("/")[2], path)
         )
-        _refuse_undecodable([name, *map(listing.reader.name, ordered)], listing.root)
+        for text in (name, *map(listing.reader.name, ordered)):
+            # File names are bytes; those that are no text can neither be stored nor printed.
+            if any("\ud800" <= letter <= "\udfff" for letter in ("" if text.isascii() else text)):
+                raise FsbenchError(
+                    f"The name {first_names([text])} in {listing.root} is not valid UTF-8.",
+                    "Rename the file or folder.",
+                )
         sources.extend(ordered)
         labels.extend([label] * len(ordered))
     return ImageSplit(split, names, np.asarray(labels, dtype=np.int64), tuple(sources), listing.reader)
-
-
-def _refuse_undecodable(names: Iterable[str], root: Path) -> None:
-    """File names are bytes; those that are no text can neither be stored nor printed."""
-    for name in names:
-        if any("\ud800" <= letter <= "\udfff" for letter in ("" if name.isascii() else name)):
-            raise FsbenchError(
-                f"The name {first_names([name])} in {root} is not valid UTF-8.", "Rename the file or folder."
-            )

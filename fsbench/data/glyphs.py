@@ -44,15 +44,11 @@ PIECES = 4  # straight pieces per line or curve of the outline, so that straight
 
 @dataclass(frozen=True)
 class Outline:
-    """The closed contours of one character in one typeface.
+    """The closed contours of one character in one typeface."""
 
-    Attributes:
-        points: Corners (P, 2), x to the right and y downwards, centred; the longer side of the box is 1.
-        following: For each corner the index of the next one on its contour (P,).
-    """
-
+    # Corners (P, 2), x to the right and y downwards, centred; the longer side of the box is 1.
     points: NDArray[np.float64]
-    following: NDArray[np.intp]
+    following: NDArray[np.intp]  # for each corner the index of the next one on its contour (P,)
 
 
 class _Flattener(BasePen):  # type: ignore[misc]

@@ -47,17 +47,12 @@ def _tensor(resize: Resize, size: int, crop: int, norm: _Norm = _IMAGENET) -> Ev
 
 @dataclass(frozen=True)
 class Recipe:
-    """The evaluation transforms of one code base.
-
-    Attributes:
-        usual: For images of ordinary size, data sets unknown to the code base included.
-        small: For images of about 32 pixels.
-        special: For single data sets, by their name or the name of their images.
-    """
+    """The evaluation transforms of one code base."""
 
     source: str
-    usual: EvalTransform
-    small: EvalTransform
+    usual: EvalTransform  # for images of ordinary size, data sets unknown to the code base included
+    small: EvalTransform  # for images of about 32 pixels
+    # For single data sets, by their name or the name of their images.
     special: Mapping[str, EvalTransform] = field(default_factory=dict)
 
 

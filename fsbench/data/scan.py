@@ -244,20 +244,13 @@ def _nothing_found(root: Path, info: DatasetInfo | None) -> FsbenchError:
 
 @dataclass(frozen=True, eq=False)
 class FoundDataset:
-    """A folder that bears the name of a known data set.
+    """A folder that bears the name of a known data set."""
 
-    Attributes:
-        info: The data set. If the folder follows another split of the same images, it is that one.
-        listing: What the folder holds, None if it could not be read.
-        problem: Why it could not be read.
-        named: The data set that the folder's name stands for.
-    """
-
-    info: DatasetInfo
+    info: DatasetInfo  # if the folder follows another split of the same images than `named`, it is that one
     path: Path
-    listing: Listing | None
-    problem: FsbenchError | None
-    named: DatasetInfo
+    listing: Listing | None  # None if the folder could not be read
+    problem: FsbenchError | None  # why it could not be read
+    named: DatasetInfo  # the data set that the folder's name stands for
 
 
 def find_datasets(root: Path) -> list[FoundDataset]:
