@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from fsbench.data.check import Difference
     from fsbench.data.dataset import Listing, Source
     from fsbench.data.scan import FoundDataset
     from fsbench.machine import Environment
@@ -34,13 +33,7 @@ _IMAGES_AT_ONCE = 256  # per call of the threads that decode
 
 
 def read_everything(datasets: Iterable[FoundDataset], features: Iterable[Path], reporter: Reporter) -> tuple[str, ...]:
-    """What only reading every image and every feature file shows, in sentences.
-
-    Args:
-        datasets: The known data sets.
-        features: The feature files.
-        reporter: Shows progress.
-    """
+    """What only reading every image and every feature file shows, in sentences."""
     sentences = [sentence for found in datasets for sentence in _on_dataset(found, reporter)]
     for path in features:
         sentences += _on_features(path, reporter)
@@ -64,12 +57,7 @@ def _on_dataset(found: FoundDataset, reporter: Reporter) -> list[str]:
 
 
 def find_broken(listing: Listing, progress: Callable[[int], None] = lambda done: None) -> list[str]:
-    """The errors of all images of a data set that cannot be decoded.
-
-    Args:
-        listing: The data set.
-        progress: Called with the number of images just decoded.
-    """
+    """The errors of all images that cannot be decoded; `progress` is called with the number of images just read."""
 
     def problem(source: Source) -> str | None:
         try:
@@ -110,13 +98,7 @@ Place = tuple[str, str, "Source"]  # split, class, image
 
 @dataclass(frozen=True)
 class Doubles:
-    """Groups of equal images, by how much harm they do.
-
-    Attributes:
-        across_splits: The same image in two splits: a novel image was seen before.
-        across_classes: In two classes of one split: one of the labels is wrong.
-        within_class: Twice in a class: support and queries may hold the same image.
-    """
+    """Groups of equal images, by how much harm they do."""
 
     across_splits: tuple[tuple[str, ...], ...] = ()
     across_classes: tuple[tuple[str, ...], ...] = ()
@@ -137,12 +119,7 @@ class Doubles:
 
 
 def find_doubles(listing: Listing, progress: Callable[[int], None] = lambda done: None) -> Doubles:
-    """Compare all images of a data set by the SHA-256 of their bytes; only those of equal size are read.
-
-    Args:
-        listing: The data set.
-        progress: Called with the number of images just looked at.
-    """
+    """Compare all images of a data set by the SHA-256 of their bytes; only those of equal size are read."""
     groups: dict[object, list[Place]] = {}
     for split, classes in listing.splits.items():
         for label, sources in classes.items():
@@ -184,23 +161,14 @@ class SplitReport:
 
 @dataclass(frozen=True)
 class DatasetReport:
-    """The state of one data set.
-
-    Attributes:
-        name: The catalog's name.
-        path: Its folder.
-        layout: How the folder is organised, in words.
-        state: ``complete``, ``incomplete``, ``differs``, ``wrong split`` or ``unreadable``.
-        splits: Numbers per split, empty if it is unreadable.
-        sentences: What a person needs to know, the verdict first.
-    """
+    """The state of one data set."""
 
     name: str
     path: str
-    layout: str
-    state: str
-    splits: tuple[SplitReport, ...]
-    sentences: tuple[str, ...]
+    layout: str  # how the folder is organised, in words
+    state: str  # complete, incomplete, differs, wrong split or unreadable
+    splits: tuple[SplitReport, ...]  # empty if it is unreadable
+    sentences: tuple[str, ...]  # what a person needs to know, the verdict first
 
 
 @dataclass(frozen=True)
@@ -213,31 +181,18 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """All results of the checks.
-
-    Attributes:
-        data_root: Where data sets were looked for.
-        datasets: The known data sets found there.
-        data_sentences: Remarks on the data root itself.
-        weights_root: Where weights were looked for.
-        weights: Files at ``<data set>/<backbone>.*``.
-        shipped: Those that come with fsbench, unless the weights root is where they are.
-        features_root: Where features were looked for.
-        features: HDF5 files.
-        environment: Libraries and devices.
-        deep_sentences: What reading everything shows; empty if that was not asked for.
-    """
+    """All results of the checks."""
 
     data_root: str
     datasets: tuple[DatasetReport, ...]
-    data_sentences: tuple[str, ...]
+    data_sentences: tuple[str, ...]  # remarks on the data root itself
     weights_root: str
     weights: tuple[FoundFile, ...]
-    shipped: tuple[FoundFile, ...]
+    shipped: tuple[FoundFile, ...]  # those that come with fsbench, unless the weights root is where they are
     features_root: str
     features: tuple[FoundFile, ...]
     environment: Environment
-    deep_sentences: tuple[str, ...] = ()
+    deep_sentences: tuple[str, ...] = ()  # what reading everything shows, if that was asked for
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""
@@ -245,13 +200,9 @@ class DoctorReport:
 
 
 def diagnose(data: Path, weights: Path, features: Path, deep: Reporter | None = None) -> DoctorReport:
-    """Check everything that is here.
+    """Check everything below the roots of data, weights and features, which need not exist.
 
-    Args:
-        data: The data root; like the other two it need not exist.
-        weights: The weights root.
-        features: The features root.
-        deep: Shows progress while every image and every feature file is read; without it, none is.
+    The reporter `deep` shows progress while every image and every feature file is read; without it, none is.
     """
     found = find_datasets(data)
     datasets = tuple(report_dataset(item) for item in found)
@@ -288,13 +239,9 @@ def report_dataset(found: FoundDataset) -> DatasetReport:
         for split in SPLITS
     )
     differences = compare_with_catalog(listing, info)
-    state = _state(differences)
-    sentences = (
-        *_verdict(found, state, splits),
-        *(difference.sentence for difference in differences),
-        *listing.notes,
-        *listing.ignored,
-    )
+    state = _state({difference.kind for difference in differences})
+    remarks = (*(difference.sentence for difference in differences), *listing.notes, *listing.ignored)
+    sentences = (*_verdict(found, state, splits), *remarks)
     return DatasetReport(info.name, str(found.path), listing.layout, state, splits, sentences)
 
 
@@ -314,8 +261,7 @@ def _files(root: Path, pattern: str) -> tuple[FoundFile, ...]:
     return tuple(FoundFile(path.relative_to(root).as_posix(), path.stat().st_size) for path in paths)
 
 
-def _state(differences: tuple[Difference, ...]) -> str:
-    kinds = {difference.kind for difference in differences}
+def _state(kinds: set[str]) -> str:
     if kinds & {"wrong split", "two splits"}:
         return "wrong split"
     if kinds & {"files", "empty", "missing split", "missing", "short", "sizes"}:
@@ -348,14 +294,13 @@ def _verdict(found: FoundDataset, state: str, splits: tuple[SplitReport, ...]) -
 def _data_sentences(root: Path, datasets: tuple[DatasetReport, ...], deep: bool) -> tuple[str, ...]:
     if not root.is_dir():
         return (f"There is no folder {root}. Put data sets there, or name it with --data-dir or FSBENCH_DATA.",)
-    others = other_folders(root)
     if not datasets and not any(root.iterdir()):
         return (f"The folder {root} is empty. Copy a data set into it, for example as {root / 'mini'}.",)
     sentences = []
     if not datasets:
         known = ", ".join(dataset_names())
         sentences.append(f"No folder in {root} has the name of a known data set. Known: {known}.")
-    if others:
+    if others := other_folders(root):
         sentences.append(f"Other folders, not looked into: {first_names(others, 5)}.")
     if datasets and not deep:
         sentences.append("Images were counted, not read: `fsbench doctor --deep` decodes every one of them.")

@@ -10,7 +10,7 @@ import json
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -64,60 +64,37 @@ _PAIR_ADVICE = (
 
 @dataclass(frozen=True)
 class ChildResult:
-    """How a child process ended.
+    """How a child process ended, and what it printed."""
 
-    Attributes:
-        status: Its exit status, negative if a signal ended it, None if it took too long.
-        output: What it printed.
-        errors: What it printed to stderr.
-    """
-
-    status: int | None
+    status: int | None  # negative if a signal ended it, None if it took too long
     output: str
     errors: str
 
 
 @dataclass(frozen=True)
 class Device:
-    """Something that computes.
-
-    Attributes:
-        name: ``cpu``, ``cuda:0``, ...
-        description: Its model and memory, or its threads.
-        precisions: Per number format below float32, empty if it works, else what went wrong.
-    """
+    """Something that computes, such as ``cuda:0``, with its model and memory, or its threads."""
 
     name: str
     description: str
-    precisions: dict[str, str]
+    precisions: dict[str, str]  # per number format below float32, empty if it works, else what went wrong
 
 
 @dataclass(frozen=True)
 class Environment:
-    """The installed libraries and the devices they can use.
+    """The installed libraries and the devices they can use."""
 
-    Attributes:
-        versions: Of Python and the packages that matter; empty text for one that is not installed.
-        pair_problem: Why torch and torchvision do not work together, empty if they do.
-        advice: How to repair it.
-        devices: What can compute; none if torch does not start.
-    """
-
-    versions: dict[str, str]
-    pair_problem: str
-    advice: str
-    devices: tuple[Device, ...]
+    versions: dict[str, str]  # see `library_versions`
+    pair_problem: str  # why torch and torchvision do not work together, empty if they do
+    advice: str  # how to repair it
+    devices: tuple[Device, ...]  # none if torch does not start
 
 
 def run_child(code: str) -> ChildResult:
     """Run Python code in a process of its own, which imports nothing from the current folder."""
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-c", code],
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT,
-            check=False,
+            [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=_TIMEOUT, check=False
         )
     except subprocess.TimeoutExpired:
         return ChildResult(None, "", "")
@@ -125,19 +102,19 @@ def run_child(code: str) -> ChildResult:
 
 
 def probe_environment(run: Callable[[str], ChildResult] = run_child) -> Environment:
-    """Try out the libraries and devices.
-
-    Args:
-        run: Runs a piece of Python code and says how it ended.
-    """
+    """Try out the libraries and devices."""
     with ThreadPoolExecutor(4) as pool:
         pair, listed = pool.submit(run, _PAIR), pool.submit(run, _DEVICES)
-        on_cpu = [pool.submit(run, code) for code in _precision_codes("cpu")]
+
+        def try_out(device: str) -> dict[str, Future[ChildResult]]:
+            return {dtype: pool.submit(run, _PRECISION.format(device=device, dtype=dtype)) for dtype in _PRECISIONS}
+
+        on_cpu = try_out("cpu")  # at once, while the devices are being listed
         devices = []
         for name, description in _device_names(listed.result()).items():
-            tried = on_cpu if name == "cpu" else [pool.submit(run, code) for code in _precision_codes(name)]
-            problems = [failure(child.result()) for child in tried]
-            devices.append(Device(name, description, dict(zip(_PRECISIONS, problems, strict=True))))
+            tried = on_cpu if name == "cpu" else try_out(name)
+            problems = {dtype: failure(child.result()) for dtype, child in tried.items()}
+            devices.append(Device(name, description, problems))
         problem = failure(pair.result())
     return Environment(library_versions(), problem, _PAIR_ADVICE if problem else "", tuple(devices))
 
@@ -154,15 +131,12 @@ def failure(result: ChildResult) -> str:
     if result.status is None:
         return f"no answer after {_TIMEOUT} seconds"
     if result.status < 0:
-        name = _signal_name(-result.status)
+        number = -result.status
+        name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
         reason = ": the processor lacks the instructions" if name == "SIGILL" else ""
         return f"the process died with {name}{reason}"
     lines = result.errors.strip().splitlines()
     return lines[-1] if lines else f"exit status {result.status}"
-
-
-def _precision_codes(device: str) -> list[str]:
-    return [_PRECISION.format(device=device, dtype=dtype) for dtype in _PRECISIONS]
 
 
 def _device_names(listed: ChildResult) -> dict[str, str]:
@@ -174,13 +148,6 @@ def _device_names(listed: ChildResult) -> dict[str, str]:
     for index, (model, memory) in enumerate(content["cuda"]):
         names[f"cuda:{index}"] = f"{model}, {memory / 2**30:.0f} GiB"
     return names
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def library_versions() -> dict[str, str]:

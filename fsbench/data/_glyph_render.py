@@ -57,17 +57,14 @@ class Draws:
 def draw_glyph(
     faces: Sequence[Outline], clutter: Sequence[Outline], *, seed: int, code_point: int, index: int
 ) -> NDArray[np.uint8]:
-    """Draw one image.
+    """Draw one image (SIZE, SIZE, 3).
 
     Args:
         faces: The character in every typeface that has it.
         clutter: Outlines of which fragments may appear in the background.
-        seed: The seed of the data set.
+        seed: The random seed of the data set.
         code_point: The character.
         index: The number of the image within its class.
-
-    Returns:
-        The image (SIZE, SIZE, 3).
     """
     draws = Draws(seed, code_point, index)
     ground, ink, contrast = _two_colours(draws)
@@ -145,11 +142,7 @@ def _spline_weights(position: Floats, count: int) -> tuple[NDArray[np.intp], tup
 
 
 def _fill(points: Floats, following: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Fill closed contours by the non-zero winding rule.
-
-    Args:
-        points: Corners (P, 2).
-        following: The index of the corner after each (P,).
+    """Fill closed contours, given as in `Outline`, by the non-zero winding rule.
 
     Returns:
         Whether each sample is inside, FINE by FINE samples per pixel (FINE·SIZE, FINE·SIZE).
@@ -246,8 +239,7 @@ def _background(ground: Floats, draws: Draws) -> Floats:
 
 def _texture(draws: Draws, strength: float) -> Floats:
     """A cloudy field around 0 (SIZE, SIZE, 3)."""
-    control = (draws.array(*[5 + draws.below(8)] * 2, 3) - 0.5) * strength
-    return _spline_everywhere(control)
+    return _spline_everywhere((draws.array(*[5 + draws.below(8)] * 2, 3) - 0.5) * strength)
 
 
 def _pixels() -> Floats:
@@ -292,6 +284,6 @@ def _blur(canvas: Floats, draws: Draws) -> Floats:
 
 def _noise(draws: Draws, strength: float) -> Floats:
     """Bell-shaped noise around 0, the sum of four uniforms (SIZE, SIZE, 3)."""
-    parts = draws.array(4, SIZE, SIZE, 3)
-    noise: Floats = (parts[0] + parts[1] + parts[2] + parts[3] - 2.0) * strength
+    first, second, third, fourth = draws.array(4, SIZE, SIZE, 3)
+    noise: Floats = (first + second + third + fourth - 2.0) * strength
     return noise

@@ -34,91 +34,68 @@ SPLIT_WORDS = frozenset(alias for aliases in SPLIT_ALIASES.values() for alias in
 
 @dataclass(frozen=True)
 class _Row:
-    """What the table says about a data set beside its class lists."""
+    """What the table says about a data set beside its class lists; see `DatasetInfo`."""
 
     title: str
     split_title: str
-    image_size: int | None
     images_of: str
+    image_size: int | None = None
     images_per_class: int | None = None
     aliases: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
 
 
+_CIFAR_FOLDERS = ("cifar-100-python", "cifar-100")
 # `aliases` are what people type, `folders` are further names under which the images lie on disk.
 # Both are compared in lower case without punctuation.
 _TABLE = {
     "mini": _Row(
-        title="mini-ImageNet",
-        split_title="Ravi & Larochelle's",
-        image_size=None,
+        "mini-ImageNet",
+        "Ravi & Larochelle's",
         images_of="mini",
         images_per_class=600,
         aliases=("mini-imagenet", "mini-ravi"),
         folders=("mini-imagenet-images", "mini-imagenet-84", "mini-imagenet-full-size"),
     ),
     "mini-vinyals": _Row(
-        title="mini-ImageNet, Vinyals' classes",
-        split_title="the list known as Vinyals'",
-        image_size=None,
+        "mini-ImageNet, Vinyals' classes",
+        "the list known as Vinyals'",
         images_of="mini",
         images_per_class=600,
         aliases=("mini-imagenet-vinyals",),
     ),
     "tiered": _Row(
-        title="tiered-ImageNet",
-        split_title="Ren et al.'s",
-        image_size=84,
+        "tiered-ImageNet",
+        "Ren et al.'s",
         images_of="tiered",
+        image_size=84,
         aliases=("tiered-imagenet",),
         folders=("tiered-imagenet-images", "tiered-imagenet-84"),
     ),
-    "cub": _Row(
-        title="CUB-200-2011",
-        split_title="CloserLook's",
-        image_size=None,
-        images_of="cub",
-        aliases=("cub-200", "cub-200-2011", "cub-closerlook"),
-    ),
-    "cub-feat": _Row(
-        title="CUB-200-2011, FEAT's split",
-        split_title="FEAT's",
-        image_size=None,
-        images_of="cub",
-        aliases=("cub-200-2011-feat",),
-    ),
+    "cub": _Row("CUB-200-2011", "CloserLook's", "cub", aliases=("cub-200", "cub-200-2011", "cub-closerlook")),
+    "cub-feat": _Row("CUB-200-2011, FEAT's split", "FEAT's", "cub", aliases=("cub-200-2011-feat",)),
     "cub-metadataset": _Row(
-        title="CUB-200-2011, Meta-Dataset's split",
-        split_title="Meta-Dataset's",
-        image_size=None,
-        images_of="cub",
-        aliases=("cub-meta-dataset", "cub-easyfsl"),
+        "CUB-200-2011, Meta-Dataset's split", "Meta-Dataset's", images_of="cub", aliases=("cub-easyfsl",)
     ),
     "fc100": _Row(
-        title="FC100",
-        split_title="TADAM's",
-        image_size=32,
+        "FC100",
+        "TADAM's",
         images_of="cifar100",
+        image_size=32,
         images_per_class=600,
-        aliases=("cifar-fc100", "fewshot-cifar100", "few-shot-cifar-100"),
-        folders=("cifar-100-python", "cifar-100"),
+        aliases=("cifar-fc100", "fewshot-cifar100"),
+        folders=_CIFAR_FOLDERS,
     ),
     "cifarfs": _Row(
-        title="CIFAR-FS",
-        split_title="Bertinetto et al.'s",
-        image_size=32,
+        "CIFAR-FS",
+        "Bertinetto et al.'s",
         images_of="cifar100",
-        images_per_class=600,
-        aliases=("cifar-fs", "cifar-few-shot"),
-        folders=("cifar-100-python", "cifar-100"),
-    ),
-    EMBEDDED: _Row(
-        title="glyphs",
-        split_title="fsbench's",
         image_size=32,
-        images_of="glyphs",
-        images_per_class=80,
+        images_per_class=600,
+        aliases=("cifar-few-shot",),
+        folders=_CIFAR_FOLDERS,
     ),
+    EMBEDDED: _Row("glyphs", "fsbench's", images_of="glyphs", image_size=32, images_per_class=80),
 }
 
 
@@ -130,7 +107,7 @@ class DatasetInfo:
         name: The name used on the command line and in file names.
         title: The name used in tables.
         split_title: Whose class split it is, for sentences ("CloserLook's").
-        splits: ImageReader per class, for every split.
+        splits: Number of images per class, for every split.
         image_size: Side of the images on disk, None when it varies from copy to copy.
         images_of: Name shared by data sets that are cut from the same images.
     """
@@ -165,9 +142,6 @@ def split_digest(classes: Mapping[str, Iterable[str]]) -> str:
     """The sha256 that identifies a division of classes into splits.
 
     It does not depend on the order of the classes, and a split without classes counts as absent.
-
-    Args:
-        classes: Class names of each split.
     """
     lists = {split: sorted(classes[split]) for split in SPLITS if classes.get(split)}
     return hashlib.sha256(json.dumps(lists, separators=(",", ":")).encode()).hexdigest()

@@ -19,23 +19,23 @@ _SMALL_CLASS = 20  # 5 shots and 15 queries
 
 @dataclass(frozen=True)
 class Difference:
-    """One way in which a folder departs from the catalog.
+    """One way in which a folder departs from the catalog."""
 
-    Attributes:
-        kind: ``two splits``, ``wrong split``, ``files``, ``empty``, ``missing split``, ``missing``,
-            ``extra``, ``short``, ``long`` or ``sizes``.
-        names: The classes or files concerned.
-        sentence: What to tell the user.
-    """
-
+    # two splits, wrong split, files, empty, missing split, missing, extra, short, long or sizes
     kind: str
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # the classes or files concerned
     sentence: str
 
 
 def compare_with_catalog(listing: Listing, info: DatasetInfo) -> tuple[Difference, ...]:
     """All departures of a folder from the catalog, the most serious first; none if it is complete."""
-    found = [_two_splits(listing), _wrong_split(listing, info), *_files(listing), _empty(listing)]
+    shared, missing, empty = tuple(listing.shared_classes()), listing.missing, listing.empty_classes()
+    found = [
+        _if_any("two splits", shared, f"{_classes_are(shared)} in more than one split"),
+        _wrong_split(listing, info),
+        _if_any("files", missing, f"{counted(len(missing), 'file is', 'files are')} missing"),
+        _if_any("empty", empty, f"{_classes_are(empty)} without any image"),
+    ]
     if listing.anonymous:
         found.extend(_sizes(listing, info, split) for split in SPLITS)
     else:
@@ -69,18 +69,12 @@ def preflight(dataset: ImageDataset) -> list[str]:
 
 def nearest_variant(listing: Listing, info: DatasetInfo) -> DatasetInfo:
     """The split of the same images that a folder follows best; the given one in case of a tie."""
-    return max(variants(info), key=lambda variant: _agreement(listing, variant))
+    found = [(name, split) for split in SPLITS for name in listing.counts(split)]
+    return max(variants(info), key=lambda variant: sum(variant.split_of.get(name) == split for name, split in found))
 
 
-def _agreement(listing: Listing, info: DatasetInfo) -> int:
-    split_of = info.split_of
-    return sum(split_of.get(name) == split for split in SPLITS for name in listing.counts(split))
-
-
-def _two_splits(listing: Listing) -> Difference | None:
-    names = tuple(listing.shared_classes())
-    sentence = f"{_classes_are(names)} in more than one split: {first_names(names)}."
-    return Difference("two splits", names, sentence) if names else None
+def _if_any(kind: str, names: tuple[str, ...], what: str) -> Difference | None:
+    return Difference(kind, names, f"{what}: {first_names(names)}.") if names else None
 
 
 def _wrong_split(listing: Listing, info: DatasetInfo) -> Difference | None:
@@ -106,49 +100,27 @@ def _wrong_split(listing: Listing, info: DatasetInfo) -> Difference | None:
     return Difference("wrong split", names, sentence)
 
 
-def _files(listing: Listing) -> list[Difference]:
-    if not listing.missing:
-        return []
-    count = counted(len(listing.missing), "file is", "files are")
-    sentence = f"{count} missing: {first_names(listing.missing)}."
-    return [Difference("files", listing.missing, sentence)]
-
-
-def _empty(listing: Listing) -> Difference | None:
-    names = listing.empty_classes()
-    sentence = f"{_classes_are(names)} without any image: {first_names(names)}."
-    return Difference("empty", names, sentence) if names else None
-
-
-def _classes(listing: Listing, info: DatasetInfo) -> list[Difference]:
+def _classes(listing: Listing, info: DatasetInfo) -> list[Difference | None]:
     present = {name for classes in listing.splits.values() for name in classes}
-    found = []
+    found: list[Difference | None] = []
     for split in SPLITS:
         names = tuple(name for name in info.classes(split) if name not in present)
         if names and not listing.splits.get(split):
             found.append(Difference("missing split", names, f"The split {split} is missing."))
-        elif names:
-            sentence = f"{split}: {_classes_are(names)} missing: {first_names(names)}."
-            found.append(Difference("missing", names, sentence))
+        else:
+            found.append(_if_any("missing", names, f"{split}: {_classes_are(names)} missing"))
     unassigned = {name for name, count in listing.unassigned.items() if count}
     extra = tuple(sorted((present - set(info.split_of)) | unassigned))
-    if extra:
-        folders = counted(len(extra), "folder is no class", "folders are no classes")
-        sentence = f"{folders} of {info.title}: {first_names(extra)}."
-        found.append(Difference("extra", extra, sentence))
-    return found
+    folders = counted(len(extra), "folder is no class", "folders are no classes")
+    return [*found, _if_any("extra", extra, f"{folders} of {info.title}")]
 
 
 def _counts(listing: Listing, info: DatasetInfo) -> list[Difference]:
     expected = {name: count for split in SPLITS for name, count in info.splits[split].items()}
     counts = {name: count for split in SPLITS for name, count in listing.counts(split).items() if name in expected}
     found = []
-    for kind, words in (("short", "too few"), ("long", "too many")):
-        names = tuple(
-            name
-            for name, count in counts.items()
-            if (count < expected[name] if kind == "short" else count > expected[name])
-        )
+    for kind, words, sign in (("short", "too few", -1), ("long", "too many", 1)):
+        names = tuple(name for name, count in counts.items() if sign * (count - expected[name]) > 0)
         if names:
             examples = first_names(f"{name} ({counts[name]} of {expected[name]})" for name in names)
             sentence = f"{counted(len(names), 'class has', 'classes have')} {words} images: {examples}."

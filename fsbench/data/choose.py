@@ -21,19 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OwnData:
-    """A user's own images.
-
-    Attributes:
-        folder: With class folders.
-        split_file: Divides the classes.
-        fractions: Shares of base, val and novel classes, as text: `0.64,0.16,0.2`.
-        min_images: Images that a class must have; smaller classes are left out.
-    """
+    """A user's own images, in class folders."""
 
     folder: Path
     split_file: Path | None = None
-    fractions: str | None = None
-    min_images: int | None = None
+    fractions: str | None = None  # shares of base, val and novel classes: `0.64,0.16,0.2`
+    min_images: int | None = None  # smaller classes are left out
 
     @classmethod
     def given(
@@ -79,11 +72,7 @@ class OwnData:
 def choose_datasets(names: str | None, own: OwnData | None, root: Path, reporter: Reporter) -> list[ImageDataset]:
     """The data sets asked for; without names, all that are under the data root, else the built-in one.
 
-    Args:
-        names: Names separated by commas.
-        own: A folder given by the user; `names` is then its name.
-        root: The data root.
-        reporter: Shows what was chosen, what is ignored, and warnings.
+    Names are separated by commas; with own images there is one, what their data set is called.
     """
     if own is not None:
         chosen = [own.load(names)]

@@ -28,15 +28,10 @@ _PIXELS = 3 * _SIDE * _SIDE
 
 @dataclass(frozen=True, eq=False)
 class CifarImages:
-    """The images of both parts of the archive, as one array.
+    """The images of both parts of the archive, as one array."""
 
-    Attributes:
-        data: Rows of red, green and blue planes, (M, 3072) uint8.
-        names: The file name each image had before it was packed.
-    """
-
-    data: NDArray[np.uint8]
-    names: tuple[str, ...]
+    data: NDArray[np.uint8]  # rows of red, green and blue planes, (M, 3072)
+    names: tuple[str, ...]  # the file name each image had before it was packed
 
     def open(self, source: Source) -> Image.Image:
         """The image of that row in RGB."""
@@ -64,14 +59,10 @@ def is_cifar(root: Path) -> bool:
 def list_cifar(root: Path, info: DatasetInfo) -> Listing:
     """List the images of the archive, train and test part merged, split by the catalog's classes.
 
-    Args:
-        root: The folder that holds ``train``, ``test`` and ``meta``.
-        info: The catalog entry of a data set made of CIFAR-100 classes.
-
     Raises:
         FsbenchError: A file is damaged or is not of this archive.
     """
-    class_names = _class_names(root / "meta")
+    class_names = _names(read_plain_pickle(root / "meta"), "fine_label_names", root / "meta", "class names")
     present = [part for part in _PARTS if (root / part).is_file()]
     parts = [_read_part(root / part, len(class_names)) for part in present]
     names = tuple(f"{part}/{name}" for part, (_, _, files) in zip(present, parts, strict=True) for name in files)
@@ -90,31 +81,24 @@ def list_cifar(root: Path, info: DatasetInfo) -> Listing:
     return Listing(root, layout, CifarImages(data, names), splits, unassigned, missing)
 
 
-def _class_names(path: Path) -> list[str]:
-    names = _field(read_plain_pickle(path), "fine_label_names", path)
-    if not isinstance(names, list) or not all(isinstance(name, bytes | str) for name in names):
-        raise _damaged(path, "a list of class names under fine_label_names")
-    return [_text(name) for name in names]
-
-
 def _read_part(path: Path, classes: int) -> tuple[NDArray[np.uint8], list[int], list[str]]:
     content = read_plain_pickle(path)
-    data = _field(content, "data", path)
-    labels = _field(content, "fine_labels", path)
-    files = _field(content, "filenames", path)
+    data, labels = _field(content, "data", path), _field(content, "fine_labels", path)
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape[1:] != (_PIXELS,):
         raise _damaged(path, f"data of shape (images, {_PIXELS}) in uint8")
     if not isinstance(labels, list) or not all(type(x) is int and 0 <= x < classes for x in labels):
         raise _damaged(path, f"fine_labels from 0 to {classes - 1}")
-    if not isinstance(files, list) or not all(isinstance(name, bytes | str) for name in files):
-        raise _damaged(path, "a list of names under filenames")
+    files = _names(content, "filenames", path, "names")
     if not len(data) == len(labels) == len(files):
         raise _damaged(path, f"as many labels ({len(labels)}) and names ({len(files)}) as images ({len(data)})")
-    return data, labels, [_text(name) for name in files]
+    return data, labels, files
 
 
-def _text(value: bytes | str) -> str:
-    return value if isinstance(value, str) else value.decode("utf-8", "replace")
+def _names(content: object, key: str, path: Path, what: str) -> list[str]:
+    names = _field(content, key, path)
+    if not isinstance(names, list) or not all(isinstance(name, bytes | str) for name in names):
+        raise _damaged(path, f"a list of {what} under {key}")
+    return [name if isinstance(name, str) else name.decode("utf-8", "replace") for name in names]
 
 
 def _field(content: object, key: str, path: Path) -> object:

@@ -20,38 +20,22 @@ from fsbench.data.images import is_image
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from fsbench.data.catalog import DatasetInfo
 
-_FILE_COLUMNS = (
-    "filename",
-    "imagename",
-    "file",
-    "image",
-    "path",
-    "filepath",
-    "imagepath",
-    "imagefile",
-    "name",
-)
+_FILE_COLUMNS = ("filename", "imagename", "file", "image", "path", "filepath", "imagepath", "imagefile", "name")
 _CLASS_COLUMNS = ("label", "classname", "class", "category", "wnid", "labelname", "target")
 
 
 @dataclass(frozen=True)
 class ImageRow:
-    """One image of a csv.
+    """One image of a csv, file and class as written."""
 
-    Attributes:
-        line: Where it stands, counted from 1.
-        file: The file's name as written.
-        label: The class as written, empty if the csv has one column only.
-    """
-
-    line: int
+    line: int  # counted from 1
     file: str
-    label: str
+    label: str  # empty if the csv has one column only
 
 
 def read_image_rows(path: Path) -> list[ImageRow]:
@@ -110,13 +94,12 @@ def _columns(path: Path, rows: list[tuple[int, list[str]]]) -> tuple[int, int | 
     sample = rows[min(1, len(rows) - 1)][1] if header else first
     by_content = [column for column, cell in enumerate(sample) if _names_image(cell)]
     by_header = [header.index(name) for name in _FILE_COLUMNS if name in header]
-    file_columns = by_header or by_content
-    if not file_columns or (header and len(rows) == 1):
+    if not (by_header or by_content) or (header and len(rows) == 1):
         raise FsbenchError(
             f"Expected a column with names of images, found none in {path}; its first row is {', '.join(first)}.",
             "Write rows such as `image.jpg,class`, with or without a header `filename,label`.",
         )
-    file_column = file_columns[0]
+    file_column = (by_header or by_content)[0]
     named = [header.index(name) for name in _CLASS_COLUMNS if name in header]
     others = [column for column in range(len(sample)) if column != file_column]
     return file_column, next(iter(named or others), None)
@@ -127,28 +110,18 @@ _PREFIXES = ("", "images/", "data/")
 
 @dataclass(frozen=True, eq=False)
 class FileIndex:
-    """All images below a folder, by name.
-
-    Attributes:
-        root: The folder.
-        paths: The images, as paths relative to the folder.
-        by_name: The same, by their last part.
-        outside: Links that lead out of the folder. They are not followed.
-    """
+    """All images below a folder, as paths relative to it."""
 
     root: Path
     paths: frozenset[str]
-    by_name: Mapping[str, tuple[str, ...]]
-    outside: frozenset[str]
+    by_name: Mapping[str, Sequence[str]]  # the same, by their last part
+    outside: frozenset[str]  # links that lead out of the folder; they are not followed
 
     def find(self, name: str, label: str) -> str | None:
         """The path of an image that a csv names, relative to the root.
 
-        The name may be a path from the root, from ``images/`` or ``data/``, or the end of a path.
-
-        Args:
-            name: The file's name in the csv.
-            label: Its class, which decides between files of the same name in several folders.
+        The name may be a path from the root, from ``images/`` or ``data/``, or the end of a path. The class
+        decides between files of the same name in several folders.
 
         Raises:
             FsbenchError: The name leads out of the folder, or fits several files.
@@ -202,7 +175,7 @@ def index_files(root: Path) -> FileIndex:
             visible = [entry for entry in entries if not entry.name.startswith(".")]
         for entry in visible:
             path = prefix + entry.name
-            if entry.is_symlink() and not _stays_inside(root, path):
+            if entry.is_symlink() and not (root / path).resolve().is_relative_to(root.resolve()):
                 outside.add(path)
             elif entry.is_dir(follow_symlinks=False):
                 pending.append(path + "/")
@@ -211,12 +184,7 @@ def index_files(root: Path) -> FileIndex:
     by_name: dict[str, list[str]] = {}
     for path in sorted(paths):
         by_name.setdefault(path.rpartition("/")[2], []).append(path)
-    groups = {name: tuple(group) for name, group in by_name.items()}
-    return FileIndex(root, frozenset(paths), groups, frozenset(outside))
-
-
-def _stays_inside(root: Path, path: str) -> bool:
-    return (root / path).resolve().is_relative_to(root.resolve())
+    return FileIndex(root, frozenset(paths), by_name, frozenset(outside))
 
 
 _ANONYMOUS = re.compile(r"(base|val|novel)-\d{4,}")
@@ -226,12 +194,7 @@ def find_split_files(root: Path, info: DatasetInfo | None, suffix: str) -> dict[
     """The files that divide a data set into splits, such as ``train.csv`` or ``splits/bertinetto/train.txt``.
 
     They are looked for beside the images, in ``split/`` or ``splits/`` and one folder below, and for a
-    known data set also in ``split/<data set>/`` beside the data root.
-
-    Args:
-        root: The data set's folder.
-        info: The catalog entry, None for a user's own data.
-        suffix: The ending, with its dot.
+    known data set also in ``split/<data set>/`` beside the data root. The suffix has its dot.
 
     Raises:
         FsbenchError: Two files stand for the same split.
@@ -254,12 +217,7 @@ def find_split_files(root: Path, info: DatasetInfo | None, suffix: str) -> dict[
 
 
 def list_csv(root: Path, files: Mapping[str, Path], info: DatasetInfo | None) -> Listing:
-    """List the images that csv files name.
-
-    Args:
-        root: The data set's folder.
-        files: The csv of each split.
-        info: The catalog entry, None for a user's own data.
+    """List the images that csv files, one per split, name.
 
     Raises:
         FsbenchError: A csv cannot be read, leads out of the folder, or one image has two classes or splits.
@@ -286,15 +244,11 @@ def list_csv(root: Path, files: Mapping[str, Path], info: DatasetInfo | None) ->
                     "An image must have one class and one split. Repair the csv files.",
                 )
             rows += 1
-    return _listing(root, files, owners, tuple(missing), rows - len(owners))
+    return _listing(root, files, owners, missing, rows - len(owners))
 
 
 def _listing(
-    root: Path,
-    files: Mapping[str, Path],
-    owners: Mapping[str, tuple[str, str]],
-    missing: tuple[str, ...],
-    repeated: int,
+    root: Path, files: Mapping[str, Path], owners: Mapping[str, tuple[str, str]], missing: list[str], repeated: int
 ) -> Listing:
     splits: dict[str, dict[str, list[str]]] = {}
     for path, (split, label) in owners.items():
@@ -306,20 +260,17 @@ def _listing(
     if repeated:
         notes.append(f"{repeated:,} rows of the csv files repeat an image; it is taken once.")
     layout = "images listed by " + ", ".join(path.name for path in files.values())
-    return Listing(root, layout, FolderImages(root), splits, missing=missing, notes=tuple(notes), anonymous=anonymous)
+    return Listing(
+        root, layout, FolderImages(root), splits, missing=tuple(missing), notes=tuple(notes), anonymous=anonymous
+    )
 
 
 @dataclass(frozen=True)
 class _KnownClasses:
-    """The class names of the catalog, and the ways in which a csv may point to one.
+    """The class names of the catalog, and the ways in which a csv may point to one."""
 
-    Attributes:
-        names: The class names; empty for a user's own data.
-        by_letters: The class whose name, letters only, starts the file names of its images (CUB).
-    """
-
-    names: frozenset[str]
-    by_letters: Mapping[str, str]
+    names: frozenset[str]  # empty for a user's own data
+    by_letters: Mapping[str, str]  # the class whose name, letters only, starts the file names of its images (CUB)
 
     @classmethod
     def of(cls, info: DatasetInfo | None) -> _KnownClasses:
@@ -337,14 +288,11 @@ class _KnownClasses:
                 f"Line {row.line} of {csv_path} says {by_label}, but {path} is in the folder of {by_folder}.",
                 "Repair the csv file or move the image.",
             )
-        return by_label or by_folder or self._by_file_name(path) or self._unknown(row, split, csv_path)
-
-    def _by_file_name(self, path: str) -> str | None:
         stem = PurePosixPath(path).stem
-        wnid = stem[:9]
-        return wnid if wnid in self.names else self.by_letters.get(_letters(stem))
-
-    def _unknown(self, row: ImageRow, split: str, csv_path: Path) -> str:
+        wnid = stem[:9] if stem[:9] in self.names else None
+        known = by_label or by_folder or wnid or self.by_letters.get(_letters(stem))
+        if known:
+            return known
         if not row.label:
             raise FsbenchError(
                 f"The class of {row.file!r} in line {row.line} of {csv_path} is unknown.",
@@ -361,15 +309,10 @@ def _letters(name: str) -> str:
 def _split_places(root: Path, info: DatasetInfo | None) -> Iterator[Path]:
     """The folders in which files that define splits are looked for, the nearest first."""
     yield root
-    for name in ("split", "splits"):
-        if (root / name).is_dir():
-            yield root / name
-            yield from visible_folders(root / name)
-    if info is None:
-        return
-    for above in (root.parent, root.parent.parent):
-        for name in ("split", "splits"):
-            if (above / name).is_dir():
-                yield from (
-                    folder for folder in visible_folders(above / name) if info.name in names_for_folder(folder.name)
-                )
+    for folder in (root / "split", root / "splits"):
+        if folder.is_dir():
+            yield folder
+            yield from visible_folders(folder)
+    for folder in (above / name for above in (root.parent, root.parent.parent) for name in ("split", "splits")):
+        if info is not None and folder.is_dir():
+            yield from (inside for inside in visible_folders(folder) if info.name in names_for_folder(inside.name))

@@ -77,9 +77,7 @@ class Listing:
     """The classes and images found in a folder.
 
     Attributes:
-        root: The folder.
         layout: How the folder is organised, in words.
-        reader: The reader of the sources.
         splits: Per split, per class, the sources. A class folder without an image has an empty list.
         unassigned: Classes that belong to no split, with their number of images.
         missing: Files that a csv names, or that belong to an archive, but are not there.
@@ -130,7 +128,6 @@ class ImageSplit:
         class_names: The sorted names of the K classes.
         labels: Class index of every image, (M,) int64, ascending.
         sources: Where each of the M images is.
-        reader: The reader of the sources.
     """
 
     name: str
@@ -162,11 +159,8 @@ class ImageDataset:
     Attributes:
         name: The catalog's name, or the folder's for a user's own data.
         info: The catalog entry, None for a user's own data.
-        root: The folder it was read from.
-        layout: How the folder is organised, in words.
         splits: The splits present, in the order base, val, novel.
         notes: Remarks and departures from the catalog, to be shown to the user.
-        ignored: What was passed over or merged while listing, in sentences.
     """
 
     name: str
@@ -200,37 +194,39 @@ class ImageDataset:
 def build_dataset(
     listing: Listing, name: str, info: DatasetInfo | None = None, notes: Iterable[str] = ()
 ) -> ImageDataset:
-    """Turn what was found into a data set, or refuse it.
-
-    Args:
-        listing: The content of the folder.
-        name: The data set's name.
-        info: The catalog entry, None for a user's own data.
-        notes: Further remarks to carry along.
+    """Turn what was found into a data set, or refuse it; without a catalog entry it is a user's own data.
 
     Raises:
         FsbenchError: There is no image, a class is empty or in two splits, or files are missing.
     """
-    _refuse_missing_files(listing)
-    _refuse_empty_classes(listing)
-    _refuse_shared_classes(listing)
+    if listing.missing:
+        raise FsbenchError(
+            f"{len(listing.missing):,} files that should be in {listing.root} ({listing.layout}) are missing: "
+            f"{first_names(listing.missing)}.",
+            "Is the copy complete, and are the images beside their csv files? Copy the missing files.",
+        )
+    if empty := listing.empty_classes():
+        raise FsbenchError(
+            f"{len(empty)} class folders in {listing.root} hold no image: {first_names(empty)}.",
+            "Copy their images, or remove the folders.",
+        )
+    if shared := listing.shared_classes():
+        found = [f"{label} ({' and '.join(splits)})" for label, splits in shared.items()]
+        raise FsbenchError(
+            f"{len(shared)} classes are in more than one split in {listing.root}: {first_names(found)}.",
+            "Base, val and novel classes must differ, or accuracies are meaningless. Remove one of the two.",
+        )
     splits = {split: _build_split(listing, split) for split in SPLITS if listing.counts(split)}
     if not splits:
         raise FsbenchError(
-            f"Expected images of {name}, found none in {listing.root}.",
-            "Run `fsbench doctor` to see what is there.",
+            f"Expected images of {name}, found none in {listing.root}.", "Run `fsbench doctor` to see what is there."
         )
     notes = (*listing.notes, *notes)
     return ImageDataset(name, info, listing.root, listing.layout, splits, notes, listing.ignored)
 
 
 def drop_small(listing: Listing, min_images: int) -> Listing:
-    """The listing without classes that have fewer images, which its notes name; classes without any always go.
-
-    Args:
-        listing: The content of a folder.
-        min_images: Images that a class must have.
-    """
+    """The listing without classes that have fewer images, which its notes name; classes without any always go."""
     counts = dict(listing.unassigned)
     for classes in listing.splits.values():
         counts |= {name: len(sources) for name, sources in classes.items()}
@@ -274,50 +270,17 @@ def _build_split(listing: Listing, split: str) -> ImageSplit:
     labels: list[int] = []
     sources: list[Source] = []
     for label, name in enumerate(names):
-        ordered = sorted(classes[name], key=lambda source: _order(listing.reader.name(source)))
-        _refuse_undecodable([name, *map(listing.reader.name, ordered)], listing.root)
+        # By file name before folder, so that all layouts of a data set list it in the same order.
+        ordered = sorted(
+            classes[name], key=lambda source: ((path := listing.reader.name(source)).rpartition("/")[2], path)
+        )
+        for text in (name, *map(listing.reader.name, ordered)):
+            # File names are bytes; those that are no text can neither be stored nor printed.
+            if any("\ud800" <= letter <= "\udfff" for letter in ("" if text.isascii() else text)):
+                raise FsbenchError(
+                    f"The name {first_names([text])} in {listing.root} is not valid UTF-8.",
+                    "Rename the file or folder.",
+                )
         sources.extend(ordered)
         labels.extend([label] * len(ordered))
     return ImageSplit(split, names, np.asarray(labels, dtype=np.int64), tuple(sources), listing.reader)
-
-
-def _order(name: str) -> tuple[str, str]:
-    """Sort by file name before folder, so that all layouts of a data set list it in the same order."""
-    return name.rpartition("/")[2], name
-
-
-def _refuse_undecodable(names: Iterable[str], root: Path) -> None:
-    """File names are bytes; those that are no text can neither be stored nor printed."""
-    for name in names:
-        if any("\ud800" <= letter <= "\udfff" for letter in ("" if name.isascii() else name)):
-            raise FsbenchError(
-                f"The name {first_names([name])} in {root} is not valid UTF-8.", "Rename the file or folder."
-            )
-
-
-def _refuse_missing_files(listing: Listing) -> None:
-    if listing.missing:
-        raise FsbenchError(
-            f"{len(listing.missing):,} files that should be in {listing.root} ({listing.layout}) are missing: "
-            f"{first_names(listing.missing)}.",
-            "Is the copy complete, and are the images beside their csv files? Copy the missing files.",
-        )
-
-
-def _refuse_empty_classes(listing: Listing) -> None:
-    empty = listing.empty_classes()
-    if empty:
-        raise FsbenchError(
-            f"{len(empty)} class folders in {listing.root} hold no image: {first_names(empty)}.",
-            "Copy their images, or remove the folders.",
-        )
-
-
-def _refuse_shared_classes(listing: Listing) -> None:
-    shared = listing.shared_classes()
-    if shared:
-        found = [f"{label} ({' and '.join(splits)})" for label, splits in shared.items()]
-        raise FsbenchError(
-            f"{len(shared)} classes are in more than one split in {listing.root}: {first_names(found)}.",
-            "Base, val and novel classes must differ, or accuracies are meaningless. Remove one of the two.",
-        )

@@ -23,11 +23,7 @@ _NOT_CLASSES = {"split", "splits", *SPLIT_WORDS}
 
 
 class _Walk:
-    """Collects the images of class folders and remembers what it left out.
-
-    Args:
-        root: The data set's folder.
-    """
+    """Collects the images of class folders and remembers what it left out."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -42,8 +38,9 @@ class _Walk:
         The class folder may be a link. Links to folders inside it are not followed: they show images twice.
         """
         images: list[str] = []
-        self._collect(folder, folder.relative_to(self.root).as_posix(), images)
-        inside = {image.rpartition("/")[0] for image in images} - {folder.relative_to(self.root).as_posix()}
+        prefix = folder.relative_to(self.root).as_posix()
+        self._collect(folder, prefix, images)
+        inside = {image.rpartition("/")[0] for image in images} - {prefix}
         if inside:
             self.nested[folder.name] = self.nested.get(folder.name, 0) + len(inside)
         return sorted(images)
@@ -100,12 +97,7 @@ def visible_folders(folder: Path) -> list[Path]:
 
 
 def list_split_folders(root: Path, info: DatasetInfo | None) -> Listing | None:
-    """Class folders under split folders, such as ``train/<class>/*.jpg``; None if it is not that layout.
-
-    Args:
-        root: The data set's folder.
-        info: The catalog entry, None for a user's own data.
-    """
+    """Class folders under split folders, such as ``train/<class>/*.jpg``; None if it is not that layout."""
     folders = find_split_folders(root)
     classes = {split: visible_folders(folder) for split, folder in folders.items()}
     if not any(classes.values()) or _hold_same_classes(classes.values(), info):
@@ -114,11 +106,9 @@ def list_split_folders(root: Path, info: DatasetInfo | None) -> Listing | None:
     walk.look_around([root, *folders.values()])
     splits = {split: {entry.name: walk.images_below(entry) for entry in found} for split, found in classes.items()}
     _refuse_same_folders(entry for found in classes.values() for entry in found)
-    names = ", ".join(folder.name for folder in folders.values())
+    layout = "class folders under " + ", ".join(folder.name for folder in folders.values())
     notes = (*_loose_images(folders.values()), *walk.notes())
-    return Listing(
-        root, f"class folders under {names}", FolderImages(root), splits, notes=notes, ignored=walk.ignored()
-    )
+    return Listing(root, layout, FolderImages(root), splits, notes=notes, ignored=walk.ignored())
 
 
 def find_split_folders(root: Path) -> dict[str, Path]:
@@ -145,11 +135,7 @@ def find_class_folders(root: Path, info: DatasetInfo | None) -> dict[str, list[P
     """The folders of each class where no split folders divide the classes.
 
     They are in the root, in ``images/`` or in ``data/``; or below folders such as ``train`` and ``test`` that hold
-    the same classes, in which case a class has several folders.
-
-    Args:
-        root: The data set's folder.
-        info: The catalog entry whose class names are looked for, None to accept any name.
+    the same classes, in which case a class has several folders. Without a catalog entry any name is accepted.
     """
     tops = [visible_folders(folder) for folder in find_split_folders(root).values()]
     if _hold_same_classes(tops, info):
@@ -190,14 +176,7 @@ def same_classes_note(root: Path, folders: Mapping[str, Sequence[Path]]) -> str:
 def list_class_folders(
     root: Path, folders: Mapping[str, Sequence[Path]], split_of: Mapping[str, str], by: str
 ) -> Listing:
-    """Class folders that a list of class names divides into splits.
-
-    Args:
-        root: The data set's folder.
-        folders: The folders of each class.
-        split_of: The split of each class name.
-        by: Whose list it is, in words.
-    """
+    """Class folders that a list of class names, described by `by`, divides into splits."""
     walk = _Walk(root)
     containers = {folder.parent for found in folders.values() for folder in found}
     walk.look_around(sorted({root, *containers}))
@@ -212,9 +191,8 @@ def list_class_folders(
             unassigned[name] = len(images)
     merged = same_classes_note(root, folders)
     notes = (*([merged] if merged else []), *_loose_images(sorted(containers)), *walk.notes())
-    reader = FolderImages(root)
     layout = f"class folders, split by {by}"
-    return Listing(root, layout, reader, splits, unassigned, notes=notes, ignored=walk.ignored())
+    return Listing(root, layout, FolderImages(root), splits, unassigned, notes=notes, ignored=walk.ignored())
 
 
 def _hold_same_classes(folders: Iterable[Sequence[Path]], info: DatasetInfo | None) -> bool:
@@ -231,20 +209,14 @@ def _hold_same_classes(folders: Iterable[Sequence[Path]], info: DatasetInfo | No
 def _refuse_same_folders(folders: Iterable[Path]) -> None:
     """Refuse links by which the images of one class are those of another, too; links to elsewhere are welcome."""
     owners: dict[Path, Path] = {}
-    for folder in folders:
-        if (other := owners.setdefault(folder.resolve(), folder)) is not folder:
-            raise _same_images(other, folder)
-    for place, folder in owners.items():
-        for above in place.parents:
-            if above in owners:
-                raise _same_images(owners[above], folder)
-
-
-def _same_images(first: Path, second: Path) -> FsbenchError:
-    return FsbenchError(
-        f"{first} and {second} are the same folder, or one lies in the other: one of them is a link.",
-        "Images must have one class and one split. Remove the link.",
-    )
+    pairs = [(owners.setdefault(folder.resolve(), folder), folder) for folder in folders]
+    pairs = [(first, second) for first, second in pairs if first is not second]
+    pairs += [(owners[above], folder) for place, folder in owners.items() for above in place.parents if above in owners]
+    if pairs:
+        raise FsbenchError(
+            f"{pairs[0][0]} and {pairs[0][1]} are the same folder, or one lies in the other: one of them is a link.",
+            "Images must have one class and one split. Remove the link.",
+        )
 
 
 def _is_class(folder: Path, info: DatasetInfo | None) -> bool:

@@ -34,37 +34,21 @@ if TYPE_CHECKING:
 
 
 FACES = (
-    "DejaVuSans",
-    "DejaVuSans-Bold",
-    "DejaVuSans-Oblique",
-    "DejaVuSans-BoldOblique",
-    "DejaVuSansMono",
-    "DejaVuSansMono-Bold",
-    "DejaVuSansMono-Oblique",
-    "DejaVuSansMono-BoldOblique",
-    "DejaVuSerif",
-    "DejaVuSerif-Bold",
-    "DejaVuSerif-Italic",
-    "DejaVuSerif-BoldItalic",
-    "STIXGeneral",
-    "STIXGeneralBol",
-    "STIXGeneralItalic",
-    "STIXGeneralBolIta",
-)
+    "DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSans-BoldOblique",
+    "DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-Oblique", "DejaVuSansMono-BoldOblique",
+    "DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic", "DejaVuSerif-BoldItalic",
+    "STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta",
+)  # fmt: skip
 PIECES = 4  # straight pieces per line or curve of the outline, so that straight strokes can bend too
 
 
 @dataclass(frozen=True)
 class Outline:
-    """The closed contours of one character in one typeface.
+    """The closed contours of one character in one typeface."""
 
-    Attributes:
-        points: Corners (P, 2), x to the right and y downwards, centred; the longer side of the box is 1.
-        following: For each corner the index of the next one on its contour (P,).
-    """
-
+    # Corners (P, 2), x to the right and y downwards, centred; the longer side of the box is 1.
     points: NDArray[np.float64]
-    following: NDArray[np.intp]
+    following: NDArray[np.intp]  # for each corner the index of the next one on its contour (P,)
 
 
 class _Flattener(BasePen):  # type: ignore[misc]
@@ -95,14 +79,7 @@ class _Flattener(BasePen):  # type: ignore[misc]
 
 
 def read_outlines(code_points: Iterable[int]) -> dict[int, list[Outline]]:
-    """Read characters from all typefaces.
-
-    Args:
-        code_points: The characters.
-
-    Returns:
-        For each character its outlines in the typefaces that have it, in the order of ``FACES``.
-    """
+    """For each character its outlines in the typefaces that have it, in the order of ``FACES``."""
     directory = _font_directory()
     outlines: dict[int, list[Outline]] = {code_point: [] for code_point in code_points}
     for face in FACES:
@@ -124,8 +101,7 @@ def _font_directory() -> Path:
     spec = importlib.util.find_spec("matplotlib")
     if spec is None or spec.origin is None:
         raise FsbenchError(
-            "The glyphs data set needs the fonts of matplotlib, which is not installed.",
-            "pip install matplotlib",
+            "The glyphs data set needs the fonts of matplotlib, which is not installed.", "pip install matplotlib"
         )
     return Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf"
 
@@ -161,15 +137,9 @@ def glyph_classes() -> dict[str, list[str]]:
 def ensure_glyphs(root: Path, *, progress: Callable[[int, int], None] | None = None) -> Path:
     """Make sure that the data set is under the data root, complete and unaltered, and draw it if it is not.
 
-    The folder appears under its name only when it is complete. A damaged one is replaced; one that holds
-    files which fsbench did not write is left alone and reported.
-
-    Args:
-        root: The data root.
-        progress: Called with the number of images drawn so far and in total.
-
-    Returns:
-        The folder of the data set.
+    The folder, which is returned, appears under its name only when it is complete. A damaged one is replaced; one
+    that holds files which fsbench did not write is left alone and reported. Progress is told by the number of images
+    drawn so far and in total.
     """
     folder = root / EMBEDDED
     if _is_intact(folder):
@@ -237,11 +207,9 @@ def _expected_images() -> list[str]:
 def _found_files(folder: Path) -> list[str]:
     """The files in a folder, relative to it, without hidden ones."""
     found = []
-    for place, folders, names in os.walk(folder):
+    for place, folders, names in os.walk(folder):  # which passes over what another process has just moved
         folders[:] = [name for name in folders if not name.startswith(".")]
-        inside = Path(place).relative_to(folder).as_posix()
-        prefix = "" if inside == "." else f"{inside}/"
-        found += [prefix + name for name in names if not name.startswith(".")]
+        found += [Path(place, name).relative_to(folder).as_posix() for name in names if not name.startswith(".")]
     return found
 
 

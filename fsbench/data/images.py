@@ -84,16 +84,10 @@ def to_rgb(image: Image.Image) -> Image.Image:
         ValueError: The image holds 32-bit numbers, for which black and white are not defined.
     """
     image.load()
-    if image.mode.startswith("I") or image.mode == "F":
-        image = _grey_from_16_bits(image)
-    image.info.pop("transparency", None)
-    return image.convert("RGB")
-
-
-def _grey_from_16_bits(image: Image.Image) -> Image.Image:
-    """Scale 16-bit grey to 8 bits: 65535 becomes 255."""
-    values = np.asarray(image)
     # Mode "I" holds 32 bits in a TIFF, but 16 in a PGM, and in a PNG read by an older PIL.
     if image.mode == "F" or (image.mode == "I" and image.format not in {"PNG", "PPM"}):
         raise ValueError(f"its pixels are 32-bit numbers (mode {image.mode}), only 8 and 16 bits are defined")
-    return Image.fromarray(np.round(values / 257).astype(np.uint8))
+    if image.mode.startswith("I"):  # 16-bit grey: 65535 becomes 255
+        image = Image.fromarray(np.round(np.asarray(image) / 257).astype(np.uint8))
+    image.info.pop("transparency", None)
+    return image.convert("RGB")

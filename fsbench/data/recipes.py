@@ -11,18 +11,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fsbench.data.catalog import dataset_info
-from fsbench.data.transforms import CropTransform, EvalTransform
+from fsbench.data.transforms import CropTransform, EvalTransform, Triple
 from fsbench.errors import FsbenchError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fsbench.data.catalog import DatasetInfo
-    from fsbench.data.transforms import Resize, Triple
+    from fsbench.data.transforms import Resize
 
 _SMALL = 40  # images up to this side are treated like CIFAR's
 
-_Norm = tuple[tuple[float, float, float], tuple[float, float, float]]
+_Norm = tuple[Triple, Triple]
 
 
 def _of_255(mean: Triple, std: Triple) -> _Norm:
@@ -47,18 +47,12 @@ def _tensor(resize: Resize, size: int, crop: int, norm: _Norm = _IMAGENET) -> Ev
 
 @dataclass(frozen=True)
 class Recipe:
-    """The evaluation transforms of one code base.
-
-    Attributes:
-        source: The code bases, in words.
-        usual: For images of ordinary size, data sets unknown to the code base included.
-        small: For images of about 32 pixels.
-        special: For single data sets, by their name or the name of their images.
-    """
+    """The evaluation transforms of one code base."""
 
     source: str
-    usual: EvalTransform
-    small: EvalTransform
+    usual: EvalTransform  # for images of ordinary size, data sets unknown to the code base included
+    small: EvalTransform  # for images of about 32 pixels
+    # For single data sets, by their name or the name of their images.
     special: Mapping[str, EvalTransform] = field(default_factory=dict)
 
 
@@ -87,15 +81,9 @@ _RECIPES = {
     "easy": _EASY_RECIPE,
     "easy-antialias": _antialiased(_EASY_RECIPE, "EASY as its code runs today: tensors resized with antialiasing"),
     "simpleshot": Recipe(
-        "SimpleShot with --enlarge, LaplacianShot, TIM, Veilleux et al.",
-        _pil("shorter", 96, 84),
-        _pil("exact", 36, 32),
+        "SimpleShot with --enlarge, LaplacianShot, TIM, Veilleux et al.", _pil("shorter", 96, 84), _pil("exact", 36, 32)
     ),
-    "simpleshot-84": Recipe(
-        "SimpleShot without --enlarge",
-        _pil("shorter", 84, 84),
-        _pil("exact", 36, 32),
-    ),
+    "simpleshot-84": Recipe("SimpleShot without --enlarge", _pil("shorter", 84, 84), _pil("exact", 36, 32)),
     "s2m2": Recipe("S2M2", _pil("exact", 92, 80), _pil("exact", 36, 32)),
     "ptmap": Recipe("PT-MAP", _pil("exact", 96, 84), _pil("exact", 36, 32)),
     "closerlook": Recipe("CloserLook", _pil("exact", 257, 224), _pil("exact", 257, 224)),
@@ -106,9 +94,7 @@ _RECIPES = {
     "feat": Recipe("FEAT", _pil("shorter", 92, 84, _METAOPTNET), _pil("shorter", 92, 84, _METAOPTNET)),
     "deepemd": Recipe("DeepEMD", _pil("exact", 92, 84, _EASY), _pil("exact", 92, 84, _EASY)),
     "libfewshot": Recipe(
-        "LibFewShot at 84 pixels",
-        _pil("exact", 96, 84, _METAOPTNET),
-        _pil("exact", 96, 84, _METAOPTNET),
+        "LibFewShot at 84 pixels", _pil("exact", 96, 84, _METAOPTNET), _pil("exact", 96, 84, _METAOPTNET)
     ),
 }
 
@@ -137,8 +123,11 @@ def transform_for(
     """
     if recipe not in _RECIPES:
         raise unknown_name("transform", recipe, _RECIPES)
-    chosen = _RECIPES[recipe]
-    published = _published_transform(chosen, dataset, image_size)
+    chosen, info = _RECIPES[recipe], _info_or_none(dataset)
+    side = info.image_size if info else image_size
+    published = chosen.small if side is not None and side <= _SMALL else chosen.usual
+    if info:
+        published = chosen.special.get(info.name) or chosen.special.get(info.images_of) or published
     if network_size is None or network_size == published.crop:
         return published
     if network_size == chosen.small.crop:
@@ -146,24 +135,11 @@ def transform_for(
     return replace(published, size=round(published.size * network_size / published.crop), crop=network_size)
 
 
-def _published_transform(chosen: Recipe, dataset: str | None, image_size: int | None) -> EvalTransform:
-    info = _info_or_none(dataset)
-    for name in (info.name, info.images_of) if info else ():
-        if name in chosen.special:
-            return chosen.special[name]
-    side = info.image_size if info else image_size
-    return chosen.small if side is not None and side <= _SMALL else chosen.usual
-
-
 def crops_for(transform: EvalTransform, dataset: str | None, seed: int = 0) -> CropTransform:
     """The random crops that replace a transform when features of several crops are averaged.
 
     Published for EASY's ResNet12 ("AS"); size, normalisation and antialiasing are those of the transform.
-
-    Args:
-        transform: The evaluation transform of the backbone on the data set.
-        dataset: A name of the catalog; any other name, or None, stands for a user's own data.
-        seed: Random seed of the crops.
+    Names of data sets mean the same as for `transform_for`.
     """
     info = _info_or_none(dataset)
     area = _CROP_AREAS.get(info.images_of, _USUAL_CROP_AREA) if info else _USUAL_CROP_AREA
@@ -187,16 +163,11 @@ def timm_transform(config: Mapping[str, Any]) -> EvalTransform:
             f"Expected a model for square RGB images, centred or squashed; found {channels}×{height}×{width}, {mode}.",
             "Choose another timm model.",
         )
+    resize: Resize = "exact" if mode == "squash" else "shorter"
     # As timm does: the image is resized to floor(side / share) and the centre is cut out.
     size = math.floor(height / (config.get("crop_pct") or 0.875))
-    return EvalTransform(
-        "exact" if mode == "squash" else "shorter",
-        size,
-        height,
-        _triple(config["mean"]),
-        _triple(config["std"]),
-        config["interpolation"],
-    )
+    mean, std = _triple(config["mean"]), _triple(config["std"])
+    return EvalTransform(resize, size, height, mean, std, config["interpolation"])
 
 
 def _info_or_none(dataset: str | None) -> DatasetInfo | None:

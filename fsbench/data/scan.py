@@ -51,10 +51,6 @@ def load_dataset(root: Path, name: str) -> ImageDataset:
     Missing classes or images do not stop it; they are in the notes, and without a class the split digest
     differs from the catalog's. Classes in the wrong split do: accuracies could not be compared with published ones.
 
-    Args:
-        root: The data set's folder, in any layout.
-        name: Its name, or an alias.
-
     Raises:
         FsbenchError: The folder holds nothing of the data set, or is unfit for use.
     """
@@ -95,19 +91,18 @@ def load_own(
     Args:
         root: A folder with class folders under split folders, or with csv files, or with class folders alone.
         split_file: A json or csv that divides class folders into splits.
-        fractions: Shares of base, val and novel classes, drawn with the seed.
-        seed: Of the draw.
+        fractions: Shares of base, val and novel classes.
+        seed: Random seed of the draw of those classes.
         min_images: Images that a class must have; smaller classes are left out before fractions are taken.
         name: The data set's name; by default the folder's, after `own-` if that is the name of a benchmark.
 
     Raises:
         FsbenchError: The folder is unfit, or it is not said how to divide the classes.
     """
-    _require_folder(root)
     if split_file is None and fractions is None:
         listing = scan_folder(root, None)
     else:
-        with _readable():
+        with _readable(root):
             listing = _list_own_classes(root, split_file, fractions, seed, min_images)
     listing = drop_small(listing, min_images)
     notes = []
@@ -129,20 +124,14 @@ def load_own(
 
 
 def scan_folder(root: Path, info: DatasetInfo | None) -> Listing:
-    """List what a folder holds of a data set, complete or not.
-
-    Args:
-        root: The data set's folder.
-        info: The catalog entry, None for a user's own data.
+    """List what a folder holds of a data set, or of a user's own data if there is no catalog entry.
 
     Raises:
         FsbenchError: There is no such folder, or no layout fits.
     """
-    _require_folder(root)
-    with _readable():
+    with _readable(root):
         for folder in _places(root, info):
-            listing = _scan_here(folder, info)
-            if listing is not None:
+            if (listing := _scan_here(folder, info)) is not None:
                 return listing
         raise _nothing_found(root, info)
 
@@ -150,11 +139,9 @@ def scan_folder(root: Path, info: DatasetInfo | None) -> Listing:
 def _scan_here(root: Path, info: DatasetInfo | None) -> Listing | None:
     if info is not None and info.images_of == "cifar100" and is_cifar(root):
         return list_cifar(root, info)
-    listing = list_split_folders(root, info)
-    if listing is not None:
+    if (listing := list_split_folders(root, info)) is not None:
         return listing
-    files = find_split_files(root, info, ".csv")
-    if files:
+    if files := find_split_files(root, info, ".csv"):
         return list_csv(root, files, info)
     folders = find_class_folders(root, info)
     if not folders:
@@ -233,17 +220,14 @@ def _places(root: Path, info: DatasetInfo | None, depth: int = 2) -> Iterator[Pa
 
 
 @contextmanager
-def _readable() -> Iterator[None]:
-    """Turn an error of the operating system into one that names the folder."""
+def _readable(root: Path) -> Iterator[None]:
+    """Demand a folder, and turn an error of the operating system inside it into one that names the file."""
+    if not root.is_dir():
+        raise FsbenchError(f"Expected a folder, found none at {root}.", "Check the path.")
     try:
         yield
     except OSError as error:
         raise FsbenchError(f"Could not read {error.filename}: {error.strerror}.", "Check its rights.") from error
-
-
-def _require_folder(root: Path) -> None:
-    if not root.is_dir():
-        raise FsbenchError(f"Expected a folder, found none at {root}.", "Check the path.")
 
 
 def _nothing_found(root: Path, info: DatasetInfo | None) -> FsbenchError:
@@ -260,37 +244,24 @@ def _nothing_found(root: Path, info: DatasetInfo | None) -> FsbenchError:
 
 @dataclass(frozen=True, eq=False)
 class FoundDataset:
-    """A folder that bears the name of a known data set.
+    """A folder that bears the name of a known data set."""
 
-    Attributes:
-        info: The data set. If the folder follows another split of the same images, it is that one.
-        path: The folder.
-        listing: What the folder holds, None if it could not be read.
-        problem: Why it could not be read.
-        named: The data set that the folder's name stands for.
-    """
-
-    info: DatasetInfo
+    info: DatasetInfo  # if the folder follows another split of the same images than `named`, it is that one
     path: Path
-    listing: Listing | None
-    problem: FsbenchError | None
-    named: DatasetInfo
+    listing: Listing | None  # None if the folder could not be read
+    problem: FsbenchError | None  # why it could not be read
+    named: DatasetInfo  # the data set that the folder's name stands for
 
 
 def find_datasets(root: Path) -> list[FoundDataset]:
     """The known data sets under a data root, complete or not, in the order of their folders' names.
 
     A folder with raw CIFAR-100 images counts for FC100 and for CIFAR-FS. If the root itself bears the name
-    of a data set and none is below it, the root is taken.
-
-    Args:
-        root: Usually ``data/``; it need not exist.
+    of a data set and none is below it, the root is taken. The root need not exist.
     """
     if not root.is_dir():
         return []
-    found = [
-        _examine(folder, name) for folder in visible_folders(root) for name in names_for_folder(folder.name)
-    ]  # fmt: skip
+    found = [_examine(folder, name) for folder in visible_folders(root) for name in names_for_folder(folder.name)]
     if found:
         return found
     itself = [_examine(root, name) for name in names_for_folder(root.name)]
@@ -302,10 +273,6 @@ def find_dataset(root: Path, name: str) -> FoundDataset | None:
 
     A folder that is named after another data set of the same images counts if it follows the split asked for: one
     with split folders must have its classes; class folders alone are divided by its class lists.
-
-    Args:
-        root: Usually ``data/``; it need not exist.
-        name: The catalog's name.
     """
     folders = visible_folders(root) if root.is_dir() else []
     for folder in [*folders, root]:

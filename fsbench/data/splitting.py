@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from fsbench.data.catalog import SPLITS, canonical_split
@@ -28,8 +29,7 @@ def read_split_file(path: Path) -> dict[str, str]:
     Raises:
         FsbenchError: The file cannot be read, or puts a class into two splits.
     """
-    pairs = _pairs_of_json(path) if path.suffix.lower() == ".json" else _pairs_of_csv(path)
-    return _by_class(pairs, str(path))
+    return _by_class(_pairs_of_json(path) if path.suffix.lower() == ".json" else _pairs_of_csv(path), str(path))
 
 
 def read_split_lists(files: Mapping[str, Path]) -> dict[str, str]:
@@ -68,17 +68,17 @@ def split_by_fractions(classes: Iterable[str], fractions: Sequence[float], seed:
     Classes are drawn in the order of the sha256 of the seed and their name. The numbers of classes are
     rounded by largest remainder, the earlier split first.
 
-    Args:
-        classes: The class names, in any order.
-        fractions: The shares of base, val and novel.
-        seed: Another seed gives another division.
-
     Raises:
         FsbenchError: A split with a share above 0 would stay empty.
     """
     names = sorted(set(classes))
     drawn = sorted(names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode(errors="surrogatepass")).digest())
-    counts = _largest_remainder(len(names), fractions)
+    # Shares such as 0.16 have no exact binary value: round before cutting off.
+    quotas = [round(len(names) * fraction, 9) for fraction in fractions]
+    counts = [math.floor(quota) for quota in quotas]
+    by_remainder = sorted(range(len(quotas)), key=lambda i: counts[i] - quotas[i])
+    for i in by_remainder[: len(names) - sum(counts)]:
+        counts[i] += 1
     for split, fraction, count in zip(SPLITS, fractions, counts, strict=True):
         if fraction > 0 and count == 0:
             raise FsbenchError(
@@ -87,16 +87,6 @@ def split_by_fractions(classes: Iterable[str], fractions: Sequence[float], seed:
             )
     order = [split for split, count in zip(SPLITS, counts, strict=True) for _ in range(count)]
     return dict(zip(drawn, order, strict=True))
-
-
-def _largest_remainder(total: int, fractions: Sequence[float]) -> list[int]:
-    # Shares such as 0.16 have no exact binary value: round before cutting off.
-    quotas = [round(total * fraction, 9) for fraction in fractions]
-    counts = [math.floor(quota) for quota in quotas]
-    by_remainder = sorted(range(len(quotas)), key=lambda i: counts[i] - quotas[i])
-    for i in by_remainder[: total - sum(counts)]:
-        counts[i] += 1
-    return counts
 
 
 def _pairs_of_json(path: Path) -> list[tuple[str, str]]:
@@ -113,26 +103,22 @@ def _pairs_of_json(path: Path) -> list[tuple[str, str]]:
 
 def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """An object of json; Python alone would keep the last of two entries of the same name."""
-    content: dict[str, object] = {}
-    for name, value in pairs:
-        if name in content:
+    for name, count in Counter(name for name, _ in pairs).items():
+        if count > 1:
             raise ValueError(f"{name!r} stands there twice.")
-        content[name] = value
-    return content
+    return dict(pairs)
 
 
 def _pairs_of_csv(path: Path) -> list[tuple[str, str]]:
-    rows = read_csv(path)
     pairs = []
-    for position, (line, cells) in enumerate(rows):
+    for position, (line, cells) in enumerate(read_csv(path)):
         if len(cells) != 2:
             raise FsbenchError(
                 f"Expected the two columns class,split, found {len(cells)} in line {line} of {path}.",
                 "Write one class per line, for example `cat,base`.",
             )
-        if position == 0 and cells[1].lower() in _HEADERS:
-            continue
-        pairs.append((cells[0], _split_named(cells[1], f"line {line} of {path}")))
+        if position > 0 or cells[1].lower() not in _HEADERS:
+            pairs.append((cells[0], _split_named(cells[1], f"line {line} of {path}")))
     return pairs
 
 

@@ -23,14 +23,7 @@ Triple = tuple[float, float, float]
 Resize = Literal["shorter", "exact", "none"]
 Interpolation = Literal["nearest", "bilinear", "bicubic", "box", "hamming", "lanczos"]
 
-_FILTERS = {
-    "nearest": Image.Resampling.NEAREST,
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-    "box": Image.Resampling.BOX,
-    "hamming": Image.Resampling.HAMMING,
-    "lanczos": Image.Resampling.LANCZOS,
-}
+_FILTERS = {resampling.name.lower(): resampling for resampling in Image.Resampling}
 _LARGEST = 100_000_000  # pixels after resizing
 
 
@@ -43,9 +36,8 @@ class EvalTransform:
             ``none`` demands images of that size.
         size: The size of that step.
         crop: The side of the centre crop, at most the size.
-        mean: Subtracted per channel, for values in [0, 1].
-        std: Divided by per channel.
-        interpolation: The filter. On tensors it is ``bilinear`` or ``bicubic``.
+        mean: Subtracted per channel, for values in [0, 1]; then ``std`` divides.
+        interpolation: On tensors it is ``bilinear`` or ``bicubic``.
         on: Whether 8-bit PIL images or float tensors are resized.
         antialias: Whether shrinking averages over all pixels. PIL always does; tensors only if told to.
     """
@@ -70,10 +62,7 @@ class EvalTransform:
             raise FsbenchError("PIL images are always resized with antialiasing.", "Resize tensors instead.")
 
     def __call__(self, image: Image.Image) -> torch.Tensor:
-        """Transform one RGB image.
-
-        Returns:
-            A float32 tensor (3, crop, crop).
+        """Transform one RGB image into a float32 tensor (3, crop, crop).
 
         Raises:
             FsbenchError: The image has another size than the transform demands, or is a very long strip.
@@ -121,11 +110,7 @@ class CropTransform:
     Attributes:
         size: The side of the result.
         area: The smallest and largest share of the image.
-        mean: Subtracted per channel, for values in [0, 1].
-        std: Divided by per channel.
         ratio: The smallest and largest aspect ratio, width by height.
-        antialias: Whether shrinking averages over all pixels.
-        seed: Random seed of the draw.
     """
 
     size: int
@@ -137,16 +122,10 @@ class CropTransform:
     seed: int = 0
 
     def __call__(self, image: Image.Image, name: str, crops: int, start: int = 0) -> torch.Tensor:
-        """Take crops of one RGB image.
-
-        Args:
-            image: The image.
-            name: Its name relative to the data set.
-            crops: How many crops, N.
-            start: The number of the first.
+        """Take crops of one RGB image, by its name relative to the data set and the number of the first.
 
         Returns:
-            A float32 tensor (N, 3, size, size).
+            A float32 tensor (crops, 3, size, size).
         """
         tensor = to_tensor(image)
         parts = []
@@ -157,7 +136,10 @@ class CropTransform:
         return normalise(torch.stack(parts), self.mean, self.std)
 
     def box(self, size: tuple[int, int], name: str, number: int) -> tuple[int, int, int, int]:
-        """Top, left, height and width of a crop of an image of that width and height."""
+        """Top, left, height and width of a crop of an image of that width and height.
+
+        Into strips no draw may fit: they get the largest centred crop of an admitted aspect ratio.
+        """
         key = hashlib.sha256(f"{self.seed}:{number}:{name}".encode(errors="surrogatepass")).digest()
         random = np.random.Generator(np.random.PCG64(int.from_bytes(key, "big")))
         width, height = size
@@ -170,18 +152,14 @@ class CropTransform:
                 top = int(down * (height - crop_height + 1))
                 left = int(right * (width - crop_width + 1))
                 return top, left, crop_height, crop_width
-        return self._largest_box(width, height)
+        crop_width = min(width, max(1, round(height * self.ratio[1])))
+        crop_height = min(height, max(1, round(width / self.ratio[0])))
+        return (height - crop_height) // 2, (width - crop_width) // 2, crop_height, crop_width
 
     def describe(self) -> dict[str, Any]:
         """The transform as plain data, in a stable order, for records."""
         lists = {key: list(getattr(self, key)) for key in ("area", "mean", "std", "ratio")}
         return {**asdict(self), **lists}
-
-    def _largest_box(self, width: int, height: int) -> tuple[int, int, int, int]:
-        """The largest centred crop of an admitted aspect ratio, for strips into which no draw fits."""
-        crop_width = min(width, max(1, round(height * self.ratio[1])))
-        crop_height = min(height, max(1, round(width / self.ratio[0])))
-        return (height - crop_height) // 2, (width - crop_width) // 2, crop_height, crop_width
 
 
 def to_tensor(image: Image.Image) -> torch.Tensor:
