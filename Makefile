@@ -15,7 +15,7 @@ TASKS    ?= 10000
 ARGS     ?=
 DATA     ?= data
 SMALL    := --no-rotation --no-mixup --seed 0 --device cpu --eval-every 6 --force
-REAL     := --backbone rn12 --seed 0 --device cpu --force --data-dir $(DATA)
+REAL     := --backbone rn12 --small-first --seed 0 --device cpu --force --data-dir $(DATA)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test fast lint format types unit demo bench figures trust build extract scatter solve compare weights clean

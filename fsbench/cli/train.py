@@ -55,7 +55,7 @@ def train(
     ] = None,
     small_first: Annotated[
         bool, typer.Option("--small-first/--no-small-first", help="Train on smaller images in the first half.")
-    ] = True,
+    ] = False,
     eval_every: Annotated[int, typer.Option(min=1, help="Evaluate on the val classes every N epochs.")] = 10,
     save_every: Annotated[float, typer.Option(min=0, help="Minutes between checkpoints within an epoch.")] = 5,
     device: use.Device = "auto",

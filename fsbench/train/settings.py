@@ -55,7 +55,7 @@ class TrainSettings:
     rotation: bool = False
     mixup: bool = False
     flip: bool = True
-    small_first: bool = True
+    small_first: bool = False
     image_size: int | None = None
     ranks: int = 1
 

@@ -65,7 +65,7 @@ def test_every_option_reaches_the_training() -> None:
         "train", "--backbone", "wrn", "--data", "stripes", "--width", "0.125", "--epochs", "1", "--batch", "12",
         "--lr", "0.03", "--seed", "5", "--no-rotation", "--no-mixup", "--no-flip", "--out", "mine.safetensors",
         "--eval-every", "1", "--save-every", "1", "--workers", "0", "--device", "cpu", "--quiet", "--image-size", "24",
-        "--no-small-first",
+        "--small-first",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert done.stderr == ""
@@ -80,7 +80,7 @@ def test_every_option_reaches_the_training() -> None:
         "--image-size 24",
     ):
         assert words in command
-    assert command.endswith("--no-rotation --no-mixup --no-flip --no-small-first")
+    assert command.endswith("--no-rotation --no-mixup --no-flip --small-first")
 
 
 def test_characters_are_not_mirrored(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

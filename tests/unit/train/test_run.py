@@ -220,7 +220,7 @@ def test_extract_finds_the_weights_and_the_header_tells_how_they_came_about(
     found = facts(out)
     assert found["command"] == (
         f"fsbench train --backbone rn12 --dataset stripes --data {dataset.root} --width 1 --epochs 3 --batch 24 "
-        "--lr 0.05 --seed 7 --rotation --mixup --flip --small-first"
+        "--lr 0.05 --seed 7 --rotation --mixup --flip --no-small-first"
     )
     assert (found["dataset"], found["seed"], found["epochs"], found["width"]) == ("stripes", "7", "3", "1")
     assert found["val_accuracy"] == str(trained.history[-1])
