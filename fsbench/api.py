@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
     from fsbench.features.scatter import BaseStatistics
     from fsbench.methods.base import Method
+    from fsbench.tasks.protocol import ProtocolName
 
     Array = TypeVar("Array", Tensor, NDArray[Any])
     from collections.abc import Sequence
 
     from fsbench.results.record import RunRecord
 
-    Protocol = Literal["disjoint", "released", "veilleux"]
     Features = str | Path | FeatureFile
 
 
@@ -175,7 +175,7 @@ def evaluate(
     tasks: int = 10_000,
     seed: int = 0,
     split: str = "novel",
-    protocol: Protocol = "disjoint",
+    protocol: ProtocolName = "disjoint",
     base: Features | None = None,
     tune: bool = False,
     preset: str = "",
@@ -243,7 +243,7 @@ def compare(
     tasks: int = 10_000,
     seed: int = 0,
     split: str = "novel",
-    protocol: Protocol = "disjoint",
+    protocol: ProtocolName = "disjoint",
     baseline: str | None = None,
     base: Features | None = None,
     tune: bool = False,
@@ -321,6 +321,7 @@ def extract(
     data: str | Path | None = None,
     split_file: str | Path | None = None,
     split_fractions: Sequence[float] | None = None,
+    min_images: int | None = None,
     weights: str | Path | None = None,
     random_weights: int | None = None,
     transform: str | None = None,
@@ -344,6 +345,7 @@ def extract(
         data: A folder of your own images, with one folder per class.
         split_file: With `data`: json or csv that divides the classes.
         split_fractions: With `data`: shares of base, val and novel classes, such as (0.64, 0.16, 0.2).
+        min_images: With `data`: leave out classes with fewer images than this.
         weights: A checkpoint; else `weights_dir/DATASET/BACKBONE.*`.
         random_weights: Instead of a checkpoint: fresh weights of this seed.
         transform: Name of a transform that replaces the backbone's own.
@@ -369,7 +371,7 @@ def extract(
     refuse_unknown(backbone)
     reporter = Reporter(quiet=not progress)
     shares = ",".join(map(str, split_fractions)) if split_fractions is not None else None
-    own = OwnData.given(Path(data) if data else None, Path(split_file) if split_file else None, shares)
+    own = OwnData.given(Path(data) if data else None, Path(split_file) if split_file else None, shares, min_images)
     if own is None and "," in dataset:
         raise FsbenchError(f"One data set at a time, got {dataset!r}.", "Call extract once for each.")
     settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken)

@@ -12,6 +12,7 @@ from fsbench.cli import complete
 from fsbench.cli import options as use
 from fsbench.data.choose import OwnData, choose_datasets
 from fsbench.devices import choose_device
+from fsbench.errors import UsageError
 from fsbench.features.extract import Settings, Weights, extract_all
 from fsbench.ranks import join_ranks
 from fsbench.report.tables import stdout_console
@@ -29,14 +30,13 @@ def extract(
         str | None,
         typer.Option(help="Data sets, separated by commas. (default: all found)", autocompletion=complete.datasets),
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="A folder of your own images.")] = None,
-    split_file: Annotated[Path | None, typer.Option(help="With --data: json or csv that divides the classes.")] = None,
-    split_fractions: Annotated[
-        str | None, typer.Option(help="With --data: shares of base, val and novel classes, such as 0.64,0.16,0.2.")
-    ] = None,
+    data: use.OwnFolder = None,
+    split_file: use.SplitFile = None,
+    split_fractions: use.SplitFractions = None,
+    min_images: use.MinImages = None,
     weights: Annotated[Path | None, typer.Option(help="Checkpoint. (default: weights/DATASET/BACKBONE.*)")] = None,
     random_weights: Annotated[
-        int | None, typer.Option(min=0, help="No checkpoint: fresh weights of this seed.")
+        int | None, typer.Option(min=0, help="Use random weights of this seed instead of a checkpoint.")
     ] = None,
     transform: Annotated[str | None, typer.Option(help="Replace the backbone's own transform, e.g. ptmap.")] = None,
     crops: Annotated[int, typer.Option(min=1, help="Average the features of that many random crops (RN12*: 30).")] = 1,
@@ -44,15 +44,15 @@ def extract(
         str, typer.Option(help="fp32, bf16 or fp16.", autocompletion=complete.words("fp32", "bf16", "fp16"))
     ] = "fp32",
     device: use.Device = "auto",
-    batch: Annotated[int | None, typer.Option(min=1, help="Images per forward pass. (default: chosen)")] = None,
-    workers: Annotated[int | None, typer.Option(min=0, help="Processes that read images. (default: chosen)")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Images per forward pass. (default: automatic)")] = None,
+    workers: Annotated[int | None, typer.Option(min=0, help="Processes that read images. (default: automatic)")] = None,
     skip_broken: Annotated[
         bool, typer.Option("--skip-broken", help="Leave out unreadable images, and record it.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="A .h5 file, or a folder. (default: features/DATASET-BACKBONE.h5)")
+        Path | None, typer.Option(help="A .h5 file or a folder. (default: features/DATASET-BACKBONE.h5)")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Extract again what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Recompute existing features.")] = False,
     data_dir: use.DataRoot = Path("data"),
     weights_dir: use.WeightsRoot = Path("weights"),
     features_dir: use.FeaturesRoot = Path("features"),
@@ -60,16 +60,16 @@ def extract(
 ) -> None:
     """Run a backbone over image folders: one feature file per data set.
 
-    Without options: every data set under data/, else the embedded one, into features/DATASET-BACKBONE.h5. Weights are
-    those at weights/DATASET/BACKBONE.*, and the transform follows them. Killed at any moment, the same command goes on
-    where it was; what is there already is not made again. Several processes share the images under torchrun.
+    Without options: every data set in data/, else the built-in one, into features/DATASET-BACKBONE.h5, with the weights
+    at weights/DATASET/BACKBONE.* and the transform that belongs to them. Run the same command again to resume an
+    interrupted extraction. Several processes share the images under torchrun.
 
     Example: [bold]fsbench extract --backbone wrn[/bold]
     """
     refuse_unknown(backbone)
     if out and out.suffix not in {"", ".h5"} and not out.is_dir():
-        raise typer.BadParameter(f"{out} is neither a .h5 file nor an existing folder", param_hint="--out")
-    own = OwnData.given(data, split_file, split_fractions)
+        raise UsageError("out", f"{out} is neither a .h5 file nor an existing folder")
+    own = OwnData.given(data, split_file, split_fractions, min_images)
     settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken)
     chosen = Weights(backbone, weights, random_weights, weights_dir)
     with join_ranks() as ranks:

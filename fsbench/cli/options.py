@@ -32,6 +32,14 @@ WeightsRoot = Annotated[
 ResultsRoot = Annotated[
     Path, typer.Option("--results-dir", envvar="FSBENCH_RESULTS", rich_help_panel=OF_RUN, help="Folder of records.")
 ]
+OwnFolder = Annotated[Path | None, typer.Option("--data", help="Folder of your own images, one folder per class.")]
+SplitFile = Annotated[Path | None, typer.Option(help="With --data: json or csv file with the split of each class.")]
+SplitFractions = Annotated[
+    str | None, typer.Option(help="With --data: shares of base, val and novel classes, such as 0.64,0.16,0.2.")
+]
+MinImages = Annotated[
+    int | None, typer.Option(min=1, help="With --data: leave out classes with fewer images than this.")
+]
 BaseFile = Annotated[
     Path | None,
     typer.Option(

@@ -33,11 +33,10 @@ def train(
     dataset: Annotated[
         str | None, typer.Option(help="The data set. (default: the one found)", autocompletion=complete.datasets)
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="A folder of your own images.")] = None,
-    split_file: Annotated[Path | None, typer.Option(help="With --data: json or csv that divides the classes.")] = None,
-    split_fractions: Annotated[
-        str | None, typer.Option(help="With --data: shares of base, val and novel classes, such as 0.64,0.16,0.2.")
-    ] = None,
+    data: use.OwnFolder = None,
+    split_file: use.SplitFile = None,
+    split_fractions: use.SplitFractions = None,
+    min_images: use.MinImages = None,
     width: Annotated[
         float | None, typer.Option(help="Base width (rn12, rn18), widening factor (wrn). (default: 64, 64, 10)")
     ] = None,
@@ -48,7 +47,7 @@ def train(
     batch: Annotated[int, typer.Option(min=2, help="Images per step, over all processes.")] = 64,
     lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 0.1,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    rotation: Annotated[bool, typer.Option("--rotation/--no-rotation", help="Add a loss for predicting rotations.")] = False,
+    rotation: Annotated[bool, typer.Option("--rotation/--no-rotation", help="Add a rotation loss.")] = False,
     mixup: Annotated[bool, typer.Option("--mixup/--no-mixup", help="Add a pass with manifold mixup.")] = False,
     flip: Annotated[
         bool | None, typer.Option("--flip/--no-flip", help="Mirror images at random. (default: not for glyphs)")
@@ -89,7 +88,7 @@ def train(
             ranks=ranks.count,
         )
         reporter, where = Reporter(quiet, not ranks.leads), choose_device(device)
-        own = OwnData.given(data, split_file, split_fractions)
+        own = OwnData.given(data, split_file, split_fractions, min_images)
         chosen = the_only(ranks.first_alone(lambda: choose_datasets(dataset, own, data_dir, reporter)))
         if flip is None and chosen.name == EMBEDDED:  # characters are not mirror images of each other
             settings = replace(settings, flip=False)

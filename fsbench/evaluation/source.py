@@ -13,6 +13,7 @@ from fsbench.methods.base import Context
 from fsbench.methods.presets import benchmark_with_preset
 from fsbench.ranks import ALONE
 from fsbench.results.record import named_base, named_network
+from fsbench.tasks.protocol import ALPHA
 
 if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
@@ -72,7 +73,7 @@ class Source:
             balanced=protocol.balanced,
             shots=protocol.shots,
             preset=benchmark_with_preset(self.dataset) if preset else "",
-            alpha=protocol.alpha or 2.0,
+            alpha=protocol.alpha or ALPHA,
             base=self.base,
         )
 

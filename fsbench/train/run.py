@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 SUFFIX = ".safetensors"
-RECIPE = 2  # rises whenever the same settings would give other weights
+TRAINING_VERSION = 2  # rises whenever the same settings would give other weights
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Plan:
         return {
             **dataclasses.asdict(self.settings),
             "width": {name: str(value) for name, value in self.backbone.info.architecture.items()},
-            "recipe": RECIPE,
+            "recipe": TRAINING_VERSION,
             "dataset": self.dataset.name,
             "images": fingerprint({"names": names}),
             "family": self.backbone.info.family,

@@ -64,6 +64,17 @@ def test_errors_are_sentences(arguments: tuple[str, ...], words: str) -> None:
     assert words in done.stderr
 
 
+def test_small_classes_are_left_out_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_images(tmp_path / "photos", {"novel": ["a", "b", "c"]}, images=4)
+    next((tmp_path / "photos" / "novel" / "b").iterdir()).unlink()
+    done = run("extract", "--data", "photos", "--min-images", "4", "--random-weights", "0", "--out", "f.h5")
+    assert done.returncode == 0, done.stderr
+    assert FeatureFile.open("f.h5").splits["novel"].class_names == ("a", "c")
+    assert "b" in done.stderr
+    assert "--data" in run("extract", "--dataset", "glyphs", "--min-images", "4").stderr
+
+
 @pytest.mark.slow
 def test_killed_ten_times_at_random_moments_the_features_are_those_of_an_unbroken_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
