@@ -90,18 +90,7 @@ def solve_tasks(
     ranks: Ranks = ALONE,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Outcome:
-    """Draw the tasks, solve them, and count the right answers.
-
-    Args:
-        method: A configured method.
-        split: Features that tasks are drawn from.
-        base: Statistics of the base classes, for methods that need them.
-        tasks: The tasks.
-        device: Where to compute.
-        batch: Tasks per block; None chooses.
-        ranks: Processes that share the tasks; all get the whole outcome.
-        progress: Called with the number of tasks just finished.
-    """
+    """Draw the tasks, solve them, and count the right answers."""
     protocol, offsets = tasks.protocol, split.offsets
     check_feasible(protocol, pool_sizes(protocol, offsets))
     start = time.perf_counter()

@@ -77,13 +77,7 @@ class Runner:
     force: bool = False
 
     def run(self, job: Job, source: Source, progress: Callable[[int], None] = lambda done: None) -> RunRecord:
-        """Give the record of a job: the stored one if there is one, else a new one, which is stored.
-
-        Args:
-            job: What to run.
-            source: Features.
-            progress: Called with the number of tasks just finished.
-        """
+        """Give the record of a job: the stored one if there is one, else a new one, which is stored."""
         key, results = key_of(job, source), self.results
         path = record_path(results, key, source.dataset, source.backbone) if results else None
         stored = self.ranks.agree(lambda: load_record(path, key) if path and path.exists() and not self.force else None)

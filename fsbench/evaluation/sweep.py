@@ -50,21 +50,13 @@ class Plan:
 
 
 def plan_sweep(
-    contestants: Sequence[MethodChoice],
+    choices: Sequence[MethodChoice],
     axes: Sequence[Axis],
     splits: Sequence[str],
     protocols: Sequence[TaskProtocol],
     options: Mapping[str, Any],
 ) -> list[Plan]:
-    """One panel per protocol: the first axis runs along it, every combination of the rest is a curve.
-
-    Args:
-        contestants: Methods.
-        axes: At least one.
-        splits: Where tasks are drawn from.
-        protocols: Settings, one panel each.
-        options: Parameters that are the same everywhere.
-    """
+    """One panel per protocol: the first axis runs along it, every combination of the rest is a curve."""
     first, others = axes[0], axes[1:]
     combinations = [
         dict(zip([axis.name for axis in others], values, strict=True))
@@ -73,13 +65,13 @@ def plan_sweep(
     plans = []
     for protocol in protocols:
         lines = []
-        for contestant, values, split in itertools.product(contestants, combinations, splits):
-            own_protocol, own_options = at(values, protocol, {**contestant.options, **options})
-            words = [contestant.label] if len(contestants) > 1 else []
+        for choice, values, split in itertools.product(choices, combinations, splits):
+            own_protocol, own_options = at(values, protocol, {**choice.options, **options})
+            words = [choice.label] if len(choices) > 1 else []
             words += [f"{symbol(name)} = {_number(value)}" for name, value in values.items()]
             words += [split] if len(splits) > 1 else []
-            label = ", ".join(words) or contestant.label
-            lines.append(Line(label, contestant.method, own_options, own_protocol, split))
+            label = ", ".join(words) or choice.label
+            lines.append(Line(label, choice.method, own_options, own_protocol, split))
         plans.append(Plan(protocol.describe([axis.name for axis in axes]), first, lines))
     return plans
 
@@ -87,17 +79,7 @@ def plan_sweep(
 def run_sweep(
     plans: Sequence[Plan], file: FeatureFile, runner: Runner, *, name: str, tasks: int, seed: int, preset: str = ""
 ) -> Sweep:
-    """Measure missing points, read the others from their records, and assemble the curves.
-
-    Args:
-        plans: Panels.
-        file: Features.
-        runner: Computes the points.
-        name: What is swept, in a word.
-        tasks: Tasks per point.
-        seed: Random seed of the task lists.
-        preset: `article` uses the published parameters of the data set.
-    """
+    """Measure missing points, read the others from their records, and assemble the curves."""
     base, made = base_of(file, runner.reporter, runner.ranks), file.provenance
     splits = dict.fromkeys(line.split for plan in plans for line in plan.lines)
     sources = {split: load_source(file, split, base) for split in splits}

@@ -291,13 +291,7 @@ def _remember(search: Search, tuned: Tuned, warn: Callable[[str], None]) -> None
 
 
 def configure_tuned(search: Search, source: Source, runner: Runner) -> tuple[Method, str]:
-    """A method with tuned parameters, and a word on where they come from.
-
-    Args:
-        search: Looked up; searched on the method's own grid if there is no outcome yet.
-        source: Where the method will be used.
-        runner: Computes the trials.
-    """
+    """A method with tuned parameters, and a word on where they come from."""
     tuned = runner.ranks.agree(search.remembered)
     if tuned is None:
         tuned = tune(search, grid_of(search.method, search.fixed), runner)
