@@ -56,10 +56,8 @@ def refuse_options(name: str, asked: Mapping[str, object]) -> None:
     """Refuse what timm's `create_model` was asked for beyond features from random weights."""
     wanted = sorted(key for key, value in asked.items() if value)
     if wanted:
-        raise FsbenchError(
-            f"{name} yields features from random weights and does not take {', '.join(wanted)}.",
-            "Weights are loaded by fsbench.backbones.load.load_backbone.",
-        )
+        message = f"{name} yields features from random weights and does not take {', '.join(wanted)}."
+        raise FsbenchError(message, "Weights are loaded by fsbench.backbones.load.load_backbone.")
 
 
 @dataclass(frozen=True)

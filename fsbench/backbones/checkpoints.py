@@ -243,10 +243,8 @@ def fill(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, title: s
     }
     report = [f"{len(names)} {kind}: {_listed(names)}" for kind, names in faults.items() if names]
     if report:
-        raise FsbenchError(
-            f"{path} looks like {title} but does not fit it.\n" + "\n".join(report),
-            "Use the file as it was published, or the backbone it was trained with.",
-        )
+        message = f"{path} looks like {title} but does not fit it.\n" + "\n".join(report)
+        raise FsbenchError(message, "Use the file as it was published, or the backbone it was trained with.")
     state = {
         name: tensors[name].detach().to(wanted.dtype).clone(memory_format=torch.contiguous_format)
         for name, wanted in expected.items()

@@ -136,6 +136,7 @@ def _stage_from_one(match: re.Match[str]) -> str:
 
 _RN18_NAMES = (r"conv1\.weight", r"layer4\.\d\.conv2\.weight")
 _RN18_OTHERS = (r"layer\d\.\d+\.conv3\.weight", r"conv1\.bias")
+_DOWNSAMPLE: Rename = (r"\.downsample\.", ".shortcut.")
 _STEM_7X7 = r"conv1\.weight .*×7×7"
 S2M2_NAMES = r"block\d\.layer\.\d+\.conv1\.weight"
 _S2M2_RENAMES: tuple[Rename, ...] = ((r"^block(\d)\.layer\.", r"layer\1."), (r"\.convShortcut\.", ".shortcut.0."))
@@ -159,7 +160,7 @@ _ROWS = (
             Layout(
                 present=(r"layer\d\.0\.conv3\.weight",),
                 absent=(r"conv1\.weight",),
-                renames=((r"^layer(\d)\.0\.", _stage_from_one), (r"\.downsample\.", ".shortcut.")),
+                renames=((r"^layer(\d)\.0\.", _stage_from_one), _DOWNSAMPLE),
             ),
         ),
     ),
@@ -168,12 +169,7 @@ _ROWS = (
         "Meta-Baseline's ResNet-12",
         model="fsbench_rn12",
         recipe="metabaseline",
-        layouts=(
-            Layout(
-                present=(r"layer\d\.conv3\.weight",),
-                renames=((r"^layer(\d)\.", _stage_from_one), (r"\.downsample\.", ".shortcut.")),
-            ),
-        ),
+        layouts=(Layout((r"layer\d\.conv3\.weight",), renames=((r"^layer(\d)\.", _stage_from_one), _DOWNSAMPLE)),),
     ),
     Family(
         "rn18-simpleshot",

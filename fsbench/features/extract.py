@@ -136,10 +136,9 @@ def embedded_features(
     """The feature file of the embedded data set, rendered and extracted with the shipped weights where missing."""
     datasets = ranks.first_alone(lambda: choose_datasets(EMBEDDED, None, data, reporter))
     chosen = Weights(BACKBONES[0], None, None, weights)
-    (file,) = extract_all(
+    return extract_all(
         datasets, chosen, Settings(), device=torch.device("cpu"), out=features, reporter=reporter, ranks=ranks
-    )
-    return file
+    )[0]
 
 
 def extract(
@@ -287,10 +286,8 @@ def _fill(shards: Shards, job: Extraction, device: torch.device, reporter: Repor
         report, parts = ranks.counting(advance), ranks.hand_out(missing)
         for part, features, broken in _features(job, parts, device) if missing else ():
             if broken and not job.settings.skip_broken:
-                raise FsbenchError(
-                    f"An image of {job.dataset.root} cannot be used: {next(iter(broken.values()))}",
-                    "Repair or remove it, or leave such images out with --skip-broken.",
-                )
+                message = f"An image of {job.dataset.root} cannot be used: {next(iter(broken.values()))}"
+                raise FsbenchError(message, "Repair or remove it, or leave such images out with --skip-broken.")
             shards.write(part, features, broken)
             report(len(part))
     ranks.wait()
