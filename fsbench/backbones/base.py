@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from fsbench.errors import FsbenchError
 
@@ -44,11 +44,8 @@ class Backbone(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Map normalised images (B, 3, H, W) to features (B, D)."""
         if images.ndim != 4 or images.shape[1] != 3 or min(images.shape[2:]) < self.minimum_side:
-            raise FsbenchError(
-                f"Expected images of shape (B, 3, H, W) with H and W at least {self.minimum_side}, "
-                f"found {tuple(images.shape)}.",
-                "Use a larger image size.",
-            )
+            expected = f"images of shape (B, 3, H, W) with H and W at least {self.minimum_side}"
+            raise FsbenchError(f"Expected {expected}, found {tuple(images.shape)}.", "Use a larger image size.")
         maps = self.stem(images)
         for stage in self.stages():
             maps = stage(maps)
@@ -59,10 +56,8 @@ def refuse_options(name: str, asked: Mapping[str, object]) -> None:
     """Refuse what timm's `create_model` was asked for beyond features from random weights."""
     wanted = sorted(key for key, value in asked.items() if value)
     if wanted:
-        raise FsbenchError(
-            f"{name} yields features from random weights and does not take {', '.join(wanted)}.",
-            "Weights are loaded by fsbench.backbones.load.load_backbone.",
-        )
+        message = f"{name} yields features from random weights and does not take {', '.join(wanted)}."
+        raise FsbenchError(message, "Weights are loaded by fsbench.backbones.load.load_backbone.")
 
 
 @dataclass(frozen=True)
@@ -71,8 +66,6 @@ class DataConfig:
 
     Attributes:
         input_size: Channels, height, width.
-        mean: Per channel, subtracted.
-        std: Per channel, divided by.
         interpolation: Of the resize, e.g. "bicubic".
         crop_pct: Size of the centre crop relative to the resized image.
     """
@@ -91,7 +84,6 @@ class BackboneInfo:
     Attributes:
         name: The name on the command line: "rn12", "rn18", "wrn" or "timm/<name>".
         family: A name in `fsbench.backbones.families`, e.g. "rn12-easy"; for timm the name again.
-        feature_dim: D, the length of a feature vector.
         weights: Name of the weights file, or "none, seed s".
         sha256: Of the weights file; empty without one.
         architecture: Widths and depth.
@@ -118,8 +110,7 @@ class Extractor(nn.Module):
 
     def __init__(self, network: nn.Module, info: BackboneInfo) -> None:
         super().__init__()
-        self.network = network
-        self.info = info
+        self.network, self.info = network, info
 
     def forward(self, images: Tensor) -> Tensor:
         """Map normalised images (B, 3, H, W) to features (B, D)."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 CONTAINERS = ("state_dict", "state", "model", "embedding", "params", "model_sd")
 WRAPPERS = ("feature.", "emb_func.", "encoder.")
+_SAVE_STATE = "Save the network's state_dict alone."
 FOREIGN_STARTS = {
     b"version https://git-lfs": ("a Git LFS pointer, not the file itself", "Fetch it with `git lfs pull`."),
     b"\x1f\x8b": ("a gzip archive", "Unpack it first."),
@@ -41,7 +42,6 @@ class Checkpoint:
     """The tensors of a checkpoint under their own names.
 
     Attributes:
-        path: Where they came from.
         tensors: By name, without `module.` and without the wrapper; heads included.
         wrapper: What stood before the names of the backbone: "feature.", "emb_func.", "encoder." or "".
         metadata: The free text of a safetensors header.
@@ -57,61 +57,45 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """Read the tensors of a safetensors file or of a torch file, new or old, in any known container."""
     if path.is_dir():
         raise FsbenchError(f"{path} is a folder; expected a checkpoint file.", "Name the file inside it.")
+    metadata: Mapping[str, str] = {}
     try:
         with path.open("rb") as file:
             start = file.read(512)
-        return _read(path, start)
+        if not start:
+            raise FsbenchError(f"{path} is empty.", "Download or copy it again.")
+        if start.startswith(b"PK\x03\x04") or is_legacy(start):
+            tensors = _unwrap(path, read_torch(path))
+        elif start[:1] == b"\x80":
+            raise plain_pickle(path)
+        elif start[8:9] == b"{":  # after eight bytes for the length of the header
+            tensors, metadata = read_safetensors(path)
+        else:
+            raise _foreign(path, start)
+        _check_tensors(path, tensors)
     except FileNotFoundError:
         raise FsbenchError(f"There is no file {path}.", "Check the path of the weights.") from None
     except OSError as error:
         raise FsbenchError(f"{path} cannot be read: {error.strerror or error}.") from error
-
-
-def _read(path: Path, start: bytes) -> Checkpoint:
-    metadata: Mapping[str, str] = {}
-    if not start:
-        raise FsbenchError(f"{path} is empty.", "Download or copy it again.")
-    if start.startswith(b"PK\x03\x04") or is_legacy(start):
-        tensors = _unwrap(path, read_torch(path))
-    elif start[:1] == b"\x80":
-        raise plain_pickle(path)
-    elif start[8:9] == b"{":  # after eight bytes for the length of the header
-        tensors, metadata = read_safetensors(path)
-    else:
-        raise _foreign(path, start)
-    _check_tensors(path, tensors)
-    stripped, wrapper = strip_wrappers(tensors)
+    stripped, wrapper = _strip_wrappers(tensors)
     return Checkpoint(path, stripped, wrapper, metadata)
 
 
 def _unwrap(path: Path, content: object) -> dict[str, Tensor]:
     """Find the state dict: at the top, or under one of the names that containers give it."""
     if isinstance(content, Tensor):
-        raise FsbenchError(
-            f"{path} holds one tensor of shape {tuple(content.shape)}, not the weights of a network.",
-            "It may be a file of features.",
-        )
+        message = f"{path} holds one tensor of shape {tuple(content.shape)}, not the weights of a network."
+        raise FsbenchError(message, "It may be a file of features.")
     if not isinstance(content, Mapping):
-        raise FsbenchError(
-            f"{path} holds a {type(content).__name__}, expected a dictionary of tensors.",
-            "Save the network's state_dict alone.",
-        )
+        raise FsbenchError(f"{path} holds a {type(content).__name__}, expected a dictionary of tensors.", _SAVE_STATE)
     inner = (content.get(name) for name in CONTAINERS)
     for candidate in (*inner, content):
-        tensors = _tensors_of(candidate)
+        entries = candidate.items() if isinstance(candidate, Mapping) else ()
+        tensors = {str(key): value for key, value in entries if isinstance(value, Tensor)}
         if tensors:
             return tensors
-    listed = ", ".join(repr(key) for key in list(content)[:8])
-    raise FsbenchError(
-        f"{path} holds no weights: no tensors at the top nor under {', '.join(CONTAINERS)}; found {listed}.",
-        "Save the network's state_dict alone.",
-    )
-
-
-def _tensors_of(candidate: object) -> dict[str, Tensor]:
-    if not isinstance(candidate, Mapping):
-        return {}
-    return {str(key): value for key, value in candidate.items() if isinstance(value, Tensor)}
+    listed, places = ", ".join(repr(key) for key in list(content)[:8]), ", ".join(CONTAINERS)
+    message = f"{path} holds no weights: no tensors at the top nor under {places}; found {listed}."
+    raise FsbenchError(message, _SAVE_STATE)
 
 
 def _check_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -124,12 +108,8 @@ def _check_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         raise damaged(path, f"its tensors would take {claimed} bytes, the file has {path.stat().st_size}")
 
 
-def strip_wrappers(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
-    """Remove `module.` and, where a method wraps its backbone, keeps the backbone alone.
-
-    Returns:
-        The tensors under the backbone's own names, and the prefix of the wrapper ("" without one).
-    """
+def _strip_wrappers(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
+    """The tensors under the backbone's own names, without `module.`, and the prefix of the wrapper or ""."""
     names = {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
     for wrapper in WRAPPERS:
         inner = {name.removeprefix(wrapper): names[name] for name in names if name.startswith(wrapper)}
@@ -141,19 +121,15 @@ def strip_wrappers(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], st
 def _foreign(path: Path, start: bytes) -> FsbenchError:
     """The error for a file that is not a checkpoint, saying what it is."""
     if start.lstrip().lower().startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
-        return FsbenchError(
-            f"{path} is a web page, saved in place of the file by a download that failed.",
-            "Open the address in a browser and download it there.",
-        )
+        message = f"{path} is a web page, saved in place of the file by a download that failed."
+        return FsbenchError(message, "Open the address in a browser and download it there.")
     for magic, (what, hint) in FOREIGN_STARTS.items():
         if start.startswith(magic):
             return FsbenchError(f"{path} is {what}.", hint)
     if tarfile.is_tarfile(path):
         return _tar_archive(path)
-    return FsbenchError(
-        f"{path} is not a checkpoint: expected a torch or safetensors file, found one that starts with {start[:12]!r}.",
-        "If the download came in parts, join them with `cat` first.",
-    )
+    message = f"{path} is not a checkpoint: expected a torch or safetensors file, found one that starts with"
+    return FsbenchError(f"{message} {start[:12]!r}.", "If the download came in parts, join them with `cat` first.")
 
 
 def _tar_archive(path: Path) -> FsbenchError:
@@ -164,10 +140,8 @@ def _tar_archive(path: Path) -> FsbenchError:
         return damaged(path, "it is a tar archive whose contents cannot be listed")
     listed = ", ".join(members[:5]) or "nothing"
     more = f" and {len(members) - 5} more" if len(members) > 5 else ""
-    return FsbenchError(
-        f"{path} is a tar archive that contains {listed}{more}; expected one checkpoint.",
-        f"Unpack it with `tar -xf {path.name}` and give the checkpoint inside.",
-    )
+    message = f"{path} is a tar archive that contains {listed}{more}; expected one checkpoint."
+    return FsbenchError(message, f"Unpack it with `tar -xf {path.name}` and give the checkpoint inside.")
 
 
 HEADS = re.compile(r"(fc|linear|classifier|rotationLinear|linear_rot|rotate)\..+")
@@ -178,7 +152,6 @@ class Recognised:
     """A checkpoint whose network is known.
 
     Attributes:
-        family: Its family.
         architecture: Widths, depth and other options of the network, read from the tensors.
         tensors: The weights of the backbone under the names of this package, without heads.
     """
@@ -191,12 +164,7 @@ class Recognised:
 def recognise(checkpoint: Checkpoint, declared: str | None = None) -> Recognised:
     """Decide from names and shapes which network a checkpoint belongs to, and how wide and deep it is.
 
-    Args:
-        checkpoint: As it was read.
-        declared: The family that fsbench wrote into its own file: its key names do not tell all families apart.
-
-    Raises:
-        FsbenchError: The network is not known, or is not of the declared family.
+    `declared` is the family that fsbench wrote into its own file: its key names do not tell all families apart.
     """
     own = {name: tensor for name, tensor in checkpoint.tensors.items() if not HEADS.fullmatch(name)}
     lines = _describe(checkpoint)
@@ -211,11 +179,9 @@ def recognise(checkpoint: Checkpoint, declared: str | None = None) -> Recognised
     if declared is not None:
         stated = FAMILIES.get(declared)
         if stated is None or stated.model != family.model:
-            raise FsbenchError(
-                f"{checkpoint.path}: the header says {declared!r}, but the tensors are of {family.title} "
-                f"({family.name}).",
-                "The file was altered; use another one.",
-            )
+            found = f"the tensors are of {family.title} ({family.name})"
+            message = f"{checkpoint.path}: the header says {declared!r}, but {found}."
+            raise FsbenchError(message, "The file was altered; use another one.")
         family = stated
     return Recognised(family, _architecture(family, tensors), tensors)
 
@@ -255,62 +221,40 @@ def _architecture(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, An
     return {"widths": tuple(widths), **depth, **family.options}
 
 
-SHOWN = 5  # names per kind of fault
-COUNTER = "num_batches_tracked"  # not in files older than torch 0.4.1, and without effect on features
-
-
 def fill(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, title: str) -> None:
     """Put tensors into a network, which may have been built on the meta device.
 
-    Args:
-        network: Its state names and shapes are what is expected.
-        tensors: By the network's names.
-        path: The file, for the error.
-        title: What the file looks like, for the error.
-
     Raises:
-        FsbenchError: Tensors are missing, superfluous, of another shape, or not finite numbers.
+        FsbenchError: Tensors are missing, superfluous, of another shape, or not finite numbers. It says that the file
+            `path` looks like `title`.
     """
     expected = network.state_dict()
-    tensors = _with_counters(tensors, expected)
-    _check_names_and_shapes(expected, tensors, path, title)
+    # Counters are not in files older than torch 0.4.1, and have no effect on features.
+    counters = {name: torch.zeros((), dtype=torch.long) for name in expected if name.endswith("num_batches_tracked")}
+    tensors = {**counters, **tensors}
+    faults = {
+        "missing": [name for name in expected if name not in tensors],
+        "unexpected": [name for name in tensors if name not in expected],
+        "of another shape": [
+            f"{name} {tuple(tensors[name].shape)}, expected {tuple(wanted.shape)}"
+            for name, wanted in expected.items()
+            if name in tensors and tensors[name].shape != wanted.shape
+        ],
+    }
+    report = [f"{len(names)} {kind}: {_listed(names)}" for kind, names in faults.items() if names]
+    if report:
+        message = f"{path} looks like {title} but does not fit it.\n" + "\n".join(report)
+        raise FsbenchError(message, "Use the file as it was published, or the backbone it was trained with.")
     state = {
         name: tensors[name].detach().to(wanted.dtype).clone(memory_format=torch.contiguous_format)
         for name, wanted in expected.items()
     }
     broken = [name for name, tensor in state.items() if not bool(torch.isfinite(tensor).all())]
     if broken:
-        raise FsbenchError(
-            f"{path} holds weights that are not finite numbers: {_listed(broken)}.",
-            "The training diverged or the file is damaged; use another one.",
-        )
+        message = f"{path} holds weights that are not finite numbers: {_listed(broken)}."
+        raise FsbenchError(message, "The training diverged or the file is damaged; use another one.")
     network.load_state_dict(state, strict=True, assign=True)
 
 
-def _with_counters(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    counters = {name: torch.zeros((), dtype=torch.long) for name in expected if name.endswith(COUNTER)}
-    return {**counters, **tensors}
-
-
-def _check_names_and_shapes(
-    expected: Mapping[str, Tensor], found: Mapping[str, Tensor], path: Path, title: str
-) -> None:
-    faults = {
-        "missing": [name for name in expected if name not in found],
-        "unexpected": [name for name in found if name not in expected],
-        "of another shape": [
-            f"{name} {tuple(found[name].shape)}, expected {tuple(wanted.shape)}"
-            for name, wanted in expected.items()
-            if name in found and found[name].shape != wanted.shape
-        ],
-    }
-    report = [f"{len(names)} {kind}: {_listed(names)}" for kind, names in faults.items() if names]
-    if report:
-        raise FsbenchError(
-            f"{path} looks like {title} but does not fit it.\n" + "\n".join(report),
-            "Use the file as it was published, or the backbone it was trained with.",
-        )
-
-
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
+    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")

@@ -21,7 +21,6 @@ class Shape:
         parts: What the names in each part of the network start with; every part has a width.
         widths_of: The channels of the parts for a base width (rn12, rn18) or a widening factor (wrn).
         usual_width: That width in the published networks.
-        fractional: Whether the width may be a fraction.
         blocks: Residual blocks per stage, where the depth varies.
     """
 
@@ -135,21 +134,9 @@ def _stage_from_one(match: re.Match[str]) -> str:
     return f"layers.{int(match[1]) - 1}."
 
 
-def _stage_from_zero(match: re.Match[str]) -> str:
-    return f"layer{int(match[1]) + 1}."
-
-
-def _easy_block(match: re.Match[str]) -> str:
-    return f"layer{int(match[1]) + 1}.{int(match[2]) // 2}."  # a ReLU sits between two blocks
-
-
-def _trunk_block(match: re.Match[str]) -> str:
-    stage, block = divmod(int(match[1]) - 4, 2)  # the stem is trunk.0 to trunk.3
-    return f"layer{stage + 1}.{block}."
-
-
 _RN18_NAMES = (r"conv1\.weight", r"layer4\.\d\.conv2\.weight")
 _RN18_OTHERS = (r"layer\d\.\d+\.conv3\.weight", r"conv1\.bias")
+_DOWNSAMPLE: Rename = (r"\.downsample\.", ".shortcut.")
 _STEM_7X7 = r"conv1\.weight .*×7×7"
 S2M2_NAMES = r"block\d\.layer\.\d+\.conv1\.weight"
 _S2M2_RENAMES: tuple[Rename, ...] = ((r"^block(\d)\.layer\.", r"layer\1."), (r"\.convShortcut\.", ".shortcut.0."))
@@ -173,7 +160,7 @@ _ROWS = (
             Layout(
                 present=(r"layer\d\.0\.conv3\.weight",),
                 absent=(r"conv1\.weight",),
-                renames=((r"^layer(\d)\.0\.", _stage_from_one), (r"\.downsample\.", ".shortcut.")),
+                renames=((r"^layer(\d)\.0\.", _stage_from_one), _DOWNSAMPLE),
             ),
         ),
     ),
@@ -182,12 +169,7 @@ _ROWS = (
         "Meta-Baseline's ResNet-12",
         model="fsbench_rn12",
         recipe="metabaseline",
-        layouts=(
-            Layout(
-                present=(r"layer\d\.conv3\.weight",),
-                renames=((r"^layer(\d)\.", _stage_from_one), (r"\.downsample\.", ".shortcut.")),
-            ),
-        ),
+        layouts=(Layout((r"layer\d\.conv3\.weight",), renames=((r"^layer(\d)\.", _stage_from_one), _DOWNSAMPLE)),),
     ),
     Family(
         "rn18-simpleshot",
@@ -205,7 +187,10 @@ _ROWS = (
         layouts=(
             Layout(
                 present=(r"layers\.\d\.[02]\.conv1\.weight",),
-                renames=((r"^layers\.(\d)\.(\d)\.", _easy_block), (r"\.shortcut\.", ".downsample.")),
+                renames=(  # a ReLU sits between two blocks
+                    (r"^layers\.(\d)\.(\d)\.", lambda match: f"layer{int(match[1]) + 1}.{int(match[2]) // 2}."),
+                    (r"\.shortcut\.", ".downsample."),
+                ),
             ),
         ),
     ),
@@ -217,10 +202,10 @@ _ROWS = (
         layouts=(
             Layout(
                 present=(r"trunk\.\d+\.C1\.weight",),
-                renames=(
+                renames=(  # the stem is trunk.0 to trunk.3; then every stage has two blocks
                     (r"^trunk\.0\.", "conv1."),
                     (r"^trunk\.1\.", "bn1."),
-                    (r"^trunk\.(\d+)\.(?=\w+\.)", _trunk_block),
+                    (r"^trunk\.(\d+)\.(?=\w+\.)", lambda match: f"layer{int(match[1]) // 2 - 1}.{int(match[1]) % 2}."),
                     (r"\.C(\d)\.", r".conv\1."),
                     (r"\.BN(\d)\.", r".bn\1."),
                     (r"\.shortcut\.", ".downsample.0."),
@@ -243,12 +228,7 @@ _ROWS = (
         "a wide ResNet as in SimpleShot and TIM",
         model="fsbench_wrn",
         recipe="simpleshot",
-        layouts=(
-            Layout(
-                present=(r"(layer1\.0\.)?conv1\.bias", r"layer3\.\d+\.bn1\.weight"),
-                absent=(r"layer4\..*",),
-            ),
-        ),
+        layouts=(Layout(present=(r"(layer1\.0\.)?conv1\.bias", r"layer3\.\d+\.bn1\.weight"), absent=(r"layer4\..*",)),),
         published="WRN",
     ),
     Family(
@@ -283,7 +263,7 @@ _ROWS = (
             Layout(
                 present=(r"blocks\.\d\.layer\.\d+\.conv1\.weight",),
                 renames=(
-                    (r"^blocks\.(\d)\.layer\.", _stage_from_zero),
+                    (r"^blocks\.(\d)\.layer\.", lambda match: f"layer{int(match[1]) + 1}."),
                     (r"\.convShortcut\.", ".shortcut.0."),
                     (r"^bn\.", "bn1."),
                 ),
@@ -310,21 +290,15 @@ def first_family(backbone: str) -> Family | None:
 
 def describe_architecture(architecture: Mapping[str, Any]) -> str:
     """Widths and depth in words: `widths 16-160-320-640, blocks 4`; empty for a timm model."""
-    parts = [
-        f"{name} {'-'.join(map(str, value)) if isinstance(value, (tuple, list)) else value}"
-        for name, value in architecture.items()
-    ]
-    return ", ".join(parts)
+    texts = {**architecture, "widths": "-".join(map(str, architecture["widths"]))} if architecture else {}
+    return ", ".join(f"{name} {text}" for name, text in texts.items())
 
 
 def differences(family: str, architecture: str, dimension: int, weights: str) -> list[str]:
-    """How a network differs from the published one of its family, as far as that is known.
+    """How a network differs from the published one of its family, as far as that is known and there is one.
 
-    Args:
-        family: Name of the family; one without published numbers has no differences.
-        architecture: As `describe_architecture` gives it; empty if it is not known.
-        dimension: D, the length of a feature vector.
-        weights: Where the weights come from if not from a published file: "random weights", "trained by fsbench".
+    The architecture is as `describe_architecture` gives it, or empty if it is not known. The weights are where they
+    come from if not from a published file: "random weights", "trained by fsbench".
     """
     known = FAMILIES.get(family)
     if known is None or not known.published:

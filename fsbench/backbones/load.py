@@ -28,33 +28,26 @@ if TYPE_CHECKING:
 
 
 def load_backbone(
-    name: str,
-    weights: str | Path | None = None,
-    *,
-    random_seed: int | None = None,
-    width: float | None = None,
+    name: str, weights: str | Path | None = None, *, random_seed: int | None = None, width: float | None = None
 ) -> Extractor:
     """Build a backbone in eval mode.
 
     Args:
-        name: "rn12", "rn18", "wrn" or "timm/<name>". The family, its width and its depth are read from the
-            weights.
+        name: "rn12", "rn18", "wrn" or "timm/<name>". The family, its width and its depth are read from the weights.
         weights: A checkpoint. Nothing is ever downloaded.
         random_seed: Instead of weights: random ones, the same for the same seed.
         width: For random weights alone: the base width of rn12 and rn18 (64), the widening factor of wrn (10).
     """
     refuse_unknown(name)
     if (weights is None) == (random_seed is None):
-        raise FsbenchError(
-            f"Backbone {name!r} needs either a weights file or a random seed, found "
-            f"{'neither' if weights is None else 'both'}.",
-            "Give --weights FILE, or a seed for random weights.",
-        )
+        found = "neither" if weights is None else "both"
+        message = f"Backbone {name!r} needs either a weights file or a random seed, found {found}."
+        raise FsbenchError(message, "Give --weights FILE, or a seed for random weights.")
+    if random_seed is not None and not 0 <= random_seed < 2**63:
+        raise FsbenchError(f"A random seed is a whole number from 0 to 2^63 - 1, found {random_seed}.")
     if width is not None and (weights is not None or name.startswith(TIMM)):
-        raise FsbenchError(
-            "A width belongs to random weights of rn12, rn18 or wrn; otherwise the network determines it.",
-            "Leave it out.",
-        )
+        message = "A width belongs to random weights of rn12, rn18 or wrn; otherwise the network determines it."
+        raise FsbenchError(message, "Leave it out.")
     family = first_family(name)
     if family is None:
         extractor = _timm_backbone(name, weights, random_seed)
@@ -77,10 +70,8 @@ def _from_file(name: str, path: Path) -> Extractor:
     recognised = recognise(checkpoint, str(facts["family"]) if "family" in facts else None)
     family = recognised.family
     if family.backbone != name:
-        raise FsbenchError(
-            f"Expected weights for {name}, found {family.title} ({family.name}) in {path}.",
-            f"Use --backbone {family.backbone}, or another file.",
-        )
+        message = f"Expected weights for {name}, found {family.title} ({family.name}) in {path}."
+        raise FsbenchError(message, f"Use --backbone {family.backbone}, or another file.")
     with torch.device("meta"):  # no memory until the tensors are known to fit
         network: Any = timm.create_model(family.model, **recognised.architecture)
     fill(network, recognised.tensors, path, f"{family.title} ({family.name})")
@@ -111,9 +102,12 @@ def _own_facts(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _from_seed(family: Family, seed: int | None, width: float | None) -> Extractor:
-    architecture = family.shape.standard
+    architecture, fractional = family.shape.standard, family.shape.fractional
     if width is not None:
-        architecture["widths"] = _widths(family, width)
+        smallest, kind = (1 / 16, "number") if fractional else (1, "whole number")
+        if not smallest <= width < math.inf or not (fractional or float(width).is_integer()):
+            raise FsbenchError(f"The width of {family.backbone} must be a positive {kind}, found {width}.")
+        architecture["widths"] = family.shape.widths_of(width)
     network = _fresh(family.model, seed, architecture)
     info = BackboneInfo(
         name=family.backbone,
@@ -125,18 +119,8 @@ def _from_seed(family: Family, seed: int | None, width: float | None) -> Extract
     return Extractor(network, info)
 
 
-def _widths(family: Family, width: float) -> tuple[int, ...]:
-    smallest, whole = (1 / 16, True) if family.shape.fractional else (1, float(width).is_integer())
-    if not smallest <= width < math.inf or not whole:
-        kind = "positive number" if family.shape.fractional else "positive whole number"
-        raise FsbenchError(f"The width of {family.backbone} must be a {kind}, found {width}.")
-    return family.shape.widths_of(width)
-
-
 def _fresh(model: str, seed: int | None, options: Mapping[str, Any]) -> Any:
     """Build a network with random weights; the global random numbers stay as they were."""
-    if seed is not None and not 0 <= seed < 2**63:
-        raise FsbenchError(f"A random seed is a whole number from 0 to 2^63 - 1, found {seed}.")
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed or 0)
         return timm.create_model(model, **options)
@@ -147,14 +131,10 @@ def _timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> E
     model = name.removeprefix(TIMM)
     if not timm.is_model(model):  # names that lead to the network, such as hf-hub:…, are not models
         near = difflib.get_close_matches(model, timm.list_models(), n=5, cutoff=0.5)
-        raise FsbenchError(
-            f"timm has no model {model!r}.",
-            f"Nearest: {', '.join(near)}." if near else "See timm.list_models() for its names.",
-        )
+        hint = f"Nearest: {', '.join(near)}." if near else "See timm.list_models() for its names."
+        raise FsbenchError(f"timm has no model {model!r}.", hint)
     try:
         network = _fresh(model, seed, {"num_classes": 0})
-    except FsbenchError:
-        raise
     except Exception as error:  # each of its thousand models has its own ways to refuse
         raise FsbenchError(f"timm cannot build {model!r}: {error}") from error
     digest, metadata = "", {}
@@ -163,10 +143,11 @@ def _timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> E
         fill(network, _without_classifier(network, checkpoint.tensors), checkpoint.path, f"timm's {model}")
         digest, metadata = sha256_of(checkpoint.path), dict(checkpoint.metadata)
     config = resolve_model_data_config(network)
+    sizes = ("feature_dim", "head_hidden_size", "num_features")  # the last can be that of a layer before the output
     info = BackboneInfo(
         name=name,
         family=name,
-        feature_dim=_feature_dim(network),
+        feature_dim=next(int(size) for attribute in sizes if (size := getattr(network, attribute, None))),
         weights=f"none, seed {seed}" if weights is None else Path(weights).name,
         sha256=digest,
         image_size=config["input_size"][-1],
@@ -174,12 +155,6 @@ def _timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> E
         metadata=metadata,
     )
     return Extractor(network, info)
-
-
-def _feature_dim(network: Any) -> int:
-    """The output length without a classifier; what timm calls num_features can be that of a layer before."""
-    names = ("feature_dim", "head_hidden_size", "num_features")
-    return next(int(size) for name in names if (size := getattr(network, name, None)))
 
 
 def _without_classifier(network: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -202,26 +177,16 @@ def encode_backbone(backbone: Extractor, metadata: Mapping[str, str]) -> bytes:
     """Encode the weights as safetensors under this package's key names, so that `load_backbone` reads them back.
 
     Weights that `halve` has rounded are stored as float16, without loss. The header entry `fsbench` is a JSON object
-    with the backbone, its family, its widths and depth, its feature dimension, and whatever the caller adds: the data
-    set, the image size, how it was trained.
-
-    Args:
-        backbone: As returned by `load_backbone`.
-        metadata: Further facts for the header.
+    with the backbone, its family, its widths and depth, its feature dimension, and the `metadata` that the caller
+    adds: the data set, the image size, how it was trained.
     """
     info = backbone.info
-    facts = {
-        **metadata,
-        "backbone": info.name,
-        "family": info.family,
-        "feature_dim": info.feature_dim,
-        **info.architecture,
-    }
+    facts = {"backbone": info.name, "family": info.family, "feature_dim": info.feature_dim, **info.architecture}
     state = {
         name: (tensor.half() if _fits_half(tensor) else tensor).detach().cpu().contiguous()
         for name, tensor in backbone.network.state_dict().items()
     }
-    return save(state, metadata={"fsbench": json.dumps(facts, sort_keys=True)})
+    return save(state, metadata={"fsbench": json.dumps({**metadata, **facts}, sort_keys=True)})
 
 
 def save_backbone(backbone: Extractor, path: Path, metadata: Mapping[str, str]) -> None:

@@ -44,15 +44,13 @@ class ResidualBlock(nn.Module):
 class ResNet12(Backbone):
     """The network of EASY, MetaOptNet, RFS, FEAT and Meta-Baseline.
 
-    Theirs differ in key names and widths alone. Features can be slightly negative: there is no plain ReLU.
-
-    Args:
-        widths: Output channels of the four blocks.
+    Theirs differ in key names and widths, the output channels of the four blocks, alone. Features can be slightly
+    negative: there is no plain ReLU.
     """
 
     minimum_side = 16
 
-    def __init__(self, widths: Sequence[int] = STANDARD_WIDTHS) -> None:
+    def __init__(self, widths: Sequence[int]) -> None:
         super().__init__()
         channels = [3, *widths]
         self.layers = nn.Sequential(*map(ResidualBlock, channels[:-1], channels[1:]))

@@ -49,7 +49,7 @@ class ResNet18(Backbone):
         stem_kernel: 3 keeps the resolution. 7 halves it and is followed by a max-pool that halves it again.
     """
 
-    def __init__(self, widths: Sequence[int] = STANDARD_WIDTHS, stem_kernel: int = 3) -> None:
+    def __init__(self, widths: Sequence[int], stem_kernel: int = 3) -> None:
         super().__init__()
         self.stem_kernel = stem_kernel
         stem_stride = 1 if stem_kernel == 3 else 2

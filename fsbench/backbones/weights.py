@@ -22,17 +22,12 @@ class PublishedCheckpoint:
 
     Attributes:
         dataset: Whose base classes it was trained on.
-        backbone: The name on the command line.
         variant: The family that the file is recognised as.
-        repository: Who publishes it.
         source: The address that the repository gives.
         file: The name of the file in the download.
         target: The name to give it under `weights/`.
-        rows: The rows of the article that were computed with it, as "table data-set backbone"; empty for an
-            alternative.
-        licence: What the repository states.
+        rows: The rows of the article computed with it, as "table data-set backbone"; empty for an alternative.
         sha256: Of the file; empty until known.
-        note: What else there is to know.
     """
 
     dataset: str
@@ -91,12 +86,6 @@ def _entry(path: Path, number: int, entry: Any) -> PublishedCheckpoint:
 def find_weights(root: Path, dataset: str, backbone: str, manifest: Path | None = None) -> Path:
     """Find `<root>/<dataset>/<backbone>.*`, or for the embedded data set the weights that come with fsbench.
 
-    Args:
-        root: The user's folder of weights.
-        dataset: Name of the data set.
-        backbone: Name on the command line.
-        manifest: The list of public checkpoints, if not the one that comes with fsbench.
-
     Raises:
         FsbenchError: There is none (the hint says what to put where, and from where), there are several, or
             the file is not the published one of that name.
@@ -108,14 +97,14 @@ def find_weights(root: Path, dataset: str, backbone: str, manifest: Path | None 
     if not candidates:
         raise _missing(root, dataset, backbone, published)
     if len(candidates) > 1:
-        raise FsbenchError(
-            f"Several weights for {backbone} on {dataset}: {', '.join(map(str, candidates))}.",
-            "Choose one with --weights FILE, or keep only one of them there.",
-        )
+        message = f"Several weights for {backbone} on {dataset}: {', '.join(map(str, candidates))}."
+        raise FsbenchError(message, "Choose one with --weights FILE, or keep only one of them there.")
     found = candidates[0]
     for entry in published:
-        if entry.sha256 and found.parts[-2:] == Path(entry.target).parts[-2:]:
-            _check_digest(found, entry)
+        same_name = found.parts[-2:] == Path(entry.target).parts[-2:]
+        if entry.sha256 and same_name and (digest := sha256_of(found)) != entry.sha256:
+            message = f"{found} is not the file of {entry.repository}: expected sha256 {entry.sha256}, found {digest}."
+            raise FsbenchError(message, "Download it again, or use your own file with --weights FILE.")
     return found
 
 
@@ -123,20 +112,8 @@ def _candidates(root: Path, dataset: str, backbone: str) -> list[Path]:
     folder, name = (root / dataset / backbone).parent, Path(backbone).name
     if not folder.is_dir():
         return []
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if path.name.startswith(name) and SUFFIXES.fullmatch(path.name.removeprefix(name)) and path.is_file()
-    )
-
-
-def _check_digest(path: Path, entry: PublishedCheckpoint) -> None:
-    digest = sha256_of(path)
-    if digest != entry.sha256:
-        raise FsbenchError(
-            f"{path} is not the file of {entry.repository}: expected sha256 {entry.sha256}, found {digest}.",
-            "Download it again, or use your own file with --weights FILE.",
-        )
+    named = (path for path in folder.iterdir() if path.name.startswith(name))
+    return sorted(path for path in named if SUFFIXES.fullmatch(path.name.removeprefix(name)) and path.is_file())
 
 
 def _missing(root: Path, dataset: str, backbone: str, published: tuple[PublishedCheckpoint, ...]) -> FsbenchError:
@@ -147,10 +124,8 @@ def _missing(root: Path, dataset: str, backbone: str, published: tuple[Published
         images = f"--dataset {dataset}" if dataset in dataset_names() else "--data FOLDER"
         steps.append(f"Train one: fsbench train --backbone {backbone} {images}")
     steps.append("To try things out without trained weights: --random-weights 0")
-    return FsbenchError(
-        f"No weights for {backbone} on {dataset}: expected {root / dataset / backbone}.* and found none.",
-        "\n".join(steps),
-    )
+    message = f"No weights for {backbone} on {dataset}: expected {root / dataset / backbone}.* and found none."
+    return FsbenchError(message, "\n".join(steps))
 
 
 def _instruction(root: Path, entry: PublishedCheckpoint) -> str:

@@ -24,13 +24,9 @@ STANDARD_BLOCKS = SHAPES["wrn"].standard["blocks"]
 class PreactivationBlock(nn.Module):
     """Two 3×3 convolutions, each after batch norm and ReLU, beside the identity or a strided 1×1 shortcut.
 
-    Args:
-        channels_in: Channels of the input.
-        channels_out: Channels of the output.
-        stride: Of the block as a whole.
-        bias: True is SimpleShot's block: all convolutions have a bias, the second one has the stride, and the
-            shortcut reads the raw input. False is S2M2's: no bias, the first convolution has the stride, and
-            the shortcut reads the input after batch norm and ReLU.
+    With bias it is SimpleShot's block: all convolutions have a bias, the second one has the stride, and the shortcut
+    reads the raw input. Without it is S2M2's: the first convolution has the stride, and the shortcut reads the input
+    after batch norm and ReLU.
     """
 
     def __init__(self, channels_in: int, channels_out: int, stride: int, bias: bool) -> None:
@@ -66,13 +62,7 @@ class WideResNet(Backbone):
         max_pool: Take the maximum over positions in place of the average, as LibFewShot does.
     """
 
-    def __init__(
-        self,
-        widths: Sequence[int] = STANDARD_WIDTHS,
-        blocks: int = STANDARD_BLOCKS,
-        bias: bool = True,
-        max_pool: bool = False,
-    ) -> None:
+    def __init__(self, widths: Sequence[int], blocks: int, bias: bool = True, max_pool: bool = False) -> None:
         super().__init__()
         self.max_pool = max_pool
         self.conv1 = nn.Conv2d(3, widths[0], 3, padding=1, bias=bias)
@@ -111,10 +101,7 @@ def fsbench_wrn(widths: Sequence[int] = STANDARD_WIDTHS, blocks: int = STANDARD_
 
 @register_model
 def fsbench_wrn_s2m2(
-    widths: Sequence[int] = STANDARD_WIDTHS,
-    blocks: int = STANDARD_BLOCKS,
-    max_pool: bool = False,
-    **asked: object,
+    widths: Sequence[int] = STANDARD_WIDTHS, blocks: int = STANDARD_BLOCKS, max_pool: bool = False, **asked: object
 ) -> WideResNet:
     """Wide ResNet as in S2M2 and PT-MAP; with `max_pool` as in LibFewShot."""
     refuse_options("fsbench_wrn_s2m2", asked)

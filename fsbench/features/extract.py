@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections import deque
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from fsbench.machine import library_versions, precision_problem
 from fsbench.ranks import ALONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from fsbench.reporter import Reporter
 
 
-_BATCH = {"cpu": 64}
-_BATCH_ELSEWHERE = 256
 _MOST_CROPS = 1000  # all crops of an image are in memory at once
 
 
@@ -54,7 +53,6 @@ class Settings:
 
     Attributes:
         crops: 1 is the evaluation transform; more averages the features of that many random crops.
-        crop_seed: Random seed of the crops.
         precision: fp32, bf16 or fp16.
         transform: Name of a transform that replaces the backbone's own.
         batch: Images per forward pass; None is automatic.
@@ -76,10 +74,9 @@ class Weights:
     """A backbone by name, and where its weights come from.
 
     Attributes:
-        backbone: Name on the command line.
         file: A checkpoint given by the user.
         seed: Random weights of this seed instead.
-        root: Folder that is searched for `<dataset>/<backbone>.*`.
+        root: Folder that is searched for `<dataset>/<backbone>.*` if there is neither.
     """
 
     backbone: str
@@ -89,9 +86,8 @@ class Weights:
 
     def load(self, dataset: str) -> Extractor:
         """The backbone for a data set."""
-        if self.seed is not None and self.file is None:
-            return load_backbone(self.backbone, random_seed=self.seed)
-        file = self.file or find_weights(self.root, dataset, self.backbone)
+        search = self.file is None and self.seed is None
+        file = find_weights(self.root, dataset, self.backbone) if search else self.file
         return load_backbone(self.backbone, file, random_seed=self.seed)
 
 
@@ -106,17 +102,9 @@ def extract_all(
     force: bool = False,
     ranks: Ranks = ALONE,
 ) -> list[FeatureFile]:
-    """Extract every data set. A data set that fails is reported at the end, after the others are done.
+    """Extract every data set into the folder `out`, or a single one into the file `out` if it ends in `.h5`.
 
-    Args:
-        datasets: To extract.
-        weights: The backbone.
-        settings: How.
-        device: Where to compute.
-        out: A folder, or the file itself if it ends in `.h5`.
-        reporter: For progress.
-        force: Extract again what is there.
-        ranks: Processes that share the images.
+    A data set that fails is reported at the end, after the others are done.
     """
     if out.suffix == ".h5" and len(datasets) > 1:
         raise FsbenchError(f"{len(datasets)} data sets do not fit into one file {out}.", "Choose one with --dataset.")
@@ -126,23 +114,19 @@ def extract_all(
         path = out if out.suffix == ".h5" else out / name
         try:
             backbone = ranks.first_alone(partial(weights.load, dataset.name))
-            files.append(
-                extract(
-                    dataset, backbone, path, settings=settings, device=device, reporter=reporter, force=force,
-                    ranks=ranks,
-                )
-            )  # fmt: skip
+            file = extract(
+                dataset, backbone, path, settings=settings, device=device, reporter=reporter, force=force, ranks=ranks
+            )
+            files.append(file)
         except FsbenchError as failure:
             if len(datasets) == 1 or not ranks.can_go_on_after(failure):
                 raise
             reporter.warn(f"{dataset.name} could not be extracted: {failure.message}")
-            failures.append((dataset.name, failure))
+            failures.append((dataset.name, failure.hint))
     if failures:
         names = ", ".join(name for name, _ in failures)
-        raise FsbenchError(
-            f"{len(failures)} of {len(datasets)} data sets could not be extracted: {names}. The others are done.",
-            failures[0][1].hint,
-        )
+        message = f"{len(failures)} of {len(datasets)} data sets could not be extracted: {names}. The others are done."
+        raise FsbenchError(message, failures[0][1])
     return files
 
 
@@ -152,10 +136,9 @@ def embedded_features(
     """The feature file of the embedded data set, rendered and extracted with the shipped weights where missing."""
     datasets = ranks.first_alone(lambda: choose_datasets(EMBEDDED, None, data, reporter))
     chosen = Weights(BACKBONES[0], None, None, weights)
-    (file,) = extract_all(
+    return extract_all(
         datasets, chosen, Settings(), device=torch.device("cpu"), out=features, reporter=reporter, ranks=ranks
-    )
-    return file
+    )[0]
 
 
 def extract(
@@ -179,10 +162,10 @@ def extract(
         raise FsbenchError(f"{dataset.name!r} cannot name a data set: it has control characters.", "Rename the folder.")
     job = Extraction(dataset, backbone, settings)
     with ExitStack() as held:
-        stored = ranks.agree(lambda: _stored(out, job.fingerprint, force))
+        stored = ranks.agree(lambda: _stored(out, job.plan, force))
         if stored is None:
             ranks.agree(lambda: held.enter_context(only_writer(out, reporter.warn)))
-            stored = ranks.agree(lambda: _stored(out, job.fingerprint, force))  # by the writer waited for
+            stored = ranks.agree(lambda: _stored(out, job.plan, force))  # by the writer waited for
         if stored is not None:
             reporter.say(f"{out} exists already, with the same settings.")
             return stored
@@ -216,12 +199,12 @@ class Extraction:
     @cached_property
     def images(self) -> Images:
         """The images, with the transform that belongs to the backbone on this data set."""
-        crops, dataset = self.settings.crops, self.dataset
+        crops = self.settings.crops
         if not 1 <= crops <= _MOST_CROPS:
             raise FsbenchError(f"--crops must be from 1 to {_MOST_CROPS:,}, got {crops}.", "30 are usual.")
         transform = self._transform()
-        random_crops = crops_for(transform, dataset.name, self.settings.crop_seed) if crops > 1 else None
-        return Images(tuple(dataset.splits.values()), transform, random_crops, crops)
+        random_crops = crops_for(transform, self.dataset.name, self.settings.crop_seed) if crops > 1 else None
+        return Images(tuple(self.dataset.splits.values()), transform, random_crops, crops)
 
     def _transform(self) -> EvalTransform:
         info, chosen = self.backbone.info, self.settings.transform
@@ -260,11 +243,6 @@ class Extraction:
             "precision": self.settings.precision,
         }
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Digest of the plan."""
-        return fingerprint(self.plan)
-
     def provenance(self, notes: Iterable[str]) -> Provenance:
         """What the feature file says of its origin; `notes` beside those of the data set."""
         info = self.backbone.info
@@ -283,21 +261,19 @@ class Extraction:
             precision=self.settings.precision,
             libraries=library_versions(),
             notes=(*self.dataset.notes, *notes),
-            fingerprint=self.fingerprint,
+            fingerprint=fingerprint(self.plan),
         )
 
 
-def _stored(out: Path, mark: str, force: bool) -> FeatureFile | None:
+def _stored(out: Path, plan: Mapping[str, Any], force: bool) -> FeatureFile | None:
     """The finished file, if it was made the same way."""
     if force or not out.exists():
         return None
     stored = FeatureFile.open(out)
     if stored.provenance.imported:
-        raise FsbenchError(
-            f"{out} holds imported features, which fsbench cannot compute again.",
-            "Write elsewhere with --out FILE, or overwrite it with --force.",
-        )
-    return stored if stored.provenance.fingerprint == mark else None
+        message = f"{out} holds imported features, which fsbench cannot compute again."
+        raise FsbenchError(message, "Write elsewhere with --out FILE, or overwrite it with --force.")
+    return stored if stored.provenance.fingerprint == fingerprint(plan) else None
 
 
 def _fill(shards: Shards, job: Extraction, device: torch.device, reporter: Reporter, ranks: Ranks) -> None:
@@ -310,10 +286,8 @@ def _fill(shards: Shards, job: Extraction, device: torch.device, reporter: Repor
         report, parts = ranks.counting(advance), ranks.hand_out(missing)
         for part, features, broken in _features(job, parts, device) if missing else ():
             if broken and not job.settings.skip_broken:
-                raise FsbenchError(
-                    f"An image of {job.dataset.root} cannot be used: {next(iter(broken.values()))}",
-                    "Repair or remove it, or leave such images out with --skip-broken.",
-                )
+                message = f"An image of {job.dataset.root} cannot be used: {next(iter(broken.values()))}"
+                raise FsbenchError(message, "Repair or remove it, or leave such images out with --skip-broken.")
             shards.write(part, features, broken)
             report(len(part))
     ranks.wait()
@@ -324,7 +298,7 @@ def _features(
 ) -> Iterator[tuple[range, NDArray[np.float32], dict[int, str]]]:
     """The features of one range after another, with the reasons for images that could not be read."""
     settings, images = job.settings, job.images
-    batch = settings.batch or _BATCH.get(device.type, _BATCH_ELSEWHERE)
+    batch = settings.batch or (64 if device.type == "cpu" else 256)
     per_load = max(1, batch // settings.crops)
     taken: deque[range] = deque()  # the loader takes parts a little ahead of the forward pass
 
@@ -334,7 +308,9 @@ def _features(
             for start in range(part.start, part.stop, per_load):
                 yield list(range(start, min(start + per_load, part.stop)))
 
-    workers = _workers(device) if settings.workers is None else settings.workers
+    # On a GPU several processes read images; on the CPU one does, beside the forward pass.
+    automatic = min(8, os.cpu_count() or 1) if device.type == "cuda" else 1
+    workers = automatic if settings.workers is None else settings.workers
     loader = DataLoader(
         images, batch_sampler=batches(), num_workers=workers, collate_fn=collate, pin_memory=device.type == "cuda"
     )
@@ -353,11 +329,6 @@ def _features(
             rows, broken = {}, {}
 
 
-def _workers(device: torch.device) -> int:
-    """On a GPU several processes read images; on the CPU one does, beside the forward pass."""
-    return min(8, os.cpu_count() or 1) if device.type == "cuda" else 1
-
-
 def _assemble(shards: Shards, job: Extraction, out: Path) -> FeatureFile:
     """Write the feature file from its shards, and delete them."""
     features, broken = shards.assemble()
@@ -370,5 +341,5 @@ def _assemble(shards: Shards, job: Extraction, out: Path) -> FeatureFile:
         start += len(split)
     shared = [found.sentence for found in overlaps(splits) if found.rows]
     write_features(out, job.provenance([*(f"skipped {why}" for why in broken.values()), *shared]), splits)
-    shards.discard()
+    shutil.rmtree(shards.folder, ignore_errors=True)
     return FeatureFile.open(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,9 +31,7 @@ TOLERANCE = 1e-5
 def fold(network: nn.Module, images: Tensor) -> nn.Module:
     """A copy of an eval-mode network with batch normalisation folded, if it gives the same features; else the network.
 
-    Args:
-        network: In eval mode.
-        images: (B, 3, H, W) on which the features are compared, relative to their size, to 10⁻⁵.
+    Features are compared on `images` (B, 3, H, W), relative to their size, to 10⁻⁵.
     """
     folded = _fold_below(copy.deepcopy(network))
     with torch.inference_mode():
@@ -43,22 +42,16 @@ def fold(network: nn.Module, images: Tensor) -> nn.Module:
 
 def _fold_below(module: nn.Module) -> nn.Module:
     """Fold a module as a whole if its forward can be traced, else what is below it. Containers stay containers."""
-    traced = None if isinstance(module, (nn.Sequential, nn.ModuleList)) else _traced(module)
+    traced = None
+    if any(True for _ in module.children()) and not isinstance(module, (nn.Sequential, nn.ModuleList)):
+        with contextlib.suppress(Exception):  # a forward with decisions of its own cannot be traced, whatever it raises
+            traced = fx.symbolic_trace(module)
     if traced is not None:
         return _fold(traced)
     for name, child in list(module.named_children()):
         if any(isinstance(part, nn.BatchNorm2d) for part in child.modules()):
             setattr(module, name, _fold_below(child))
     return module
-
-
-def _traced(module: nn.Module) -> fx.GraphModule | None:
-    if not any(True for _ in module.children()):
-        return None
-    try:
-        return fx.symbolic_trace(module)
-    except Exception:  # a forward with decisions of its own cannot be traced, whatever it raises
-        return None
 
 
 def _fold(traced: fx.GraphModule) -> fx.GraphModule:
@@ -96,7 +89,7 @@ class Images(Dataset[Item]):
         return sum(len(split) for split in self.splits)
 
     def __getitem__(self, row: int) -> Item:
-        split, index = self.place(row)
+        split, index = self._place(row)
         try:
             image = split.open(index)
             if self.random_crops is None:
@@ -107,8 +100,7 @@ class Images(Dataset[Item]):
         except FsbenchError as error:
             return row, f"{split.image_name(index)}: {error.message}"
 
-    def place(self, row: int) -> tuple[ImageSplit, int]:
-        """The split of an image, and its number there."""
+    def _place(self, row: int) -> tuple[ImageSplit, int]:
         for split in self.splits:
             if row < len(split):
                 return split, row
@@ -134,12 +126,7 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float
 class Forward:
     """The forward pass: folded, channels-last, in the asked-for precision, in halves if memory runs out.
 
-    Args:
-        backbone: Moved to the device.
-        precision: fp32, bf16 or fp16.
-        device: Where to compute.
-        side: Of the images, in pixels.
-        batch: Images at once.
+    The backbone is moved to the CPU to be folded; `side` is that of the images in pixels, `batch` their number at once.
     """
 
     def __init__(self, backbone: Extractor, precision: str, device: torch.device, side: int, batch: int) -> None:
@@ -164,9 +151,8 @@ class Forward:
                 self.batch = len(piece) // 2
                 continue
             done += len(piece)
-        features = torch.cat(pieces).unflatten(0, images.shape[:2]).mean(dim=1)
-        array: NDArray[np.float32] = features.cpu().numpy()
-        return array
+        features: NDArray[np.float32] = torch.cat(pieces).unflatten(0, images.shape[:2]).mean(dim=1).cpu().numpy()
+        return features
 
     def _features(self, images: Tensor) -> Tensor:
         there = images.to(self.device, non_blocking=True).contiguous(memory_format=torch.channels_last)

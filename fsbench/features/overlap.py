@@ -1,4 +1,4 @@
-"""Rows that two splits have in common, bit for bit: a picture that is in both, or features given twice."""
+"""Rows that two splits have in common, bit for bit: an image that is in both, or features given twice."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ _ROWS_AT_ONCE = 4096
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much two splits share.
+    """How much the splits of two names share.
 
     Attributes:
-        one: What the first is called.
-        other: What the second is called.
         rows: Different rows that are in both; rows of zeros do not count.
         share: Of the rows of the smaller one.
     """
@@ -45,10 +43,9 @@ class Overlap:
     def refuse_many(self, why: str) -> str:
         """An error if it is no accident; else a remark, which is empty if there is no overlap."""
         if self.share >= MANY:
-            raise FsbenchError(
-                f"{self.sentence}: {why}", "Find the doubles with `fsbench doctor --deep`, and make the features again."
-            )
-        return f"{self.sentence}: the same pictures in both?" if self.rows else ""
+            hint = "Find the doubles with `fsbench doctor --deep`, and make the features again."
+            raise FsbenchError(f"{self.sentence}: {why}", hint)
+        return f"{self.sentence}: the same images in both?" if self.rows else ""
 
 
 def overlap(

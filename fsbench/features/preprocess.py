@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ROW_CHAINS = ("UN", "L2N", "CL2N")
-_POWER_OFFSET = 1e-6
 
 
 def unit_norm(x: Tensor) -> Tensor:
@@ -37,12 +36,9 @@ def unit_norm(x: Tensor) -> Tensor:
     return functional.normalize(x, dim=-1, eps=1e-12)
 
 
-def power(x: Tensor, exponent: float = 0.5) -> Tensor:
-    """Signed power transform: sign(x) · (|x| + 10⁻⁶)^exponent.
-
-    For non-negative features this is (x + 10⁻⁶)^exponent, the form of PT-MAP; a zero counts as positive there.
-    """
-    return torch.where(x < 0, -1.0, 1.0) * (x.abs() + _POWER_OFFSET) ** exponent
+def power(x: Tensor) -> Tensor:
+    """Signed square root: sign(x) · (|x| + 10⁻⁶)^½, as in PT-MAP; a zero counts as positive."""
+    return torch.where(x < 0, -1.0, 1.0) * (x.abs() + 1e-6) ** 0.5
 
 
 def apply_rows(chain: str, x: Tensor, base_mean: Tensor | None = None) -> Tensor:

@@ -20,7 +20,7 @@ import torch
 
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import apply_rows
-from fsbench.features.store import FeatureFile, Split, make_split
+from fsbench.features.store import make_split
 from fsbench.io.files import whole_file
 from fsbench.io.hdf5 import REMAKE, attribute_of, dataset_of, open_hdf5, sealed_hdf5
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
     from torch import Tensor
+
+    from fsbench.features.store import FeatureFile
 
 FORMAT = "fsbench-scatter"
 VERSION = 1
@@ -46,7 +48,7 @@ class BaseStatistics:
         class_weighted: (D, D) the released program's matrix, on the scale of sums per class.
         eigenvalues: (D,) of `scatter`, in descending order, none negative.
         eigenvectors: (D, D) of `scatter`, in columns.
-        class_counts: images of every base class.
+        class_counts: Images of every base class.
         digest: SHA-256 of the base features they come from; empty for features given in memory.
     """
 
@@ -76,8 +78,10 @@ class BaseStatistics:
     @classmethod
     def fit(cls, features: Tensor | NDArray[Any], labels: Tensor | NDArray[Any]) -> BaseStatistics:
         """Compute from raw base features (M, D) and their labels (M,), in any order."""
-        split = make_split(_numpy(features), _numpy(labels))
-        return cls.fit_blocks(lambda: [split.features], split)
+        both = (given.detach().cpu() if isinstance(given, torch.Tensor) else given for given in (features, labels))
+        rows, classes = map(np.asarray, both)
+        split = make_split(rows, classes)
+        return cls._fit_blocks(lambda: [split.features], split.offsets)
 
     @classmethod
     def fit_file(cls, file: FeatureFile, progress: Callable[[int], None] = lambda rows: None) -> BaseStatistics:
@@ -89,26 +93,20 @@ class BaseStatistics:
                 yield block
                 progress(len(block))
 
-        empty = np.empty((0, summary.dimension), dtype=np.float32)
-        return cls.fit_blocks(blocks, Split(empty, summary.offsets, summary.class_names, (), summary.digest))
+        return cls._fit_blocks(blocks, summary.offsets, summary.digest)
 
     @classmethod
-    def fit_blocks(cls, blocks: Callable[[], Iterable[NDArray[np.float32]]], split: Split) -> BaseStatistics:
-        """Compute from blocks of rows, sorted by class, gone through twice; of `split` only the layout is used."""
-        total = int(split.offsets[-1])
-        mean = _sum_of_rows(blocks()) / total
-        scatter, class_weighted = _scatter_matrices(blocks(), split.offsets, mean)
-        eigenvalues, eigenvectors = torch.linalg.eigh(scatter)
-        counts = tuple(np.diff(split.offsets).tolist())
-        return cls(
-            mean,
-            scatter,
-            class_weighted,
-            eigenvalues.flip(0).clamp_min(0.0),
-            eigenvectors.flip(1).contiguous(),
-            counts,
-            split.digest,
-        )
+    def _fit_blocks(
+        cls, blocks: Callable[[], Iterable[NDArray[np.float32]]], offsets: NDArray[np.int64], digest: str = ""
+    ) -> BaseStatistics:
+        """Compute from blocks of rows, sorted by class, gone through twice."""
+        parts = (part for block in blocks() for part in torch.from_numpy(block).split(_ROWS_AT_ONCE))
+        mean = sum((part.double().sum(dim=0) for part in parts), torch.zeros(())) / int(offsets[-1])
+        scatter, class_weighted = _scatter_matrices(blocks(), offsets, mean)
+        ascending, columns = torch.linalg.eigh(scatter)
+        eigenvalues, eigenvectors = ascending.flip(0).clamp_min(0.0), columns.flip(1).contiguous()
+        counts = tuple(np.diff(offsets).tolist())
+        return cls(mean, scatter, class_weighted, eigenvalues, eigenvectors, class_counts=counts, digest=digest)
 
     def save(self, path: Path) -> None:
         """Write the scatter file, whole or not at all."""
@@ -125,12 +123,10 @@ class BaseStatistics:
         """Read and check a scatter file."""
         path = Path(path)
         with open_hdf5(path, FORMAT, VERSION) as file:
-            arrays = {
-                name: torch.from_numpy(
-                    np.asarray(dataset_of(file, name, path, ndim=ndim, kind="f")[()], dtype=np.float64)
-                )
-                for name, ndim in _ARRAYS.items()
-            }
+            arrays = {}
+            for name, ndim in _ARRAYS.items():
+                stored = dataset_of(file, name, path, ndim=ndim, kind="f")
+                arrays[name] = torch.from_numpy(np.asarray(stored[()], dtype=np.float64))
             counts = dataset_of(file, "class_counts", path, ndim=1, kind="i")[()].tolist()
             digest = str(attribute_of(file, "features_sha256") or "")
         dimension = len(arrays["mean"])
@@ -153,10 +149,7 @@ def base_statistics(
 ) -> BaseStatistics:
     """The statistics of a file's base split: from the scatter file if it is intact and belongs to it, else computed.
 
-    Args:
-        file: With base classes.
-        progress: Called with the number of rows just gone through; there are two rounds.
-        warn: Hears that the scatter file could not be written.
+    Computing goes through the rows twice; `progress` is called with the number of rows just gone through.
     """
     path = scatter_path(file.path)
     if path.exists():
@@ -172,27 +165,19 @@ def base_statistics(
     return computed
 
 
-def _sum_of_rows(blocks: Iterable[NDArray[np.float32]]) -> Tensor:
-    parts = (part for block in blocks for part in torch.from_numpy(block).split(_ROWS_AT_ONCE))
-    return sum((part.double().sum(dim=0) for part in parts), torch.zeros(()))
-
-
 def _scatter_matrices(
     blocks: Iterable[NDArray[np.float32]], offsets: NDArray[np.int64], mean: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Eq. 6, and the released program's class-weighted matrix, from blocks that may cut classes anywhere."""
-    dimension = len(mean)
-    pooled = torch.zeros(dimension, dimension, dtype=torch.float64)
-    balanced = torch.zeros_like(pooled)
-    norms = 0.0
+    pooled = torch.zeros(len(mean), len(mean), dtype=torch.float64)
+    balanced, norms = torch.zeros_like(pooled), 0.0
     for count, total, second in _class_moments(blocks, offsets, mean):
         scatter = second.addr_(total, total, alpha=-1.0 / count)  # Σ x xᵀ − n m mᵀ
         norm = float(torch.linalg.matrix_norm(scatter))
         pooled += scatter
         balanced.add_(scatter, alpha=1.0 / norm if norm > 0 else 0.0)
         norms += norm
-    classes = len(offsets) - 1
-    return pooled / int(offsets[-1]), balanced * (norms / classes**2)
+    return pooled / int(offsets[-1]), balanced * (norms / (len(offsets) - 1) ** 2)
 
 
 def _class_moments(
@@ -215,7 +200,3 @@ def _class_moments(
                 total.zero_()
                 second.zero_()
                 c += 1
-
-
-def _numpy(values: Tensor | NDArray[Any]) -> NDArray[Any]:
-    return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)

@@ -31,13 +31,7 @@ PATIENCE = 60.0  # seconds in which a network file system shows what another mac
 
 @dataclass(frozen=True)
 class Shards:
-    """The shards of one plan.
-
-    Attributes:
-        folder: Where they lie.
-        images: Number of images in all.
-        dimension: Number of features.
-    """
+    """The shards of one plan: their folder, the number of images in all, and of features."""
 
     folder: Path
     images: int
@@ -62,12 +56,10 @@ class Shards:
         """The ranges that are still to be done."""
         return [part for part in self.ranges() if self._read(part) is None]
 
-    def write(self, part: range, features: NDArray[np.float32], broken: Mapping[int, str]) -> None:
+    def write(self, part: range, features: NDArray[np.float32], broken: dict[int, str]) -> None:
         """Keep a finished range; rows of broken images are NaN, with the reason beside."""
         if broken:
-            write_text(
-                self._path(part).with_suffix(".json"), json.dumps({str(row): why for row, why in broken.items()})
-            )
+            write_text(self._path(part).with_suffix(".json"), json.dumps(broken))
         content = io.BytesIO()  # numpy would keep to itself why a file could not be written
         np.save(content, features.astype(np.float32))
         with whole_file(self._path(part)) as temporary:
@@ -75,7 +67,8 @@ class Shards:
 
     def assemble(self) -> tuple[NDArray[np.float32], dict[int, str]]:
         """All features (M, D), rows of broken images included, and what was broken."""
-        parts, broken = [], {}
+        parts: list[NDArray[np.float32]] = []
+        broken: dict[int, str] = {}
         deadline = time.monotonic() + PATIENCE
         for part in self.ranges():
             while (features := self._read(part)) is None and time.monotonic() < deadline:
@@ -83,19 +76,13 @@ class Shards:
             if features is None:
                 raise FsbenchError(f"A piece of the extraction in {self.folder} is missing.", "Run extract again.")
             parts.append(features)
-            broken.update(self._broken(part))
+            notes = self._path(part).with_suffix(".json")
+            try:
+                stated = json.loads(notes.read_text()) if notes.exists() else {}
+                broken |= {int(row): str(why) for row, why in stated.items()}
+            except (OSError, ValueError, AttributeError) as error:
+                raise FsbenchError(f"{notes} is damaged.", f"Remove {self.folder}, and run extract again.") from error
         return np.concatenate(parts), broken
-
-    def _broken(self, part: range) -> dict[int, str]:
-        notes = self._path(part).with_suffix(".json")
-        try:
-            return {int(row): str(why) for row, why in json.loads(notes.read_text()).items()} if notes.exists() else {}
-        except (OSError, ValueError, AttributeError) as error:
-            raise FsbenchError(f"{notes} is damaged.", f"Remove {self.folder}, and run extract again.") from error
-
-    def discard(self) -> None:
-        """Remove everything: the feature file is whole."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _path(self, part: range) -> Path:
         return self.folder / f"{part.start:09d}.npy"

@@ -15,16 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from fsbench.data.catalog import SPLITS
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.io.files import is_name, whole_file
-from fsbench.io.hdf5 import (
-    REMAKE,
-    attribute_of,
-    dataset_of,
-    encode,
-    has_member,
-    open_hdf5,
-    sealed_hdf5,
-    strings_of,
-)
+from fsbench.io.hdf5 import REMAKE, attribute_of, dataset_of, encode, has_member, open_hdf5, sealed_hdf5, strings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,8 +35,6 @@ class Provenance:
     """Where features come from; what is not known is empty.
 
     Attributes:
-        dataset: Name of the data set.
-        backbone: Name on the command line.
         family: Name in `fsbench.backbones.families`, such as `wrn-s2m2`.
         weights: Name of the weights file, or "none, seed s".
         weights_sha256: Of that file.
@@ -53,8 +42,6 @@ class Provenance:
         transform: From image to tensor, as JSON.
         image_size: Side of the tensor, in pixels.
         crops: Crops per image whose features were averaged.
-        precision: Of the forward pass.
-        libraries: Versions.
         notes: What else is worth knowing, such as images that were left out.
         fingerprint: Of everything that determines the features.
         imported: Where features come from that fsbench did not extract: file, sha256, format and splits of each.
@@ -105,7 +92,6 @@ class Split:
     Attributes:
         features: (M, D) float32.
         offsets: (C + 1,) first row of every class, then M.
-        class_names: C names.
         images: M relative names, or empty.
         digest: SHA-256 of features and labels.
     """
@@ -134,10 +120,7 @@ class SplitSummary:
 
 
 def make_split(
-    features: NDArray[Any],
-    labels: NDArray[Any],
-    class_names: Sequence[str] | None = None,
-    images: Sequence[str] = (),
+    features: NDArray[Any], labels: NDArray[Any], class_names: Sequence[str] | None = None, images: Sequence[str] = ()
 ) -> Split:
     """Sort rows by class, keeping their order within a class, and check them.
 
@@ -145,10 +128,8 @@ def make_split(
     """
     features, labels = np.asarray(features), np.asarray(labels)
     if features.ndim != 2 or labels.shape != features.shape[:1]:
-        raise FsbenchError(
-            f"Expected features (M, D) and labels (M,), got {features.shape} and {labels.shape}.",
-            "Pass one label per row of features.",
-        )
+        message = f"Expected features (M, D) and labels (M,), got {features.shape} and {labels.shape}."
+        raise FsbenchError(message, "Pass one label per row of features.")
     if not np.issubdtype(labels.dtype, np.integer):
         raise FsbenchError(f"Labels must be integers, got {labels.dtype}.", _RELABEL)
     if class_names is None:
@@ -159,9 +140,8 @@ def make_split(
     offsets = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=len(class_names)))])
     names = tuple(images[i] for i in order) if images else ()
     ordered = np.ascontiguousarray(features[order], dtype=np.float32)
-    split = Split(ordered, offsets.astype(np.int64), tuple(class_names), names)
-    _check_finite(split.features, 0, "features", names)
-    return split
+    _check_finite(ordered, 0, "features", names)
+    return Split(ordered, offsets.astype(np.int64), tuple(class_names), names)
 
 
 def write_features(path: Path, provenance: Provenance, splits: Mapping[str, Split]) -> None:
@@ -179,10 +159,9 @@ def write_features(path: Path, provenance: Provenance, splits: Mapping[str, Spli
 
 
 def _write_split(group: h5py.Group, split: Split) -> None:
-    rows, dimension = split.features.shape
-    stored = group.create_dataset("features", (rows, dimension), np.float32)
+    stored = group.create_dataset("features", split.features.shape, np.float32)
     digest = hashlib.sha256()
-    for start, stop in _chunks(rows, dimension):
+    for start, stop in _chunks(*split.features.shape):
         block = np.ascontiguousarray(split.features[start:stop], dtype="<f4")
         _check_finite(block, start, f"split {group.name[1:]}", split.images)
         digest.update(block.data)
@@ -229,10 +208,8 @@ class FeatureFile:
         if name not in SPLITS:
             raise unknown_name("split", name, self.splits)
         if name not in self.splits:
-            raise FsbenchError(
-                f"{self.path} has no split {name!r}; it has {', '.join(self.splits)}.",
-                f"Extract the {name} images into this file, or choose another --split.",
-            )
+            hint = f"Extract the {name} images into this file, or choose another --split."
+            raise FsbenchError(f"{self.path} has no split {name!r}; it has {', '.join(self.splits)}.", hint)
         return self.splits[name]
 
     def read(self, name: str) -> Split:
@@ -246,9 +223,8 @@ class FeatureFile:
         with open_hdf5(self.path, FORMAT, VERSION) as file:
             images = strings_of(file, f"{name}/images", self.path) if has_member(file[name], "images") else ()
         if len(images) not in {0, summary.rows}:
-            raise FsbenchError(
-                f"{self.path}: {summary.rows} rows in {name}, but {len(images)} names of images.", REMAKE
-            )
+            message = f"{self.path}: {summary.rows} rows in {name}, but {len(images)} names of images."
+            raise FsbenchError(message, REMAKE)
         return Split(features, summary.offsets, summary.class_names, images, summary.digest)
 
     def stream(self, name: str) -> Iterator[NDArray[np.float32]]:
@@ -264,10 +240,8 @@ class FeatureFile:
                 yield block
         digest.update(np.repeat(np.arange(len(summary.class_names)), np.diff(summary.offsets)).astype("<i8").data)
         if digest.hexdigest() != summary.digest:
-            raise FsbenchError(
-                f"The features of split {name} in {self.path} are not those that were written: the SHA-256 differs.",
-                REMAKE,
-            )
+            message = f"The features of split {name} in {self.path} are not those that were written"
+            raise FsbenchError(f"{message}: the SHA-256 differs.", REMAKE)
 
     def describe(self) -> list[str]:
         """A few lines on the content, for people."""
@@ -281,17 +255,16 @@ class FeatureFile:
 
 def _summarise(file: h5py.File, name: str, path: Path) -> SplitSummary:
     where = f"split {name} of {path}"
-    shape = dataset_of(file, f"{name}/features", path, ndim=2, kind="f").shape
-    rows, dimension = int(shape[0]), int(shape[1])
+    rows, dimension = map(int, dataset_of(file, f"{name}/features", path, ndim=2, kind="f").shape)
     labels = np.asarray(dataset_of(file, f"{name}/labels", path, ndim=1, kind="i")[()])
     offsets = np.asarray(dataset_of(file, f"{name}/class_offsets", path, ndim=1, kind="i")[()], dtype=np.int64)
     names = strings_of(file, f"{name}/class_names", path)
     if len(labels) != rows:
         raise FsbenchError(f"{where}: {rows} rows of features but {len(labels)} labels.", REMAKE)
     _check_labels(labels, len(names), where)
-    if (np.diff(labels) < 0).any():
-        row = int(np.flatnonzero(np.diff(labels) < 0)[0]) + 1
-        raise FsbenchError(f"{where}: rows are not sorted by class (first at row {row}).", REMAKE)
+    unsorted = np.flatnonzero(np.diff(labels) < 0)
+    if len(unsorted):
+        raise FsbenchError(f"{where}: rows are not sorted by class (first at row {unsorted[0] + 1}).", REMAKE)
     if not np.array_equal(offsets, np.searchsorted(labels, np.arange(len(names) + 1))):
         raise FsbenchError(f"{where}: class_offsets do not agree with the labels.", REMAKE)
     digest = attribute_of(file[name], "sha256")
@@ -309,9 +282,9 @@ def _chunks(rows: int, dimension: int) -> Iterator[tuple[int, int]]:
 def _check_labels(labels: NDArray[Any], classes: int, where: str) -> None:
     if not len(labels):
         raise FsbenchError(f"{where}: no images at all.", _RELABEL)
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= classes:
-        row = int(np.flatnonzero((labels < 0) | (labels >= classes))[0])
+    outside = np.flatnonzero((labels < 0) | (labels >= classes))
+    if len(outside):
+        row = int(outside[0])
         raise FsbenchError(f"{where}: row {row} has label {int(labels[row])}, outside 0..{classes - 1}.", _RELABEL)
     counts = np.bincount(labels.astype(np.int64), minlength=classes)
     if not counts.all():
@@ -324,7 +297,5 @@ def _check_finite(block: NDArray[np.float32], start: int, where: str, images: Se
     row = int(np.flatnonzero(~np.isfinite(block).all(axis=1))[0])
     value = block[row][~np.isfinite(block[row])][0]
     image = f" (image {images[start + row]})" if images else ""
-    raise FsbenchError(
-        f"{where}: row {start + row}{image} contains {value}.",
-        "Features must be finite: check the image and the precision of the extraction.",
-    )
+    hint = "Features must be finite: check the image and the precision of the extraction."
+    raise FsbenchError(f"{where}: row {start + row}{image} contains {value}.", hint)
