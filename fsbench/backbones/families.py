@@ -103,7 +103,7 @@ class Family:
             `weights/manifest.toml` with this `variant`.
         title: The same for readers.
         model: Name under which timm knows the network. Families with the same model have the same tensors.
-        recipe: Name of its transforms in `fsbench.data.recipes`.
+        transform: Name of its transforms in `fsbench.data.published_transforms`.
         layouts: Key names by which its files are recognised.
         options: Options of the network beside widths and depth.
         image_size: Side in pixels that the network needs, if it needs one.
@@ -113,7 +113,7 @@ class Family:
     name: str
     title: str
     model: str
-    recipe: str
+    transform: str
     layouts: tuple[Layout, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     image_size: int | None = None
@@ -147,7 +147,7 @@ _ROWS = (
         "rn12-easy",
         "EASY's ResNet-12",
         model="fsbench_rn12",
-        recipe="easy",
+        transform="easy",
         layouts=(Layout(present=(r"layers\.\d\.conv3\.weight",)),),
         published="RN12",
     ),
@@ -155,7 +155,7 @@ _ROWS = (
         "rn12-metaoptnet",
         "a ResNet-12 named as in MetaOptNet, RFS, FEAT and LibFewShot",
         model="fsbench_rn12",
-        recipe="metaoptnet",
+        transform="metaoptnet",
         layouts=(
             Layout(
                 present=(r"layer\d\.0\.conv3\.weight",),
@@ -168,14 +168,14 @@ _ROWS = (
         "rn12-metabaseline",
         "Meta-Baseline's ResNet-12",
         model="fsbench_rn12",
-        recipe="metabaseline",
+        transform="metabaseline",
         layouts=(Layout((r"layer\d\.conv3\.weight",), renames=((r"^layer(\d)\.", _stage_from_one), _DOWNSAMPLE)),),
     ),
     Family(
         "rn18-simpleshot",
         "a ResNet-18 as in SimpleShot, TIM and PT-MAP",
         model="fsbench_rn18",
-        recipe="simpleshot",
+        transform="simpleshot",
         layouts=(Layout(present=_RN18_NAMES, absent=(*_RN18_OTHERS, _STEM_7X7)),),
         published="RN18",
     ),
@@ -183,7 +183,7 @@ _ROWS = (
         "rn18-easy",
         "EASY's ResNet-18",
         model="fsbench_rn18",
-        recipe="easy",
+        transform="easy",
         layouts=(
             Layout(
                 present=(r"layers\.\d\.[02]\.conv1\.weight",),
@@ -198,7 +198,7 @@ _ROWS = (
         "rn18-closerlook",
         "CloserLook's ResNet-18",
         model="fsbench_rn18_7x7",
-        recipe="closerlook",
+        transform="closerlook",
         layouts=(
             Layout(
                 present=(r"trunk\.\d+\.C1\.weight",),
@@ -219,7 +219,7 @@ _ROWS = (
         "rn18-torchvision",
         "torchvision's ResNet-18",
         model="fsbench_rn18_7x7",
-        recipe="torchvision",
+        transform="torchvision",
         layouts=(Layout(present=(*_RN18_NAMES, _STEM_7X7), absent=_RN18_OTHERS),),
         image_size=224,
     ),
@@ -227,7 +227,7 @@ _ROWS = (
         "wrn-simpleshot",
         "a wide ResNet as in SimpleShot and TIM",
         model="fsbench_wrn",
-        recipe="simpleshot",
+        transform="simpleshot",
         layouts=(Layout(present=(r"(layer1\.0\.)?conv1\.bias", r"layer3\.\d+\.bn1\.weight"), absent=(r"layer4\..*",)),),
         published="WRN",
     ),
@@ -235,7 +235,7 @@ _ROWS = (
         "wrn-libfewshot",
         "LibFewShot's wide ResNet",
         model="fsbench_wrn_s2m2",
-        recipe="libfewshot",
+        transform="libfewshot",
         layouts=(Layout(present=(S2M2_NAMES, r"wrapper emb_func\."), renames=_S2M2_RENAMES),),
         options={"max_pool": True},
     ),
@@ -243,7 +243,7 @@ _ROWS = (
         "wrn-s2m2",
         "a wide ResNet as in S2M2 and PT-MAP",
         model="fsbench_wrn_s2m2",
-        recipe="s2m2",  # PT-MAP crops the same network in its own way: --transform ptmap
+        transform="s2m2",  # PT-MAP crops the same network in its own way: --transform ptmap
         layouts=(
             # Unlike LibFewShot's, its files have a head or stand in another wrapper.
             Layout(present=(S2M2_NAMES, r"(head|wrapper)"), renames=_S2M2_RENAMES),
@@ -258,7 +258,7 @@ _ROWS = (
         "wrn-easy",
         "EASY's wide ResNet",
         model="fsbench_wrn_s2m2",
-        recipe="easy",
+        transform="easy",
         layouts=(
             Layout(
                 present=(r"blocks\.\d\.layer\.\d+\.conv1\.weight",),

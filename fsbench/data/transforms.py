@@ -2,7 +2,7 @@
 
 A transform decides a good part of a feature, so it is a value: it can be printed, stored with the features
 and compared. The steps are resize, centre crop, scale to [0, 1], normalise. The transforms of the field are in
-:mod:`fsbench.data.recipes`.
+:mod:`fsbench.data.published_transforms`.
 """
 
 from __future__ import annotations

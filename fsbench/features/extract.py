@@ -20,7 +20,7 @@ from fsbench.backbones.load import load_backbone
 from fsbench.backbones.weights import find_weights
 from fsbench.data.catalog import EMBEDDED
 from fsbench.data.choose import choose_datasets
-from fsbench.data.recipes import crops_for, timm_transform, transform_for
+from fsbench.data.published_transforms import crops_for, timm_transform, transform_for
 from fsbench.devices import while_workers_live
 from fsbench.errors import FsbenchError
 from fsbench.features.forward import PRECISIONS, Forward, Images, collate
@@ -210,7 +210,7 @@ class Extraction:
         info, chosen = self.backbone.info, self.settings.transform
         if info.data_config is None:
             size = self.dataset.common_size() if self.dataset.info is None else None
-            recipe = chosen or family_of(info.family).recipe
+            recipe = chosen or family_of(info.family).transform
             network_size = None if chosen else info.image_size
             return transform_for(recipe, self.dataset.name, min(size) if size else None, network_size)
         if chosen:

@@ -17,7 +17,7 @@ from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.backbones.families import family_of
 from fsbench.backbones.load import encode_backbone, halve, load_backbone
 from fsbench.backbones.weights import SUFFIXES
-from fsbench.data.recipes import transform_for
+from fsbench.data.published_transforms import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.features.shards import fingerprint
 from fsbench.io.files import only_writer, whole_file
@@ -101,7 +101,7 @@ class Plan:
             )
         backbone = load_backbone(settings.backbone, random_seed=settings.seed, width=settings.width)
         size = dataset.common_size() if dataset.info is None else None
-        recipe = family_of(backbone.info.family).recipe
+        recipe = family_of(backbone.info.family).transform
         transform = transform_for(recipe, dataset.name, min(size) if size else None, settings.image_size)
         return cls(dataset, base, settings, backbone, transform)
 

@@ -12,7 +12,7 @@ import torch
 from fsbench.backbones.checkpoints import read_checkpoint, recognise
 from fsbench.backbones.families import BACKBONES, FAMILIES, SHAPES, family_of
 from fsbench.backbones.load import load_backbone, save_backbone
-from fsbench.data.recipes import transform_for, transform_names
+from fsbench.data.published_transforms import transform_for, transform_names
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.source import load_source
 from fsbench.features.store import FeatureFile
@@ -97,7 +97,7 @@ def test_from_a_checkpoint_to_the_published_number(name: str, folder: Path) -> N
     assert done.returncode == 0, done.stderr
     made = FeatureFile.open(folder / "features" / f"photos-{family.backbone}.h5")
     assert made.provenance.family == name
-    small = transform_for(family.recipe, None, 20)
+    small = transform_for(family.transform, None, 20)
     assert json.loads(made.provenance.transform) == json.loads(json.dumps(small.describe()))
     if family.image_size:
         assert made.provenance.image_size == family.image_size
@@ -136,7 +136,7 @@ def test_any_transform_can_replace_that_of_a_family(name: str, folder: Path) -> 
 
 def test_the_registry_is_whole() -> None:
     assert {family.backbone for family in FAMILIES.values()} == set(BACKBONES) == set(SHAPES)
-    assert {family.recipe for family in FAMILIES.values()} <= set(transform_names())
+    assert {family.transform for family in FAMILIES.values()} <= set(transform_names())
     with pytest.raises(FsbenchError, match="Did you mean 'rn12-easy'"):
         family_of("rn12-esay")
 

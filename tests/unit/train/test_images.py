@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from fsbench.data.recipes import transform_for
+from fsbench.data.published_transforms import transform_for
 from fsbench.data.scan import load_own
 from fsbench.errors import FsbenchError
 from fsbench.reporter import Reporter

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 import fsbench
 from fsbench.backbones.load import load_backbone
 from fsbench.backbones.weights import find_weights
-from fsbench.data.recipes import transform_for
+from fsbench.data.published_transforms import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.reporter import Reporter
 from fsbench.train.run import Trained, default_output, train_backbone

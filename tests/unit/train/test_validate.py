@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from fsbench.data.recipes import transform_for
+from fsbench.data.published_transforms import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.results.statistics import Interval
 from fsbench.tasks.protocol import TaskProtocol

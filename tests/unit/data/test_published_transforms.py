@@ -7,7 +7,7 @@ import torch
 from timm.data.transforms_factory import create_transform
 
 from fsbench.backbones.families import FAMILIES
-from fsbench.data.recipes import crops_for, timm_transform, transform_for, transform_names
+from fsbench.data.published_transforms import crops_for, timm_transform, transform_for, transform_names
 from fsbench.errors import FsbenchError
 from tests.unit.data.test_transforms import photo
 
@@ -65,7 +65,7 @@ PUBLISHED: list[tuple[str, str, str | None, tuple[Any, ...]]] = [
 
 @pytest.mark.parametrize(("family", "dataset", "override", "expected"), PUBLISHED)
 def test_published_transforms(family: str, dataset: str, override: str | None, expected: tuple[Any, ...]) -> None:
-    found = transform_for(override or FAMILIES[family].recipe, dataset)
+    found = transform_for(override or FAMILIES[family].transform, dataset)
     norm = (found.mean, found.std)
     assert (found.resize, found.size, found.crop, found.on, found.antialias, norm) == expected
     assert found.interpolation == "bilinear"
@@ -86,7 +86,7 @@ def test_published_transforms(family: str, dataset: str, override: str | None, e
 )
 @pytest.mark.parametrize("dataset", ["holiday-photos", None])
 def test_own_data(family: str, side: int | None, expected: tuple[Any, ...], dataset: str | None) -> None:
-    found = transform_for(FAMILIES[family].recipe, dataset, image_size=side)
+    found = transform_for(FAMILIES[family].transform, dataset, image_size=side)
     assert (found.resize, found.size, found.crop) == expected
 
 
