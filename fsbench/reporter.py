@@ -29,11 +29,7 @@ def printable(text: str) -> str:
 
 
 class SafeConsole(Console):
-    """A console on which a name from a file cannot move the cursor, set colours or hide anything.
-
-    Args:
-        options: Those of rich's console; markup, emoji and highlighting are always off.
-    """
+    """A console on which a name from a file cannot move the cursor, set colours or hide anything."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **options)

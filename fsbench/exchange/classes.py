@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from fsbench.data.catalog import DatasetInfo
 
 
-_BY_CLASS = "vectors by class"
-_SIMPLESHOT = "base mean and vectors by class (SimpleShot, LaplacianShot)"
-_STACKED = "classes × images × features (EASY)"
 _ON_SIMPLESHOT = (
     "the file holds the mean of the base features but not the features themselves; methods that need base classes need "
     "a file of them too",
@@ -39,20 +37,22 @@ def _is_by_class(content: object) -> bool:
 def _read_by_class(opened: Opened, dataset: str, split: str) -> Recognised:
     """All rows with the key of their class."""
     assert isinstance(opened.content, Mapping)
-    return _read_classes(opened, opened.content)
-
-
-def _read_classes(opened: Opened, classes: Mapping[Any, Any], layout: str = _BY_CLASS) -> Recognised:
-    """The rows of a dict of classes."""
+    classes = opened.content
     opened.check_room(sum(map(len, classes.values())))  # rows of width 0 could be any number
     rows = {key: list(value) for key, value in classes.items()}
     opened.check_room(sum(vector.nbytes for vectors in rows.values() for vector in vectors))
     empty = [str(text_of(key) or key) for key, vectors in rows.items() if not vectors]
-    remarks = [f"classes without any vector are left out: {', '.join(empty[:5])}"] if empty else []
-    _check_ragged(opened, rows)
+    remarks = (f"classes without any vector are left out: {', '.join(empty[:5])}",) if empty else ()
+    sizes = {vector.size: key for key, vectors in rows.items() for vector in vectors}
+    if len(sizes) > 1:
+        (first, one), (second, other) = list(sizes.items())[:2]
+        raise FsbenchError(
+            f"Vectors differ in length: {first} in class {one}, {second} in class {other}.",
+            "All must come from one backbone.",
+        )
     labels = np.repeat(_labels(opened, list(rows)), [len(vectors) for vectors in rows.values()])
     features = np.stack([np.ravel(vector) for vectors in rows.values() for vector in vectors])
-    return Recognised(layout, [Part("", features, labels)], tuple(remarks))
+    return Recognised([Part("", features, labels)], remarks)
 
 
 def _is_class(value: object) -> bool:
@@ -64,23 +64,13 @@ def _is_class(value: object) -> bool:
     )
 
 
-def _check_ragged(opened: Opened, rows: Mapping[Any, list[NDArray[Any]]]) -> None:
-    sizes = {vector.size: key for key, vectors in rows.items() for vector in vectors}
-    if len(sizes) > 1:
-        (first, one), (second, other) = list(sizes.items())[:2]
-        raise FsbenchError(
-            f"{opened.path}: vectors differ in length: {first} in class {one}, {second} in class {other}.",
-            "All must come from one backbone.",
-        )
-
-
 def _labels(opened: Opened, keys: list[Any]) -> NDArray[Any]:
     """Keys as whole numbers if all of them are, else as names."""
     if all(isinstance(key, int) and not isinstance(key, bool) and abs(key) < 1 << 62 for key in keys):
         return np.array(keys, dtype=np.int64)
     if all(isinstance(key, int | str | bytes) for key in keys):
         return names_array(opened.path, [str(key) if (text := text_of(key)) is None else text for key in keys])
-    raise FsbenchError(f"{opened.path}: a class is neither a number nor a name: {keys[0]!r}.")
+    raise FsbenchError(f"A class is neither a number nor a name: {keys[0]!r}.")
 
 
 def _is_simpleshot(content: object) -> bool:
@@ -91,8 +81,8 @@ def _is_simpleshot(content: object) -> bool:
 def _read_simpleshot(opened: Opened, dataset: str, split: str) -> Recognised:
     """The vectors by class; means and logits are left out."""
     assert isinstance(opened.content, list)
-    rows = _read_classes(opened, opened.content[len(opened.content) // 2], _SIMPLESHOT)
-    return Recognised(_SIMPLESHOT, rows.parts, (*rows.remarks, *_ON_SIMPLESHOT))
+    rows = _read_by_class(replace(opened, content=opened.content[len(opened.content) // 2]), dataset, split)
+    return replace(rows, remarks=rows.remarks + _ON_SIMPLESHOT)
 
 
 def _is_stacked(content: object) -> bool:
@@ -107,7 +97,8 @@ def _read_stacked(opened: Opened, dataset: str, split: str) -> Recognised:
     opened.check_room(tensor.nbytes)
     info = dataset_info(dataset) if dataset in dataset_names() else None
     sizes = {split: len(tensor)} if split else _sizes(opened, tensor, dataset, info)
-    counts = _true_counts(tensor)
+    with np.errstate(all="ignore"):  # rows that are not finite are named later, with their class
+        counts = np.array([_true_count(rows) for rows in tensor])
     parts, start = [], 0
     for name, classes in sizes.items():
         numbers = np.arange(start, start + classes)
@@ -116,14 +107,15 @@ def _read_stacked(opened: Opened, dataset: str, split: str) -> Recognised:
         if len(rows):
             parts.append(Part(name, rows, labels))
         start += classes
-    return Recognised(_STACKED, parts, tuple(_remarks(tensor.shape[1], counts, dataset, None if split else info)))
+    return Recognised(parts, tuple(_remarks(tensor.shape[1], counts, dataset, None if split else info)))
 
 
 def _tensor(content: object) -> NDArray[Any] | None:
     if isinstance(content, Mapping) and len(content) == 1:
         content = next(iter(content.values()))
-    fits = isinstance(content, np.ndarray) and content.ndim == 3 and content.dtype.kind == "f" and content.size > 0
-    return content if fits else None  # type: ignore[return-value]
+    if isinstance(content, np.ndarray) and content.ndim == 3 and content.dtype.kind == "f" and content.size:
+        return content
+    return None
 
 
 def _sizes(opened: Opened, tensor: NDArray[Any], dataset: str, info: DatasetInfo | None) -> dict[str, int]:
@@ -134,18 +126,13 @@ def _sizes(opened: Opened, tensor: NDArray[Any], dataset: str, info: DatasetInfo
         raise FsbenchError(f"{found}; how they divide into splits is known for {', '.join(dataset_names())}.", whole)
     sizes = {split: len(info.splits[split]) for split in SPLITS}
     if sum(sizes.values()) != len(tensor):
-        expected = " + ".join(str(size) for size in sizes.values())
+        expected = " + ".join(map(str, sizes.values()))
         raise FsbenchError(f"{found}, but {dataset} has {expected} = {sum(sizes.values())}.", whole)
     return sizes
 
 
-def _true_counts(tensor: NDArray[Any]) -> NDArray[np.int64]:
-    """Images per class, (C,): without the repeats of its last image, or zeros, that fill a class up."""
-    with np.errstate(all="ignore"):  # rows that are not finite are named later, with their class
-        return np.array([_true_count(rows) for rows in tensor], dtype=np.int64)
-
-
 def _true_count(rows: NDArray[Any]) -> int:
+    """Images of a class, without the repeats of its last image, or zeros, that fill it up."""
     filled = np.flatnonzero(rows.any(axis=1))
     if not len(filled):
         return 0
@@ -157,12 +144,10 @@ def _true_count(rows: NDArray[Any]) -> int:
 
 def _remarks(images: int, counts: NDArray[np.int64], dataset: str, info: DatasetInfo | None) -> list[str]:
     remarks = []
-    padded = int((counts < images).sum())
+    padded = (counts < images).any()
     if padded:
-        repeats = int((images - counts).sum())
-        remarks.append(
-            f"{repeats} rows that repeat the last image of their class, or are zero, are left out as padding"
-        )
+        rows = (images - counts).sum()
+        remarks.append(f"{rows} rows that repeat the last image of their class, or are zero, are left out as padding")
     if info is None:
         return remarks
     short = sum(size < images for split in SPLITS for size in info.splits[split].values())
@@ -176,6 +161,6 @@ def _remarks(images: int, counts: NDArray[np.int64], dataset: str, info: Dataset
     return remarks
 
 
-SIMPLESHOT = Layout(_is_simpleshot, _read_simpleshot)
-BY_CLASS = Layout(_is_by_class, _read_by_class)
-STACKED = Layout(_is_stacked, _read_stacked)
+SIMPLESHOT = Layout("base mean and vectors by class (SimpleShot, LaplacianShot)", _is_simpleshot, _read_simpleshot)
+BY_CLASS = Layout("vectors by class", _is_by_class, _read_by_class)
+STACKED = Layout("classes × images × features (EASY)", _is_stacked, _read_stacked)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import pickle
 import warnings
-import zipfile
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fsbench.errors import FsbenchError
-from fsbench.exchange.content import Container, Opened, reading
+from fsbench.exchange.content import Container, Opened, zip_members
 from fsbench.io.pickles import Unfinished, checked_shape, read_plain_pickle
 from fsbench.io.torch_files import is_legacy, read_embedded, read_safetensors, read_torch
 
@@ -26,25 +25,18 @@ if TYPE_CHECKING:
     from fsbench.io.pickles import Names
 
 
-_TORCH, _SAFETENSORS, _PICKLE = "a torch file", "a safetensors file", "a pickle"
 _TEXT_PROTOCOLS = (b"ccollections\n", b"(dp", b"(lp", b"(d.", b"(l.", b"}q", b"]q")
 
 
 def _is_torch(path: Path, start: bytes) -> bool:
     """A zip archive with an index of tensors, or the mark of old torch files."""
-    if is_legacy(start):
-        return True
-    if not start.startswith(b"PK\x03\x04"):
-        return False
-    with reading(path, "a zip archive"), zipfile.ZipFile(path) as archive:
-        return any(name.endswith("/data.pkl") for name in archive.namelist())
+    return is_legacy(start) or any(name.endswith("/data.pkl") for name in zip_members(path, start))
 
 
 def _read_torch(path: Path) -> Opened:
     """Whatever was saved, with tensors as arrays."""
-    with reading(path, _TORCH):
-        room = path.stat().st_size
-        return Opened(path, _TORCH, _plain(read_torch(path), _Arrays(room), {}), room)
+    room = path.stat().st_size
+    return Opened(path, _plain(read_torch(path), _Arrays(room), {}), room)
 
 
 class _Arrays:
@@ -92,11 +84,8 @@ def _is_safetensors(path: Path, start: bytes) -> bool:
 
 def _read_safetensors(path: Path) -> Opened:
     """Arrays by name."""
-    with reading(path, _SAFETENSORS):
-        tensors, _ = read_safetensors(path)
-        room = path.stat().st_size
-        arrays = _Arrays(room)
-        return Opened(path, _SAFETENSORS, {name: arrays.of(tensor) for name, tensor in tensors.items()}, room)
+    room = path.stat().st_size
+    return Opened(path, _plain(read_safetensors(path)[0], _Arrays(room), {}), room)
 
 
 def _is_pickle(path: Path, start: bytes) -> bool:
@@ -115,7 +104,7 @@ def _read_pickle(path: Path) -> Opened:
         ("torch._utils", "_rebuild_tensor_v2"): _Tensor,
         ("torch.storage", "_load_from_bytes"): storage,
     }
-    return Opened(path, _PICKLE, read_plain_pickle(path, names), path.stat().st_size)
+    return Opened(path, read_plain_pickle(path, names), path.stat().st_size)
 
 
 class _Storage(Unfinished):
@@ -154,6 +143,6 @@ class _Tensor(Unfinished):
         return array
 
 
-TORCH = Container(_is_torch, _read_torch)
-SAFETENSORS = Container(_is_safetensors, _read_safetensors)
-PICKLE = Container(_is_pickle, _read_pickle)
+TORCH = Container("a torch file", _is_torch, _read_torch)
+SAFETENSORS = Container("a safetensors file", _is_safetensors, _read_safetensors)
+PICKLE = Container("a pickle", _is_pickle, _read_pickle)

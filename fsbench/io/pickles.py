@@ -37,9 +37,7 @@ class _Clipped:
     """A file that refuses to read more than it has, before memory is reserved for it."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
-        self.file = file
-        self.left = size
-        self.size = size
+        self.file, self.left, self.size = file, size, size
 
     def read(self, count: int) -> bytes:
         """Exactly that many bytes."""
@@ -67,13 +65,13 @@ class StandIn:
         raise pickle.UnpicklingError(f"a {type(self).__name__.strip('_')} takes no items")
 
 
-def check_key(key: object) -> None:
-    """Refuse what a dict or a set cannot be trusted with: hashing nested tuples or chosen numbers may never end."""
+def checked_key(key: object) -> object:
+    """The key, if a dict or a set can be trusted with it: hashing nested tuples or chosen numbers may never end."""
     kind = type(key)
-    if kind in _KEYS or (kind is int and -_LARGEST_KEY < key < _LARGEST_KEY):  # type: ignore[operator]
-        return
-    if not (isinstance(key, StandIn) and key.may_be_key):
-        raise pickle.UnpicklingError(f"it has a key that is not admitted, of the type {kind.__name__}")
+    admitted = kind in _KEYS or (kind is int and -_LARGEST_KEY < key < _LARGEST_KEY)  # type: ignore[operator]
+    if admitted or (isinstance(key, StandIn) and key.may_be_key):
+        return key
+    raise pickle.UnpicklingError(f"it has a key that is not admitted, of the type {kind.__name__}")
 
 
 def checked_shape(shape: object) -> tuple[int, ...]:
@@ -134,35 +132,34 @@ class CarefulUnpickler(pickle._Unpickler):
 
     def _setitem(self) -> None:
         value, key = self.stack.pop(), self.stack.pop()
-        self._fill(self.stack[-1], [key, value])
+        self._fill([key, value])
 
     def _setitems(self) -> None:
-        items = self.pop_mark()  # type: ignore[attr-defined]
-        self._fill(self.stack[-1], items)
+        self._fill(self.pop_mark())  # type: ignore[attr-defined]
 
     def _dict(self) -> None:
         items = self.pop_mark()  # type: ignore[attr-defined]
         self.stack.append({})
-        self._fill(self.stack[-1], items)
+        self._fill(items)
 
-    def _fill(self, target: object, items: list[Any]) -> None:
-        """Put keys and values, in turns, into a dict or into what stands for one."""
+    def _fill(self, items: list[Any]) -> None:
+        """Put keys and values, in turns, into the dict on the stack or into what stands for one."""
+        target = self.stack[-1]
         if not isinstance(target, dict | StandIn):
             raise pickle.UnpicklingError(f"it sets items of a {type(target).__name__}")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            check_key(key)
-            target[key] = value
+            target[checked_key(key)] = value
 
     def _additems(self) -> None:
         items = self.pop_mark()  # type: ignore[attr-defined]
         target = self.stack[-1]
         if not isinstance(target, set):
             raise pickle.UnpicklingError(f"it adds items to a {type(target).__name__}")
-        target.update(_checked(items))
+        target.update(map(checked_key, items))
 
     def _frozenset(self) -> None:
         items = self.pop_mark()  # type: ignore[attr-defined]
-        self.stack.append(frozenset(_checked(items)))
+        self.stack.append(frozenset(map(checked_key, items)))
 
     dispatch: ClassVar[dict[int, Any]] = {
         **pickle._Unpickler.dispatch,
@@ -177,23 +174,11 @@ class CarefulUnpickler(pickle._Unpickler):
     }
 
 
-def _checked(items: list[Any]) -> list[Any]:
-    for item in items:
-        check_key(item)
-    return items
-
-
 def read_plain_pickle(path: Path, names: Names | None = None) -> object:
     """Read a pickle of dicts, lists, strings, bytes, numbers and numpy arrays; anything else is refused.
 
-    It may name nothing but the parts that a stored array consists of, and gets stand-ins for these.
-
-    Args:
-        path: The file.
-        names: Stand-ins for further names, by module and name.
-
-    Raises:
-        FsbenchError: The file is damaged, or asks for anything else.
+    It may name nothing but the parts that a stored array consists of, and gets stand-ins for these; `names` has
+    stand-ins for further names, by module and name.
     """
     try:
         with path.open("rb") as file:
@@ -219,8 +204,7 @@ class _DType(Unfinished):
     """Stands in for a numpy dtype while a pickle is read."""
 
     def __init__(self, code: object, *_: object) -> None:
-        self.code = _text(code)
-        self.order = "|"
+        self.code, self.order = _text(code), "|"
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:  # type: ignore[override]
         self.order = _text(state[1])
@@ -292,32 +276,17 @@ def _frombuffer(content: object, dtype: object, shape: object, order: object) ->
     return array
 
 
-def _empty_bytes() -> bytes:
-    """What a newer Python writes into old pickle protocols in place of bytes of length 0."""
-    return b""
-
-
-def _empty_list() -> list[object]:
-    """What a defaultdict of lists names."""
-    return []
-
-
-def _empty_dict(*_: object) -> dict[object, object]:
-    """Stands in for a defaultdict or an OrderedDict."""
-    return {}
-
-
 _NUMPY_PARTS: dict[str, Callable[..., object]] = {
     "ndarray": _Array, "dtype": _DType, "_reconstruct": _Array, "_frombuffer": _frombuffer, "scalar": _Scalar,
 }  # fmt: skip
 _OTHERS: Names = {
     ("_codecs", "encode"): _encode,
-    ("__builtin__", "bytes"): _empty_bytes,
-    ("builtins", "bytes"): _empty_bytes,
-    ("builtins", "list"): _empty_list,
-    ("__builtin__", "list"): _empty_list,
-    ("collections", "defaultdict"): _empty_dict,
-    ("collections", "OrderedDict"): _empty_dict,
+    ("__builtin__", "bytes"): lambda: b"",  # for no bytes, as a newer Python writes them into old protocols
+    ("builtins", "bytes"): lambda: b"",
+    ("__builtin__", "list"): lambda: [],  # named by a defaultdict of lists
+    ("builtins", "list"): lambda: [],
+    ("collections", "defaultdict"): lambda *_: {},
+    ("collections", "OrderedDict"): lambda *_: {},
 }
 
 
