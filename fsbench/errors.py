@@ -28,11 +28,8 @@ _REMEDIES = {
 class FsbenchError(Exception):
     """Something could not be done, said in words a user can act on.
 
-    The command line shows it without a traceback and exits with status 1. Every other exception is a bug.
-
-    Args:
-        message: What was expected, what was found, and where.
-        hint: What to do about it.
+    The command line shows it without a traceback and exits with status 1. Every other exception is a bug. The message
+    says what was expected, what was found, and where; the hint what to do about it.
     """
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -46,10 +43,7 @@ class FsbenchError(Exception):
 class UsageError(FsbenchError):
     """An argument that has no meaning, or contradicts another one; the command line exits with status 2.
 
-    Args:
-        argument: Its name in Python; the command line shows it as an option.
-        message: What is wrong with it, without a full stop.
-        hint: What to do about it.
+    The argument has its name in Python, which the command line shows as an option; the message has no full stop.
     """
 
     def __init__(self, argument: str, message: str, hint: str = "") -> None:
@@ -80,11 +74,9 @@ def missing_file(path: Path, hint: str) -> FsbenchError:
 
 
 def system_trouble(what: str, error: Exception) -> FsbenchError:
-    """An error of the operating system in words, with its remedy.
+    """An error of the operating system in words, after what could not be done and with which file; and its remedy.
 
-    Args:
-        what: What could not be done, and with which file.
-        error: An OSError, or what a library made of one: torch raises another in its place, HDF5 has it in its text.
+    It may be what a library made of an OSError: torch raises another in its place, HDF5 has it in its text.
     """
     hidden = re.search(r"errno = (\d+)", str(error))
     number = int(hidden[1]) if hidden else 0

@@ -40,7 +40,6 @@ class Ranks:
 
     Attributes:
         number: From 0; process 0 speaks, decides and saves.
-        count: How many there are.
         store: Counters that all processes share; None if there is one process.
     """
 
@@ -95,12 +94,8 @@ class Ranks:
         if store is None:
             return iter(items)
         name = f"hand-out {next(self._numbers)}"
-
-        def ask() -> Iterator[Result]:
-            while (number := store.add(name, 1) - 1) < len(items):
-                yield items[number]
-
-        return ask()
+        numbers = (store.add(name, 1) - 1 for _ in itertools.count())
+        return (items[number] for number in itertools.takewhile(len(items).__gt__, numbers))
 
     def counting(self, progress: Callable[[int], None]) -> Callable[[int], None]:
         """Progress of all processes, told to each when it has done something itself."""

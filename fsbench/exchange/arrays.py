@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
 _HDF5 = "an HDF5 file"
-
-
-def _is_npy(path: Path, start: bytes) -> bool:
-    return start.startswith(b"\x93NUMPY")
 
 
 def _read_npy(path: Path) -> Opened:
@@ -43,7 +38,6 @@ def _is_npz(path: Path, start: bytes) -> bool:
 
 
 def _read_npz(path: Path) -> Opened:
-    """Arrays by name."""
     arrays = {}
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
@@ -77,11 +71,6 @@ def _array(stream: IO[bytes], size: int, name: str) -> NDArray[Any]:
         raise ValueError(f"array{name} of shape {shape} should take {expected} bytes, found {size - stream.tell()}")
     flat = np.frombuffer(stream.read(expected), dtype)
     return flat.reshape(shape, order="F" if column_major else "C")
-
-
-def _is_hdf5(path: Path, start: bytes) -> bool:
-    """HDF5's mark, at the beginning or after the seal of fsbench's own files."""
-    return b"\x89HDF\r\n\x1a\n" in (start[:8], start[512:520])
 
 
 def _read_hdf5(path: Path) -> Opened:
@@ -151,6 +140,7 @@ def _members(group: h5py.Group) -> Iterator[tuple[str, Any]]:
         yield name, node
 
 
-NPY = Container("a numpy array", _is_npy, _read_npy)
+NPY = Container("a numpy array", lambda path, start: start.startswith(b"\x93NUMPY"), _read_npy)
 NPZ = Container("an npz archive", _is_npz, _read_npz)
-HDF5 = Container(_HDF5, _is_hdf5, _read_hdf5)
+# The mark is at the beginning, or after the seal of fsbench's own files.
+HDF5 = Container(_HDF5, lambda path, start: b"\x89HDF\r\n\x1a\n" in (start[:8], start[512:520]), _read_hdf5)

@@ -10,13 +10,12 @@ import numpy as np
 
 from fsbench.data.catalog import SPLITS, dataset_info, dataset_names
 from fsbench.errors import FsbenchError
-from fsbench.exchange.content import Layout, Opened, Part, Recognised, names_array, text_of
+from fsbench.exchange.content import Layout, Opened, Part, Recognised, is_table, names_array, text_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fsbench.data.catalog import DatasetInfo
-
 
 _ON_SIMPLESHOT = (
     "the file holds the mean of the base features but not the features themselves; methods that need base classes need "
@@ -56,12 +55,11 @@ def _read_by_class(opened: Opened, dataset: str, split: str) -> Recognised:
 
 
 def _is_class(value: object) -> bool:
-    if isinstance(value, np.ndarray):
-        return value.ndim == 2 and value.dtype.kind == "f"
-    return isinstance(value, list) and all(
-        isinstance(item, np.ndarray) and item.dtype.kind == "f" and item.size == max(item.shape, default=0)
-        for item in value
-    )
+    return is_table(value) or (isinstance(value, list) and all(map(_is_vector, value)))
+
+
+def _is_vector(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size == max(value.shape, default=0)
 
 
 def _labels(opened: Opened, keys: list[Any]) -> NDArray[Any]:
@@ -85,11 +83,6 @@ def _read_simpleshot(opened: Opened, dataset: str, split: str) -> Recognised:
     return replace(rows, remarks=rows.remarks + _ON_SIMPLESHOT)
 
 
-def _is_stacked(content: object) -> bool:
-    """Whether it is one array of real numbers with three axes."""
-    return _tensor(content) is not None
-
-
 def _read_stacked(opened: Opened, dataset: str, split: str) -> Recognised:
     """Rows without padding, cut into splits by the data set's numbers of classes."""
     tensor = _tensor(opened.content)
@@ -111,6 +104,7 @@ def _read_stacked(opened: Opened, dataset: str, split: str) -> Recognised:
 
 
 def _tensor(content: object) -> NDArray[Any] | None:
+    """The one array of real numbers with three axes, if that is all there is."""
     if isinstance(content, Mapping) and len(content) == 1:
         content = next(iter(content.values()))
     if isinstance(content, np.ndarray) and content.ndim == 3 and content.dtype.kind == "f" and content.size:
@@ -163,4 +157,4 @@ def _remarks(images: int, counts: NDArray[np.int64], dataset: str, info: Dataset
 
 SIMPLESHOT = Layout("base mean and vectors by class (SimpleShot, LaplacianShot)", _is_simpleshot, _read_simpleshot)
 BY_CLASS = Layout("vectors by class", _is_by_class, _read_by_class)
-STACKED = Layout("classes × images × features (EASY)", _is_stacked, _read_stacked)
+STACKED = Layout("classes × images × features (EASY)", lambda content: _tensor(content) is not None, _read_stacked)

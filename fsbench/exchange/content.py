@@ -39,13 +39,6 @@ class Opened:
     room: int
     remarks: tuple[str, ...] = ()
 
-    def check_items(self) -> None:
-        """Refuse content that holds itself, or has more items than the file has bytes.
-
-        Layouts go through all items, however often a dict or a list occurs; an item that is not shared takes a byte.
-        """
-        self.check_room(_items(self.content, {}), "values")
-
     def check_room(self, needed: int, what: str = "bytes of features") -> None:
         """Refuse arrays that would take more than the file can hold."""
         if needed > self.room:
@@ -81,13 +74,7 @@ class Recognised:
 
 @dataclass(frozen=True)
 class Container:
-    """A kind of file.
-
-    Attributes:
-        name: With its article: `a pickle`.
-        recognise: Whether a file with these first bytes is of the kind.
-        read: The content of such a file.
-    """
+    """A kind of file, recognised by its first bytes; its name has an article: `a pickle`."""
 
     name: str
     recognise: Callable[[Path, bytes], bool]
@@ -99,9 +86,7 @@ class Layout:
     """A way of laying out features.
 
     Attributes:
-        name: In words.
-        recognise: Whether content is laid out that way.
-        read: Its rows, given the name of the data set and the split that the user says they are of, if any.
+        read: The rows, given the name of the data set and the split that the user says they are of, if any.
     """
 
     name: str
@@ -110,25 +95,16 @@ class Layout:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Put the file's name before errors that lack it, and a remedy behind them."""
+def reading(path: Path, container: str) -> Iterator[None]:
+    """Turn what a library says of a damaged file into one clear error, and name file and remedy in all errors."""
     try:
         yield
     except FsbenchError as error:
         named = error.message if str(path) in error.message else f"{path}: {error.message}"
         raise FsbenchError(named, error.hint or REPAIR) from error
-
-
-@contextmanager
-def reading(path: Path, container: str) -> Iterator[None]:
-    """Turn whatever a library says of a damaged file into one clear error."""
-    try:
-        yield
-    except FsbenchError:
-        raise
     except Exception as error:  # every library has its own words for damage
         told = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise FsbenchError(f"{path} cannot be read as {container}: {told}.") from error
+        raise FsbenchError(f"{path} cannot be read as {container}: {told}.", REPAIR) from error
 
 
 def zip_members(path: Path, start: bytes) -> list[str]:
@@ -173,13 +149,14 @@ def is_table(value: object) -> bool:
     return isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind == "f"
 
 
-def _items(value: object, done: dict[int, int | None]) -> int:
+def count_items(value: object, done: dict[int, int | None]) -> int:
+    """Items in dicts and lists, however often one of these occurs, as layouts go through all; none may hold itself."""
     if not isinstance(value, Mapping | list):
         return 1
     if id(value) not in done:
         done[id(value)] = None
         parts = value.values() if isinstance(value, Mapping) else value
-        done[id(value)] = min(MANY, 1 + sum(_items(part, done) for part in parts))
+        done[id(value)] = min(MANY, 1 + sum(count_items(part, done) for part in parts))
     items = done[id(value)]
     if items is None:
         raise FsbenchError("Its content holds itself.")

@@ -15,7 +15,7 @@ from fsbench.data.images import is_image
 from fsbench.errors import FsbenchError, missing_file
 from fsbench.exchange.arrays import HDF5, NPY, NPZ
 from fsbench.exchange.classes import BY_CLASS, SIMPLESHOT, STACKED
-from fsbench.exchange.content import Opened, Recognised, naming, reading, text_of
+from fsbench.exchange.content import Opened, Recognised, count_items, reading, text_of
 from fsbench.exchange.rows import ROWS
 from fsbench.exchange.tables import PARQUET, TEXT
 from fsbench.exchange.tensors import PICKLE, SAFETENSORS, TORCH
@@ -46,25 +46,21 @@ def open_file(path: Path) -> tuple[str, Opened]:
         raise missing_file(path, "Check the path.") from None
     except OSError as error:
         raise FsbenchError(f"{path} cannot be read: {error.strerror or error}.") from error
-    with naming(path):
-        for container in CONTAINERS:
-            if container.recognise(path, start):
-                with reading(path, container.name):
-                    return container.name, container.read(path)
+    for container in CONTAINERS:
+        if container.recognise(path, start):
+            with reading(path, container.name):
+                return container.name, container.read(path)
     raise _foreign_file(path, start)
 
 
 def read_file(path: Path, dataset: str, split: str = "") -> tuple[str, Recognised]:
     """What a file is, in words, and the rows in it.
 
-    Args:
-        path: The file.
-        dataset: Name of the data set, which tells how stacked classes divide.
-        split: The user's word on which split the file holds, if there is one.
+    The data set tells how stacked classes divide; `split` is the user's word on which split the file holds, if any.
     """
     container, opened = open_file(path)
-    with naming(path), reading(path, container):
-        opened.check_items()
+    with reading(path, container):
+        opened.check_room(count_items(opened.content, {}), "values")  # an item that is not shared takes a byte
         _refuse_checkpoint(opened)
         for layout in LAYOUTS:
             if layout.recognise(opened.content):

@@ -193,14 +193,9 @@ class _Gathered:
 def import_files(
     sources: Sequence[str], out: Path, naming: Naming, reporter: Reporter, *, force: bool = False
 ) -> FeatureFile:
-    """Read files of features, check them, and write one feature file.
+    """Read files of features, each a path or `split=path`, check them, and write one feature file.
 
-    Args:
-        sources: Paths, or `split=path`.
-        out: The feature file.
-        naming: What the files do not say of themselves.
-        reporter: Hears what is worth knowing of them.
-        force: Replace a file that is there.
+    The reporter hears what the files do not say, and what is worth knowing of them.
     """
     gathered = _Gathered()
     for text in sources:
@@ -215,20 +210,16 @@ def import_files(
     )  # fmt: skip
     with only_writer(out):
         if out.exists() and not force:
-            return _same(FeatureFile.open(out), provenance, reporter)
+            stored = FeatureFile.open(out)
+            same = ("fingerprint", "dataset", "backbone")
+            if any(getattr(stored.provenance, name) != getattr(provenance, name) for name in same):
+                raise FsbenchError(f"{out} exists already.", "Replace it with --force, or choose another --out.")
+            reporter.say(f"{out} is there already, made of the same files.")
+            return stored
         for remark in remarks:
             reporter.say(f"note: {remark}")
         write_features(out, provenance, splits)
     return FeatureFile.open(out)
-
-
-def _same(stored: FeatureFile, provenance: Provenance, reporter: Reporter) -> FeatureFile:
-    """The file that is there, if it was made of the same files in the same way."""
-    made = stored.provenance
-    if any(getattr(made, name) != getattr(provenance, name) for name in ("fingerprint", "dataset", "backbone")):
-        raise FsbenchError(f"{stored.path} exists already.", "Replace it with --force, or choose another --out.")
-    reporter.say(f"{stored.path} is there already, made of the same files.")
-    return stored
 
 
 def _assigned(parts: Sequence[Part], given: str, path: Path) -> list[Part]:
@@ -276,8 +267,6 @@ def _split_in_name(path: Path) -> str:
     """The one split that the file's name, or else its folder's, speaks of; empty if there is none."""
     for words in (re.split(r"[^a-z]+", path.stem.lower()), [path.absolute().parent.name.lower()]):
         found = {canonical_split(word) for word in words if word in SPLIT_WORDS}
-        if len(found) == 1:
-            return found.pop()
         if found:
-            break
+            return found.pop() if len(found) == 1 else ""
     return ""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
 _WORDS = {
     "features": "features feature feats feat all_feats concat_features embeddings embedding x",
     "labels": "labels label all_labels concat_labels targets target y",

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
 _PARQUET = "a parquet table"
 _DELIMITERS = ",;\t"
 _NUMBER_BYTES = 8
@@ -92,10 +91,6 @@ def _whole(path: Path, values: list[str]) -> NDArray[Any]:
     return numbers if list(map(str, numbers.tolist())) == values else names_array(path, values)
 
 
-def _is_parquet(path: Path, start: bytes) -> bool:
-    return start.startswith(b"PAR1")
-
-
 def _read_parquet(path: Path) -> Opened:
     """Columns by name; a column of lists of equal length is one of vectors."""
     if importlib.util.find_spec("pyarrow") is None:
@@ -159,12 +154,7 @@ def _parquet_column(path: Path, name: str, column: Any) -> NDArray[Any]:
 
 
 def _table(path: Path, columns: Mapping[str, NDArray[Any]]) -> Opened:
-    """Features, labels, splits and image names by the names that the layout of rows knows.
-
-    Args:
-        path: The file.
-        columns: By name, (M,) each, or (M, D) for a column of vectors.
-    """
+    """Columns, (M,) each or (M, D) for vectors, as features, labels and so on: names that the layout of rows knows."""
     by_name = _by_plain_name(path, columns)
     if not any(name in by_name for name in _LABELS):
         raise FsbenchError(
@@ -258,4 +248,4 @@ def _listed(names: Iterable[str]) -> str:
 
 
 TEXT = Container("a text table", _is_text, _read_text)
-PARQUET = Container(_PARQUET, _is_parquet, _read_parquet)
+PARQUET = Container(_PARQUET, lambda path, start: start.startswith(b"PAR1"), _read_parquet)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-
 TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.tmp")
 _DAY = 86_400.0
 _LONGEST_NAME = 255  # that of a file
@@ -97,9 +96,7 @@ def _refuse_another_kind(old: Path, new: Path | None) -> None:
     """Refuse to replace a file that takes work to make by one of another kind; None stands for any other kind."""
     kind = _kind_of(old) if old.is_file() else None
     if kind and (new is None or kind != _kind_of(new)):
-        raise FsbenchError(
-            f"{old} is {kind}, and would be replaced by something else.", "Choose another name, or remove it first."
-        )
+        raise FsbenchError(f"{old} is {kind}, and would be replaced by something else.", "Rename or remove it first.")
 
 
 def _kind_of(path: Path) -> str | None:
@@ -172,12 +169,8 @@ def only_writer(path: Path, waiting: Callable[[str], None] | None = None) -> Ite
 
     The lock is the kernel's, on a hidden file beside `path`: it ends with the process, however that dies, so a lock
     file that is left behind blocks nobody. Where a file system has no locks, nothing is locked. What killed writers of
-    this file have left is removed.
-
-    Args:
-        path: The file.
-        waiting: Called once with a sentence that names the other writer, who is then waited for; without it, another
-            writer is an error.
+    this file have left is removed. Another writer is an error, unless there is `waiting`: it is called once with a
+    sentence that names the other, who is then waited for.
     """
     side = path.parent / f".{path.name}.lock"
     lock = FileLock(side, mode=_EVERYBODY, fallback_to_soft=False, on_acquired=_sign)

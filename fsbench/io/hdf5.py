@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
 REMAKE = "The file is damaged or was not written by fsbench: make it again, or bring it in with fsbench import."
 _SEAL_BYTES = 512
 _SEAL_START = b"fsbench sealed HDF5\n"
@@ -121,9 +120,8 @@ def _check_format(file: h5py.File, path: Path, kind: str, version: int) -> None:
     if not isinstance(number, int) or number < 1:
         raise FsbenchError(f"{path} states no valid format version: {number!r}.", REMAKE)
     if number > version:
-        raise FsbenchError(
-            f"{path} has format version {number}, this fsbench reads up to {version}.", "Update fsbench to read it."
-        )
+        found = f"{path} has format version {number}"
+        raise FsbenchError(f"{found}, this fsbench reads up to {version}.", "Update fsbench to read it.")
 
 
 def attribute_of(node: h5py.Group, name: str) -> str | int | None:

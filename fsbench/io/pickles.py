@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     Names = Mapping[tuple[str, str], Callable[..., object]]
 
-
 _LARGEST_KEY = 1 << 53
 _LARGEST_MEMO = 1 << 32
 _LARGEST_AXIS = 1 << 48
@@ -40,14 +39,12 @@ class _Clipped:
         self.file, self.left, self.size = file, size, size
 
     def read(self, count: int) -> bytes:
-        """Exactly that many bytes."""
         self.left -= count
         if count < 0 or self.left < 0:
             raise EOFError(f"it claims {count} bytes more than the {self.size} it has")
         return self.file.read(count)
 
     def readline(self) -> bytes:
-        """The bytes up to the end of a line."""
         line = self.file.readline()
         self.left -= len(line)
         return line
@@ -182,7 +179,7 @@ def read_plain_pickle(path: Path, names: Names | None = None) -> object:
     """
     try:
         with path.open("rb") as file:
-            return _finish(_PlainUnpickler(file, path.stat().st_size, names or {}).load(), {})
+            return replaced(_PlainUnpickler(file, path.stat().st_size, names or {}).load(), _finish, {})
     except FsbenchError:
         raise
     except Exception as error:  # damaged pickles end in errors of every kind
@@ -210,7 +207,6 @@ class _DType(Unfinished):
         self.order = _text(state[1])
 
     def resolve(self) -> np.dtype[Any]:
-        """The dtype itself, if it is one of plain numbers."""
         if not is_number_code(self.code) or self.order not in {"<", ">", "|", "="}:
             raise ValueError(f"arrays of {self.code[:20]!r} are not admitted")
         return np.dtype(self.order.strip("|=") + self.code)
@@ -233,24 +229,15 @@ class _Array(Unfinished):
         self.value = _array(content, dtype, shape, "F" if column_major else "C")
 
     def finished(self) -> NDArray[Any] | None:
-        """The array."""
         return self.value
 
 
-class _Scalar(Unfinished):
-    """Stands in for a numpy number while a pickle is read."""
-
-    may_be_key = True
-
-    def __init__(self, dtype: object, content: object) -> None:
-        self.number: int | float = _array(content, dtype, (1,), "C").item()
-
-    def finished(self) -> int | float:
-        """The number."""
-        return self.number
+def _scalar(dtype: object, content: object) -> Any:
+    """A numpy number, as Python's."""
+    return _array(content, dtype, (1,), "C").item()
 
 
-def _array(content: object, dtype: object, shape: object, order: str) -> NDArray[Any]:
+def _array(content: object, dtype: object, shape: object, order: object) -> NDArray[Any]:
     if not isinstance(dtype, _DType):
         raise pickle.UnpicklingError(f"it has a {type(dtype).__name__} in place of a type of numbers")
     resolved, shape = dtype.resolve(), checked_shape(shape)
@@ -270,14 +257,8 @@ def _encode(text: object, encoding: object) -> bytes:
     return text.encode("latin1")
 
 
-def _frombuffer(content: object, dtype: object, shape: object, order: object) -> _Array:
-    array = _Array()
-    array.value = _array(content, dtype, shape, "F" if order == "F" else "C")
-    return array
-
-
 _NUMPY_PARTS: dict[str, Callable[..., object]] = {
-    "ndarray": _Array, "dtype": _DType, "_reconstruct": _Array, "_frombuffer": _frombuffer, "scalar": _Scalar,
+    "ndarray": _Array, "dtype": _DType, "_reconstruct": _Array, "_frombuffer": _array, "scalar": _scalar,
 }  # fmt: skip
 _OTHERS: Names = {
     ("_codecs", "encode"): _encode,
@@ -298,7 +279,6 @@ class _PlainUnpickler(CarefulUnpickler):
         self.names = names
 
     def find_class(self, module: str, name: str) -> Any:
-        """The stand-in for a name that the pickle asks for."""
         if module.split(".")[0] == "numpy" and name in _NUMPY_PARTS:
             return _NUMPY_PARTS[name]
         found = self.names.get((module, name)) or _OTHERS.get((module, name))
@@ -307,25 +287,26 @@ class _PlainUnpickler(CarefulUnpickler):
         return found
 
 
-def _finish(value: object, done: dict[int, object]) -> object:
-    """Replace the stand-ins by the values they hold; `done` keeps what is shared from being gone through twice."""
+def replaced(value: object, replace: Callable[[object], object], done: dict[int, object]) -> object:
+    """Dicts and lists with other values replaced; `done` keeps what is shared from being gone through twice."""
     if id(value) in done:
         return done[id(value)]
-    if isinstance(value, Unfinished):
-        done[id(value)] = value.finished()
-    elif isinstance(value, dict):
+    if isinstance(value, dict):
         pairs: dict[object, object] = {}
         done[id(value)] = pairs
         for key, item in value.items():
-            pairs[_finish(key, done)] = _finish(item, done)
+            pairs[key] = replaced(item, replace, done)
     elif isinstance(value, list | tuple):
         items: list[object] = []
-        holds_others = any(isinstance(item, Unfinished | list | tuple | dict) for item in value)
-        done[id(value)] = items if holds_others else value
-        if holds_others:
-            items.extend(_finish(item, done) for item in value)
-    elif callable(value):
-        raise pickle.UnpicklingError("it holds a function or a class")
+        done[id(value)] = items
+        items.extend(replaced(item, replace, done) for item in value)
     else:
-        return value
+        done[id(value)] = replace(value)
     return done[id(value)]
+
+
+def _finish(value: object) -> object:
+    """The value that a stand-in holds; other values as they are."""
+    if callable(value):
+        raise pickle.UnpicklingError("it holds a function or a class")
+    return value.finished() if isinstance(value, Unfinished) else value

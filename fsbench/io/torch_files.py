@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-
 _LEGACY_MAGIC = bytes.fromhex("8a0a6cfc9c46f9206aa85019")  # after the two bytes of the pickle protocol
 
 # What plain weights, their optimiser and their options are made of. None of it does anything but hold values.
@@ -92,8 +91,8 @@ def _load(path: Path, source: Path | IO[bytes]) -> object:
             warnings.simplefilter("ignore")  # on unusual pickle protocols, which are fine as long as they load
             return torch.load(source, map_location="cpu", weights_only=True)
     except Exception as error:  # the inspection found nothing foreign, so what is left is damage
-        first_line = str(error).strip().partition("\n")[0]
-        raise damaged(path, f"torch cannot read it ({first_line or type(error).__name__})") from error
+        told = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise damaged(path, f"torch cannot read it ({told})") from error
 
 
 @dataclass
@@ -195,7 +194,6 @@ class _Walker(CarefulUnpickler):
         self.contents = contents
 
     def find_class(self, module: str, name: str) -> type[_StandIn]:
-        """Note the name and answer with a stand-in."""
         origin, names = f"{module}.{name}", self.contents.names
         if origin not in names:
             if len(names) == _MOST_NAMES:
@@ -214,14 +212,10 @@ class _Walker(CarefulUnpickler):
     def persistent_load(self, pid: object) -> _StandIn:
         """Note the size of a storage: ("storage", type, key, device, items), and in old files a view or None."""
         match pid:
-            case ("storage", type() as kind, str() as key, str(), int() as items) | (
-                "storage",
-                type() as kind,
-                str() as key,
-                str(),
-                int() as items,
-                None | (str(), int(), int()),
-            ) if 0 <= items < _LARGEST_STORAGE:
+            case [*start, None | (str(), int(), int())] if len(start) == 5:
+                pid = start
+        match pid:
+            case ("storage", type() as kind, str() as key, str(), int() as items) if 0 <= items < _LARGEST_STORAGE:
                 item_bytes = _ITEM_BYTES.get(str(getattr(kind, "origin", "")).rpartition(".")[2], 1)
                 self.contents.storages[key] = max(self.contents.storages.get(key, 0), items * item_bytes)
             case _:

@@ -27,11 +27,7 @@ _CHILD_SETTINGS = {
 def refuse_dangerous(path: Path, kind: str, reader: str, largest: int) -> None:
     """Refuse a file on which a process that reads it fails, crashes, hangs or runs out of memory.
 
-    Args:
-        path: The file.
-        kind: What it should be, with its article.
-        reader: Full name of the module with the function `try_out`.
-        largest: Bytes that the content of the file may take.
+    The module `reader` has the function `try_out`; the content of the file may take `largest` bytes.
     """
     command = [sys.executable, "-P", "-m", "fsbench.io.trial", reader, str(path.resolve()), str(largest)]
     environment = {**os.environ, **_CHILD_SETTINGS, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -56,7 +52,6 @@ def allow_memory(size: int) -> None:
 
 
 def _main(reader: str, path: str, largest: str) -> int:
-    """Read a file within limits and return the exit status of the child."""
     try:
         importlib.import_module(reader).try_out(Path(path), int(largest), allow_memory)
     except MemoryError:
