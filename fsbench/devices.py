@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 Batch = TypeVar("Batch")
+_WORKER_REMEDY = "Read images without other processes, --workers 0, or enlarge the shared memory (docker: --shm-size)."
 
 
 def choose_device(name: str) -> torch.device:
@@ -68,21 +69,15 @@ def peak_memory(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-_WORKER_REMEDY = "Read images without other processes, --workers 0, or enlarge the shared memory (docker: --shm-size)."
-
-
 def share(tensor: torch.Tensor) -> torch.Tensor:
     """Put a tensor where the main process finds it, if this is a worker that reads images.
 
     Left to torch, that happens in a thread whose errors nobody sees, and the main process would wait for ever.
     """
-    if get_worker_info() is None:
-        return tensor
     try:
-        tensor.share_memory_()
+        return tensor if get_worker_info() is None else tensor.share_memory_()
     except RuntimeError as error:
         raise FsbenchError(f"The shared memory has no room for images: {error}", _WORKER_REMEDY) from error
-    return tensor
 
 
 def while_workers_live(batches: Iterable[Batch]) -> Iterator[Batch]:

@@ -28,17 +28,13 @@ _REMEDIES = {
 class FsbenchError(Exception):
     """Something could not be done, said in words a user can act on.
 
-    The command line shows it without a traceback and exits with status 1. Every other exception is a bug.
-
-    Args:
-        message: What was expected, what was found, and where.
-        hint: What to do about it.
+    The command line shows it without a traceback and exits with status 1. Every other exception is a bug. The message
+    says what was expected, what was found, and where; the hint what to do about it.
     """
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = message, hint
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.hint}" if self.hint else self.message
@@ -47,10 +43,7 @@ class FsbenchError(Exception):
 class UsageError(FsbenchError):
     """An argument that has no meaning, or contradicts another one; the command line exits with status 2.
 
-    Args:
-        argument: Its name in Python; the command line shows it as an option.
-        message: What is wrong with it.
-        hint: What to do about it.
+    The argument has its name in Python, which the command line shows as an option; the message has no full stop.
     """
 
     def __init__(self, argument: str, message: str, hint: str = "") -> None:
@@ -81,25 +74,18 @@ def missing_file(path: Path, hint: str) -> FsbenchError:
 
 
 def system_trouble(what: str, error: Exception) -> FsbenchError:
-    """An error of the operating system in words, with its remedy.
+    """An error of the operating system in words, after what could not be done and with which file; and its remedy.
 
-    Args:
-        what: What could not be done, and with which file.
-        error: An OSError, or what a library made of one: torch raises another in its place, HDF5 has it in its text.
+    It may be what a library made of an OSError: torch raises another in its place, HDF5 has it in its text.
     """
-    number = _errno_behind(error)
     hidden = re.search(r"errno = (\d+)", str(error))
-    if number is None and hidden:
-        number = int(hidden[1])
+    number = int(hidden[1]) if hidden else 0
+    behind: BaseException | None = error
+    while behind is not None:
+        if isinstance(behind, OSError) and behind.errno is not None:
+            number = behind.errno
+            break
+        behind = behind.__cause__ or behind.__context__
     reason = os.strerror(number) if number else str(error).strip().partition("\n")[0] or type(error).__name__
-    remedy = _REMEDIES.get(number or 0, "Check that the folder can be written to and that the disk has room.")
+    remedy = _REMEDIES.get(number, "Check that the folder can be written to and that the disk has room.")
     return FsbenchError(f"{what}: {reason}.", remedy)
-
-
-def _errno_behind(error: BaseException | None) -> int | None:
-    """The number of the system's error that an error came from."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno is not None:
-            return error.errno
-        error = error.__cause__ or error.__context__
-    return None

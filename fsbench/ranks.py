@@ -40,7 +40,6 @@ class Ranks:
 
     Attributes:
         number: From 0; process 0 speaks, decides and saves.
-        count: Number of processes.
         store: Counters that all processes share; None if there is one process.
     """
 
@@ -95,12 +94,8 @@ class Ranks:
         if store is None:
             return iter(items)
         name = f"hand-out {next(self._numbers)}"
-
-        def ask() -> Iterator[Result]:
-            while (number := store.add(name, 1) - 1) < len(items):
-                yield items[number]
-
-        return ask()
+        numbers = (store.add(name, 1) - 1 for _ in itertools.count())
+        return (items[number] for number in itertools.takewhile(len(items).__gt__, numbers))
 
     def counting(self, progress: Callable[[int], None]) -> Callable[[int], None]:
         """Progress of all processes, told to each when it has done something itself."""
@@ -123,9 +118,9 @@ class Ranks:
             return [value]
         from torch import distributed
 
-        values: list[int | None] = [None] * self.count
+        values = [0] * self.count
         distributed.all_gather_object(values, value)
-        return [number for number in values if number is not None]
+        return values
 
     def sum(self, array: NDArray[np.int64]) -> NDArray[np.int64]:
         """The sum of an array over all processes, the same in each."""
@@ -161,7 +156,7 @@ ALONE = Ranks()
 @contextmanager
 def join_ranks() -> Iterator[Ranks]:
     """Meet the other processes for the duration of the block: gloo between CPUs, NCCL between GPUs."""
-    if _world_size() == 1:
+    if os.environ.get("WORLD_SIZE", "1") == "1":
         yield ALONE
         return
     from torch import cuda, distributed
@@ -175,7 +170,7 @@ def join_ranks() -> Iterator[Ranks]:
     try:
         yield Ranks(number, count, store)
     except RuntimeError as error:
-        if not _lost_another(error):
+        if not isinstance(error, distributed.DistError) and "gloo" not in str(error):  # from a connection that is gone
             raise
         raise FsbenchError(
             "Another process of this run has ended, so this one ends too.",
@@ -188,7 +183,7 @@ def join_ranks() -> Iterator[Ranks]:
 def in_one_voice() -> Iterator[bool]:
     """Whether this process is the first that got here, and so should speak; the others wait until it has."""
     store, first = None, True
-    if _world_size() > 1:
+    if os.environ.get("WORLD_SIZE", "1") != "1":
         with suppress(ValueError, RuntimeError):  # without the others there is nobody to agree with
             store, _, _ = _rendezvous()
             first = store.add("speakers", 1) == 1
@@ -201,10 +196,6 @@ def in_one_voice() -> Iterator[bool]:
                 store.wait(["spoken"], _TIME_TO_SPEAK)
 
 
-def _world_size() -> int:
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
 @functools.cache
 def _rendezvous() -> tuple[Store, int, int]:
     """The store that all processes share, the number of this one, and how many there are."""
@@ -213,10 +204,3 @@ def _rendezvous() -> tuple[Store, int, int]:
 
     store, number, count = next(rendezvous("env://"))
     return PrefixStore("fsbench", store), number, count
-
-
-def _lost_another(error: RuntimeError) -> bool:
-    """Whether an error comes from a connection to a process that is gone."""
-    from torch.distributed import DistError
-
-    return isinstance(error, DistError) or "gloo" in str(error)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from rich.console import ConsoleOptions, RenderableType
 
-
 SECONDS_OF_SILENCE = 30.0
 # Control characters except tab and newline, and the characters that change the direction of writing.
 _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
@@ -29,11 +28,7 @@ def printable(text: str) -> str:
 
 
 class SafeConsole(Console):
-    """A console on which a name from a file cannot move the cursor, set colours or hide anything.
-
-    Args:
-        options: Those of rich's console; markup, emoji and highlighting are always off.
-    """
+    """A console on which a name from a file cannot move the cursor, set colours or hide anything."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **options)
@@ -49,16 +44,10 @@ class Advance(Protocol):
 
     def __call__(self, done: int, total: int | None = None) -> None:
         """Add `done` to what is done; set the total if it has become known."""
-        ...
 
 
 class Reporter:
-    """Progress bars, notes and warnings, on stderr.
-
-    Args:
-        quiet: Show warnings only.
-        silent: Show nothing, as another process reports.
-    """
+    """Progress bars, notes and warnings on stderr: warnings alone if quiet, nothing if silent, as others report."""
 
     def __init__(self, quiet: bool = False, silent: bool = False) -> None:
         self.console: Console = SafeConsole(stderr=True, quiet=silent)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from fsbench.errors import FsbenchError
-from fsbench.exchange.content import COPY_AGAIN, Container, Opened, largest, names_array, reading
+from fsbench.exchange.content import Container, Opened, largest, names_array, zip_members
 from fsbench.io.hdf5 import attribute_of
 from fsbench.io.trial import refuse_dangerous
 
@@ -22,37 +22,28 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
-_NUMPY_MARK = b"\x93NUMPY"
-_ARCHIVE, _ARRAY, _HDF5 = "an npz archive", "a numpy array", "an HDF5 file"
+_HDF5 = "an HDF5 file"
 
 
-def _is_numpy(path: Path, start: bytes) -> bool:
-    """The mark of an array, or a zip archive of arrays only."""
-    if start.startswith(_NUMPY_MARK):
-        return True
-    if not start.startswith(b"PK\x03\x04"):
-        return False
-    with reading(path, "a zip archive"), zipfile.ZipFile(path) as archive:
-        return all(name.endswith(".npy") for name in archive.namelist())
-
-
-def _read_numpy(path: Path) -> Opened:
-    """One array, or arrays by name."""
+def _read_npy(path: Path) -> Opened:
+    size = path.stat().st_size
     with path.open("rb") as file:
-        if file.read(len(_NUMPY_MARK)) == _NUMPY_MARK:
-            file.seek(0)
-            with reading(path, _ARRAY):
-                return Opened(path, _ARRAY, _array(path, file, path.stat().st_size, ""), path.stat().st_size)
-    with reading(path, _ARCHIVE), zipfile.ZipFile(path) as archive:
+        return Opened(path, _array(file, size, ""), size)
+
+
+def _is_npz(path: Path, start: bytes) -> bool:
+    """A zip archive of arrays only."""
+    names = zip_members(path, start)
+    return bool(names) and all(name.endswith(".npy") for name in names)
+
+
+def _read_npz(path: Path) -> Opened:
+    arrays = {}
+    with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         claimed = sum(member.file_size for member in members)
         if claimed > largest(path) or len({member.filename for member in members}) < len(members):
-            raise FsbenchError(
-                f"{path} is an archive whose list of contents is not credible: {claimed} bytes.",
-                "The file is damaged or not what it claims to be.",
-            )
-        arrays = {}
+            raise FsbenchError(f"{path} is an archive whose list of contents is not credible: {claimed} bytes.")
         for member in members:
             if member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
                 raise FsbenchError(
@@ -61,11 +52,11 @@ def _read_numpy(path: Path) -> Opened:
                 )
             name = member.filename.removesuffix(".npy")
             with archive.open(member) as stream:
-                arrays[name] = _array(path, stream, member.file_size, f" {name!r}")
-    return Opened(path, _ARCHIVE, arrays, largest(path))
+                arrays[name] = _array(stream, member.file_size, f" {name!r}")
+    return Opened(path, arrays, largest(path))
 
 
-def _array(path: Path, stream: IO[bytes], size: int, name: str) -> NDArray[Any]:
+def _array(stream: IO[bytes], size: int, name: str) -> NDArray[Any]:
     """Read an array whose header agrees with the bytes that are there; Python objects are refused."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on headers of Python 2
@@ -74,7 +65,7 @@ def _array(path: Path, stream: IO[bytes], size: int, name: str) -> NDArray[Any]:
         shape, column_major, dtype = header(stream)
     if dtype.kind not in "fiubUS":
         what = "Python objects, which only a pickle could hold" if dtype.hasobject else f"values of kind {dtype}"
-        raise FsbenchError(f"{path}: array{name} holds {what}.", "Save numbers, and names as strings.")
+        raise FsbenchError(f"Array{name} holds {what}.", "Save numbers, and names as strings.")
     expected = math.prod(shape) * dtype.itemsize
     if stream.tell() + expected != size:
         raise ValueError(f"array{name} of shape {shape} should take {expected} bytes, found {size - stream.tell()}")
@@ -82,31 +73,10 @@ def _array(path: Path, stream: IO[bytes], size: int, name: str) -> NDArray[Any]:
     return flat.reshape(shape, order="F" if column_major else "C")
 
 
-def _is_hdf5(path: Path, start: bytes) -> bool:
-    """HDF5's mark, at the beginning or after the seal of fsbench's own files."""
-    return b"\x89HDF\r\n\x1a\n" in (start[:8], start[512:520])
-
-
 def _read_hdf5(path: Path) -> Opened:
     """The arrays at the root and one group below it."""
-    refuse_dangerous(path, _HDF5, __name__, largest(path), COPY_AGAIN)
-    with reading(path, _HDF5):
-        _refuse_own(path)
-        arrays = {
-            name: names_array(path, values) if isinstance(values, list) else values
-            for name, values in _hdf5_arrays(path, largest(path), lambda size: None)
-        }
-    return Opened(path, _HDF5, arrays, largest(path))
-
-
-def try_out(path: Path, most: int, allow_memory: Callable[[int], None]) -> None:
-    """Read an HDF5 file array by array, each within the memory that it needs by its own account."""
-    allow_memory(0)
-    for _ in _hdf5_arrays(path, most, allow_memory):
-        allow_memory(0)
-
-
-def _refuse_own(path: Path) -> None:
+    most = largest(path)
+    refuse_dangerous(path, _HDF5, __name__, most)
     with h5py.File(path, "r") as file:
         kind = attribute_of(file, "format")
     if kind == "fsbench-features":
@@ -116,6 +86,18 @@ def _refuse_own(path: Path) -> None:
             f"{path} is a scatter file of fsbench: statistics of base classes, no features.",
             "Give the feature file it belongs to.",
         )
+    arrays = {
+        name: names_array(path, values) if isinstance(values, list) else values
+        for name, values in _hdf5_arrays(path, most, lambda size: None)
+    }
+    return Opened(path, arrays, most)
+
+
+def try_out(path: Path, most: int, allow_memory: Callable[[int], None]) -> None:
+    """Read an HDF5 file array by array, each within the memory that it needs by its own account."""
+    allow_memory(0)
+    for _ in _hdf5_arrays(path, most, allow_memory):
+        allow_memory(0)
 
 
 def _hdf5_arrays(
@@ -158,5 +140,7 @@ def _members(group: h5py.Group) -> Iterator[tuple[str, Any]]:
         yield name, node
 
 
-NUMPY = Container(_is_numpy, _read_numpy)
-HDF5 = Container(_is_hdf5, _read_hdf5)
+NPY = Container("a numpy array", lambda path, start: start.startswith(b"\x93NUMPY"), _read_npy)
+NPZ = Container("an npz archive", _is_npz, _read_npz)
+# The mark is at the beginning, or after the seal of fsbench's own files.
+HDF5 = Container(_HDF5, lambda path, start: b"\x89HDF\r\n\x1a\n" in (start[:8], start[512:520]), _read_hdf5)

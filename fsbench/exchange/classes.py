@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fsbench.data.catalog import SPLITS, dataset_info, dataset_names
 from fsbench.errors import FsbenchError
-from fsbench.exchange.content import Layout, Opened, Part, Recognised, names_array, text_of
+from fsbench.exchange.content import Layout, Opened, Part, Recognised, is_table, names_array, text_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fsbench.data.catalog import DatasetInfo
 
-
-_BY_CLASS = "vectors by class"
-_SIMPLESHOT = "base mean and vectors by class (SimpleShot, LaplacianShot)"
-_STACKED = "classes × images × features (EASY)"
 _ON_SIMPLESHOT = (
     "the file holds the mean of the base features but not the features themselves; methods that need base classes need "
     "a file of them too",
@@ -39,39 +36,30 @@ def _is_by_class(content: object) -> bool:
 def _read_by_class(opened: Opened, dataset: str, split: str) -> Recognised:
     """All rows with the key of their class."""
     assert isinstance(opened.content, Mapping)
-    return _read_classes(opened, opened.content)
-
-
-def _read_classes(opened: Opened, classes: Mapping[Any, Any], layout: str = _BY_CLASS) -> Recognised:
-    """The rows of a dict of classes."""
+    classes = opened.content
     opened.check_room(sum(map(len, classes.values())))  # rows of width 0 could be any number
     rows = {key: list(value) for key, value in classes.items()}
     opened.check_room(sum(vector.nbytes for vectors in rows.values() for vector in vectors))
     empty = [str(text_of(key) or key) for key, vectors in rows.items() if not vectors]
-    remarks = [f"classes without any vector are left out: {', '.join(empty[:5])}"] if empty else []
-    _check_ragged(opened, rows)
-    labels = np.repeat(_labels(opened, list(rows)), [len(vectors) for vectors in rows.values()])
-    features = np.stack([np.ravel(vector) for vectors in rows.values() for vector in vectors])
-    return Recognised(layout, [Part("", features, labels)], tuple(remarks))
-
-
-def _is_class(value: object) -> bool:
-    if isinstance(value, np.ndarray):
-        return value.ndim == 2 and value.dtype.kind == "f"
-    return isinstance(value, list) and all(
-        isinstance(item, np.ndarray) and item.dtype.kind == "f" and item.size == max(item.shape, default=0)
-        for item in value
-    )
-
-
-def _check_ragged(opened: Opened, rows: Mapping[Any, list[NDArray[Any]]]) -> None:
+    remarks = (f"classes without any vector are left out: {', '.join(empty[:5])}",) if empty else ()
     sizes = {vector.size: key for key, vectors in rows.items() for vector in vectors}
     if len(sizes) > 1:
         (first, one), (second, other) = list(sizes.items())[:2]
         raise FsbenchError(
-            f"{opened.path}: vectors differ in length: {first} in class {one}, {second} in class {other}.",
+            f"Vectors differ in length: {first} in class {one}, {second} in class {other}.",
             "All must come from one backbone.",
         )
+    labels = np.repeat(_labels(opened, list(rows)), [len(vectors) for vectors in rows.values()])
+    features = np.stack([np.ravel(vector) for vectors in rows.values() for vector in vectors])
+    return Recognised([Part("", features, labels)], remarks)
+
+
+def _is_class(value: object) -> bool:
+    return is_table(value) or (isinstance(value, list) and all(map(_is_vector, value)))
+
+
+def _is_vector(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size == max(value.shape, default=0)
 
 
 def _labels(opened: Opened, keys: list[Any]) -> NDArray[Any]:
@@ -80,7 +68,7 @@ def _labels(opened: Opened, keys: list[Any]) -> NDArray[Any]:
         return np.array(keys, dtype=np.int64)
     if all(isinstance(key, int | str | bytes) for key in keys):
         return names_array(opened.path, [str(key) if (text := text_of(key)) is None else text for key in keys])
-    raise FsbenchError(f"{opened.path}: a class is neither a number nor a name: {keys[0]!r}.")
+    raise FsbenchError(f"A class is neither a number nor a name: {keys[0]!r}.")
 
 
 def _is_simpleshot(content: object) -> bool:
@@ -91,13 +79,8 @@ def _is_simpleshot(content: object) -> bool:
 def _read_simpleshot(opened: Opened, dataset: str, split: str) -> Recognised:
     """The vectors by class; means and logits are left out."""
     assert isinstance(opened.content, list)
-    rows = _read_classes(opened, opened.content[len(opened.content) // 2], _SIMPLESHOT)
-    return Recognised(_SIMPLESHOT, rows.parts, (*rows.remarks, *_ON_SIMPLESHOT))
-
-
-def _is_stacked(content: object) -> bool:
-    """Whether it is one array of real numbers with three axes."""
-    return _tensor(content) is not None
+    rows = _read_by_class(replace(opened, content=opened.content[len(opened.content) // 2]), dataset, split)
+    return replace(rows, remarks=rows.remarks + _ON_SIMPLESHOT)
 
 
 def _read_stacked(opened: Opened, dataset: str, split: str) -> Recognised:
@@ -107,7 +90,8 @@ def _read_stacked(opened: Opened, dataset: str, split: str) -> Recognised:
     opened.check_room(tensor.nbytes)
     info = dataset_info(dataset) if dataset in dataset_names() else None
     sizes = {split: len(tensor)} if split else _sizes(opened, tensor, dataset, info)
-    counts = _true_counts(tensor)
+    with np.errstate(all="ignore"):  # rows that are not finite are named later, with their class
+        counts = np.array([_true_count(rows) for rows in tensor])
     parts, start = [], 0
     for name, classes in sizes.items():
         numbers = np.arange(start, start + classes)
@@ -116,14 +100,16 @@ def _read_stacked(opened: Opened, dataset: str, split: str) -> Recognised:
         if len(rows):
             parts.append(Part(name, rows, labels))
         start += classes
-    return Recognised(_STACKED, parts, tuple(_remarks(tensor.shape[1], counts, dataset, None if split else info)))
+    return Recognised(parts, tuple(_remarks(tensor.shape[1], counts, dataset, None if split else info)))
 
 
 def _tensor(content: object) -> NDArray[Any] | None:
+    """The one array of real numbers with three axes, if that is all there is."""
     if isinstance(content, Mapping) and len(content) == 1:
         content = next(iter(content.values()))
-    fits = isinstance(content, np.ndarray) and content.ndim == 3 and content.dtype.kind == "f" and content.size > 0
-    return content if fits else None  # type: ignore[return-value]
+    if isinstance(content, np.ndarray) and content.ndim == 3 and content.dtype.kind == "f" and content.size:
+        return content
+    return None
 
 
 def _sizes(opened: Opened, tensor: NDArray[Any], dataset: str, info: DatasetInfo | None) -> dict[str, int]:
@@ -134,18 +120,13 @@ def _sizes(opened: Opened, tensor: NDArray[Any], dataset: str, info: DatasetInfo
         raise FsbenchError(f"{found}; how they divide into splits is known for {', '.join(dataset_names())}.", whole)
     sizes = {split: len(info.splits[split]) for split in SPLITS}
     if sum(sizes.values()) != len(tensor):
-        expected = " + ".join(str(size) for size in sizes.values())
+        expected = " + ".join(map(str, sizes.values()))
         raise FsbenchError(f"{found}, but {dataset} has {expected} = {sum(sizes.values())}.", whole)
     return sizes
 
 
-def _true_counts(tensor: NDArray[Any]) -> NDArray[np.int64]:
-    """Images per class, (C,): without the repeats of its last image, or zeros, that fill a class up."""
-    with np.errstate(all="ignore"):  # rows that are not finite are named later, with their class
-        return np.array([_true_count(rows) for rows in tensor], dtype=np.int64)
-
-
 def _true_count(rows: NDArray[Any]) -> int:
+    """Images of a class, without the repeats of its last image, or zeros, that fill it up."""
     filled = np.flatnonzero(rows.any(axis=1))
     if not len(filled):
         return 0
@@ -157,12 +138,10 @@ def _true_count(rows: NDArray[Any]) -> int:
 
 def _remarks(images: int, counts: NDArray[np.int64], dataset: str, info: DatasetInfo | None) -> list[str]:
     remarks = []
-    padded = int((counts < images).sum())
+    padded = (counts < images).any()
     if padded:
-        repeats = int((images - counts).sum())
-        remarks.append(
-            f"{repeats} rows that repeat the last image of their class, or are zero, are left out as padding"
-        )
+        rows = (images - counts).sum()
+        remarks.append(f"{rows} rows that repeat the last image of their class, or are zero, are left out as padding")
     if info is None:
         return remarks
     short = sum(size < images for split in SPLITS for size in info.splits[split].values())
@@ -176,6 +155,6 @@ def _remarks(images: int, counts: NDArray[np.int64], dataset: str, info: Dataset
     return remarks
 
 
-SIMPLESHOT = Layout(_is_simpleshot, _read_simpleshot)
-BY_CLASS = Layout(_is_by_class, _read_by_class)
-STACKED = Layout(_is_stacked, _read_stacked)
+SIMPLESHOT = Layout("base mean and vectors by class (SimpleShot, LaplacianShot)", _is_simpleshot, _read_simpleshot)
+BY_CLASS = Layout("vectors by class", _is_by_class, _read_by_class)
+STACKED = Layout("classes × images × features (EASY)", lambda content: _tensor(content) is not None, _read_stacked)

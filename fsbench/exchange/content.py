@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +22,7 @@ EXPANSION = 100  # compressed features do not come near it
 SMALL = 64 << 20
 MANY = 1 << 60  # where counting items ends
 LONGEST_NAME = 1000
-COPY_AGAIN = "The file is truncated, damaged or not what it claims to be: copy it again."
-REPAIR = "The file is damaged or not what it claims to be: copy it again, or repair it where it was made."
+REPAIR = "The file is truncated, damaged or not what it claims to be: copy it again, or repair it where it was made."
 
 
 @dataclass(frozen=True)
@@ -30,38 +30,19 @@ class Opened:
     """The content of a file: dicts and lists of arrays, strings and numbers.
 
     Attributes:
-        path: The file.
-        container: What kind of file it is, with its article: `a pickle`.
-        content: What it holds.
         room: Bytes that its arrays may take; shared or repeated ones could claim anything.
         remarks: What is worth knowing.
     """
 
     path: Path
-    container: str
     content: object
     room: int
     remarks: tuple[str, ...] = ()
 
-    def check_items(self) -> None:
-        """Refuse content that holds itself, or has more items than the file has bytes.
-
-        Layouts go through all items, however often a dict or a list occurs; an item that is not shared takes a byte.
-        """
-        items = _items(self.content, {})
-        if items > self.room:
-            raise FsbenchError(
-                f"{self.path} claims {items} values, more than a file of its size can hold.",
-                "The file is damaged or not what it claims to be.",
-            )
-
-    def check_room(self, needed: int) -> None:
+    def check_room(self, needed: int, what: str = "bytes of features") -> None:
         """Refuse arrays that would take more than the file can hold."""
         if needed > self.room:
-            raise FsbenchError(
-                f"{self.path} claims features of {needed} bytes, more than a file of its size can hold.",
-                "The file is damaged or not what it claims to be.",
-            )
+            raise FsbenchError(f"It claims {needed} {what}, more than a file of its size can hold.")
 
 
 @dataclass(frozen=True)
@@ -82,35 +63,20 @@ class Part:
     class_names: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
 
-    def within(self, split: str) -> Part:
-        """The same rows, as those of a split."""
-        return replace(self, split=split)
-
 
 @dataclass(frozen=True)
 class Recognised:
-    """The rows that a layout recognises in a file.
+    """The rows that a layout recognises in a file, and what is worth knowing of them."""
 
-    Attributes:
-        layout: In words.
-        parts: Rows, by split.
-        remarks: What is worth knowing.
-    """
-
-    layout: str
     parts: Sequence[Part]
     remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Container:
-    """A kind of file.
+    """A kind of file, recognised by its first bytes; its name has an article: `a pickle`."""
 
-    Attributes:
-        recognise: Whether a file with these first bytes is of the kind.
-        read: The content of such a file.
-    """
-
+    name: str
     recognise: Callable[[Path, bytes], bool]
     read: Callable[[Path], Opened]
 
@@ -120,37 +86,33 @@ class Layout:
     """A way of laying out features.
 
     Attributes:
-        recognise: Whether content is laid out that way.
-        read: Its rows, given the name of the data set and the split that the user says they are of, if any.
+        read: The rows, given the name of the data set and the split that the user says they are of, if any.
     """
 
+    name: str
     recognise: Callable[[object], bool]
     read: Callable[[Opened, str, str], Recognised]
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Put the file's name before errors that lack it, and a remedy behind them."""
+def reading(path: Path, container: str) -> Iterator[None]:
+    """Turn what a library says of a damaged file into one clear error, and name file and remedy in all errors."""
     try:
         yield
     except FsbenchError as error:
         named = error.message if str(path) in error.message else f"{path}: {error.message}"
         raise FsbenchError(named, error.hint or REPAIR) from error
-
-
-@contextmanager
-def reading(path: Path, container: str) -> Iterator[None]:
-    """Turn whatever a library says of a damaged file into one clear error."""
-    try:
-        yield
-    except FsbenchError:
-        raise
     except Exception as error:  # every library has its own words for damage
         told = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise FsbenchError(
-            f"{path} cannot be read as {container}: {told}.",
-            COPY_AGAIN,
-        ) from error
+        raise FsbenchError(f"{path} cannot be read as {container}: {told}.", REPAIR) from error
+
+
+def zip_members(path: Path, start: bytes) -> list[str]:
+    """The names of a zip archive's members; none if the file is no archive."""
+    if not start.startswith(b"PK\x03\x04"):
+        return []
+    with reading(path, "a zip archive"), zipfile.ZipFile(path) as archive:
+        return archive.namelist()
 
 
 def largest(path: Path) -> int:
@@ -165,9 +127,9 @@ def text_of(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def texts_of(array: NDArray[Any]) -> tuple[str, ...] | None:
-    """The names in an array of strings, or None if it holds something else."""
-    if array.ndim != 1 or array.dtype.kind not in "US":
+def texts_of(array: NDArray[Any] | None) -> tuple[str, ...] | None:
+    """The names in an array of strings, or None if there is none or it holds something else."""
+    if array is None or array.ndim != 1 or array.dtype.kind not in "US":
         return None
     return tuple(str(text_of(item)) for item in array.tolist())
 
@@ -176,11 +138,9 @@ def names_array(path: Path, values: Sequence[str]) -> NDArray[np.str_]:
     """Names as an array, whose cells are as wide as the longest of them: all together no more than a file can hold."""
     longest = max((len(value) for value in values), default=0)
     if longest > LONGEST_NAME:
-        raise FsbenchError(f"{path}: a name of more than {LONGEST_NAME} letters is no name.", REPAIR)
+        raise FsbenchError(f"A name of more than {LONGEST_NAME} letters is no name.")
     if 4 * longest * len(values) > largest(path):
-        raise FsbenchError(
-            f"{path} claims {len(values)} names of up to {longest} letters, too many for its size.", REPAIR
-        )
+        raise FsbenchError(f"It claims {len(values)} names of up to {longest} letters, too many for its size.")
     return np.array(values, dtype=np.str_)
 
 
@@ -189,13 +149,14 @@ def is_table(value: object) -> bool:
     return isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind == "f"
 
 
-def _items(value: object, done: dict[int, int | None]) -> int:
+def count_items(value: object, done: dict[int, int | None]) -> int:
+    """Items in dicts and lists, however often one of these occurs, as layouts go through all; none may hold itself."""
     if not isinstance(value, Mapping | list):
         return 1
     if id(value) not in done:
         done[id(value)] = None
         parts = value.values() if isinstance(value, Mapping) else value
-        done[id(value)] = min(MANY, 1 + sum(_items(part, done) for part in parts))
+        done[id(value)] = min(MANY, 1 + sum(count_items(part, done) for part in parts))
     items = done[id(value)]
     if items is None:
         raise FsbenchError("Its content holds itself.")

@@ -13,9 +13,9 @@ import numpy as np
 from fsbench.backbones.checkpoints import FOREIGN_STARTS
 from fsbench.data.images import is_image
 from fsbench.errors import FsbenchError, missing_file
-from fsbench.exchange.arrays import HDF5, NUMPY
+from fsbench.exchange.arrays import HDF5, NPY, NPZ
 from fsbench.exchange.classes import BY_CLASS, SIMPLESHOT, STACKED
-from fsbench.exchange.content import Opened, Recognised, naming, reading, text_of
+from fsbench.exchange.content import Opened, Recognised, count_items, reading, text_of
 from fsbench.exchange.rows import ROWS
 from fsbench.exchange.tables import PARQUET, TEXT
 from fsbench.exchange.tensors import PICKLE, SAFETENSORS, TORCH
@@ -23,7 +23,7 @@ from fsbench.exchange.tensors import PICKLE, SAFETENSORS, TORCH
 if TYPE_CHECKING:
     from pathlib import Path
 
-CONTAINERS = (HDF5, TORCH, NUMPY, PARQUET, PICKLE, SAFETENSORS, TEXT)  # in the order in which they are tried
+CONTAINERS = (HDF5, TORCH, NPZ, NPY, PARQUET, PICKLE, SAFETENSORS, TEXT)  # in the order in which they are tried
 LAYOUTS = (ROWS, SIMPLESHOT, BY_CLASS, STACKED)
 _START = 4096
 _IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
@@ -35,8 +35,8 @@ _EXTRACT = "Extract features first: fsbench extract --data FOLDER."
 _WEIGHT_ENDS = (".weight", ".bias", ".running_mean", "num_batches_tracked")
 
 
-def open_file(path: Path) -> Opened:
-    """The content of a file, by the container that recognises it."""
+def open_file(path: Path) -> tuple[str, Opened]:
+    """What kind of file it is, with its article, and its content by the container that recognises it."""
     try:
         with path.open("rb") as file:
             start = file.read(_START)
@@ -48,29 +48,26 @@ def open_file(path: Path) -> Opened:
         raise FsbenchError(f"{path} cannot be read: {error.strerror or error}.") from error
     for container in CONTAINERS:
         if container.recognise(path, start):
-            with naming(path):
-                return container.read(path)
+            with reading(path, container.name):
+                return container.name, container.read(path)
     raise _foreign_file(path, start)
 
 
 def read_file(path: Path, dataset: str, split: str = "") -> tuple[str, Recognised]:
     """What a file is, in words, and the rows in it.
 
-    Args:
-        path: The file.
-        dataset: Name of the data set, which tells how stacked classes divide.
-        split: The user's word on which split the file holds, if there is one.
+    The data set tells how stacked classes divide; `split` is the user's word on which split the file holds, if any.
     """
-    opened = open_file(path)
-    with naming(path), reading(path, opened.container):
-        opened.check_items()
+    container, opened = open_file(path)
+    with reading(path, container):
+        opened.check_room(count_items(opened.content, {}), "values")  # an item that is not shared takes a byte
         _refuse_checkpoint(opened)
         for layout in LAYOUTS:
             if layout.recognise(opened.content):
                 rows = layout.read(opened, dataset, split)
-                kind = opened.container.partition(" ")[2]
-                return f"{kind}: {rows.layout}", replace(rows, remarks=opened.remarks + rows.remarks)
-        raise _foreign_content(opened)
+                kind = f"{container.partition(' ')[2]}: {layout.name}"
+                return kind, replace(rows, remarks=opened.remarks + rows.remarks)
+        raise _foreign_content(path, container, opened.content)
 
 
 def _refuse_checkpoint(opened: Opened) -> None:
@@ -86,17 +83,14 @@ def _refuse_checkpoint(opened: Opened) -> None:
             )
 
 
-def _foreign_content(opened: Opened) -> FsbenchError:
+def _foreign_content(path: Path, container: str, content: object) -> FsbenchError:
     """The error for a readable file in which no layout was recognised."""
-    path, content = opened.path, opened.content
     if isinstance(content, np.ndarray):
         what = f"one array of {content.dtype}, shape {content.shape}"
         return FsbenchError(f"{path} holds {'images: ' if _is_images(content) else ''}{what}.", _EXPECTED)
     if isinstance(content, list):
-        if len(content) == 2 and all(isinstance(item, float | int) or _is_vector(item) for item in content):
-            return FsbenchError(
-                f"{path} holds means of base features alone, no rows.", "Give the output.plk beside it."
-            )
+        if len(content) == 2 and all(map(_is_mean, content)):
+            return FsbenchError(f"{path} holds means of base features alone.", "Give the output.plk beside it.")
         return FsbenchError(f"{path} holds a list of {len(content)}, which is no known layout of features.", _EXPECTED)
     if not isinstance(content, Mapping):
         return FsbenchError(f"{path} holds a {type(content).__name__}, not features.", _EXPECTED)
@@ -104,13 +98,11 @@ def _foreign_content(opened: Opened) -> FsbenchError:
     if {"image_data", "fine_labels", "coarse_labels"} & set(names) or any(map(_is_images, content.values())):
         return FsbenchError(f"{path} holds images ({', '.join(names[:4])}), not features.", _EXTRACT)
     listed = ", ".join(names[:6]) or "nothing"
-    return FsbenchError(
-        f"{path} is {opened.container} without features that fsbench knows; it holds {listed}.", _EXPECTED
-    )
+    return FsbenchError(f"{path} is {container} without features that fsbench knows; it holds {listed}.", _EXPECTED)
 
 
-def _is_vector(value: object) -> bool:
-    return isinstance(value, np.ndarray) and value.ndim == 1
+def _is_mean(value: object) -> bool:
+    return isinstance(value, float | int | np.ndarray) and np.ndim(value) < 2
 
 
 def _is_images(value: object) -> bool:

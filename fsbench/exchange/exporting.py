@@ -27,11 +27,8 @@ def export_npz(file: FeatureFile, out: Path | None, reporter: Reporter, force: b
     arrays: dict[str, Any] = {}
     for name in file.splits:
         split = file.read(name)
-        arrays |= {
-            f"{name}_features": split.features,
-            f"{name}_labels": split.labels,
-            f"{name}_class_names": np.array(split.class_names),
-        }
+        arrays[f"{name}_features"], arrays[f"{name}_labels"] = split.features, split.labels
+        arrays[f"{name}_class_names"] = np.array(split.class_names)
         if split.images:
             arrays[f"{name}_images"] = np.array(split.images)
     with whole_file(path) as temporary, temporary.open("wb") as stream:
@@ -48,12 +45,11 @@ def export_ptmap(file: FeatureFile, out: Path | None, reporter: Reporter, force:
         split = file.read(name)
         numbers = _numbers(split, first)
         if [str(number) for number in numbers] != list(split.class_names):
-            reporter.say(
-                f"note: {name}: classes are numbered {numbers[0]} to {numbers[-1]}; a pickle has no names for them."
-            )
+            told = f"classes are numbered {numbers[0]} to {numbers[-1]}; a pickle has no names for them"
+            reporter.say(f"note: {name}: {told}.")
         first = max(first, numbers[-1] + 1)
-        bounds = zip(split.offsets[:-1], split.offsets[1:], strict=True)
-        classes = {number: list(split.features[a:b]) for number, (a, b) in zip(numbers, bounds, strict=True)}
+        rows = np.split(split.features, split.offsets[1:-1])
+        classes = {number: list(features) for number, features in zip(numbers, rows, strict=True)}
         with whole_file(path) as temporary:
             temporary.write_bytes(pickle.dumps(classes, protocol=3).replace(_NEW_NAME, _OLD_NAME, 1))
     return paths

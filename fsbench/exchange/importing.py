@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +12,11 @@ import numpy as np
 
 from fsbench.data.catalog import SPLIT_WORDS, SPLITS, canonical_split, dataset_info, dataset_names, resolve_name
 from fsbench.errors import FsbenchError
-from fsbench.exchange.content import REPAIR, Part
+from fsbench.exchange.content import REPAIR, Part, text_of
 from fsbench.exchange.detect import read_file
 from fsbench.features.overlap import overlaps
 from fsbench.features.shards import fingerprint
-from fsbench.features.store import FeatureFile, Provenance, Split, make_split, write_features
+from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.io.files import is_name, only_writer, readable_part, sha256_of
 
 if TYPE_CHECKING:
@@ -29,60 +29,48 @@ if TYPE_CHECKING:
 
 
 def split_from(part: Part, origin: str) -> Split:
-    """The checked rows of a split.
-
-    Args:
-        part: Features and labels.
-        origin: Where they come from, for messages.
-    """
+    """The checked rows of a split; `origin` says in messages where they come from."""
     if part.features is None or part.labels is None:
         missing = "features" if part.features is None else "labels"
         raise FsbenchError(
             f"{origin}: there are no {missing}.",
             f"Give the file of {missing} too, for the same split: novel=features.npy novel=labels.npy.",
         )
-    if part.labels.shape != part.features.shape[:1]:
-        raise FsbenchError(
-            f"{origin}: {len(part.features)} rows of features, labels of shape {part.labels.shape}.", REPAIR
-        )
+    rows = len(part.features)
+    if part.labels.shape != (rows,):
+        raise FsbenchError(f"{origin}: {rows} rows of features, labels of shape {part.labels.shape}.", REPAIR)
     if not part.features.size:
         raise FsbenchError(f"{origin}: no rows.", REPAIR)
-    if part.images and len(part.images) != len(part.features):
-        raise FsbenchError(f"{origin}: {len(part.features)} rows, but {len(part.images)} names of images.", REPAIR)
-    classes, names = _classes(part, origin)
-    _check_finite(part.features, classes, names, origin)
-    return make_split(part.features, classes, names, part.images)
-
-
-def _classes(part: Part, origin: str) -> tuple[NDArray[np.int64], list[str]]:
-    """Class numbers without gaps, and their names: those given, else the labels themselves."""
-    labels = part.labels
-    assert labels is not None
-    if labels.dtype.kind == "f" and (np.abs(labels) < 1 << 53).all() and (labels == np.round(labels)).all():
-        labels = labels.astype(np.int64)
-    if labels.dtype.kind not in "iuUS":
-        raise FsbenchError(f"{origin}: labels are {labels.dtype}, expected whole numbers or names.", REPAIR)
-    values, classes = np.unique(labels, return_inverse=True)
-    names = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in values.tolist()]
-    if part.class_names and labels.dtype.kind in "iu":
-        if values[0] < 0 or values[-1] >= len(part.class_names):
-            raise FsbenchError(f"{origin}: labels go from {values[0]} to {values[-1]}, but there are "
-                               f"{len(part.class_names)} names of classes.", REPAIR)  # fmt: skip
-        names = [part.class_names[value] for value in values.tolist()]
-    if len(set(names)) < len(names) or not all(names):
-        raise FsbenchError(f"{origin}: two classes have the same name, or one has none.", REPAIR)
-    return classes.astype(np.int64), names
-
-
-def _check_finite(features: NDArray[Any], classes: NDArray[np.int64], names: list[str], origin: str) -> None:
+    if part.images and len(part.images) != rows:
+        raise FsbenchError(f"{origin}: {rows} rows, but {len(part.images)} names of images.", REPAIR)
+    classes, names = _classes(part.labels, part.class_names, origin)
     with np.errstate(all="ignore"):
-        broken = np.flatnonzero(~np.isfinite(features.astype(np.float32, copy=False)).all(axis=1))
+        broken = np.flatnonzero(~np.isfinite(part.features.astype(np.float32, copy=False)).all(axis=1))
     if len(broken):
         raise FsbenchError(
             f"{origin}: {len(broken)} rows are not finite in float32, the first is row {broken[0]} (class "
             f"{names[classes[broken[0]]]}).",
             "Features must be finite: leave these images out, or extract them again.",
         )
+    return make_split(part.features, classes, names, part.images)
+
+
+def _classes(labels: NDArray[Any], class_names: Sequence[str], origin: str) -> tuple[NDArray[np.int64], list[str]]:
+    """Class numbers without gaps, and their names: those given, else the labels themselves."""
+    if labels.dtype.kind == "f" and (np.abs(labels) < 1 << 53).all() and (labels == np.round(labels)).all():
+        labels = labels.astype(np.int64)
+    if labels.dtype.kind not in "iuUS":
+        raise FsbenchError(f"{origin}: labels are {labels.dtype}, expected whole numbers or names.", REPAIR)
+    values, classes = np.unique(labels, return_inverse=True)
+    names = [str(value) if (text := text_of(value)) is None else text for value in values.tolist()]
+    if class_names and labels.dtype.kind in "iu":
+        if values[0] < 0 or values[-1] >= len(class_names):
+            found = f"labels go from {values[0]} to {values[-1]}, but there are {len(class_names)} names of classes"
+            raise FsbenchError(f"{origin}: {found}.", REPAIR)
+        names = [class_names[value] for value in values.tolist()]
+    if len(set(names)) < len(names) or not all(names):
+        raise FsbenchError(f"{origin}: two classes have the same name, or one has none.", REPAIR)
+    return classes.astype(np.int64), names
 
 
 def remarks_on(split: Split, name: str) -> list[str]:
@@ -125,21 +113,13 @@ def check_together(splits: Mapping[str, Split], origins: Mapping[str, str]) -> l
         numbers_shared |= bool(shared)
     remarks = [found.refuse_many("they cannot belong together.") for found in overlaps(splits)]
     if numbers_shared:
-        remarks.append(
-            "splits share class numbers: right if every split numbers its classes anew, else they share classes"
-        )
-    return [remark for remark in remarks if remark]
+        remarks.append("splits share class numbers: right if each numbers its classes anew, else they share classes")
+    return list(filter(None, remarks))
 
 
 @dataclass(frozen=True)
 class Naming:
-    """What a file of features does not say of itself.
-
-    Attributes:
-        dataset: Name of the data set.
-        backbone: Name of the backbone.
-        crops: Crops per image that the features are averaged over.
-    """
+    """What a file of features does not say of itself; `crops` of an image are averaged."""
 
     dataset: str
     backbone: str
@@ -177,7 +157,6 @@ class _Gathered:
     remarks: list[str] = field(default_factory=list)
 
     def add(self, text: str, dataset: str) -> None:
-        """Read one file."""
         given, path = _parse_source(text)
         kind, found = read_file(path, dataset, given)
         assigned = _assigned(found.parts, given, path)
@@ -199,16 +178,14 @@ class _Gathered:
         features, labels = (before, part) if before.labels is None else (part, before)
         if features.labels is not None or labels.features is not None:
             raise FsbenchError(f"Two files hold the split {part.split}: {origin}.", "Give one of them.")
-        joined = Part(part.split, features.features, labels.labels, labels.class_names, features.images)
-        self.parts[part.split] = joined
+        self.parts[part.split] = replace(labels, features=features.features, images=features.images)
 
     def splits(self) -> dict[str, Split]:
         """The checked rows; remarks on them are added."""
-        found = {
-            name: split_from(self.parts[name], f"{self.origins[name]}, {name}") for name in SPLITS if name in self.parts
-        }
-        for name, split in found.items():
-            self.remarks += remarks_on(split, name)
+        found = {}
+        for name in sorted(self.parts, key=SPLITS.index):
+            found[name] = split_from(self.parts[name], f"{self.origins[name]}, {name}")
+            self.remarks += remarks_on(found[name], name)
         self.remarks += check_together(found, self.origins)
         return found
 
@@ -216,14 +193,9 @@ class _Gathered:
 def import_files(
     sources: Sequence[str], out: Path, naming: Naming, reporter: Reporter, *, force: bool = False
 ) -> FeatureFile:
-    """Read files of features, check them, and write one feature file.
+    """Read files of features, each a path or `split=path`, check them, and write one feature file.
 
-    Args:
-        sources: Paths, or `split=path`.
-        out: The feature file.
-        naming: Data set, backbone and crops.
-        reporter: Hears what the files do not say, and what is worth knowing of them.
-        force: Replace a file that is there.
+    The reporter hears what the files do not say, and what is worth knowing of them.
     """
     gathered = _Gathered()
     for text in sources:
@@ -238,22 +210,16 @@ def import_files(
     )  # fmt: skip
     with only_writer(out):
         if out.exists() and not force:
-            return _same(FeatureFile.open(out), provenance, reporter)
+            stored = FeatureFile.open(out)
+            same = ("fingerprint", "dataset", "backbone")
+            if any(getattr(stored.provenance, name) != getattr(provenance, name) for name in same):
+                raise FsbenchError(f"{out} exists already.", "Replace it with --force, or choose another --out.")
+            reporter.say(f"{out} is there already, made of the same files.")
+            return stored
         for remark in remarks:
             reporter.say(f"note: {remark}")
         write_features(out, provenance, splits)
     return FeatureFile.open(out)
-
-
-def _same(stored: FeatureFile, provenance: Provenance, reporter: Reporter) -> FeatureFile:
-    """The file that is there, if it was made of the same files in the same way."""
-    made = stored.provenance
-    if (made.fingerprint, made.dataset, made.backbone) != (
-        provenance.fingerprint, provenance.dataset, provenance.backbone,
-    ):  # fmt: skip
-        raise FsbenchError(f"{stored.path} exists already.", "Replace it with --force, or choose another --out.")
-    reporter.say(f"{stored.path} is there already, made of the same files.")
-    return stored
 
 
 def _assigned(parts: Sequence[Part], given: str, path: Path) -> list[Part]:
@@ -267,7 +233,7 @@ def _assigned(parts: Sequence[Part], given: str, path: Path) -> list[Part]:
             f"Neither the content of {path} nor its name says which split it holds.",
             f"Say it: base={path}, val={path} or novel={path}.",
         )
-    return [part if part.split else part.within(split) for part in parts]
+    return [part if part.split else replace(part, split=split) for part in parts]
 
 
 def _on_naming(naming: Naming, splits: Mapping[str, Split]) -> list[str]:
@@ -276,11 +242,10 @@ def _on_naming(naming: Naming, splits: Mapping[str, Split]) -> list[str]:
     if naming.dataset in dataset_names():
         known = dataset_info(naming.dataset).splits
         for name, split in splits.items():
-            if len(split.class_names) != len(known[name]):
-                found = f"the file has {len(split.class_names)}"
-                remarks.append(
-                    f"{naming.dataset} has {len(known[name])} {name} classes, {found}: is it another data set?"
-                )
+            expected, found = len(known[name]), len(split.class_names)
+            if found != expected:
+                told = f"{naming.dataset} has {expected} {name} classes, the file has {found}"
+                remarks.append(f"{told}: is it another data set?")
     else:
         remarks.append(f"{naming.dataset} is not in the catalog, so it has neither presets nor published numbers")
     if "base" not in splits:
@@ -302,8 +267,6 @@ def _split_in_name(path: Path) -> str:
     """The one split that the file's name, or else its folder's, speaks of; empty if there is none."""
     for words in (re.split(r"[^a-z]+", path.stem.lower()), [path.absolute().parent.name.lower()]):
         found = {canonical_split(word) for word in words if word in SPLIT_WORDS}
-        if len(found) == 1:
-            return found.pop()
         if found:
-            break
+            return found.pop() if len(found) == 1 else ""
     return ""

@@ -20,27 +20,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
-_LAYOUT = "rows with labels"
 _WORDS = {
-    "features": (
-        "features",
-        "feature",
-        "feats",
-        "feat",
-        "all_feats",
-        "concat_features",
-        "embeddings",
-        "embedding",
-        "x",
-    ),
-    "labels": ("labels", "label", "all_labels", "concat_labels", "targets", "target", "y"),
-    "class_names": ("class_names", "classes", "names"),
-    "images": ("images", "image_names", "filenames", "paths"),
-    "count": ("count",),
-    "split": ("split", "splits"),
+    "features": "features feature feats feat all_feats concat_features embeddings embedding x",
+    "labels": "labels label all_labels concat_labels targets target y",
+    "class_names": "class_names classes names",
+    "images": "images image_names filenames paths",
+    "count": "count",
+    "split": "split splits",
 }
-_ROLES = {word: role for role, words in _WORDS.items() for word in words}
+_ROLES = {word: role for role, words in _WORDS.items() for word in words.split()}
 Fields = dict[tuple[str, str], "NDArray[Any] | list[str]"]
 
 
@@ -73,10 +61,10 @@ def _read(opened: Opened, dataset: str, split: str) -> Recognised:
     parts: list[Part] = []
     remarks = [f"left out, as no features or labels: {', '.join(others[:5])}"] if others else []
     for name in dict.fromkeys(name for name, _ in arrays):
-        part, told = _part(opened, name, {role: array for (split, role), array in arrays.items() if split == name})
+        part, told = _part(name, {role: array for (split, role), array in arrays.items() if split == name})
         parts += part
         remarks += told
-    return Recognised(_LAYOUT, parts, tuple(remarks))
+    return Recognised(parts, tuple(remarks))
 
 
 def _fields(content: object) -> tuple[Fields, list[str]]:
@@ -112,8 +100,7 @@ def _flat(content: object, before: str = "") -> Iterator[tuple[str, NDArray[Any]
 
 def _meaning(key: str) -> tuple[str, str] | None:
     """The split, if any, and the role that a name stands for."""
-    words = re.sub(r"meta[-_]?(?=tr|va|te)", "", key.lower())
-    parts = re.split(r"[^a-z0-9]+", words)
+    parts = re.split(r"[^a-z0-9]+", re.sub(r"meta[-_]?(?=tr|va|te)", "", key.lower()))
     splits = [part for part in parts if part in SPLIT_WORDS]
     role = _ROLES.get("_".join(part for part in parts if part not in SPLIT_WORDS))
     if role is None or len(splits) > 1:
@@ -121,7 +108,7 @@ def _meaning(key: str) -> tuple[str, str] | None:
     return canonical_split(splits[0]) if splits else "", role
 
 
-def _part(opened: Opened, split: str, arrays: dict[str, NDArray[Any]]) -> tuple[list[Part], list[str]]:
+def _part(split: str, arrays: dict[str, NDArray[Any]]) -> tuple[list[Part], list[str]]:
     features, labels = arrays.get("features"), arrays.get("labels")
     if features is None and labels is None:
         return [], []
@@ -132,34 +119,28 @@ def _part(opened: Opened, split: str, arrays: dict[str, NDArray[Any]]) -> tuple[
         )
     if labels is not None and features is not None and labels.shape == (len(features), 1):
         labels = labels[:, 0]
-    names = texts_of(arrays["class_names"]) if "class_names" in arrays else ()
-    images = texts_of(arrays["images"]) if "images" in arrays else ()
-    part = Part(split, features, labels, names or (), images or ())
-    part, remarks = _without_padding(opened, part, arrays.get("count"))
-    return _by_column(opened, part, arrays.get("split")), remarks
+    names, images = texts_of(arrays.get("class_names")) or (), texts_of(arrays.get("images")) or ()
+    remarks = []
+    if "count" in arrays and features is not None and labels is not None:
+        # S2M2 fills its last batch with zeros and says how many rows are real.
+        count = arrays["count"]
+        rows = int(count.item()) if count.size == 1 and count.dtype.kind in "iu" else -1
+        if not 0 < rows <= len(features):
+            raise FsbenchError(f"The count is {count}, but there are {len(features)} rows.")
+        if rows < len(features):
+            remarks.append(f"{len(features) - rows} rows of padding after the first {rows} are left out")
+        features, labels, images = features[:rows], labels[:rows], images[:rows]
+    part = Part(split, features, labels, names, images)
+    return _by_column(part, arrays["split"]) if "split" in arrays else [part], remarks
 
 
-def _without_padding(opened: Opened, part: Part, count: NDArray[Any] | None) -> tuple[Part, list[str]]:
-    """S2M2 fills its last batch with zeros and says how many rows are real."""
-    if count is None or part.features is None or part.labels is None:
-        return part, []
-    rows = int(count.ravel()[0]) if count.size == 1 and count.dtype.kind in "iu" else -1
-    if not 0 < rows <= len(part.features):
-        raise FsbenchError(f"{opened.path}: count is {count}, but there are {len(part.features)} rows.")
-    padding = len(part.features) - rows
-    remarks = [f"{padding} rows of padding after the first {rows} are left out"] if padding else []
-    return Part(part.split, part.features[:rows], part.labels[:rows], part.class_names, part.images[:rows]), remarks
-
-
-def _by_column(opened: Opened, part: Part, column: NDArray[Any] | None) -> list[Part]:
+def _by_column(part: Part, column: NDArray[Any]) -> list[Part]:
     """Rows divided by a column that names their split."""
-    if column is None:
-        return [part]
     words = texts_of(column)
     if words is None or part.features is None or part.labels is None or len(words) != len(part.features):
-        raise FsbenchError(f"{opened.path}: expected one word per row in the column of splits.", "base, val or novel.")
+        raise FsbenchError("Expected one word per row in the column of splits.", "base, val or novel.")
     if len(part.labels) != len(words):
-        raise FsbenchError(f"{opened.path}: {len(part.labels)} labels for {len(words)} rows.")
+        raise FsbenchError(f"There are {len(part.labels)} labels for {len(words)} rows.")
     splits = {word: canonical_split(word) for word in set(words)}
     where = np.array([splits[word] for word in words])
     parts = []
@@ -170,4 +151,4 @@ def _by_column(opened: Opened, part: Part, column: NDArray[Any] | None) -> list[
     return parts
 
 
-ROWS = Layout(_recognise, _read)
+ROWS = Layout("rows with labels", _recognise, _read)

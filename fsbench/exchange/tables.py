@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fsbench.errors import FsbenchError
-from fsbench.exchange.content import COPY_AGAIN, Container, Opened, largest, names_array, reading
+from fsbench.exchange.content import Container, Opened, largest, names_array
 from fsbench.io.trial import refuse_dangerous
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
-_TEXT, _PARQUET = "a text table", "a parquet table"
+_PARQUET = "a parquet table"
 _DELIMITERS = ",;\t"
 _NUMBER_BYTES = 8
 _LABELS = ("class_name", "class", "label", "labels", "target", "category", "y")  # the first that is there counts
@@ -43,32 +42,18 @@ def _is_text(path: Path, start: bytes) -> bool:
 
 def _read_text(path: Path) -> Opened:
     """Columns by their names in the first line."""
-    with reading(path, _TEXT):
-        header, rows = _lines(path)
-        columns: dict[str, NDArray[Any]] = {}
-        for number, name in enumerate(header):
-            values = [row[number] for row in rows]
-            columns[name] = _text_column(path, name, values)
-        content, remarks = _fields_of(path, columns)
-    return Opened(path, _TEXT, content, largest(path), remarks)
-
-
-def _lines(path: Path) -> tuple[list[str], list[list[str]]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
-        first = file.readline()
+        delimiter = max(_DELIMITERS, key=file.readline().count)
         file.seek(0)
-        delimiter = max(_DELIMITERS, key=first.count)
-        lines = csv.reader(file, delimiter=delimiter, strict=True)
-        header = next(lines)
-        rows = [row for row in lines if row]
-    if len(set(header)) < len(header):
-        raise FsbenchError(f"{path} has two columns of the same name.", "The first line must name every column.")
+        header, *rows = filter(None, csv.reader(file, delimiter=delimiter, strict=True))
+    _by_plain_name(path, header)
     for number, row in enumerate(rows, start=1):
         if len(row) != len(header):
             raise FsbenchError(f"{path}: row {number} has {len(row)} columns, the first line names {len(header)}.")
     if not rows:
         raise FsbenchError(f"{path} has a line with names of columns, and no rows.")
-    return header, rows
+    columns = {name: _text_column(path, name, [row[i] for row in rows]) for i, name in enumerate(header)}
+    return _table(path, columns)
 
 
 def _text_column(path: Path, name: str, values: list[str]) -> NDArray[Any]:
@@ -77,45 +62,33 @@ def _text_column(path: Path, name: str, values: list[str]) -> NDArray[Any]:
         return _whole(path, values)
     if plain in {*_SPLITS, *_IMAGES}:
         return names_array(path, values)
+    numbers = [_number(value) for value in values]
+    wrong = [row for row, number in enumerate(numbers) if number is None]
+    if not wrong:
+        return np.array(numbers, dtype=np.float32)
+    row, found = wrong[0] + 1, values[wrong[0]]
+    if not any(values[row].strip() for row in wrong):
+        raise FsbenchError(f"{path}: column {name!r} is empty in row {row}.")
+    if 2 * len(wrong) <= len(values):
+        raise FsbenchError(f"{path}: column {name!r} holds {found!r} in row {row}, which is no number.")
+    return names_array(path, values)
+
+
+def _number(text: str) -> float | None:
+    """A number as tables write it, or None: Python alone would take 1_0 for ten."""
     try:
-        return np.array([_number(value) for value in values], dtype=np.float32)
+        return None if "_" in text else float(text)
     except ValueError:
-        wrong = [row for row, value in enumerate(values) if not _is_number(value)]
-        row, found = wrong[0] + 1, values[wrong[0]]
-        if not any(values[row].strip() for row in wrong):
-            raise FsbenchError(f"{path}: column {name!r} is empty in row {row}.") from None
-        if 2 * len(wrong) <= len(values):
-            raise FsbenchError(f"{path}: column {name!r} holds {found!r} in row {row}, which is no number.") from None
-        return names_array(path, values)
-
-
-def _number(text: str) -> float:
-    """A number as tables write it: Python alone would take 1_0 for ten."""
-    if "_" in text:
-        raise ValueError(text)
-    return float(text)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        _number(text)
-    except ValueError:
-        return False
-    return True
+        return None
 
 
 def _whole(path: Path, values: list[str]) -> NDArray[Any]:
     """Labels that are whole numbers, as such, so that class 10 comes after class 9."""
     try:
-        numbers = [int(value) for value in values]
-        return np.array(numbers, dtype=np.int64) if [str(n) for n in numbers] == values else names_array(path, values)
+        numbers = np.array([int(value) for value in values], dtype=np.int64)
     except (ValueError, OverflowError):
         return names_array(path, values)
-
-
-def _is_parquet(path: Path, start: bytes) -> bool:
-    """Parquet's mark."""
-    return start.startswith(b"PAR1")
+    return numbers if list(map(str, numbers.tolist())) == values else names_array(path, values)
 
 
 def _read_parquet(path: Path) -> Opened:
@@ -125,14 +98,10 @@ def _read_parquet(path: Path) -> Opened:
             f"{path} is a parquet table, and pyarrow, which reads it, is not installed.",
             "Install it with: pip install 'fsbench[import]'. Or save the table as csv.",
         )
-    refuse_dangerous(path, _PARQUET, __name__, largest(path), COPY_AGAIN)
-    with reading(path, _PARQUET):
-        table = _parquet_table(path, largest(path))
-        columns = {
-            name: _parquet_column(path, name, table.column(name).combine_chunks()) for name in table.column_names
-        }
-        content, remarks = _fields_of(path, columns)
-    return Opened(path, _PARQUET, content, largest(path), remarks)
+    refuse_dangerous(path, _PARQUET, __name__, largest(path))
+    table = _parquet_table(path, largest(path))
+    columns = {name: _parquet_column(path, name, table.column(name).combine_chunks()) for name in table.column_names}
+    return _table(path, columns)
 
 
 def try_out(path: Path, most: int, allow_memory: Callable[[int], None]) -> None:
@@ -142,12 +111,7 @@ def try_out(path: Path, most: int, allow_memory: Callable[[int], None]) -> None:
 
 
 def _parquet_table(path: Path, most: int) -> Any:
-    """The table, texts as dictionaries: a value that is repeated takes next to nothing in the file.
-
-    Args:
-        path: The file.
-        most: Bytes that it may claim to hold.
-    """
+    """The table, if it claims no more than `most` bytes; texts as dictionaries, as repeated ones take no space."""
     from pyarrow import parquet
 
     described = parquet.read_metadata(path)
@@ -189,13 +153,8 @@ def _parquet_column(path: Path, name: str, column: Any) -> NDArray[Any]:
     return names_array(path, [str(item) for item in column.to_pylist()])
 
 
-def _fields_of(path: Path, columns: Mapping[str, NDArray[Any]]) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
-    """Features, labels, splits and image names by the names that the layout of rows knows; and remarks.
-
-    Args:
-        path: The file, for messages.
-        columns: By name, (M,) each, or (M, D) for a column of vectors.
-    """
+def _table(path: Path, columns: Mapping[str, NDArray[Any]]) -> Opened:
+    """Columns, (M,) each or (M, D) for vectors, as features, labels and so on: names that the layout of rows knows."""
     by_name = _by_plain_name(path, columns)
     if not any(name in by_name for name in _LABELS):
         raise FsbenchError(
@@ -209,13 +168,13 @@ def _fields_of(path: Path, columns: Mapping[str, NDArray[Any]]) -> tuple[dict[st
         if present:
             fields[role] = columns[present[0]]
             left_out += present[1:]
-    spoken_for = {by_name[name] for name in (*_LABELS, *_SPLITS, *_IMAGES, *_ROW_NUMBERS) if name in by_name}
-    numbers = {name: columns[name] for name in columns if name not in spoken_for}
-    _require_numbers(path, numbers)
+    others = {*_LABELS, *_SPLITS, *_IMAGES, *_ROW_NUMBERS}
+    numbers = {name: columns[name] for plain, name in by_name.items() if plain not in others}
     _refuse_strays(path, numbers)
     _refuse_leaks(path, numbers, fields["labels"])
     fields["features"] = np.column_stack([column.astype(np.float32, copy=False) for column in numbers.values()])
-    return fields, ((f"columns left out, as they are no features: {_listed(left_out)}",) if left_out else ())
+    remarks = (f"columns left out, as they are no features: {_listed(left_out)}",) if left_out else ()
+    return Opened(path, fields, largest(path), remarks)
 
 
 def _by_plain_name(path: Path, columns: Iterable[str]) -> dict[str, str]:
@@ -231,7 +190,8 @@ def _by_plain_name(path: Path, columns: Iterable[str]) -> dict[str, str]:
     return by_name
 
 
-def _require_numbers(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
+def _refuse_strays(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse text, and numbers beside the features, such as the number of the class or the size of the image."""
     for name, column in columns.items():
         if column.dtype.kind not in "fiu":
             raise FsbenchError(
@@ -240,10 +200,6 @@ def _require_numbers(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
             )
     if not columns:
         raise FsbenchError(f"{path} has labels but no column of numbers.")
-
-
-def _refuse_strays(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse numbers beside the features, such as the number of the class or the size of the image."""
     vectors = [name for name, column in columns.items() if column.ndim > 1]
     if len(vectors) > 1:
         raise FsbenchError(f"{path} has several columns of vectors: {_listed(vectors)}.", "Keep the features.")
@@ -260,16 +216,15 @@ def _refuse_strays(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
 def _refuse_leaks(path: Path, columns: Mapping[str, NDArray[Any]], labels: NDArray[Any]) -> None:
     """Refuse columns that say the label in other words. A feature may be constant, but not all of a series."""
     _, first, classes = np.unique(labels, return_index=True, return_inverse=True)
-    if len(first) == len(labels) or len(first) == 1 or any(len(column) != len(labels) for column in columns.values()):
+    if len(first) in {1, len(labels)}:
         return
-    of_class = first[classes]
     varied: set[str] = set()
     leaks: dict[str, str] = {}
     for name, column in columns.items():
         series = _series(name)
         if series in varied or np.array_equal(column, column[:1].repeat(len(column), axis=0)):
             continue
-        if np.array_equal(column, column[of_class]):
+        if np.array_equal(column, column[first[classes]]):
             leaks.setdefault(series, name)
         else:
             varied.add(series)
@@ -292,5 +247,5 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(listed) if len(listed) <= 4 else f"{', '.join(listed[:2])}, …, {listed[-1]}"
 
 
-TEXT = Container(_is_text, _read_text)
-PARQUET = Container(_is_parquet, _read_parquet)
+TEXT = Container("a text table", _is_text, _read_text)
+PARQUET = Container(_PARQUET, lambda path, start: start.startswith(b"PAR1"), _read_parquet)

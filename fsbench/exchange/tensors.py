@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import pickle
 import warnings
-import zipfile
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,37 +13,26 @@ import torch
 from torch import Tensor
 
 from fsbench.errors import FsbenchError
-from fsbench.exchange.content import Container, Opened, reading
-from fsbench.io.pickles import Unfinished, checked_shape, read_plain_pickle
+from fsbench.exchange.content import Container, Opened, zip_members
+from fsbench.io.pickles import Unfinished, checked_shape, read_plain_pickle, replaced
 from fsbench.io.torch_files import is_legacy, read_embedded, read_safetensors, read_torch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from fsbench.io.pickles import Names
 
-
-_TORCH, _SAFETENSORS, _PICKLE = "a torch file", "a safetensors file", "a pickle"
 _TEXT_PROTOCOLS = (b"ccollections\n", b"(dp", b"(lp", b"(d.", b"(l.", b"}q", b"]q")
 
 
 def _is_torch(path: Path, start: bytes) -> bool:
     """A zip archive with an index of tensors, or the mark of old torch files."""
-    if is_legacy(start):
-        return True
-    if not start.startswith(b"PK\x03\x04"):
-        return False
-    with reading(path, "a zip archive"), zipfile.ZipFile(path) as archive:
-        return any(name.endswith("/data.pkl") for name in archive.namelist())
+    return is_legacy(start) or any(name.endswith("/data.pkl") for name in zip_members(path, start))
 
 
 def _read_torch(path: Path) -> Opened:
-    """Whatever was saved, with tensors as arrays."""
-    with reading(path, _TORCH):
-        room = path.stat().st_size
-        return Opened(path, _TORCH, _plain(read_torch(path), _Arrays(room), {}), room)
+    room = path.stat().st_size
+    return Opened(path, replaced(read_torch(path), _Arrays(room).of, {}), room)
 
 
 class _Arrays:
@@ -53,36 +41,18 @@ class _Arrays:
     def __init__(self, room: int) -> None:
         self.left = room
 
-    def of(self, tensor: Tensor) -> NDArray[Any]:
-        """A dense tensor of real numbers as an array; numpy knows no bfloat16."""
+    def of(self, tensor: object) -> Any:
+        """A dense tensor of real numbers as an array, numpy's numbers too, other values as they are."""
+        if not isinstance(tensor, Tensor):
+            return np.asarray(tensor) if isinstance(tensor, np.number) else tensor
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_complex() or tensor.is_meta:
             raise FsbenchError("It holds a tensor that is not a plain one of real numbers.", "Save it dense.")
         if tensor.dtype.is_floating_point and tensor.dtype not in {torch.float16, torch.float32, torch.float64}:
             self.left -= tensor.numel() * tensor.element_size()  # the others share the memory of their file
             if self.left < 0:
                 raise FsbenchError("It claims tensors of more bytes than a file of its size can hold.")
-            tensor = tensor.float()
-        array: NDArray[Any] = tensor.detach().cpu().numpy()
-        return array
-
-
-def _plain(value: object, arrays: _Arrays, done: dict[int, object]) -> object:
-    """Replace tensors by arrays; `done` keeps what is shared from being gone through twice."""
-    if id(value) in done:
-        return done[id(value)]
-    if isinstance(value, Tensor):
-        done[id(value)] = arrays.of(value)
-    elif isinstance(value, dict):
-        pairs: dict[object, object] = {}
-        done[id(value)] = pairs
-        pairs.update({key: _plain(item, arrays, done) for key, item in value.items()})
-    elif isinstance(value, list | tuple):
-        items: list[object] = []
-        done[id(value)] = items
-        items.extend(_plain(item, arrays, done) for item in value)
-    else:
-        return np.asarray(value) if isinstance(value, np.number) else value
-    return done[id(value)]
+            tensor = tensor.float()  # numpy knows no bfloat16
+        return tensor.detach().cpu().numpy()
 
 
 def _is_safetensors(path: Path, start: bytes) -> bool:
@@ -91,12 +61,8 @@ def _is_safetensors(path: Path, start: bytes) -> bool:
 
 
 def _read_safetensors(path: Path) -> Opened:
-    """Arrays by name."""
-    with reading(path, _SAFETENSORS):
-        tensors, _ = read_safetensors(path)
-        room = path.stat().st_size
-        arrays = _Arrays(room)
-        return Opened(path, _SAFETENSORS, {name: arrays.of(tensor) for name, tensor in tensors.items()}, room)
+    room = path.stat().st_size
+    return Opened(path, replaced(read_safetensors(path)[0], _Arrays(room).of, {}), room)
 
 
 def _is_pickle(path: Path, start: bytes) -> bool:
@@ -111,11 +77,8 @@ def _read_pickle(path: Path) -> Opened:
     def storage(content: object) -> _Storage:
         return storages.setdefault(id(content), _Storage(path, content))
 
-    names: Names = {
-        ("torch._utils", "_rebuild_tensor_v2"): _Tensor,
-        ("torch.storage", "_load_from_bytes"): storage,
-    }
-    return Opened(path, _PICKLE, read_plain_pickle(path, names), path.stat().st_size)
+    names: Names = {("torch._utils", "_rebuild_tensor_v2"): _Tensor, ("torch.storage", "_load_from_bytes"): storage}
+    return Opened(path, read_plain_pickle(path, names), path.stat().st_size)
 
 
 class _Storage(Unfinished):
@@ -127,7 +90,7 @@ class _Storage(Unfinished):
         self.path, self.content = path, content
 
     @cached_property
-    def flat(self) -> NDArray[Any]:
+    def flat(self) -> Any:
         """All its numbers, read once for all tensors that share it."""
         stored: Any = read_embedded(self.path, self.content)
         with warnings.catch_warnings():
@@ -145,15 +108,13 @@ class _Tensor(Unfinished):
         self.storage, self.size, self.stride = storage, checked_shape(size), checked_shape(stride)
         (self.offset,) = checked_shape((offset,))
 
-    def finished(self) -> NDArray[Any]:
-        """The tensor as an array."""
+    def finished(self) -> object:
         flat = self.storage.flat
         if math.prod(self.size) > flat.size:
             raise ValueError(f"a tensor of shape {self.size} has {flat.size} numbers")
-        array: NDArray[Any] = torch.from_numpy(flat).as_strided(self.size, self.stride, self.offset).numpy()
-        return array
+        return torch.from_numpy(flat).as_strided(self.size, self.stride, self.offset).numpy()
 
 
-TORCH = Container(_is_torch, _read_torch)
-SAFETENSORS = Container(_is_safetensors, _read_safetensors)
-PICKLE = Container(_is_pickle, _read_pickle)
+TORCH = Container("a torch file", _is_torch, _read_torch)
+SAFETENSORS = Container("a safetensors file", _is_safetensors, _read_safetensors)
+PICKLE = Container("a pickle", _is_pickle, _read_pickle)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-
 TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.tmp")
 _DAY = 86_400.0
 _LONGEST_NAME = 255  # that of a file
@@ -46,8 +45,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     A reader sees the old file or the new one, never a part. Features, weights and records are replaced only by files of
     their own kind, devices by nothing. Trouble with the folder or the disk becomes an FsbenchError.
     """
-    require_name(path)
-    _refuse_device(path)
+    _refuse_no_file(path)
     if path.is_symlink():
         path = path.resolve()  # the link stays one
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
@@ -82,16 +80,15 @@ def require_writable(folder: Path) -> None:
 
 def require_place(path: Path) -> None:
     """Refuse a path where a table or a figure could not be written, before it is computed."""
-    require_name(path)
-    if path.is_dir():
-        raise FsbenchError(f"Could not write {path}: it is a folder.", "Name a file in it.")
-    _refuse_device(path)
+    _refuse_no_file(path)
     _refuse_another_kind(path, None)
     require_writable(path.parent)
 
 
-def _refuse_device(path: Path) -> None:
-    if path.exists() and not path.is_file() and not path.is_dir():
+def _refuse_no_file(path: Path) -> None:
+    if path.name in {"", ".."} or path.is_dir():
+        raise FsbenchError(f"Could not write {path}: it is a folder.", "Name a file in it.")
+    if path.exists() and not path.is_file():
         raise FsbenchError(f"Could not write {path}: it is a device or a pipe.", "Name a file.")
 
 
@@ -99,9 +96,7 @@ def _refuse_another_kind(old: Path, new: Path | None) -> None:
     """Refuse to replace a file that takes work to make by one of another kind; None stands for any other kind."""
     kind = _kind_of(old) if old.is_file() else None
     if kind and (new is None or kind != _kind_of(new)):
-        raise FsbenchError(
-            f"{old} is {kind}, and would be replaced by something else.", "Choose another name, or remove it first."
-        )
+        raise FsbenchError(f"{old} is {kind}, and would be replaced by something else.", "Rename or remove it first.")
 
 
 def _kind_of(path: Path) -> str | None:
@@ -109,12 +104,6 @@ def _kind_of(path: Path) -> str | None:
     with path.open("rb") as stream:
         start = stream.read(32)
     return next((kind for kind, signature in _SIGNATURES.items() if re.match(signature, start, re.DOTALL)), None)
-
-
-def require_name(path: Path) -> None:
-    """Refuse a path that can only be a folder."""
-    if path.name in {"", ".."}:
-        raise FsbenchError(f"Could not write {path}: it is a folder.", "Name a file in it.")
 
 
 def is_name(text: str) -> bool:
@@ -128,7 +117,7 @@ def readable_part(text: str) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small text file, whole or not at all."""
+    """Write a text file, whole or not at all."""
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -180,25 +169,23 @@ def only_writer(path: Path, waiting: Callable[[str], None] | None = None) -> Ite
 
     The lock is the kernel's, on a hidden file beside `path`: it ends with the process, however that dies, so a lock
     file that is left behind blocks nobody. Where a file system has no locks, nothing is locked. What killed writers of
-    this file have left is removed.
-
-    Args:
-        path: The file.
-        waiting: Called once with a sentence that names the other writer, who is then waited for; without it, another
-            writer is an error.
+    this file have left is removed. Another writer is an error, unless there is `waiting`: it is called once with a
+    sentence that names the other, who is then waited for.
     """
-    require_name(path)
-    side = path.with_name(f".{path.name}.lock")
+    side = path.parent / f".{path.name}.lock"
     lock = FileLock(side, mode=_EVERYBODY, fallback_to_soft=False, on_acquired=_sign)
     try:
+        _refuse_no_file(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         _acquire(lock, path, side, waiting)
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise system_trouble(f"Could not write {path}", error) from error
     try:
-        if lock.is_locked:
-            _remove_leftovers(path)
+        for leftover in path.parent.glob(f".*{escape(path.name)}.*.tmp") if lock.is_locked else ():
+            if TEMPORARY.fullmatch(leftover.name):
+                with contextlib.suppress(OSError):
+                    leftover.unlink()
         yield
     finally:
         if lock.is_locked:
@@ -211,7 +198,10 @@ def _acquire(lock: FileLock, path: Path, side: Path, waiting: Callable[[str], No
     try:
         lock.acquire(timeout=_MOMENT)
     except Timeout:
-        sentence = f"{path} is being written by {_holder(side)}"
+        holder = ""
+        with contextlib.suppress(OSError):
+            holder = side.read_text(encoding="utf-8", errors="replace")[:200]
+        sentence = f"{path} is being written by {holder or 'another process'}"
         if waiting is None:
             raise FsbenchError(f"{sentence}.", "Wait until it is done, or write elsewhere with --out.") from None
         waiting(f"{sentence}: waiting for it.")
@@ -222,17 +212,3 @@ def _sign(handle: int) -> None:
     """Write into the lock file who holds it."""
     os.ftruncate(handle, 0)
     os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
-
-
-def _holder(side: Path) -> str:
-    try:
-        return side.read_text(encoding="utf-8", errors="replace")[:200] or "another process"
-    except OSError:
-        return "another process"
-
-
-def _remove_leftovers(path: Path) -> None:
-    for leftover in path.parent.glob(f".*{escape(path.name)}.*.tmp"):
-        if TEMPORARY.fullmatch(leftover.name):
-            with contextlib.suppress(OSError):
-                leftover.unlink()

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
 REMAKE = "The file is damaged or was not written by fsbench: make it again, or bring it in with fsbench import."
 _SEAL_BYTES = 512
 _SEAL_START = b"fsbench sealed HDF5\n"
@@ -36,12 +35,7 @@ Ranges = list[tuple[int, int]]  # first byte and number of bytes
 
 @contextmanager
 def sealed_hdf5(path: Path, left_out: Sequence[str] = ()) -> Iterator[h5py.File]:
-    """Create an HDF5 file, and seal it once it is closed.
-
-    Args:
-        path: The file.
-        left_out: Names of contiguous data sets that have digests of their own.
-    """
+    """Create an HDF5 file and seal it once it is closed; `left_out` are contiguous data sets with their own digests."""
     # Through a Python stream: after a full disk, HDF5's own files report errors until the process ends.
     with path.open("w+b") as stream, h5py.File(stream, "w", userblock_size=_SEAL_BYTES) as file:
         yield file
@@ -81,9 +75,8 @@ def _check_seal(path: Path) -> None:
 
 
 def _in_order(ranges: Ranges, size: int) -> bool:
-    ends = [_SEAL_BYTES, *(start + length for start, length in ranges)]
-    starts = [*(start for start, _ in ranges), size]
-    return all(length > 0 for _, length in ranges) and all(a <= b for a, b in zip(ends, starts, strict=True))
+    bounds = [_SEAL_BYTES, *(bound for start, length in ranges for bound in (start, start + length)), size]
+    return bounds == sorted(bounds) and all(length > 0 for _, length in ranges)
 
 
 def _digest(stream: IO[bytes], size: int, left_out: Ranges) -> str:
@@ -127,9 +120,8 @@ def _check_format(file: h5py.File, path: Path, kind: str, version: int) -> None:
     if not isinstance(number, int) or number < 1:
         raise FsbenchError(f"{path} states no valid format version: {number!r}.", REMAKE)
     if number > version:
-        raise FsbenchError(
-            f"{path} has format version {number}, this fsbench reads up to {version}.", "Update fsbench to read it."
-        )
+        found = f"{path} has format version {number}"
+        raise FsbenchError(f"{found}, this fsbench reads up to {version}.", "Update fsbench to read it.")
 
 
 def attribute_of(node: h5py.Group, name: str) -> str | int | None:

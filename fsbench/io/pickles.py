@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     Names = Mapping[tuple[str, str], Callable[..., object]]
 
-
 _LARGEST_KEY = 1 << 53
 _LARGEST_MEMO = 1 << 32
 _LARGEST_AXIS = 1 << 48
@@ -37,19 +36,15 @@ class _Clipped:
     """A file that refuses to read more than it has, before memory is reserved for it."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
-        self.file = file
-        self.left = size
-        self.size = size
+        self.file, self.left, self.size = file, size, size
 
     def read(self, count: int) -> bytes:
-        """Exactly that many bytes."""
         self.left -= count
         if count < 0 or self.left < 0:
             raise EOFError(f"it claims {count} bytes more than the {self.size} it has")
         return self.file.read(count)
 
     def readline(self) -> bytes:
-        """The bytes up to the end of a line."""
         line = self.file.readline()
         self.left -= len(line)
         return line
@@ -67,13 +62,13 @@ class StandIn:
         raise pickle.UnpicklingError(f"a {type(self).__name__.strip('_')} takes no items")
 
 
-def check_key(key: object) -> None:
-    """Refuse what a dict or a set cannot be trusted with: hashing nested tuples or chosen numbers may never end."""
+def checked_key(key: object) -> object:
+    """The key, if a dict or a set can be trusted with it: hashing nested tuples or chosen numbers may never end."""
     kind = type(key)
-    if kind in _KEYS or (kind is int and -_LARGEST_KEY < key < _LARGEST_KEY):  # type: ignore[operator]
-        return
-    if not (isinstance(key, StandIn) and key.may_be_key):
-        raise pickle.UnpicklingError(f"it has a key that is not admitted, of the type {kind.__name__}")
+    admitted = kind in _KEYS or (kind is int and -_LARGEST_KEY < key < _LARGEST_KEY)  # type: ignore[operator]
+    if admitted or (isinstance(key, StandIn) and key.may_be_key):
+        return key
+    raise pickle.UnpicklingError(f"it has a key that is not admitted, of the type {kind.__name__}")
 
 
 def checked_shape(shape: object) -> tuple[int, ...]:
@@ -134,35 +129,34 @@ class CarefulUnpickler(pickle._Unpickler):
 
     def _setitem(self) -> None:
         value, key = self.stack.pop(), self.stack.pop()
-        self._fill(self.stack[-1], [key, value])
+        self._fill([key, value])
 
     def _setitems(self) -> None:
-        items = self.pop_mark()  # type: ignore[attr-defined]
-        self._fill(self.stack[-1], items)
+        self._fill(self.pop_mark())  # type: ignore[attr-defined]
 
     def _dict(self) -> None:
         items = self.pop_mark()  # type: ignore[attr-defined]
         self.stack.append({})
-        self._fill(self.stack[-1], items)
+        self._fill(items)
 
-    def _fill(self, target: object, items: list[Any]) -> None:
-        """Put keys and values, in turns, into a dict or into what stands for one."""
+    def _fill(self, items: list[Any]) -> None:
+        """Put keys and values, in turns, into the dict on the stack or into what stands for one."""
+        target = self.stack[-1]
         if not isinstance(target, dict | StandIn):
             raise pickle.UnpicklingError(f"it sets items of a {type(target).__name__}")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            check_key(key)
-            target[key] = value
+            target[checked_key(key)] = value
 
     def _additems(self) -> None:
         items = self.pop_mark()  # type: ignore[attr-defined]
         target = self.stack[-1]
         if not isinstance(target, set):
             raise pickle.UnpicklingError(f"it adds items to a {type(target).__name__}")
-        target.update(_checked(items))
+        target.update(map(checked_key, items))
 
     def _frozenset(self) -> None:
         items = self.pop_mark()  # type: ignore[attr-defined]
-        self.stack.append(frozenset(_checked(items)))
+        self.stack.append(frozenset(map(checked_key, items)))
 
     dispatch: ClassVar[dict[int, Any]] = {
         **pickle._Unpickler.dispatch,
@@ -177,27 +171,15 @@ class CarefulUnpickler(pickle._Unpickler):
     }
 
 
-def _checked(items: list[Any]) -> list[Any]:
-    for item in items:
-        check_key(item)
-    return items
-
-
 def read_plain_pickle(path: Path, names: Names | None = None) -> object:
     """Read a pickle of dicts, lists, strings, bytes, numbers and numpy arrays; anything else is refused.
 
-    It may name nothing but the parts that a stored array consists of, and gets stand-ins for these.
-
-    Args:
-        path: The file.
-        names: Stand-ins for further names, by module and name.
-
-    Raises:
-        FsbenchError: The file is damaged, or asks for anything else.
+    It may name nothing but the parts that a stored array consists of, and gets stand-ins for these; `names` has
+    stand-ins for further names, by module and name.
     """
     try:
         with path.open("rb") as file:
-            return _finish(_PlainUnpickler(file, path.stat().st_size, names or {}).load(), {})
+            return replaced(_PlainUnpickler(file, path.stat().st_size, names or {}).load(), _finish, {})
     except FsbenchError:
         raise
     except Exception as error:  # damaged pickles end in errors of every kind
@@ -219,14 +201,12 @@ class _DType(Unfinished):
     """Stands in for a numpy dtype while a pickle is read."""
 
     def __init__(self, code: object, *_: object) -> None:
-        self.code = _text(code)
-        self.order = "|"
+        self.code, self.order = _text(code), "|"
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:  # type: ignore[override]
         self.order = _text(state[1])
 
     def resolve(self) -> np.dtype[Any]:
-        """The dtype itself, if it is one of plain numbers."""
         if not is_number_code(self.code) or self.order not in {"<", ">", "|", "="}:
             raise ValueError(f"arrays of {self.code[:20]!r} are not admitted")
         return np.dtype(self.order.strip("|=") + self.code)
@@ -249,24 +229,15 @@ class _Array(Unfinished):
         self.value = _array(content, dtype, shape, "F" if column_major else "C")
 
     def finished(self) -> NDArray[Any] | None:
-        """The array."""
         return self.value
 
 
-class _Scalar(Unfinished):
-    """Stands in for a numpy number while a pickle is read."""
-
-    may_be_key = True
-
-    def __init__(self, dtype: object, content: object) -> None:
-        self.number: int | float = _array(content, dtype, (1,), "C").item()
-
-    def finished(self) -> int | float:
-        """The number."""
-        return self.number
+def _scalar(dtype: object, content: object) -> Any:
+    """A numpy number, as Python's."""
+    return _array(content, dtype, (1,), "C").item()
 
 
-def _array(content: object, dtype: object, shape: object, order: str) -> NDArray[Any]:
+def _array(content: object, dtype: object, shape: object, order: object) -> NDArray[Any]:
     if not isinstance(dtype, _DType):
         raise pickle.UnpicklingError(f"it has a {type(dtype).__name__} in place of a type of numbers")
     resolved, shape = dtype.resolve(), checked_shape(shape)
@@ -286,38 +257,17 @@ def _encode(text: object, encoding: object) -> bytes:
     return text.encode("latin1")
 
 
-def _frombuffer(content: object, dtype: object, shape: object, order: object) -> _Array:
-    array = _Array()
-    array.value = _array(content, dtype, shape, "F" if order == "F" else "C")
-    return array
-
-
-def _empty_bytes() -> bytes:
-    """What a newer Python writes into old pickle protocols in place of bytes of length 0."""
-    return b""
-
-
-def _empty_list() -> list[object]:
-    """What a defaultdict of lists names."""
-    return []
-
-
-def _empty_dict(*_: object) -> dict[object, object]:
-    """Stands in for a defaultdict or an OrderedDict."""
-    return {}
-
-
 _NUMPY_PARTS: dict[str, Callable[..., object]] = {
-    "ndarray": _Array, "dtype": _DType, "_reconstruct": _Array, "_frombuffer": _frombuffer, "scalar": _Scalar,
+    "ndarray": _Array, "dtype": _DType, "_reconstruct": _Array, "_frombuffer": _array, "scalar": _scalar,
 }  # fmt: skip
 _OTHERS: Names = {
     ("_codecs", "encode"): _encode,
-    ("__builtin__", "bytes"): _empty_bytes,
-    ("builtins", "bytes"): _empty_bytes,
-    ("builtins", "list"): _empty_list,
-    ("__builtin__", "list"): _empty_list,
-    ("collections", "defaultdict"): _empty_dict,
-    ("collections", "OrderedDict"): _empty_dict,
+    ("__builtin__", "bytes"): lambda: b"",  # for no bytes, as a newer Python writes them into old protocols
+    ("builtins", "bytes"): lambda: b"",
+    ("__builtin__", "list"): lambda: [],  # named by a defaultdict of lists
+    ("builtins", "list"): lambda: [],
+    ("collections", "defaultdict"): lambda *_: {},
+    ("collections", "OrderedDict"): lambda *_: {},
 }
 
 
@@ -329,7 +279,6 @@ class _PlainUnpickler(CarefulUnpickler):
         self.names = names
 
     def find_class(self, module: str, name: str) -> Any:
-        """The stand-in for a name that the pickle asks for."""
         if module.split(".")[0] == "numpy" and name in _NUMPY_PARTS:
             return _NUMPY_PARTS[name]
         found = self.names.get((module, name)) or _OTHERS.get((module, name))
@@ -338,25 +287,26 @@ class _PlainUnpickler(CarefulUnpickler):
         return found
 
 
-def _finish(value: object, done: dict[int, object]) -> object:
-    """Replace the stand-ins by the values they hold; `done` keeps what is shared from being gone through twice."""
+def replaced(value: object, replace: Callable[[object], object], done: dict[int, object]) -> object:
+    """Dicts and lists with other values replaced; `done` keeps what is shared from being gone through twice."""
     if id(value) in done:
         return done[id(value)]
-    if isinstance(value, Unfinished):
-        done[id(value)] = value.finished()
-    elif isinstance(value, dict):
+    if isinstance(value, dict):
         pairs: dict[object, object] = {}
         done[id(value)] = pairs
         for key, item in value.items():
-            pairs[_finish(key, done)] = _finish(item, done)
+            pairs[key] = replaced(item, replace, done)
     elif isinstance(value, list | tuple):
         items: list[object] = []
-        holds_others = any(isinstance(item, Unfinished | list | tuple | dict) for item in value)
-        done[id(value)] = items if holds_others else value
-        if holds_others:
-            items.extend(_finish(item, done) for item in value)
-    elif callable(value):
-        raise pickle.UnpicklingError("it holds a function or a class")
+        done[id(value)] = items
+        items.extend(replaced(item, replace, done) for item in value)
     else:
-        return value
+        done[id(value)] = replace(value)
     return done[id(value)]
+
+
+def _finish(value: object) -> object:
+    """The value that a stand-in holds; other values as they are."""
+    if callable(value):
+        raise pickle.UnpicklingError("it holds a function or a class")
+    return value.finished() if isinstance(value, Unfinished) else value

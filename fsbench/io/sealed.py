@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-
 _SEAL = "sha256"
 _MOST_DIGITS = 20  # of the largest seed
 _DEEPEST = 32
@@ -32,13 +31,9 @@ def write_sealed(path: Path, content: Mapping[str, Any], *, indent: int | None =
 
 
 def read_sealed(path: Path, kind: type[T], what: str, remedy: str) -> T:
-    """Read and check an object; files from before there were seals have none.
+    """Read and check an object of a type; files from before there were seals have none.
 
-    Args:
-        path: The file.
-        kind: The type of the object.
-        what: What the file should be, for messages: `record`.
-        remedy: What to do about a damaged file.
+    Messages call the file a `what`, such as `record`, and tell the remedy.
     """
     try:
         text = path.read_bytes()

@@ -23,13 +23,12 @@ from safetensors import SafetensorError, safe_open
 from torch.serialization import safe_globals
 
 from fsbench.errors import FsbenchError
-from fsbench.io.pickles import CarefulUnpickler, StandIn, check_key, is_number_code
+from fsbench.io.pickles import CarefulUnpickler, StandIn, checked_key, is_number_code
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import Tensor
-
 
 _LEGACY_MAGIC = bytes.fromhex("8a0a6cfc9c46f9206aa85019")  # after the two bytes of the pickle protocol
 
@@ -46,6 +45,11 @@ _ITEM_BYTES = {  # the others have at least one byte per item
     "DoubleStorage": 8, "LongStorage": 8, "FloatStorage": 4, "IntStorage": 4,
     "HalfStorage": 2, "BFloat16Storage": 2, "ShortStorage": 2,
 }  # fmt: skip
+# Types beyond torch's own in real checkpoints: the options of RFS, accuracies kept as numpy numbers.
+_HARMLESS_TYPES: list[Any] = [
+    argparse.Namespace, np.dtype, *(type(np.dtype(code)) for code in ("f2", "f4", "f8", "i4", "i8", "?")),
+    *((np.float64(0).__reduce__()[0], f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")),
+]  # fmt: skip
 _MOST_NAMES = 100  # weights and their optimiser ask for a dozen
 _LARGEST_STORAGE = 1 << 48
 
@@ -83,20 +87,12 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def _load(path: Path, source: Path | IO[bytes]) -> object:
     try:
-        with safe_globals(_harmless_types()), warnings.catch_warnings():
+        with safe_globals(_HARMLESS_TYPES), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on unusual pickle protocols, which are fine as long as they load
             return torch.load(source, map_location="cpu", weights_only=True)
     except Exception as error:  # the inspection found nothing foreign, so what is left is damage
-        first_line = str(error).strip().partition("\n")[0]
-        raise damaged(path, f"torch cannot read it ({first_line or type(error).__name__})") from error
-
-
-def _harmless_types() -> list[Any]:
-    """Types beyond torch's own in real checkpoints: the options of RFS, accuracies kept as numpy numbers."""
-    scalar = np.float64(0).__reduce__()[0]
-    kinds = [type(np.dtype(code)) for code in ("f2", "f4", "f8", "i4", "i8", "?")]
-    places = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
-    return [argparse.Namespace, np.dtype, *kinds, *((scalar, place) for place in places)]
+        told = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise damaged(path, f"torch cannot read it ({told})") from error
 
 
 @dataclass
@@ -144,7 +140,7 @@ class _Dict(_Attributes):
         for pair in content:
             if not isinstance(pair, list | tuple) or len(pair) != 2:
                 raise pickle.UnpicklingError("it makes a dict of what are no pairs")
-            check_key(pair[0])
+            checked_key(pair[0])
 
 
 class _Counter(_Attributes):
@@ -198,7 +194,6 @@ class _Walker(CarefulUnpickler):
         self.contents = contents
 
     def find_class(self, module: str, name: str) -> type[_StandIn]:
-        """Note the name and answer with a stand-in."""
         origin, names = f"{module}.{name}", self.contents.names
         if origin not in names:
             if len(names) == _MOST_NAMES:
@@ -217,14 +212,10 @@ class _Walker(CarefulUnpickler):
     def persistent_load(self, pid: object) -> _StandIn:
         """Note the size of a storage: ("storage", type, key, device, items), and in old files a view or None."""
         match pid:
-            case ("storage", type() as kind, str() as key, str(), int() as items) | (
-                "storage",
-                type() as kind,
-                str() as key,
-                str(),
-                int() as items,
-                None | (str(), int(), int()),
-            ) if 0 <= items < _LARGEST_STORAGE:
+            case [*start, None | (str(), int(), int())] if len(start) == 5:
+                pid = start
+        match pid:
+            case ("storage", type() as kind, str() as key, str(), int() as items) if 0 <= items < _LARGEST_STORAGE:
                 item_bytes = _ITEM_BYTES.get(str(getattr(kind, "origin", "")).rpartition(".")[2], 1)
                 self.contents.storages[key] = max(self.contents.storages.get(key, 0), items * item_bytes)
             case _:
@@ -281,13 +272,7 @@ def _find_index(path: Path, members: list[zipfile.ZipInfo]) -> str:
 
 
 def _check_legacy(path: Path, file: IO[bytes], size: int) -> None:
-    """Check a torch file of the kind written before torch 1.6: five pickles, then the tensor data.
-
-    Args:
-        path: The file, or the one that it lies in.
-        file: Its content.
-        size: Its number of bytes.
-    """
+    """Check a torch file of the kind written before torch 1.6, or one inside `path`: five pickles, then tensor data."""
     contents = _Contents()
     for _ in range(5):
         last = _walk(path, file, size - file.tell(), contents)

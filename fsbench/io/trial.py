@@ -24,34 +24,22 @@ _CHILD_SETTINGS = {
 }  # fmt: skip
 
 
-def refuse_dangerous(path: Path, kind: str, reader: str, largest: int, remedy: str) -> None:
+def refuse_dangerous(path: Path, kind: str, reader: str, largest: int) -> None:
     """Refuse a file on which a process that reads it fails, crashes, hangs or runs out of memory.
 
-    Args:
-        path: The file.
-        kind: What it should be, with its article.
-        reader: Full name of the module with the function `try_out`.
-        largest: Bytes that the content of the file may take.
-        remedy: What to do about a file that is refused.
+    The module `reader` has the function `try_out`; the content of the file may take `largest` bytes.
     """
     command = [sys.executable, "-P", "-m", "fsbench.io.trial", reader, str(path.resolve()), str(largest)]
     environment = {**os.environ, **_CHILD_SETTINGS, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    seconds = SECONDS + path.stat().st_size / _BYTES_PER_SECOND
     try:
-        child = subprocess.run(
-            command,
-            timeout=SECONDS + path.stat().st_size / _BYTES_PER_SECOND,
-            capture_output=True,
-            env=environment,
-        )
+        child = subprocess.run(command, timeout=seconds, capture_output=True, env=environment)
     except subprocess.TimeoutExpired:
-        raise FsbenchError(f"{path} cannot be read as {kind}: the library does not finish.", remedy) from None
+        raise FsbenchError(f"{path} cannot be read as {kind}: the library does not finish.") from None
+    told = {_UNREADABLE: child.stdout.decode(errors="replace"), _NO_MEMORY: "it asks for more memory than it can need"}
     if child.returncode:
-        reasons = {
-            _UNREADABLE: child.stdout.decode(errors="replace"),
-            _NO_MEMORY: "it asks for more memory than it can need",
-        }
-        reason = reasons.get(child.returncode, "the library crashes on it")
-        raise FsbenchError(f"{path} cannot be read as {kind}: {reason}.", remedy)
+        reason = told.get(child.returncode, "the library crashes on it")
+        raise FsbenchError(f"{path} cannot be read as {kind}: {reason}.")
 
 
 def allow_memory(size: int) -> None:
@@ -64,7 +52,6 @@ def allow_memory(size: int) -> None:
 
 
 def _main(reader: str, path: str, largest: str) -> int:
-    """Read a file within limits; returns the exit status of the child."""
     try:
         importlib.import_module(reader).try_out(Path(path), int(largest), allow_memory)
     except MemoryError:
