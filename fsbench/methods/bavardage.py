@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 RIDGE = 1e-6  # the released program adds it to its matrix
 T = TypeVar("T")
+# The released program's sphering, an eigen-decomposition: `embed` is called for many parts of a split.
+_released: WeakKeyDictionary[BaseStatistics, Tensor] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -197,8 +200,11 @@ class Bavardage(Parameters):
             return self.sigma * identity
         if self.variant == "released":
             # Departs from Eq. 6: class-weighted, with a ridge. The clamp follows per task, in `classify`.
-            scale = base.images_per_class
-            return inverse_square_root((base.class_weighted + RIDGE * identity) / scale)
+            if base not in _released:
+                with torch.inference_mode(False):  # whoever uses it next may differentiate
+                    matrix = (base.class_weighted + RIDGE * identity) / base.images_per_class
+                    _released[base] = inverse_square_root(matrix)
+            return _released[base]
         floor = max(float(base.eigenvalues[0]) * 1e-12, 1e-16)  # so that a direction without scatter stays finite
         scaling = base.eigenvalues.clamp_min(floor).rsqrt()  # Eq. 7
         # Departs from the T = S R printed before Eq. 7: with eigenvectors in the columns of R it is S Rᵀ that
