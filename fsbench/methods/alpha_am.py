@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from fsbench.errors import FsbenchError
@@ -28,8 +29,6 @@ from fsbench.methods.heads import Adam, Objective
 from fsbench.tasks.batch import TaskBatch
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from fsbench.features.scatter import BaseStatistics
 
 

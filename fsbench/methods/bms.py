@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
+from torch import Tensor
 
 from fsbench.features.preprocess import centre_task, power_rows
 from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_count
 from fsbench.methods.centroids import inner_products, mean_weights
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -59,18 +59,6 @@ def _(x: Tensor) -> Tensor:
     return x.new_empty(x.shape[0], x.shape[1], x.shape[1])
 
 
-class Centroids(NamedTuple):
-    """Centroids m_k as the queries see them.
-
-    Attributes:
-        similarity: ⟨x_q, m_k⟩, (B, K, Q).
-        squared: ‖m_k‖², (B, K, 1).
-    """
-
-    similarity: Tensor
-    squared: Tensor
-
-
 class Clusters:
     """Centroids m_k = (Σ_support x_n + Σ_queries o_nk x_n) / w_k, known by inner products alone.
 
@@ -98,11 +86,11 @@ class Clusters:
         """N_k (B, K, 1), from the assignments of the queries (B, K, Q)."""
         return self.shots + assigned.sum(dim=2, keepdim=True)
 
-    def centroids(self, assigned: Tensor, weight: Tensor) -> Centroids:
-        """The centroids for assignments o (B, K, Q) of the queries and weights w (B, K, 1)."""
+    def centroids(self, assigned: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """⟨x_q, m_k⟩ (B, K, Q) and ‖m_k‖² (B, K, 1), for assignments o (B, K, Q) and weights w (B, K, 1)."""
         total = self._start + self._among_queries(assigned)  # ⟨x_q, w_k m_k⟩
         squared = self._squared_start + (assigned * (self._start + total)).sum(dim=2, keepdim=True)  # ‖w_k m_k‖²
-        return Centroids(total / weight, squared / weight.square())
+        return total / weight, squared / weight.square()
 
 
 def support_and_query(tasks: TaskBatch) -> tuple[Tensor, Tensor]:

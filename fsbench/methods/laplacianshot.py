@@ -6,17 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from fsbench.errors import FsbenchError
-from fsbench.features.preprocess import apply_rows
-from fsbench.methods.base import Context, MethodInfo, Parameters, require_base, require_count, require_weight
+from fsbench.methods.base import CentredRows, Context, MethodInfo, require_count, require_weight
 from fsbench.methods.bd_cspn import TEMPERATURE, rectified_prototypes
 from fsbench.methods.centroids import class_means, squared_distances, support_and_query
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
 # λ for one shot and for more, from the realistic evaluation of Veilleux et al. On unbalanced tasks it has two values
@@ -29,7 +26,7 @@ _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class LaplacianShot(Parameters):
+class LaplacianShot(CentredRows):
     """Nearest prototype, smoothed over a graph of neighbouring queries.
 
     Ziko, Dolz, Granger, Ben Ayed: "Laplacian Regularized Few-Shot Learning", ICML 2020. On CL2N features, queries are
@@ -74,11 +71,6 @@ class LaplacianShot(Parameters):
         else:
             weights = _UNBALANCED_PRESETS.get(context.preset, _UNBALANCED)
         return {"weight": weights[0 if context.shots == 1 else 1], "rectify": context.balanced}
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """CL2N rows."""
-        mean = require_base(base, self.info.title).mean
-        return apply_rows("CL2N", features, mean.to(features))
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Assignments of the queries when the energy has settled, (B, Q, K)."""

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
+from torch import Tensor
 
 from fsbench.methods.base import MethodInfo, Parameters, require_count, require_weight
 from fsbench.methods.centroids import inner_products, mean_weights, support_and_query
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 

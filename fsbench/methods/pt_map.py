@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
+from torch import Tensor
 
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import centre_parts, power_rows
@@ -14,8 +15,6 @@ from fsbench.methods.centroids import inner_products, mean_weights
 from fsbench.methods.linalg import equal_sizes
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from fsbench.features.scatter import BaseStatistics
     from fsbench.methods.centroids import InnerProducts
     from fsbench.tasks.batch import TaskBatch

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
+from torch import Tensor
 
 from fsbench.errors import unknown_name
 from fsbench.features.preprocess import ROW_CHAINS, apply_rows
@@ -13,8 +14,6 @@ from fsbench.methods.base import MethodInfo, Parameters, Variants, require_base
 from fsbench.methods.centroids import class_means, squared_distances, support_and_query
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 

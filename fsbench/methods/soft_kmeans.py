@@ -6,23 +6,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from torch import Tensor
 
-from fsbench.features.preprocess import apply_rows
-from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_base, require_count
+from fsbench.methods.base import CentredRows, Context, MethodInfo, require_amount, require_count
 from fsbench.methods.centroids import Clusters, inner_products
 from fsbench.methods.presets import temperature_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torch import Tensor
-
-    from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
 
 @dataclass(frozen=True)
-class SoftKMeans(Parameters):
+class SoftKMeans(CentredRows):
     """Soft k-means on CL2N features, seeded with the support, whose labels stay fixed.
 
     Kearns, Mansour, Ng: "An information-theoretic analysis of hard and soft assignment methods for clustering",
@@ -56,11 +53,6 @@ class SoftKMeans(Parameters):
     def defaults(cls, context: Context) -> dict[str, Any]:
         """T_km depends on the setting, and on the preset if one is asked for."""
         return {"t_km": temperature_of(context)}
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """CL2N rows."""
-        mean = require_base(base, self.info.title).mean
-        return apply_rows("CL2N", features, mean.to(features))
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Assignments of the queries after the last E step, (B, Q, K)."""
