@@ -23,10 +23,9 @@ _TIE = 1e-6  # of cosines, above their rounding errors
 class BdCspn(CentredRows):
     """Nearest prototype, after prototypes were rectified with pseudo-labelled queries.
 
-    Liu, Song, Qin: "Prototype Rectification for Few-Shot Learning", ECCV 2020. On CL2N features, queries are shifted
-    onto the support, every sample gets the label of the most similar class mean, and prototypes become means weighted
-    with the confidence in those labels. Queries, not shifted, go to the nearest one. Transductive; the classes'
-    proportions play no role.
+    On CL2N features, queries are shifted onto the support, every sample gets the label of the most similar class mean,
+    and prototypes become means weighted with the confidence in those labels. Queries, not shifted, go to the nearest
+    one. Transductive; the classes' proportions play no role.
 
     Attributes:
         temperature: Factor of the cosine similarity in the confidence.

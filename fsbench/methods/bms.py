@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 class Bms(Parameters):
     """Transport of the queries to classes that have a least size, found along the way.
 
-    Hu, Pateux, Gripon: "Squeezing Backbone Feature Distributions to the Max for Efficient Few-Shot Learning",
-    Algorithms 2022. Features get a power transform and are centred in the task. Queries are assigned by their cosine
-    similarity with the centroids, classes below a least size are raised to it, and centroids become weighted means;
-    the least size is that of the smallest cluster before. Transductive; classes need not be equally frequent.
+    Features get a power transform and are centred in the task. Queries are assigned by their cosine similarity with the
+    centroids, classes below a least size are raised to it, and centroids become weighted means; the least size is that
+    of the smallest cluster before. Transductive; classes need not be equally frequent.
 
     This follows the authors' released program with its standard options: centroids are means, with no logistic
     regression on top of them. The least size counts the support but is asked of the queries alone, so that with
@@ -43,7 +42,8 @@ class Bms(Parameters):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="bms",
         title="PEME-BMS",
-        reference='Hu et al., "Squeezing Backbone Feature Distributions to the Max…", Algorithms 2022',
+        reference='Hu et al., "Squeezing Backbone Feature Distributions to the Max for Efficient Few-Shot Learning", '
+        "Algorithms 2022",
         transductive=True,
         prior="free",
         grid={"scale": (4.0, 6.0, 8.5, 12.0, 17.0)},

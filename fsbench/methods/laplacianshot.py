@@ -29,10 +29,9 @@ _TOLERANCE = 1e-6
 class LaplacianShot(CentredRows):
     """Nearest prototype, smoothed over a graph of neighbouring queries.
 
-    Ziko, Dolz, Granger, Ben Ayed: "Laplacian Regularized Few-Shot Learning", ICML 2020. On CL2N features, queries are
-    assigned by their distance to the prototypes and by the assignments of their nearest neighbours among the queries;
-    a concave-convex bound of the energy is lowered by fixed-point updates. Transductive; the classes' proportions
-    play no role.
+    On CL2N features, queries are assigned by their distance to the prototypes and by the assignments of their nearest
+    neighbours among the queries; a concave-convex bound of the energy is lowered by fixed-point updates. Transductive;
+    the classes' proportions play no role.
 
     Attributes:
         weight: λ, weight of the neighbours.

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NearestClassMean(CentredRows):
-    """Nearest mean of the support, on CL2N features: the inductive reference.
-
-    Snell, Swersky, Zemel: "Prototypical Networks for Few-shot Learning", NeurIPS 2017. Probabilities are the softmax
-    over the classes of minus the squared distance.
-    """
+    """Nearest mean of the support, on CL2N features: the inductive reference."""
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="ncm",
@@ -34,7 +30,6 @@ class NearestClassMean(CentredRows):
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax over the classes of minus the squared distance to the class means, (B, Q, K)."""
-        query = support_and_query(tasks)[1]
-        means = class_means(tasks)  # (B, K, D)
+        means, query = class_means(tasks), support_and_query(tasks)[1]
         logits = 2 * query @ means.mT - means.square().sum(dim=2)[:, None, :]  # ‖x‖² is the same for every class
         return torch.softmax(logits, dim=2)

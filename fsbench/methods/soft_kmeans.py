@@ -22,13 +22,8 @@ if TYPE_CHECKING:
 class SoftKMeans(CentredRows):
     """Soft k-means on CL2N features, seeded with the support, whose labels stay fixed.
 
-    Kearns, Mansour, Ng: "An information-theoretic analysis of hard and soft assignment methods for clustering",
-    1998; as in Hu, Pateux, Gripon. The mixing weights are uniform: the classes' proportions play no role in the
-    assignment.
-
-    Attributes:
-        t_km: Temperature T_km; assignments are softmax(−T_km d²), without a factor ½.
-        km_steps: Iterations.
+    As in Hu, Pateux, Gripon. Assignments are softmax(−T_km d²), without a factor ½. The mixing weights are uniform:
+    the classes' proportions play no role in the assignment.
     """
 
     t_km: float = 50.0
@@ -37,7 +32,8 @@ class SoftKMeans(CentredRows):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="soft-kmeans",
         title="Soft-KMEANS",
-        reference='Kearns, Mansour, Ng, "An information-theoretic analysis of hard and soft assignment…", 1998',
+        reference='Kearns, Mansour, Ng, "An information-theoretic analysis of hard and soft assignment methods for '
+        'clustering", 1998',
         transductive=True,
         prior="none",
         needs_base=True,
@@ -67,11 +63,7 @@ def soft_kmeans(clusters: Clusters, temperature: float, steps: int) -> Iterator[
     """Soft assignments o (B, K, Q) of the queries after every E step.
 
     The first ones are those of the nearest class mean, softmax(−T_km d²) with d the distance to the support's means.
-
-    Args:
-        clusters: The samples; the labels of the support stay as they are.
-        temperature: T_km.
-        steps: Number of E steps; the centroids after the last one are not needed.
+    The centroids after the last step are not needed.
     """
     assigned = clusters.unassigned()
     for _ in range(steps):
@@ -83,7 +75,6 @@ def soft_kmeans(clusters: Clusters, temperature: float, steps: int) -> Iterator[
 
 def last(steps: Iterator[Tensor]) -> Tensor:
     """What the last step gives; those before are not kept."""
-    found = next(steps)
-    for step in steps:
-        found = step
+    for found in steps:  # noqa: B007
+        pass
     return found
