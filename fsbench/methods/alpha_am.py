@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
-
 _FLOOR = 1e-12  # added to row sums
 _TIE = 1e-5  # relative difference below which two neighbours are equally near
 

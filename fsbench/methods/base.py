@@ -22,19 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Variants:
-    """Variants of a method: the words that may follow its name, as in `bavardage:released`.
+    """Variants of a method: the words that may follow its name, as in `bavardage:released`."""
 
-    Attributes:
-        parameter: The parameter that the word sets.
-        values: The words, the default first.
-        in_all: Those that `all` runs beside the default.
-        without_base: Those that need no base classes, although the method does.
-    """
-
-    parameter: str
-    values: tuple[str, ...]
-    in_all: tuple[str, ...] = ()
-    without_base: tuple[str, ...] = ()
+    parameter: str  # that the word sets
+    values: tuple[str, ...]  # the words, the default first
+    in_all: tuple[str, ...] = ()  # those that `all` runs beside the default
+    without_base: tuple[str, ...] = ()  # those that need no base classes, although the method does
 
     @property
     def default(self) -> str:
@@ -79,19 +72,12 @@ class MethodInfo:
 
 @dataclass(frozen=True)
 class Context:
-    """What the defaults of a method may depend on.
+    """What the defaults of a method may depend on."""
 
-    Attributes:
-        balanced: Whether the classes are equally frequent among the queries.
-        preset: The benchmark whose published parameters are to be used, such as `mini`; empty for the defaults, which
-            depend on no data set.
-        alpha: α of the Dirichlet distribution that the class proportions are drawn from.
-    """
-
-    balanced: bool
+    balanced: bool  # whether the classes are equally frequent among the queries
     shots: int = 1
-    preset: str = ""
-    alpha: float = 2.0
+    preset: str = ""  # benchmark whose published parameters to use, such as `mini`; else the general defaults
+    alpha: float = 2.0  # α of the Dirichlet distribution that the class proportions are drawn from
     base: BaseStatistics | None = None
 
 

@@ -52,15 +52,10 @@ _released: WeakKeyDictionary[BaseStatistics, Tensor] = WeakKeyDictionary()
 
 
 class Spaces(NamedTuple, Generic[T]):
-    """A thing in each of the two spaces that BAVARDAGE works in.
+    """A thing in each of the two spaces that BAVARDAGE works in."""
 
-    Attributes:
-        plain: Of CL2N features, where Soft-KMEANS finds the first assignments.
-        sphered: Of the same features after the sphering of Eq. 7, where variational Bayes goes on.
-    """
-
-    plain: T
-    sphered: T
+    plain: T  # of CL2N features, where Soft-KMEANS finds the first assignments
+    sphered: T  # of the same features after the sphering of Eq. 7, where variational Bayes goes on
 
 
 def unpack(rows: Tensor) -> Spaces[Tensor]:

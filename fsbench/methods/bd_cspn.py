@@ -26,12 +26,9 @@ class BdCspn(CentredRows):
     On CL2N features, queries are shifted onto the support, every sample gets the label of the most similar class mean,
     and prototypes become means weighted with the confidence in those labels. Queries, not shifted, go to the nearest
     one. Transductive; the classes' proportions play no role.
-
-    Attributes:
-        temperature: Factor of the cosine similarity in the confidence.
     """
 
-    temperature: float = TEMPERATURE
+    temperature: float = TEMPERATURE  # factor of the cosine similarity in the confidence
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="bd-cspn",

@@ -28,16 +28,11 @@ class Bms(Parameters):
     This follows the authors' released program with its standard options: centroids are means, with no logistic
     regression on top of them. The least size counts the support but is asked of the queries alone, so that with
     several shots it rises from step to step and draws classes towards equal sizes.
-
-    Attributes:
-        scale: Factor of the cosine similarity in the softmax.
-        steps: Updates of assignments and centroids.
-        passes: Rounds of raising the small classes in each step.
     """
 
-    scale: float = 8.5
-    steps: int = 20
-    passes: int = 50
+    scale: float = 8.5  # factor of the cosine similarity in the softmax
+    steps: int = 20  # updates of assignments and centroids
+    passes: int = 50  # rounds of raising the small classes in each step
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="bms",

@@ -18,14 +18,10 @@ class InnerProducts:
     """Products with samples X (B, N, D), as one matrix X Xᵀ or as two that are applied one after the other.
 
     Points given as weights over the samples, W (B, K, N), stand for the vectors W X.
-
-    Attributes:
-        first: (B, N, N) the Gram matrix, or (B, N, D) the features.
-        second: None, or (B, D, N) the features.
     """
 
-    first: Tensor
-    second: Tensor | None = None
+    first: Tensor  # (B, N, N) the Gram matrix, or (B, N, D) the features
+    second: Tensor | None = None  # or (B, D, N) the features
 
     def __call__(self, weights: Tensor) -> Tensor:
         """The inner products of points W (B, K, N) with all samples, W X Xᵀ (B, K, N)."""
@@ -62,11 +58,8 @@ def _(x: Tensor) -> Tensor:
 class Clusters:
     """Centroids m_k = (Σ_support x_n + Σ_queries o_nk x_n) / w_k, known by inner products alone.
 
-    The support counts once and for its own class only; what it contributes is computed once.
-
-    Args:
-        products: Inner products of the samples, support first.
-        support: (B, K, S) one-hot labels.
+    The support, which comes first in the products, counts once and for its own class only, by its one-hot labels
+    (B, K, S); what it contributes is computed once.
     """
 
     def __init__(self, products: InnerProducts, support: Tensor) -> None:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from fsbench.features.scatter import BaseStatistics
 
-
 FIRST_DECAY = 0.9  # β₁
 SECOND_DECAY = 0.999  # β₂
 EPSILON = 1e-8

@@ -32,18 +32,12 @@ class LaplacianShot(CentredRows):
     On CL2N features, queries are assigned by their distance to the prototypes and by the assignments of their nearest
     neighbours among the queries; a concave-convex bound of the energy is lowered by fixed-point updates. Transductive;
     the classes' proportions play no role.
-
-    Attributes:
-        weight: λ, weight of the neighbours.
-        rectify: Whether prototypes are rectified as in BD-CSPN, else class means.
-        neighbours: Neighbours of a query in the graph. The programs' `knn` of 3 counts the query itself.
-        steps: Most updates; a task whose energy has settled stops earlier.
     """
 
-    weight: float = 1.0
-    rectify: bool = False
-    neighbours: int = 2
-    steps: int = 20
+    weight: float = 1.0  # λ, of the neighbours
+    rectify: bool = False  # whether prototypes are rectified as in BD-CSPN, else class means
+    neighbours: int = 2  # of a query in the graph; the programs' `knn` of 3 counts the query itself
+    steps: int = 20  # most updates; a task whose energy has settled stops earlier
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="laplacianshot",

@@ -27,12 +27,9 @@ class Paddle(Parameters):
     class proportions and prototypes are then updated in turns, those of the support staying fixed: with weight 1 this
     is EM for a mixture of Gaussians of unit covariance. Transductive; the proportions are estimated and may vanish. It
     was made for many classes of which few are present.
-
-    Attributes:
-        weight: λ/|Q|, weight of the penalty. The article's λ is the number of queries, so 1.
     """
 
-    weight: float = 1.0
+    weight: float = 1.0  # λ/|Q|, weight of the penalty; the article's λ is the number of queries
     steps: int = 100
 
     info: ClassVar[MethodInfo] = MethodInfo(

@@ -31,16 +31,11 @@ class PtMap(Parameters):
     centroids by entropic transport with classes of equal size, and centroids move part of the way to the means of what
     was assigned to them. Transductive; it assumes that all classes are equally frequent among the queries, also where
     they are not.
-
-    Attributes:
-        scale: λ; the transport starts from exp(−λ d²).
-        rate: a, the part of the way that centroids go in an epoch.
-        epochs: Updates of the centroids.
     """
 
-    scale: float = 10.0
-    rate: float = 0.2
-    epochs: int = 20
+    scale: float = 10.0  # λ; the transport starts from exp(−λ d²)
+    rate: float = 0.2  # a, the part of the way that centroids go in an epoch
+    epochs: int = 20  # updates of the centroids
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="pt-map",

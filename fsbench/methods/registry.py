@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from fsbench.methods.base import Method
 
-
 METHODS = {
     "ncm": "fsbench.methods.ncm:NearestClassMean",
     "simpleshot": "fsbench.methods.simpleshot:SimpleShot",

@@ -75,6 +75,7 @@ def soft_kmeans(clusters: Clusters, temperature: float, steps: int) -> Iterator[
 
 def last(steps: Iterator[Tensor]) -> Tensor:
     """What the last step gives; those before are not kept."""
-    for found in steps:  # noqa: B007
-        pass
+    found = next(steps)
+    for step in steps:
+        found = step
     return found

@@ -27,16 +27,11 @@ class TimGradient(InformationHead):
     The loss is a·CE − b·H(Y) + c·H(Y|X) on unit-norm features, with logits −T/2 d² to one weight vector per class,
     started from the class means. H(Y) draws the predicted proportions of the classes towards uniform ones, ten times
     less on unbalanced tasks, as in Veilleux et al., NeurIPS 2021.
-
-    Attributes:
-        cross_entropy: Weight a of the cross-entropy of the support.
-        marginal: Weight b of the entropy of the mean prediction.
-        conditional: Weight c of the mean entropy of the predictions.
     """
 
-    cross_entropy: float = 1.0
-    marginal: float = 1.0
-    conditional: float = 1.0
+    cross_entropy: float = 1.0  # a; CE is that of the support
+    marginal: float = 1.0  # b; H(Y) is the entropy of the mean prediction
+    conditional: float = 1.0  # c; H(Y|X) is the mean entropy of the predictions
     temperature: float = 15.0
     rate: float = 1e-4
     steps: int = 1000

@@ -29,19 +29,12 @@ _MOST_REDRAWS = 1_000
 
 @dataclass(frozen=True)
 class TaskRows:
-    """Tasks as row numbers of one split.
+    """Tasks as row numbers of one split."""
 
-    Attributes:
-        classes: (B, K) class number in the split of every label 0..K-1.
-        support: (B, K · shots) rows, shot by shot, the labels 0..K-1 repeating.
-        query: (B, Q) rows in random order; -1 where a task of the `veilleux` protocol has fewer queries.
-        query_labels: (B, Q) labels in 0..K-1; -1 where there is no query.
-    """
-
-    classes: Ints
-    support: Ints
-    query: Ints
-    query_labels: Ints
+    classes: Ints  # (B, K) class number in the split of every label 0..K-1
+    support: Ints  # (B, K · shots) rows, shot by shot, the labels 0..K-1 repeating
+    query: Ints  # (B, Q) rows in random order; -1 where a task of the `veilleux` protocol has fewer queries
+    query_labels: Ints  # (B, Q) labels in 0..K-1; -1 where there is no query
 
     @property
     def support_labels(self) -> Ints:
