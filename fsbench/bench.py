@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -38,22 +38,17 @@ if TYPE_CHECKING:
 
     from fsbench.methods.base import Method
 
+    Shared = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
+
 
 @dataclass(frozen=True)
 class Measure:
-    """One line of the result.
-
-    Attributes:
-        case: What was measured.
-        against: What it is a ratio to, or how it was measured.
-        value: The number.
-        unit: × (times as fast), % (of a rate), ratio, or GB.
-    """
+    """One line of the result."""
 
     case: str
-    against: str
+    against: str  # what it is a ratio to, or how it was measured
     value: float
-    unit: str
+    unit: str  # × (times as fast), % (of a rate), ratio, or GB
 
 
 def in_turns(repeats: int, **actions: Callable[[], object]) -> dict[str, float]:
@@ -68,8 +63,7 @@ def in_turns(repeats: int, **actions: Callable[[], object]) -> dict[str, float]:
     return {name: statistics.median(seconds) for name, seconds in taken.items()}
 
 
-@dataclass(frozen=True)
-class Material:
+class Material(NamedTuple):
     """Synthetic novel features, and statistics of base classes of the same kind."""
 
     novel: Split
@@ -114,12 +108,11 @@ def against_the_machine(tasks: int, repeats: int) -> list[Measure]:
             products=partial(gram_products, count, material),
             loop=partial(solve_in_a_loop, method, shared, material.novel.offsets, range(LOOPED)),
         )
-        per_task = times["solver"] / count
+        share_of_peak, per_task = 100 * times["products"] / times["solver"], times["solver"] / count
         found += [
-            Measure(f"solve {variant}", "batched matrix products of its Gram matrices",
-                    100 * times["products"] / times["solver"], "%"),
+            Measure(f"solve {variant}", "batched matrix products of its Gram matrices", share_of_peak, "%"),
             Measure(f"solve {variant}", "a NumPy loop over tasks", times["loop"] / LOOPED / per_task, "×"),
-        ]  # fmt: skip
+        ]
     return found
 
 
@@ -130,39 +123,30 @@ def solve(method: Method, material: Material, tasks: int, protocol: TaskProtocol
 
 def gram_products(tasks: int, material: Material) -> None:
     """Two products X Xᵀ per task, batched."""
-    samples, dimension = TASK.ways * TASK.shots + TASK.queries, material.novel.features.shape[1]
-    x = torch.ones(BLOCK, samples, dimension)
+    x = torch.ones(BLOCK, TASK.ways * TASK.shots + TASK.queries, material.novel.features.shape[1])
     with torch.inference_mode():
         for _ in range(2 * tasks // BLOCK):
             torch.bmm(x, x.mT)
 
 
-@dataclass(frozen=True)
-class Shared:
-    """What a loop over tasks computes before it starts: rows in both spaces, and the released program's inverse."""
-
-    plain: NDArray[np.float32]
-    sphered: NDArray[np.float32]
-    inverse: NDArray[np.float32]
-
-
 def shared_by_all_tasks(method: Bavardage, material: Material) -> Shared:
-    """Prepare a loop over tasks."""
+    """What a loop computes before it starts: plain rows, sphered rows, and the inverse of the released program."""
     base = material.base
     rows = unpack(method.embed(torch.from_numpy(material.novel.features), base))
     matrix = (base.class_weighted.numpy() + RIDGE * np.eye(len(base.mean))) / base.images_per_class
-    return Shared(rows.plain.numpy(), rows.sphered.numpy(), np.linalg.inv(matrix).astype(np.float32))
+    return rows.plain.numpy(), rows.sphered.numpy(), np.linalg.inv(matrix).astype(np.float32)
 
 
 def solve_in_a_loop(method: Bavardage, shared: Shared, offsets: NDArray[np.int64], tasks: range) -> list[int]:
     """Draw and solve one task after the other by Algorithm 1; the numbers of right answers."""
+    plain, sphered_rows, inverse = shared
     right = []
     for task in tasks:
         drawn = sample_tasks(TASK, offsets, 0, np.array([task]))
         rows, labels = np.concatenate([drawn.support[0], drawn.query[0]]), drawn.support_labels[0]
-        x, sphered = shared.plain[rows], shared.sphered[rows]
+        x, sphered = plain[rows], sphered_rows[rows]
         if method.variant == "released":
-            sphered = reference.sphere_in_span(x, shared.inverse, method.sigma)
+            sphered = reference.sphere_in_span(x, inverse, method.sigma)
         answers = reference.bavardage(x, sphered, labels, method)[len(labels) :]
         right.append(int((answers.argmax(axis=1) == drawn.query_labels[0]).sum()))
     return right
@@ -179,11 +163,11 @@ def as_the_problem_grows(tasks: int, repeats: int) -> list[Measure]:
         "twice the features (D = 1280)": partial(solve, method, twice, tasks),
     }
     times = in_turns(repeats, base=partial(solve, method, material, tasks), **cases)
+    against = "time per task at N = 80, K = 5, D = 640"
     return [
-        Measure(f"solve, {name}", "time per task at N = 80, K = 5, D = 640",
-                times[name] / times["base"] / (10 if "tasks" in name else 1), "ratio")
+        Measure(f"solve, {name}", against, times[name] / times["base"] / (10 if "tasks" in name else 1), "ratio")
         for name in cases
-    ]  # fmt: skip
+    ]
 
 
 def other_methods(tasks: int, repeats: int) -> list[Measure]:
@@ -197,9 +181,8 @@ def other_methods(tasks: int, repeats: int) -> list[Measure]:
         bavardage=partial(solve, Bavardage(), material, tasks),
         **{name: partial(solve, method, material, tasks) for name, method in methods.items()},
     )
-    return [
-        Measure(f"solve {name}", "time of BAVARDAGE", times[name] / times["bavardage"], "ratio") for name in methods
-    ]
+    taken = times.pop("bavardage")
+    return [Measure(f"solve {name}", "time of BAVARDAGE", times[name] / taken, "ratio") for name in times]
 
 
 def scatter(repeats: int, classes: int = 64, images: int = 600, dimension: int = 640) -> list[Measure]:
@@ -216,7 +199,7 @@ def scatter(repeats: int, classes: int = 64, images: int = 600, dimension: int =
 
 def extraction(repeats: int, backbone: str = "rn12", images: int = 16) -> list[Measure]:
     """Images on disk to a feature file, against the bare forward pass on tensors in memory."""
-    rng, cpu = np.random.default_rng(0), torch.device("cpu")
+    rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "own"
         for split in ("base", "val", "novel"):
@@ -226,7 +209,7 @@ def extraction(repeats: int, backbone: str = "rn12", images: int = 16) -> list[M
                     pixels = rng.integers(0, 256, (84, 84, 3), dtype=np.uint8)
                     Image.fromarray(pixels).save(root / split / f"{split}-{name}" / f"{number}.jpg")
         network, dataset, settings = load_backbone(backbone, random_seed=0), load_own(root), Settings(batch=32)
-        forward = Forward(network, "fp32", cpu, 84, batch=32)
+        forward = Forward(network, "fp32", CPU, 84, batch=32)
         tensors = torch.randn(6 * images, 1, 3, 84, 84)
 
         def bare() -> None:
@@ -236,14 +219,11 @@ def extraction(repeats: int, backbone: str = "rn12", images: int = 16) -> list[M
         def whole() -> None:
             out = Path(folder) / "out.h5"
             out.unlink(missing_ok=True)
-            extract(dataset, network, out, settings, cpu, Reporter(quiet=True))
+            extract(dataset, network, out, settings, CPU, Reporter(quiet=True))
 
         times = in_turns(repeats, whole=whole, bare=bare)
-    return [
-        Measure(
-            f"extract {backbone}, {6 * images} images", "the bare forward pass", times["whole"] / times["bare"], "ratio"
-        )
-    ]
+    case = f"extract {backbone}, {6 * images} images"
+    return [Measure(case, "the bare forward pass", times["whole"] / times["bare"], "ratio")]
 
 
 def start(repeats: int) -> list[Measure]:

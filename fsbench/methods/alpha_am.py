@@ -14,10 +14,11 @@ Adam (8 tasks of 80 samples and 640 features, one core, float32).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from fsbench.errors import FsbenchError
@@ -25,13 +26,10 @@ from fsbench.features.preprocess import centre_task, power_rows, unit_norm
 from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_count
 from fsbench.methods.centroids import class_means
 from fsbench.methods.heads import Adam, Objective
-from fsbench.tasks.batch import TaskBatch
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from fsbench.features.scatter import BaseStatistics
-
+    from fsbench.tasks.batch import TaskBatch
 
 _FLOOR = 1e-12  # added to row sums
 _TIE = 1e-5  # relative difference below which two neighbours are equally near
@@ -60,13 +58,7 @@ def centroid_distances(start: Tensor, shift: Tensor, rows: Tensor, squared: Tens
     """Distances of the centroids from all nodes, (B, K, n).
 
     ‖μ + δ − x‖² = ‖μ − x‖² + 2 δ·(μ − x) + ‖δ‖² keeps its digits when a centroid is close to a sample, and in 1-shot
-    tasks it starts on one.
-
-    Args:
-        start: Where the centroids started, μ (B, K, D).
-        shift: How far they have moved, δ (B, K, D).
-        rows: Samples x, (B, N, D).
-        squared: ‖μ − x‖², (B, K, N).
+    tasks it starts on one: μ (B, K, D). By now it has moved by δ (B, K, D); `squared` is ‖μ − x‖², (B, K, N).
     """
     centroids = start + shift
     among = centroids @ centroids.mT  # (B, K, K)
@@ -75,21 +67,6 @@ def centroid_distances(start: Tensor, shift: Tensor, rows: Tensor, squared: Tens
     along = (shift * (start + shift / 2)).sum(dim=2, keepdim=True)  # (B, K, 1) δ·μ + ½‖δ‖²
     to_rows = squared + 2 * (along - shift @ rows.mT)  # (B, K, N)
     return torch.cat([among, to_rows], dim=2).clamp_min_(0).sqrt_()
-
-
-def set_centroid_distances(distances: Tensor, found: Tensor) -> None:
-    """Write the distances of the centroids (B, K, n) into their rows and columns of Δ."""
-    ways = found.shape[1]
-    distances[:, :ways] = found
-    distances[:, ways:, :ways] = found[:, :, ways:].mT
-
-
-def excluded_edges(ways: int, distances: Tensor) -> Tensor:
-    """−∞ where A is 0 from the start, in the rows of the centroids and on the diagonal; else 0. (n, n)."""
-    edges = torch.zeros_like(distances[0])
-    edges[:ways] = -torch.inf
-    edges.fill_diagonal_(-torch.inf)
-    return edges
 
 
 def spread(
@@ -106,7 +83,7 @@ def spread(
         neighbours: How many neighbours a sample has; equally near ones at the border are all taken.
         alpha: α, below 1: how much a node takes from its neighbours.
     """
-    n = distances.shape[1]
+    batch, n, _ = distances.shape
     deviation = _deviation(distances)
     scaled = distances / deviation
     closeness = torch.addcmul(excluded, gate, scaled, value=-1)  # −G Δ / σ
@@ -121,7 +98,8 @@ def spread(
     system = (weights * root).mul_(-alpha * root.mT)
     system.diagonal(dim1=1, dim2=2).add_(1)  # I − α P
     lu, pivots, _ = torch.linalg.lu_factor_ex(system)
-    reached = torch.linalg.lu_solve(lu, pivots, _one_hot(ways, distances))
+    labels = torch.eye(n, ways, dtype=system.dtype, device=system.device).expand(batch, -1, -1)  # Y
+    reached = torch.linalg.lu_solve(lu, pivots, labels)
     return Spread(reached, scaled, deviation, affinity, symmetric, weights, root, (lu, pivots))
 
 
@@ -130,14 +108,7 @@ def gradients(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """∂L/∂Δ in the rows of the centroids, (B, K, n), counting Δ_kj and Δ_jk as one number; ∂L/∂G; ∂L/∂E.
 
-    Args:
-        found: The pass forward.
-        d_reached: ∂L/∂F, (B, n, K).
-        distances: Δ.
-        gate: G.
-        emphasis: E.
-        ways: K.
-        alpha: α.
+    `found` is the pass forward, `d_reached` ∂L/∂F (B, n, K); the rest is what `spread` was given.
     """
     root = found.root
     adjoint = torch.linalg.lu_solve(*found.factors, d_reached, adjoint=True)  # (I − α P)⁻ᵀ d_F
@@ -178,32 +149,21 @@ def _deviation(distances: Tensor) -> Tensor:
     return variance.clamp_min_(_FLOOR).sqrt_()
 
 
-def _one_hot(ways: int, distances: Tensor) -> Tensor:
-    """Y: the centroids' own labels, (B, n, K)."""
-    batch, n, _ = distances.shape
-    return torch.eye(n, ways, dtype=distances.dtype, device=distances.device).expand(batch, -1, -1)
-
-
 @dataclass(frozen=True)
 class AlphaAm(Parameters):
     """Label propagation from learned centroids over a learned graph, trained with the loss of α-TIM. Transductive.
 
-    Lazarou, Avrithis, Stathaki: "Adaptive manifold for imbalanced transductive few-shot learning", WACV 2024.
     The labels of one centroid per class spread over a graph of nearest neighbours; Adam moves the centroids and two
     numbers per edge so that the support is fitted and the queries are decided. On balanced tasks the loss is that of
     TIM, which draws the proportions of the classes towards uniform ones (the article's AM); on others Tsallis'
     entropies let the proportions follow the data (its α-AM).
 
     Attributes:
-        chain: Pre-processing: `PLC` or `L2N`.
+        chain: Pre-processing.
         propagation: α, how much a node takes from its neighbours.
         neighbours: k, neighbours per sample.
-        order: Of the entropies; at 1 they are Shannon's.
-        cross_entropy: Weight of the cross-entropy of the support.
-        marginal: Weight of the entropy of the mean prediction.
-        conditional: Weight of the mean entropy of the predictions.
+        order: Of the entropies; at 1 they are Shannon's. This and the weights of the loss are those of `Objective`.
         temperature: T, which multiplies what the labels reach.
-        rate: Learning rate of Adam.
         steps: Passes forward; the answer is that of the last one.
     """
 
@@ -258,17 +218,19 @@ class AlphaAm(Parameters):
         """Softmax of T times what the labels of the centroids reach in the last pass, (B, Q, K)."""
         rows = tasks.rows if self.chain == "L2N" else centre_task(tasks.rows)  # (B, N, D)
         labels, ways, objective = tasks.one_hot(), tasks.ways, self._objective()
-        start = class_means(TaskBatch(rows, tasks.support_labels, ways))  # (B, K, D)
+        start = class_means(replace(tasks, rows=rows))  # (B, K, D)
         squared = exact_distances(start, rows).square()  # (B, K, N)
         distances = functional.pad(exact_distances(rows, rows), (ways, 0, ways, 0))  # (B, n, n)
-        excluded = excluded_edges(ways, distances)
+        excluded = torch.zeros_like(distances[0]).fill_diagonal_(-torch.inf)  # (n, n) −∞ where A is 0 from the start
+        excluded[:ways] = -torch.inf
         gate = torch.ones_like(distances)
         emphasis = torch.full_like(distances, self.propagation)
         shift = torch.zeros_like(start)
         optimisers = [Adam(parameter, self.rate) for parameter in (shift, gate, emphasis)]
         for step in range(self.steps):
             near = centroid_distances(start, shift, rows, squared)  # (B, K, n)
-            set_centroid_distances(distances, near)
+            distances[:, :ways] = near
+            distances[:, ways:, :ways] = near[:, :, ways:].mT
             found = spread(distances, gate, emphasis, excluded, ways, self.neighbours, self.propagation)
             p = torch.softmax(self.temperature * found.reached[:, ways:], dim=2).mT  # (B, K, N)
             if step == self.steps - 1:

@@ -13,19 +13,9 @@ from fsbench.methods.heads import InformationHead, Objective
 class AlphaTim(InformationHead):
     """TIM-GD with entropies that tolerate unequal classes among the queries. Transductive.
 
-    Veilleux, Boudiaf, Piantanida, Ben Ayed: "Realistic Evaluation of Transductive Few-Shot Learning", NeurIPS 2021.
-    Tsallis' entropies take the place of Shannon's in H(Y) and H(Y|X); the cross-entropy of the support stays. H(Y) is
-    still largest for uniform proportions, but the higher the order, the less small classes are pushed up, so the
-    proportions follow the data. The parameters are the same for balanced and unbalanced tasks.
-
-    Attributes:
-        order: α of the entropies; at 1 they are Shannon's.
-        cross_entropy: Weight of the cross-entropy of the support.
-        marginal: Weight of the entropy of the mean prediction.
-        conditional: Weight of the mean entropy of the predictions.
-        temperature: T of the logits −T/2 d².
-        rate: Learning rate of Adam.
-        steps: Steps of Adam.
+    Tsallis' entropies of order α take the place of Shannon's in H(Y) and H(Y|X); the cross-entropy of the support
+    stays. H(Y) is still largest for uniform proportions, but the higher the order, the less small classes are pushed
+    up, so the proportions follow the data. The parameters are the same for balanced and unbalanced tasks.
     """
 
     order: float = 2.0

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 from fsbench.errors import FsbenchError, unknown_name
+from fsbench.features.preprocess import apply_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,19 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Variants:
-    """Variants of a method: the words that may follow its name, as in `bavardage:released`.
+    """Variants of a method: the words that may follow its name, as in `bavardage:released`."""
 
-    Attributes:
-        parameter: The parameter that the word sets.
-        values: The words, the default first.
-        in_all: Those that `all` runs beside the default.
-        without_base: Those that need no base classes, although the method does.
-    """
-
-    parameter: str
-    values: tuple[str, ...]
-    in_all: tuple[str, ...] = ()
-    without_base: tuple[str, ...] = ()
+    parameter: str  # that the word sets
+    values: tuple[str, ...]  # the words, the default first
+    in_all: tuple[str, ...] = ()  # those that `all` runs beside the default
+    without_base: tuple[str, ...] = ()  # those that need no base classes, although the method does
 
     @property
     def default(self) -> str:
@@ -46,14 +40,11 @@ class MethodInfo:
     """All that is known of a method beside its parameters. Nothing else lists methods or facts about them.
 
     Attributes:
-        name: As typed on the command line.
-        title: As printed.
+        name: As typed on the command line; `title` is as printed.
         reference: Authors, title, venue.
         transductive: Whether a query's answer depends on the other queries.
         prior: What it assumes of the class proportions among the queries: `none` (no role), `uniform`, or `free`
             (estimated).
-        needs_base: Whether it needs statistics of base classes.
-        variants: Its variants, if it has any.
         grid: Parameters that tuning searches, with their values.
         published: Its names in published tables, each with the parameters that such a row belongs to; parameters that
             are not named may have any value.
@@ -81,25 +72,15 @@ class MethodInfo:
 
 @dataclass(frozen=True)
 class Context:
-    """What the defaults of a method may depend on.
+    """What the defaults of a method may depend on."""
 
-    Attributes:
-        balanced: Whether the classes are equally frequent among the queries.
-        shots: Support samples per class.
-        preset: The benchmark whose published parameters are to be used, such as `mini`; empty for the defaults, which
-            depend on no data set.
-        alpha: α of the Dirichlet distribution that the class proportions are drawn from.
-        base: Statistics of the base classes, if there are any.
-    """
-
-    balanced: bool
+    balanced: bool  # whether the classes are equally frequent among the queries
     shots: int = 1
-    preset: str = ""
-    alpha: float = 2.0
+    preset: str = ""  # benchmark whose published parameters to use, such as `mini`; else the general defaults
+    alpha: float = 2.0  # α of the Dirichlet distribution that the class proportions are drawn from
     base: BaseStatistics | None = None
 
 
-@runtime_checkable
 class Method(Protocol):
     """A frozen dataclass of hyper-parameters with two pure functions."""
 
@@ -108,19 +89,15 @@ class Method(Protocol):
     @classmethod
     def configure(cls, context: Context, **options: Any) -> Self:
         """Resolve options and the defaults of a setting into parameters."""
-        ...
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
         """Map raw features (M, D) row by row to what `classify` works on. Done once for a whole split."""
-        ...
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Class probabilities of the queries, (B, Q, K). No host synchronisation, no loop over tasks."""
-        ...
 
     def params(self) -> dict[str, Any]:
         """The resolved parameters as plain data, for records."""
-        ...
 
 
 @runtime_checkable
@@ -129,7 +106,6 @@ class Stepwise(Method, Protocol):
 
     def assignments(self, tasks: TaskBatch) -> Iterator[Tensor]:
         """Soft assignments (B, K, Q) of the queries after every step; `classify` takes the last."""
-        ...
 
 
 class Parameters:
@@ -155,6 +131,14 @@ class Parameters:
         """The parameters as plain data; JSON knows no infinity, so that one is a word."""
         values = dataclasses.asdict(self)  # type: ignore[call-overload]
         return {name: "inf" if value == math.inf else value for name, value in values.items()}
+
+
+class CentredRows(Parameters):
+    """Mixin for methods that work on CL2N features."""
+
+    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
+        """CL2N rows."""
+        return apply_rows("CL2N", features, require_base(base, self.info.title).mean.to(features))
 
 
 def with_declared_types(cls: type, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import apply_rows
@@ -33,60 +35,32 @@ from fsbench.methods.base import (
     require_count,
     require_weight,
 )
-from fsbench.methods.centroids import Centroids, Clusters, InnerProducts, gram, inner_products
+from fsbench.methods.centroids import Clusters, InnerProducts, gram, inner_products
 from fsbench.methods.linalg import cholesky, clamp_within_span, inverse_square_root
 from fsbench.methods.soft_kmeans import last, soft_kmeans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torch import Tensor
-
     from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
 RIDGE = 1e-6  # the released program adds it to its matrix
 T = TypeVar("T")
+# The released program's sphering, an eigen-decomposition: `embed` is called for many parts of a split.
+_released: WeakKeyDictionary[BaseStatistics, Tensor] = WeakKeyDictionary()
 
 
-@dataclass(frozen=True)
-class Spaces(Generic[T]):
-    """A thing in each of the two spaces that BAVARDAGE works in.
+class Spaces(NamedTuple, Generic[T]):
+    """A thing in each of the two spaces that BAVARDAGE works in."""
 
-    Attributes:
-        plain: Of CL2N features, where Soft-KMEANS finds the first assignments.
-        sphered: Of the same features after the sphering of Eq. 7, where variational Bayes goes on.
-    """
-
-    plain: T
-    sphered: T
+    plain: T  # of CL2N features, where Soft-KMEANS finds the first assignments
+    sphered: T  # of the same features after the sphering of Eq. 7, where variational Bayes goes on
 
 
-def pack(rows: Spaces[Tensor]) -> Tensor:
-    """Rows of both spaces side by side, (…, 2 D): tasks are gathered from one table."""
-    return torch.cat([rows.plain, rows.sphered], dim=-1)
-
-
-def unpack(packed: Tensor) -> Spaces[Tensor]:
-    """The rows of both spaces, (…, D) each, from packed ones."""
-    plain, sphered = packed.chunk(2, dim=-1)
-    return Spaces(plain, sphered)
-
-
-class Posterior(NamedTuple):
-    """What the M step finds (Eq. 3).
-
-    Attributes:
-        log_mixing: E[log π_k], (B, K, 1).
-        beta: β_k, (B, K, 1).
-        centroids: m_k.
-        precision: τ, or (B, 1, 1) where it is estimated.
-    """
-
-    log_mixing: Tensor
-    beta: Tensor
-    centroids: Centroids
-    precision: Tensor | float
+def unpack(rows: Tensor) -> Spaces[Tensor]:
+    """The rows of both spaces, (…, D) each, from embedded ones (…, 2 D)."""
+    return Spaces(*rows.chunk(2, dim=-1))
 
 
 @dataclass(frozen=True)
@@ -129,20 +103,13 @@ class Bavardage(Parameters):
         prior="free",
         needs_base=True,
         variants=Variants("variant", ("article", "released"), in_all=("released",)),
-        grid={
-            "t_km": (10.0, 50.0),
-            "tau": (0.1, 0.2, 0.3, 0.5, 1.0),
-            "sigma": (10.0, 15.0, 20.0, 30.0, 50.0),
-        },
+        grid={"t_km": (10.0, 50.0), "tau": (0.1, 0.2, 0.3, 0.5, 1.0), "sigma": (10.0, 15.0, 20.0, 30.0, 50.0)},
         published={"BAVARDAGE": {"stage": "plda"}, "Soft-KMEANS+VB": {"stage": "vb"}},
     )
 
     def __post_init__(self) -> None:
-        for name, known in (
-            ("variant", ("article", "released")),
-            ("stage", ("plda", "vb")),
-            ("mixing", ("learned", "uniform")),
-        ):
+        words = {"variant": ("article", "released"), "stage": ("plda", "vb"), "mixing": ("learned", "uniform")}
+        for name, known in words.items():
             if getattr(self, name) not in known:
                 raise FsbenchError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}.")
         require_amount(t_km=self.t_km, prior_alpha=self.prior_alpha)
@@ -178,17 +145,16 @@ class Bavardage(Parameters):
             "mixing": "uniform" if context.balanced else "learned",
             "prior_alpha": context.alpha,
         }
-        preset = presets.preset_of(context)
-        if preset:
+        if preset := presets.preset_of(context):
             images = require_base(context.base, cls.info.title).images_per_class
             chosen.update(tau=preset.t_vb / images, sigma=preset.s_max * images**0.5)
         return chosen
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """CL2N rows and sphered rows, packed: (M, 2 D)."""
+        """CL2N rows and the same sphered, side by side (M, 2 D): tasks are gathered from one table."""
         statistics = require_base(base, self.info.title)
         x = apply_rows("CL2N", features, statistics.mean.to(features))
-        return pack(Spaces(x, x @ self._sphering(statistics).to(x)))
+        return torch.cat([x, x @ self._sphering(statistics).to(x)], dim=-1)
 
     def _sphering(self, base: BaseStatistics) -> Tensor:
         """(D, D) matrix that row vectors are multiplied with."""
@@ -197,8 +163,11 @@ class Bavardage(Parameters):
             return self.sigma * identity
         if self.variant == "released":
             # Departs from Eq. 6: class-weighted, with a ridge. The clamp follows per task, in `classify`.
-            scale = base.images_per_class
-            return inverse_square_root((base.class_weighted + RIDGE * identity) / scale)
+            if base not in _released:
+                with torch.inference_mode(False):  # whoever uses it next may differentiate
+                    matrix = (base.class_weighted + RIDGE * identity) / base.images_per_class
+                    _released[base] = inverse_square_root(matrix)
+            return _released[base]
         floor = max(float(base.eigenvalues[0]) * 1e-12, 1e-16)  # so that a direction without scatter stays finite
         scaling = base.eigenvalues.clamp_min(floor).rsqrt()  # Eq. 7
         # Departs from the T = S R printed before Eq. 7: with eigenvectors in the columns of R it is S Rᵀ that
@@ -219,7 +188,7 @@ class Bavardage(Parameters):
         for assigned in soft_kmeans(plain, self.t_km, self.km_steps):
             yield assigned
         for _ in range(self.steps):
-            assigned = self._e_step(self._m_step(sphered, assigned))
+            assigned = self._vb_step(sphered, assigned)
             yield assigned
 
     def products(self, rows: Spaces[Tensor]) -> Spaces[InnerProducts]:
@@ -229,12 +198,19 @@ class Bavardage(Parameters):
         plain = gram(rows.plain)  # (B, N, N)
         return Spaces(InnerProducts(plain), InnerProducts(clamp_within_span(plain, gram(rows.sphered), self.sigma)))
 
-    def _m_step(self, clusters: Clusters, assigned: Tensor) -> Posterior:
-        """Eq. 3, from the assignments o (B, K, Q) of the queries; m_o = 0."""
+    def _vb_step(self, clusters: Clusters, assigned: Tensor) -> Tensor:
+        """New assignments (B, K, Q) of the queries by Eq. 3, with m_o = 0, and Eq. 5.
+
+        Terms of Eq. 5 that are the same for every class are left out.
+        """
         count = clusters.count(assigned)  # (B, K, 1) N_k
         beta = self.beta + count
         precision = _learned_precision(clusters, assigned, beta) if isinstance(self.tau, str) else self.tau
-        return Posterior(self._log_mixing(clusters, count), beta, clusters.centroids(assigned, beta), precision)
+        similarity, squared = clusters.centroids(assigned, beta)  # ⟨x'_q, m'_k⟩ and ‖m'_k‖²
+        dimension = similarity.shape[1] - 1  # d = K − 1
+        log_mixing = self._log_mixing(clusters, count)  # (B, K, 1)
+        log_rho = log_mixing - dimension / (2 * beta) + precision * (similarity - squared / 2)
+        return torch.softmax(log_rho, dim=1)
 
     def _log_mixing(self, clusters: Clusters, count: Tensor) -> Tensor:
         """E[log π_k] = ψ(α_k) − ψ(Σ_j α_j) of Eq. 5 with α_k = α_o + N_k of Eq. 3, (B, K, 1)."""
@@ -243,16 +219,8 @@ class Bavardage(Parameters):
             return torch.zeros_like(count)
         alpha = self.prior_alpha + count
         if self.variant == "released":
-            # Departs from Eq. 3: the support is not counted.
-            alpha = alpha - clusters.shots
+            alpha = alpha - clusters.shots  # Departs from Eq. 3: the support is not counted.
         return torch.digamma(alpha) - torch.digamma(alpha.sum(dim=1, keepdim=True))
-
-    def _e_step(self, found: Posterior) -> Tensor:
-        """Eq. 5 without the terms that are the same for every class: assignments (B, K, Q)."""
-        similarity, squared = found.centroids  # ⟨x'_q, m'_k⟩ and ‖m'_k‖²
-        dimension = similarity.shape[1] - 1  # d = K − 1
-        log_rho = found.log_mixing - dimension / (2 * found.beta) + found.precision * (similarity - squared / 2)
-        return torch.softmax(log_rho, dim=1)
 
 
 def _learned_precision(clusters: Clusters, assigned: Tensor, beta: Tensor) -> Tensor:

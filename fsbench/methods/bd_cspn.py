@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
+from torch import Tensor
 
-from fsbench.features.preprocess import apply_rows, unit_norm
-from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_base
+from fsbench.features.preprocess import unit_norm
+from fsbench.methods.base import CentredRows, MethodInfo, require_amount
 from fsbench.methods.centroids import class_means, squared_distances, support_and_query
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
 TEMPERATURE = 10.0
@@ -22,19 +20,15 @@ _TIE = 1e-6  # of cosines, above their rounding errors
 
 
 @dataclass(frozen=True)
-class BdCspn(Parameters):
+class BdCspn(CentredRows):
     """Nearest prototype, after prototypes were rectified with pseudo-labelled queries.
 
-    Liu, Song, Qin: "Prototype Rectification for Few-Shot Learning", ECCV 2020. On CL2N features, queries are shifted
-    onto the support, every sample gets the label of the most similar class mean, and prototypes become means weighted
-    with the confidence in those labels. Queries, not shifted, go to the nearest one. Transductive; the classes'
-    proportions play no role.
-
-    Attributes:
-        temperature: Factor of the cosine similarity in the confidence.
+    On CL2N features, queries are shifted onto the support, every sample gets the label of the most similar class mean,
+    and prototypes become means weighted with the confidence in those labels. Queries, not shifted, go to the nearest
+    one. Transductive; the classes' proportions play no role.
     """
 
-    temperature: float = TEMPERATURE
+    temperature: float = TEMPERATURE  # factor of the cosine similarity in the confidence
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="bd-cspn",
@@ -49,11 +43,6 @@ class BdCspn(Parameters):
 
     def __post_init__(self) -> None:
         require_amount(temperature=self.temperature)
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """CL2N rows."""
-        mean = require_base(base, self.info.title).mean
-        return apply_rows("CL2N", features, mean.to(features))
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax over the classes of minus the squared distance to the rectified prototypes, (B, Q, K)."""

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
+from torch import Tensor
 
 from fsbench.features.preprocess import centre_task, power_rows
 from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_count
 from fsbench.methods.centroids import inner_products, mean_weights
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
@@ -22,29 +21,24 @@ if TYPE_CHECKING:
 class Bms(Parameters):
     """Transport of the queries to classes that have a least size, found along the way.
 
-    Hu, Pateux, Gripon: "Squeezing Backbone Feature Distributions to the Max for Efficient Few-Shot Learning",
-    Algorithms 2022. Features get a power transform and are centred in the task. Queries are assigned by their cosine
-    similarity with the centroids, classes below a least size are raised to it, and centroids become weighted means;
-    the least size is that of the smallest cluster before. Transductive; classes need not be equally frequent.
+    Features get a power transform and are centred in the task. Queries are assigned by their cosine similarity with the
+    centroids, classes below a least size are raised to it, and centroids become weighted means; the least size is that
+    of the smallest cluster before. Transductive; classes need not be equally frequent.
 
     This follows the authors' released program with its standard options: centroids are means, with no logistic
     regression on top of them. The least size counts the support but is asked of the queries alone, so that with
     several shots it rises from step to step and draws classes towards equal sizes.
-
-    Attributes:
-        scale: Factor of the cosine similarity in the softmax.
-        steps: Updates of assignments and centroids.
-        passes: Rounds of raising the small classes in each step.
     """
 
-    scale: float = 8.5
-    steps: int = 20
-    passes: int = 50
+    scale: float = 8.5  # factor of the cosine similarity in the softmax
+    steps: int = 20  # updates of assignments and centroids
+    passes: int = 50  # rounds of raising the small classes in each step
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="bms",
         title="PEME-BMS",
-        reference='Hu et al., "Squeezing Backbone Feature Distributions to the Max…", Algorithms 2022',
+        reference='Hu et al., "Squeezing Backbone Feature Distributions to the Max for Efficient Few-Shot Learning", '
+        "Algorithms 2022",
         transductive=True,
         prior="free",
         grid={"scale": (4.0, 6.0, 8.5, 12.0, 17.0)},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,14 +18,10 @@ class InnerProducts:
     """Products with samples X (B, N, D), as one matrix X Xᵀ or as two that are applied one after the other.
 
     Points given as weights over the samples, W (B, K, N), stand for the vectors W X.
-
-    Attributes:
-        first: (B, N, N) the Gram matrix, or (B, N, D) the features.
-        second: None, or (B, D, N) the features.
     """
 
-    first: Tensor
-    second: Tensor | None = None
+    first: Tensor  # (B, N, N) the Gram matrix, or (B, N, D) the features
+    second: Tensor | None = None  # or (B, D, N) the features
 
     def __call__(self, weights: Tensor) -> Tensor:
         """The inner products of points W (B, K, N) with all samples, W X Xᵀ (B, K, N)."""
@@ -59,26 +55,11 @@ def _(x: Tensor) -> Tensor:
     return x.new_empty(x.shape[0], x.shape[1], x.shape[1])
 
 
-class Centroids(NamedTuple):
-    """Centroids m_k as the queries see them.
-
-    Attributes:
-        similarity: ⟨x_q, m_k⟩, (B, K, Q).
-        squared: ‖m_k‖², (B, K, 1).
-    """
-
-    similarity: Tensor
-    squared: Tensor
-
-
 class Clusters:
     """Centroids m_k = (Σ_support x_n + Σ_queries o_nk x_n) / w_k, known by inner products alone.
 
-    The support counts once and for its own class only; what it contributes is computed once.
-
-    Args:
-        products: Inner products of the samples, support first.
-        support: (B, K, S) one-hot labels.
+    The support, which comes first in the products, counts once and for its own class only, by its one-hot labels
+    (B, K, S); what it contributes is computed once.
     """
 
     def __init__(self, products: InnerProducts, support: Tensor) -> None:
@@ -98,11 +79,11 @@ class Clusters:
         """N_k (B, K, 1), from the assignments of the queries (B, K, Q)."""
         return self.shots + assigned.sum(dim=2, keepdim=True)
 
-    def centroids(self, assigned: Tensor, weight: Tensor) -> Centroids:
-        """The centroids for assignments o (B, K, Q) of the queries and weights w (B, K, 1)."""
+    def centroids(self, assigned: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """⟨x_q, m_k⟩ (B, K, Q) and ‖m_k‖² (B, K, 1), for assignments o (B, K, Q) and weights w (B, K, 1)."""
         total = self._start + self._among_queries(assigned)  # ⟨x_q, w_k m_k⟩
         squared = self._squared_start + (assigned * (self._start + total)).sum(dim=2, keepdim=True)  # ‖w_k m_k‖²
-        return Centroids(total / weight, squared / weight.square())
+        return total / weight, squared / weight.square()
 
 
 def support_and_query(tasks: TaskBatch) -> tuple[Tensor, Tensor]:

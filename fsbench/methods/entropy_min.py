@@ -13,20 +13,12 @@ from fsbench.methods.heads import InformationHead, Objective
 class EntropyMin(InformationHead):
     """A head that fits the support and is sure of every query. Transductive.
 
-    Dhillon, Chaudhari, Ravichandran, Soatto: "A Baseline for Few-Shot Image Classification", ICLR 2020. The loss is
-    a·CE + c·H(Y|X) on unit-norm features, with logits −T/2 d² to one weight vector per class. The proportions of the
-    classes play no role: nothing keeps a class from taking over its neighbours.
+    The loss is a·CE + c·H(Y|X) on unit-norm features, with logits −T/2 d² to one weight vector per class. The
+    proportions of the classes play no role: nothing keeps a class from taking over its neighbours.
 
     Departs from Dhillon et al.: they adapt the whole network, whose weights and batch statistics a file of features
     does not hold, so their published numbers cannot be obtained here and the title says "head only". With their 25
     steps of 5·10⁻⁵ a head alone hardly moves; it is given the schedule of TIM-GD, of which this is the case b = 0.
-
-    Attributes:
-        cross_entropy: Weight a of the cross-entropy of the support.
-        conditional: Weight c of the mean entropy of the predictions.
-        temperature: T.
-        rate: Learning rate of Adam.
-        steps: Steps of Adam.
     """
 
     cross_entropy: float = 1.0

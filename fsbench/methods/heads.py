@@ -12,9 +12,11 @@ tasks of 80 samples and 640 features, one core, float32; weights agree to 1e-6 a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from fsbench.features.preprocess import apply_rows
 from fsbench.methods.base import Parameters, require_amount, require_count, require_weight
@@ -24,14 +26,13 @@ from fsbench.tasks.batch import TaskBatch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torch import Tensor
-
     from fsbench.features.scatter import BaseStatistics
-
 
 FIRST_DECAY = 0.9  # β₁
 SECOND_DECAY = 0.999  # β₂
 EPSILON = 1e-8
+TINY = 1e-12  # added to probabilities inside logarithms and powers
+_CACHE = 4 << 20  # bytes of rows that are worked on at once
 
 
 class Adam:
@@ -73,27 +74,21 @@ def probabilities(rows: Tensor, weights: Tensor, temperature: float) -> Tensor:
 
 
 def descend(
-    rows: Tensor,
-    weights: Tensor,
-    slope: Callable[[Tensor], Tensor],
-    *,
-    temperature: float,
-    rate: float,
-    steps: int,
+    rows: Tensor, start: Tensor, slope: Callable[[Tensor], Tensor], *, temperature: float, rate: float, steps: int
 ) -> Tensor:
-    """Weights after Adam has gone down a loss of the probabilities.
+    """Weights (B, K, D) after Adam has gone down a loss of the probabilities.
 
     The gradient is ∂L/∂w_k = T Σ_n s_nk (z_n − w_k) with the slopes s = ∂L/∂l.
 
     Args:
         rows: The samples that the loss sees, (B, N, D).
-        weights: Where to start, (B, K, D).
+        start: Where the weights start, (B, K, D).
         slope: ∂L/∂l, (B, K, N), of the probabilities (B, K, N).
         temperature: T.
-        rate: Learning rate.
-        steps: Number of steps.
+        rate: Learning rate of Adam.
+        steps: Steps of Adam.
     """
-    weights = weights.clone()
+    weights = start.clone()
     gradient = torch.empty_like(weights)
     adam = Adam(weights, rate)
     for _ in range(steps):
@@ -126,22 +121,20 @@ class InformationHead(Parameters):
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax of the logits under the weights after the last step, (B, Q, K)."""
-        return in_blocks(self._classify, tasks, tasks.rows.shape[1] * tasks.rows.shape[2])
+        rows, labels = tasks.rows, tasks.support_labels
+        if rows.device.type != "cpu":
+            return self._classify(tasks)
+        # Each of a thousand steps reads all rows again. On a CPU reading them from the cache is about twice as fast;
+        # which tasks share a block does not change their results.
+        largest = max(1, _CACHE // (rows.shape[1] * rows.shape[2] * rows.element_size()))
+        blocks = max(1, -(-len(rows) // largest))
+        pairs = zip(rows.chunk(blocks), labels.chunk(blocks), strict=True)
+        return torch.cat([self._classify(TaskBatch(part, known, tasks.ways)) for part, known in pairs])
 
     def _classify(self, tasks: TaskBatch) -> Tensor:
-        objective, labels = self.objective(), tasks.one_hot()  # (B, K, S)
-        weights = descend(
-            tasks.rows,
-            class_means(tasks),
-            lambda p: objective.slope(p, labels),
-            temperature=self.temperature,
-            rate=self.rate,
-            steps=self.steps,
-        )
+        rows, start, slope = tasks.rows, class_means(tasks), partial(self.objective().slope, labels=tasks.one_hot())
+        weights = descend(rows, start, slope, temperature=self.temperature, rate=self.rate, steps=self.steps)
         return probabilities(tasks.rows[:, tasks.support_size :], weights, self.temperature).mT
-
-
-TINY = 1e-12  # added to probabilities inside logarithms and powers
 
 
 @dataclass(frozen=True)
@@ -149,18 +142,13 @@ class Objective:
     """The loss a·CE − b·H(Y) + c·H(Y|X): fit the support, spread the queries over the classes, decide for each.
 
     CE is the mean of −log(p_y + ε) over the support, H(Y) the entropy of the mean p̄ of p over the queries, H(Y|X)
-    the mean of the entropies of p over the queries.
-
-    Attributes:
-        cross_entropy: a.
-        marginal: b.
-        conditional: c.
-        order: Of the entropies: 1 is Shannon's, any other Tsallis', (1 − Σ_k p_k^order) / (order − 1).
+    the mean of the entropies of p over the queries. Entropies of order 1 are Shannon's, those of any other Tsallis',
+    (1 − Σ_k p_k^order) / (order − 1).
     """
 
-    cross_entropy: float
-    marginal: float
-    conditional: float
+    cross_entropy: float  # a
+    marginal: float  # b
+    conditional: float  # c
     order: float = 1.0
 
     def __post_init__(self) -> None:
@@ -200,26 +188,3 @@ def rise(x: Tensor, order: float) -> Tensor:
     At an order near 1 it approaches log x plus a constant, which the slopes do not see.
     """
     return torch.log(x) if order == 1 else x.pow(order - 1).div_(order - 1)
-
-
-_CACHE = 4 << 20  # bytes per block
-
-
-def in_blocks(classify: Callable[[TaskBatch], Tensor], tasks: TaskBatch, numbers_per_task: int) -> Tensor:
-    """The results of a function of tasks, block by block on a CPU and all at once elsewhere.
-
-    Each step of a method of a thousand steps reads all its numbers again. On a CPU reading them from the cache
-    is about twice as fast; which tasks share a block does not change their results.
-
-    Args:
-        classify: Maps tasks to (B, …).
-        tasks: The tasks.
-        numbers_per_task: How many numbers a step reads per task.
-    """
-    rows, labels = tasks.rows, tasks.support_labels
-    if rows.device.type != "cpu":
-        return classify(tasks)
-    largest = max(1, _CACHE // (numbers_per_task * rows.element_size()))
-    blocks = max(1, -(-len(rows) // largest))
-    pairs = zip(rows.chunk(blocks), labels.chunk(blocks), strict=True)
-    return torch.cat([classify(TaskBatch(part, known, tasks.ways)) for part, known in pairs])

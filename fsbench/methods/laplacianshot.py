@@ -6,17 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from fsbench.errors import FsbenchError
-from fsbench.features.preprocess import apply_rows
-from fsbench.methods.base import Context, MethodInfo, Parameters, require_base, require_count, require_weight
+from fsbench.methods.base import CentredRows, Context, MethodInfo, require_count, require_weight
 from fsbench.methods.bd_cspn import TEMPERATURE, rectified_prototypes
 from fsbench.methods.centroids import class_means, squared_distances, support_and_query
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
 # λ for one shot and for more, from the realistic evaluation of Veilleux et al. On unbalanced tasks it has two values
@@ -29,25 +26,18 @@ _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class LaplacianShot(Parameters):
+class LaplacianShot(CentredRows):
     """Nearest prototype, smoothed over a graph of neighbouring queries.
 
-    Ziko, Dolz, Granger, Ben Ayed: "Laplacian Regularized Few-Shot Learning", ICML 2020. On CL2N features, queries are
-    assigned by their distance to the prototypes and by the assignments of their nearest neighbours among the queries;
-    a concave-convex bound of the energy is lowered by fixed-point updates. Transductive; the classes' proportions
-    play no role.
-
-    Attributes:
-        weight: λ, weight of the neighbours.
-        rectify: Whether prototypes are rectified as in BD-CSPN, else class means.
-        neighbours: Neighbours of a query in the graph. The programs' `knn` of 3 counts the query itself.
-        steps: Most updates; a task whose energy has settled stops earlier.
+    On CL2N features, queries are assigned by their distance to the prototypes and by the assignments of their nearest
+    neighbours among the queries; a concave-convex bound of the energy is lowered by fixed-point updates. Transductive;
+    the classes' proportions play no role.
     """
 
-    weight: float = 1.0
-    rectify: bool = False
-    neighbours: int = 2
-    steps: int = 20
+    weight: float = 1.0  # λ, of the neighbours
+    rectify: bool = False  # whether prototypes are rectified as in BD-CSPN, else class means
+    neighbours: int = 2  # of a query in the graph; the programs' `knn` of 3 counts the query itself
+    steps: int = 20  # most updates; a task whose energy has settled stops earlier
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="laplacianshot",
@@ -74,11 +64,6 @@ class LaplacianShot(Parameters):
         else:
             weights = _UNBALANCED_PRESETS.get(context.preset, _UNBALANCED)
         return {"weight": weights[0 if context.shots == 1 else 1], "rectify": context.balanced}
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """CL2N rows."""
-        mean = require_base(base, self.info.title).mean
-        return apply_rows("CL2N", features, mean.to(features))
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Assignments of the queries when the energy has settled, (B, Q, K)."""

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
+from torch import Tensor
 
 from fsbench.methods.base import MethodInfo, Parameters, require_count, require_weight
 from fsbench.methods.centroids import inner_products, mean_weights, support_and_query
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
@@ -24,24 +23,20 @@ _FARTHEST = 1e9  # ranges of support coordinates, whose squares must not overflo
 class Paddle(Parameters):
     """K-means with a penalty on the number of classes that are present.
 
-    Martin, Boudiaf, Chouzenoux, Pesquet, Ben Ayed: "Towards Practical Few-Shot Query Sets: Transductive Minimum
-    Description Length Inference", NeurIPS 2022. Features are scaled to the range that the task's queries have in each
-    coordinate. Soft assignments of the queries, class proportions and prototypes are then updated in turns, those of
-    the support staying fixed: with weight 1 this is EM for a mixture of Gaussians of unit covariance. Transductive;
-    the proportions are estimated and may vanish. It was made for many classes of which few are present.
-
-    Attributes:
-        weight: λ/|Q|, weight of the penalty. The article's λ is the number of queries, so 1.
-        steps: Rounds of updates.
+    Features are scaled to the range that the task's queries have in each coordinate. Soft assignments of the queries,
+    class proportions and prototypes are then updated in turns, those of the support staying fixed: with weight 1 this
+    is EM for a mixture of Gaussians of unit covariance. Transductive; the proportions are estimated and may vanish. It
+    was made for many classes of which few are present.
     """
 
-    weight: float = 1.0
+    weight: float = 1.0  # λ/|Q|, weight of the penalty; the article's λ is the number of queries
     steps: int = 100
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="paddle",
         title="PADDLE",
-        reference='Martin et al., "Towards Practical Few-Shot Query Sets…", NeurIPS 2022',
+        reference='Martin et al., "Towards Practical Few-Shot Query Sets: Transductive Minimum Description Length '
+        'Inference", NeurIPS 2022',
         transductive=True,
         prior="free",
         grid={"weight": (0.25, 0.5, 1.0, 2.0, 4.0)},

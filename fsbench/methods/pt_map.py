@@ -6,18 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
+from torch import Tensor
 
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import centre_parts, power_rows
 from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_count
-from fsbench.methods.centroids import inner_products, mean_weights
+from fsbench.methods.centroids import InnerProducts, inner_products, mean_weights
 from fsbench.methods.linalg import equal_sizes
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from fsbench.features.scatter import BaseStatistics
-    from fsbench.methods.centroids import InnerProducts
     from fsbench.tasks.batch import TaskBatch
 
 # Newton steps from nothing, and from the potentials of the epoch before. With λ = 10, 12 and 4
@@ -29,21 +27,15 @@ FIRST_STEPS, NEXT_STEPS = 16, 5
 class PtMap(Parameters):
     """Optimal transport of the queries to the classes, and centroids that follow it.
 
-    Hu, Gripon, Pateux: "Leveraging the Feature Distribution in Transfer-based Few-Shot Learning", ICANN 2021.
     Features are made Gaussian-like by a power transform (the chain PT). Then, in turns, queries are assigned to the
     centroids by entropic transport with classes of equal size, and centroids move part of the way to the means of what
     was assigned to them. Transductive; it assumes that all classes are equally frequent among the queries, also where
     they are not.
-
-    Attributes:
-        scale: λ; the transport starts from exp(−λ d²).
-        rate: a, the part of the way that centroids go in an epoch.
-        epochs: Updates of the centroids.
     """
 
-    scale: float = 10.0
-    rate: float = 0.2
-    epochs: int = 20
+    scale: float = 10.0  # λ; the transport starts from exp(−λ d²)
+    rate: float = 0.2  # a, the part of the way that centroids go in an epoch
+    epochs: int = 20  # updates of the centroids
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="pt-map",

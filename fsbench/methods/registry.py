@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from fsbench.methods.base import Method
 
-
 METHODS = {
     "ncm": "fsbench.methods.ncm:NearestClassMean",
     "simpleshot": "fsbench.methods.simpleshot:SimpleShot",
@@ -67,8 +66,7 @@ def installed_class(name: str) -> type[Method] | None:
     """The class of a method of fsbench or of an installed package; None for any other name. No file is executed."""
     if name in METHODS:
         module, _, attribute = METHODS[name].partition(":")
-        found: type[Method] = getattr(importlib.import_module(module), attribute)
-        return found
+        return _checked(getattr(importlib.import_module(module), attribute), name)
     entry = _plugins().get(name)
     return _checked(entry.load(), name) if entry else None
 
@@ -118,7 +116,13 @@ def method_key(name: str) -> str:
     """
     if name in METHODS:
         return name
-    key = _file_key(name) if ".py:" in name else _plugin_key(name)
+    if ".py:" in name:
+        _from_file(name)  # which may extend the places that modules are imported from
+        path, _, attribute = name.rpartition(":")
+        key = f"{Path(path).name}:{attribute}@{content_digest(Path(path))}"
+    else:
+        entry = _plugins().get(name)
+        key = f"{name}@{entry.dist.version}" if entry and entry.dist else name
     if not is_name(key):
         raise FsbenchError(
             f"The method {key!r} cannot be recorded: its name is too long, or has characters that cannot be printed.",
@@ -127,26 +131,14 @@ def method_key(name: str) -> str:
     return key
 
 
-def _file_key(name: str) -> str:
-    _from_file(name)  # which may extend the places that modules are imported from
-    path, _, attribute = name.rpartition(":")
-    return f"{Path(path).name}:{attribute}@{content_digest(Path(path))}"
-
-
-def _plugin_key(name: str) -> str:
-    entry = _plugins().get(name)
-    return f"{name}@{entry.dist.version}" if entry and entry.dist else name
-
-
 def _from_file(name: str) -> type[Method]:
     path, _, attribute = name.rpartition(":")
     if not Path(path).is_file():
         raise FsbenchError(f"No such file: {path}.", "A method of your own is named as path/to/file.py:CLASS.")
     module = _execute(Path(path).resolve(), Path(path).read_bytes())
     if not hasattr(module, attribute):
-        raise unknown_name(
-            f"class of {path}", attribute, [key for key, value in vars(module).items() if hasattr(value, "classify")]
-        )
+        methods = [key for key, value in vars(module).items() if hasattr(value, "classify")]
+        raise unknown_name(f"class of {path}", attribute, methods)
     return _checked(getattr(module, attribute), name)
 
 
@@ -165,7 +157,7 @@ def _execute(path: Path, text: bytes) -> ModuleType:
     return module
 
 
-def _checked(found: Any, name: str) -> type[Method]:
+def _checked(found: type[Method], name: str) -> type[Method]:
     """A class that has what a method needs, or an error that says what is missing."""
     missing = [part for part in ("info", "configure", "embed", "classify", "params") if not hasattr(found, part)]
     if missing:
@@ -173,12 +165,13 @@ def _checked(found: Any, name: str) -> type[Method]:
             f"{name} is not a method: it lacks {', '.join(missing)}.",
             "Subclass fsbench.methods.base.Parameters, and give it info, embed and classify.",
         )
-    checked: type[Method] = found
-    return checked
+    return found
 
 
-_PACKAGE = Path(__file__).resolve().parent.parent
-_STANDARD = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")]
+_NOT_USERS = [
+    Path(__file__).resolve().parent.parent,
+    *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")),
+]
 _INSTALLED = {"site-packages", "dist-packages"}
 _seen: dict[str, tuple[ModuleSpec, bytes]] = {}
 
@@ -241,9 +234,7 @@ def _users(spec: ModuleSpec) -> bool:
     if spec.origin is None:
         return spec.submodule_search_locations is not None
     path = Path(spec.origin).resolve()
-    installed = not _INSTALLED.isdisjoint(path.parts) or any(
-        path.is_relative_to(folder) for folder in (*_STANDARD, _PACKAGE)
-    )
+    installed = not _INSTALLED.isdisjoint(path.parts) or any(path.is_relative_to(folder) for folder in _NOT_USERS)
     return spec.has_location and path.is_file() and not installed
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
+from torch import Tensor
 
 from fsbench.errors import unknown_name
 from fsbench.features.preprocess import ROW_CHAINS, apply_rows
@@ -13,8 +14,6 @@ from fsbench.methods.base import MethodInfo, Parameters, Variants, require_base
 from fsbench.methods.centroids import class_means, squared_distances, support_and_query
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
@@ -23,10 +22,9 @@ if TYPE_CHECKING:
 class SimpleShot(Parameters):
     """Nearest class mean on features that were centred and normalised, or not.
 
-    Wang, Chao, Weinberger, van der Maaten: "SimpleShot: Revisiting Nearest-Neighbor Classification for Few-Shot
-    Learning", 2019. Class means of the transformed support are not normalised again; queries go to the nearest one by
-    Euclidean distance. Inductive; the classes' proportions play no role. Probabilities are the softmax of minus the
-    squared distance, so that with CL2N it is the same as `ncm`.
+    Class means of the transformed support are not normalised again; queries go to the nearest one by Euclidean
+    distance. Inductive; the classes' proportions play no role. Probabilities are the softmax of minus the squared
+    distance, so that with CL2N it is the same as `ncm`.
 
     Attributes:
         norm: `CL2N`: subtract the mean of the base features, unit norm. `L2N`: unit norm. `UN`: raw features. Only

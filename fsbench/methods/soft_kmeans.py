@@ -6,32 +6,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from torch import Tensor
 
-from fsbench.features.preprocess import apply_rows
-from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_base, require_count
+from fsbench.methods.base import CentredRows, Context, MethodInfo, require_amount, require_count
 from fsbench.methods.centroids import Clusters, inner_products
 from fsbench.methods.presets import temperature_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torch import Tensor
-
-    from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
 
 @dataclass(frozen=True)
-class SoftKMeans(Parameters):
+class SoftKMeans(CentredRows):
     """Soft k-means on CL2N features, seeded with the support, whose labels stay fixed.
 
-    Kearns, Mansour, Ng: "An information-theoretic analysis of hard and soft assignment methods for clustering",
-    1998; as in Hu, Pateux, Gripon. The mixing weights are uniform: the classes' proportions play no role in the
-    assignment.
-
-    Attributes:
-        t_km: Temperature T_km; assignments are softmax(−T_km d²), without a factor ½.
-        km_steps: Iterations.
+    As in Hu, Pateux, Gripon. Assignments are softmax(−T_km d²), without a factor ½. The mixing weights are uniform:
+    the classes' proportions play no role in the assignment.
     """
 
     t_km: float = 50.0
@@ -40,7 +32,8 @@ class SoftKMeans(Parameters):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="soft-kmeans",
         title="Soft-KMEANS",
-        reference='Kearns, Mansour, Ng, "An information-theoretic analysis of hard and soft assignment…", 1998',
+        reference='Kearns, Mansour, Ng, "An information-theoretic analysis of hard and soft assignment methods for '
+        'clustering", 1998',
         transductive=True,
         prior="none",
         needs_base=True,
@@ -57,11 +50,6 @@ class SoftKMeans(Parameters):
         """T_km depends on the setting, and on the preset if one is asked for."""
         return {"t_km": temperature_of(context)}
 
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """CL2N rows."""
-        mean = require_base(base, self.info.title).mean
-        return apply_rows("CL2N", features, mean.to(features))
-
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Assignments of the queries after the last E step, (B, Q, K)."""
         return last(self.assignments(tasks)).mT
@@ -75,11 +63,7 @@ def soft_kmeans(clusters: Clusters, temperature: float, steps: int) -> Iterator[
     """Soft assignments o (B, K, Q) of the queries after every E step.
 
     The first ones are those of the nearest class mean, softmax(−T_km d²) with d the distance to the support's means.
-
-    Args:
-        clusters: The samples; the labels of the support stay as they are.
-        temperature: T_km.
-        steps: Number of E steps; the centroids after the last one are not needed.
+    The centroids after the last step are not needed.
     """
     assigned = clusters.unassigned()
     for _ in range(steps):

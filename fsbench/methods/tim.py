@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from fsbench.features.preprocess import apply_rows
 from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_count, require_weight
-from fsbench.methods.centroids import inner_products
+from fsbench.methods.centroids import inner_products, mean_weights
 from fsbench.methods.heads import InformationHead, Objective
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
@@ -25,23 +24,14 @@ _REFERENCE = 'Boudiaf et al., "Transductive Information Maximization for Few-Sho
 class TimGradient(InformationHead):
     """TIM-GD: mutual information between queries and labels, maximised by gradient descent. Transductive.
 
-    Boudiaf, Ziko, Rony, Dolz, Piantanida, Ben Ayed: "Transductive Information Maximization for Few-Shot Learning",
-    NeurIPS 2020. The loss is a·CE − b·H(Y) + c·H(Y|X) on unit-norm features, with logits −T/2 d² to one weight vector
-    per class, started from the class means. H(Y) draws the predicted proportions of the classes towards uniform ones,
-    ten times less on unbalanced tasks, as in Veilleux et al., NeurIPS 2021.
-
-    Attributes:
-        cross_entropy: Weight a of the cross-entropy of the support.
-        marginal: Weight b of the entropy of the mean prediction.
-        conditional: Weight c of the mean entropy of the predictions.
-        temperature: T.
-        rate: Learning rate of Adam.
-        steps: Steps of Adam.
+    The loss is a·CE − b·H(Y) + c·H(Y|X) on unit-norm features, with logits −T/2 d² to one weight vector per class,
+    started from the class means. H(Y) draws the predicted proportions of the classes towards uniform ones, ten times
+    less on unbalanced tasks, as in Veilleux et al., NeurIPS 2021.
     """
 
-    cross_entropy: float = 1.0
-    marginal: float = 1.0
-    conditional: float = 1.0
+    cross_entropy: float = 1.0  # a; CE is that of the support
+    marginal: float = 1.0  # b; H(Y) is the entropy of the mean prediction
+    conditional: float = 1.0  # c; H(Y|X) is the mean entropy of the predictions
     temperature: float = 15.0
     rate: float = 1e-4
     steps: int = 1000
@@ -70,18 +60,10 @@ class TimGradient(InformationHead):
 class TimAlternating(Parameters):
     """TIM-ADM: the mutual information of TIM, maximised by alternating directions. Transductive.
 
-    Boudiaf, Ziko, Rony, Dolz, Piantanida, Ben Ayed: "Transductive Information Maximization for Few-Shot Learning",
-    NeurIPS 2020. Auxiliary assignments of the queries, which are sharper and more even over the classes than the
-    predictions, and the weights are updated in turn, both in closed form. It draws the predicted proportions of the
-    classes towards uniform ones, in every setting alike. With fewer queries than classes the iteration may not
-    settle: it magnifies rounding errors.
-
-    Attributes:
-        cross_entropy: Weight λ of the cross-entropy of the support.
-        marginal: Weight b of the entropy of the mean prediction.
-        conditional: Weight c of the mean entropy of the predictions.
-        temperature: T of the logits −T/2 d².
-        steps: Iterations.
+    Auxiliary assignments of the queries, which are sharper and more even over the classes than the predictions, and
+    the weights are updated in turn, both in closed form. It draws the predicted proportions of the classes towards
+    uniform ones, in every setting alike. With fewer queries than classes the iteration may not settle: it magnifies
+    rounding errors. The loss and the logits are those of TIM-GD, with λ for a.
     """
 
     cross_entropy: float = 0.1
@@ -119,7 +101,7 @@ class TimAlternating(Parameters):
         shots, queries = labels.shape[2], tasks.rows.shape[1] - labels.shape[2]
         support_share = self.cross_entropy / (1 + self.conditional)
         share = torch.cat([labels.new_full((shots,), support_share), labels.new_full((queries,), shots / queries)])
-        weights = torch.nn.functional.pad(labels / labels.sum(dim=2, keepdim=True), (0, queries))  # class means
+        weights = mean_weights(tasks)
         for _ in range(self.steps):
             log_p = self._log_probabilities(products(weights), weights)  # (B, K, N)
             p = log_p.exp()

@@ -13,27 +13,18 @@ D   features
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from torch import Tensor
 
 
 @dataclass(frozen=True)
 class TaskBatch:
-    """A batch of tasks of equal size, as a method sees it.
+    """A batch of tasks of equal size, as a method sees it."""
 
-    Attributes:
-        rows: (B, N, D) embedded features, support first.
-        support_labels: (B, S) labels in 0..K-1; every class has at least one support sample.
-        ways: K.
-    """
-
-    rows: Tensor
-    support_labels: Tensor
-    ways: int
+    rows: Tensor  # (B, N, D) embedded features, support first
+    support_labels: Tensor  # (B, S) labels in 0..K-1; every class has at least one support sample
+    ways: int  # K
 
     @property
     def support_size(self) -> int:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 ProtocolName = Literal["disjoint", "released", "veilleux"]
 PROTOCOL_NAMES: tuple[str, ...] = get_args(ProtocolName)
-
-
 ALPHA = 2.0  # of the Dirichlet law, unless told otherwise
 
 

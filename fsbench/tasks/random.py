@@ -41,19 +41,10 @@ def philox(counter: tuple[Words, Words, Words, Words], key: int) -> tuple[Words,
 
 def words(seed: int, tasks: NDArray[np.int64], stream: int, count: int) -> Words:
     """Draw `count` random 32-bit words for every task: (B, count)."""
-    blocks = -(-count // 4)
+    blocks = np.arange(-(-count // 4), dtype=np.uint64)
     index = tasks.astype(np.uint64)[:, None]
-    shape = (len(tasks), blocks)
-    drawn = philox(
-        (
-            np.broadcast_to(index & _LOW, shape),
-            np.broadcast_to(index >> _HALF, shape),
-            np.broadcast_to(np.uint64(stream), shape),
-            np.broadcast_to(np.arange(blocks, dtype=np.uint64), shape),
-        ),
-        seed,
-    )
-    return np.stack(drawn, axis=-1).reshape(len(tasks), 4 * blocks)[:, :count]
+    counter = (index & _LOW, index >> _HALF, np.full_like(index, stream), blocks)  # the rounds broadcast it
+    return np.stack(philox(counter, seed), axis=-1).reshape(len(tasks), 4 * len(blocks))[:, :count]
 
 
 def words_at(seed: int, tasks: NDArray[np.int64], stream: int, slots: NDArray[np.int64]) -> Words:

@@ -29,19 +29,12 @@ _MOST_REDRAWS = 1_000
 
 @dataclass(frozen=True)
 class TaskRows:
-    """Tasks as row numbers of one split.
+    """Tasks as row numbers of one split."""
 
-    Attributes:
-        classes: (B, K) class number in the split of every label 0..K-1.
-        support: (B, K · shots) rows, shot by shot, the labels 0..K-1 repeating.
-        query: (B, Q) rows in random order; -1 where a task of the `veilleux` protocol has fewer queries.
-        query_labels: (B, Q) labels in 0..K-1; -1 where there is no query.
-    """
-
-    classes: Ints
-    support: Ints
-    query: Ints
-    query_labels: Ints
+    classes: Ints  # (B, K) class number in the split of every label 0..K-1
+    support: Ints  # (B, K · shots) rows, shot by shot, the labels 0..K-1 repeating
+    query: Ints  # (B, Q) rows in random order; -1 where a task of the `veilleux` protocol has fewer queries
+    query_labels: Ints  # (B, Q) labels in 0..K-1; -1 where there is no query
 
     @property
     def support_labels(self) -> Ints:
@@ -51,16 +44,13 @@ class TaskRows:
 
 
 def sample_tasks(protocol: TaskProtocol, offsets: Ints, seed: int, tasks: Ints) -> TaskRows:
-    """Draw the tasks with the given numbers.
+    """Draw the tasks with the given numbers. Task i is the same whatever else is drawn with it.
 
     Args:
         protocol: The rules.
         offsets: (C + 1,) first row of every class, and the number of rows: the split is sorted by class.
         seed: Any integer in [0, 2⁶⁴).
         tasks: (B,) task numbers.
-
-    Returns:
-        The rows; task i is the same whatever else is drawn with it.
     """
     if not 0 <= seed < 2**64:
         raise FsbenchError(f"A seed is a whole number from 0 to 2⁶⁴ − 1, got {seed}.")
@@ -68,11 +58,13 @@ def sample_tasks(protocol: TaskProtocol, offsets: Ints, seed: int, tasks: Ints) 
     tasks = np.asarray(tasks, dtype=np.int64)
     sizes = pool_sizes(protocol, offsets)
     check_feasible(protocol, sizes)
-    classes = _draw_classes(protocol, seed, tasks, len(sizes))  # (B, K)
+    keys = random.words(seed, tasks, _CLASSES, len(sizes))
+    classes = np.argsort(keys, axis=1, kind="stable")[:, : protocol.ways]  # (B, K)
     room = sizes[classes]  # (B, K) images to choose from
     counts = _draw_counts(protocol, seed, tasks, room)  # (B, K) queries per class
     labels = _labels_of_slots(counts, protocol.queries)  # (B, Q), -1 past the last query
-    labels = np.take_along_axis(labels, _random_order(seed, tasks, protocol.queries), axis=1)
+    order = np.argsort(random.words(seed, tasks, _ORDER, protocol.queries).astype(np.uint32), axis=1)
+    labels = np.take_along_axis(labels, order, axis=1)
 
     support_labels = np.tile(np.arange(protocol.ways), (len(tasks), protocol.shots))
     first = offsets[classes]  # (B, K)
@@ -97,9 +89,9 @@ def check_feasible(protocol: TaskProtocol, sizes: Ints) -> None:
     """Refuse requests that no draw can satisfy, with the numbers."""
     ways, shots, queries = protocol.ways, protocol.shots, protocol.queries
     if ways > len(sizes):
+        classes = len(sizes)
         raise FsbenchError(
-            f"{ways} ways asked for, but the split has {len(sizes)} classes.",
-            f"Use --ways {len(sizes)} or fewer.",
+            f"{ways} ways asked for, but the split has {classes} classes.", f"Use --ways {classes} or fewer."
         )
     smallest = int(sizes.min())
     most = -(-queries // ways) if protocol.balanced else 0
@@ -129,15 +121,6 @@ def apportion(shares: NDArray[np.float64], total: int) -> Ints:
     rank = np.argsort(np.argsort(counts - quota, axis=1, kind="stable"), axis=1, kind="stable")
     whole: Ints = (counts + (rank < missing)).astype(np.int64)
     return whole
-
-
-def _draw_classes(protocol: TaskProtocol, seed: int, tasks: Ints, classes: int) -> Ints:
-    keys = random.words(seed, tasks, _CLASSES, classes)
-    return np.argsort(keys, axis=1, kind="stable")[:, : protocol.ways]
-
-
-def _random_order(seed: int, tasks: Ints, count: int) -> Ints:
-    return np.argsort(random.words(seed, tasks, _ORDER, count).astype(np.uint32), axis=1)
 
 
 def _draw_counts(protocol: TaskProtocol, seed: int, tasks: Ints, room: Ints) -> Ints:

@@ -175,8 +175,8 @@ def test_centroids_are_those_of_the_weighted_samples(dimension: int) -> None:
 def test_uniform_mixing_ignores_class_sizes_but_learned_mixing_does_not() -> None:
     assigned = torch.rand(4, 5, 25).softmax(dim=1)
     clusters = Clusters(inner_products(torch.rand(4, 30, 8)), torch.eye(5).expand(4, 5, 5))
-    assert not Bavardage(mixing="uniform")._m_step(clusters, assigned).log_mixing.any()
-    log_mixing = Bavardage(mixing="learned")._m_step(clusters, assigned).log_mixing
+    assert not Bavardage(mixing="uniform")._log_mixing(clusters, clusters.count(assigned)).any()
+    log_mixing = Bavardage(mixing="learned")._log_mixing(clusters, clusters.count(assigned))
     assert (log_mixing.argmax(dim=1) == assigned.sum(dim=2, keepdim=True).argmax(dim=1)).all()
 
 

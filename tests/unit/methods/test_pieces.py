@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,12 +12,14 @@ import torch
 
 import fsbench
 from fsbench.errors import FsbenchError
+from fsbench.features.scatter import BaseStatistics
+from fsbench.methods import bavardage
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.bms import Bms, smallest_cluster
 from fsbench.methods.centroids import class_means, mean_weights, squared_distances
 from fsbench.methods.laplacianshot import neighbour_graph
-from fsbench.methods.linalg import equal_sizes, minimum_by_eigenvalues, minimum_by_products
+from fsbench.methods.linalg import equal_sizes, inverse_square_root, minimum_by_eigenvalues, minimum_by_products
 from fsbench.methods.paddle import scale_to_queries
 from fsbench.methods.registry import method_class
 from fsbench.tasks.batch import TaskBatch
@@ -110,6 +114,30 @@ def test_bms_survives_empty_classes_and_centroids_at_the_origin(dtype: torch.dty
     rows = torch.stack([row[0], -row[0], row[1], -row[1], row[2], row[3], -row[2], -row[3]])[None]
     p = Bms().classify(TaskBatch(rows, torch.tensor([[0, 0, 1, 1]]), 2))  # both means are 0
     torch.testing.assert_close(p, torch.full_like(p, 0.5))
+
+
+def test_the_released_sphering_is_computed_once_and_kept_as_long_as_its_base(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    computed: list[int] = []
+
+    def counted(matrix: torch.Tensor) -> torch.Tensor:
+        computed.append(len(matrix))
+        return inverse_square_root(matrix)
+
+    monkeypatch.setattr(bavardage, "inverse_square_root", counted)
+    first, second = (BaseStatistics.fit(rng.random((30, d)), np.arange(30) % 3) for d in (4, 5))
+    rows = torch.rand(6, 4, dtype=torch.float64)
+    with torch.inference_mode():
+        parts = [Bavardage(variant="released", sigma=sigma).embed(rows, first) for sigma in (5.0, 20.0)]
+    assert torch.equal(*parts)  # σ enters later, task by task
+    rows.requires_grad_()
+    Bavardage(variant="released").embed(rows, first).sum().backward()
+    Bavardage(variant="released").embed(torch.rand(6, 5), second)
+    assert computed == [4, 5]
+    kept = weakref.ref(first), weakref.ref(bavardage._released[first])
+    del first
+    gc.collect()
+    assert [reference() for reference in kept] == [None, None]
 
 
 def test_scaling_survives_ranges_that_are_next_to_nothing() -> None:
