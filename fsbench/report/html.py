@@ -9,7 +9,7 @@ import math
 import re
 from html import escape
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import fsbench
@@ -25,21 +25,17 @@ if TYPE_CHECKING:
     from fsbench.results.record import RunRecord
 
 
-TITLE = "Few-shot benchmark"
-
-
 def render_html(
-    comparisons: Sequence[Comparison], figures: Sequence[tuple[str, str]] = (), *, title: str = TITLE
+    comparisons: Sequence[Comparison], figures: Sequence[tuple[str, str]] = (), *, title: str = "Few-shot benchmark"
 ) -> str:
     """One self-contained page: no network, no fonts, nothing beside it. The same comparisons give the same text.
 
-    Args:
-        comparisons: At least one.
-        figures: Further figures: titles and SVG texts.
-        title: Heading of the page.
+    Further figures are given as titles and SVG texts.
     """
-    sections = [_section(comparison, f"c{number}") for number, comparison in enumerate(comparisons, start=1)]
-    contents = [(f"c{number}", *_headings(comparison)) for number, comparison in enumerate(comparisons, start=1)]
+    sections, contents = [], []
+    for number, comparison in enumerate(comparisons, start=1):
+        sections.append(_section(comparison, f"c{number}"))
+        contents.append((f"c{number}", *_headings(comparison)))
     if figures:
         drawn = [
             _figure(svg, name, f"f{number}", f"<figcaption>{escape(name)}</figcaption>")
@@ -47,18 +43,17 @@ def render_html(
         ]
         sections.append(_landmark("figures", "<h2 id='figures-h'>Further figures</h2>" + "".join(drawn)))
         contents.append(("figures", "Further figures", ""))
-    sections.append(
-        _landmark(
-            "environment", "<h2 id='environment-h'>Environment</h2>" + _environment_table(comparisons, "environment-h")
-        )
-    )
+    environment = "<h2 id='environment-h'>Environment</h2>" + _environment_table(comparisons, "environment-h")
+    sections.append(_landmark("environment", environment))
     contents.append(("environment", "Environment", ""))
-    body = [_header(comparisons, contents, title), "<main id='main'>", *sections, "</main>", _footer()]
+    footer = f"<footer><p>Made from run records by fsbench {escape(fsbench.__version__)}.</p></footer>"
+    body = [_header(comparisons, contents, title), "<main id='main'>", *sections, "</main>", footer]
     return _document(title, "\n".join(body))
 
 
 def _document(title: str, body: str) -> str:
-    style, script = _packaged("page.css"), _packaged("page.js")
+    folder = resources.files("fsbench.report")
+    style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # The browser itself keeps the promise: nothing is fetched, and no script but this one runs.
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
@@ -82,10 +77,6 @@ def _document(title: str, body: str) -> str:
 """
 
 
-def _packaged(name: str) -> str:
-    return resources.files("fsbench.report").joinpath(name).read_text(encoding="utf-8")
-
-
 def _header(comparisons: Sequence[Comparison], contents: Sequence[tuple[str, str, str]], title: str) -> str:
     records = [record for comparison in comparisons for record in comparison.records]
     methods = {label for comparison in comparisons for group in comparison.groups for label, _ in group.cells}
@@ -103,10 +94,6 @@ def _header(comparisons: Sequence[Comparison], contents: Sequence[tuple[str, str
 <p class="lede">{numbers}. All methods of a table ran on the very same tasks.</p>
 <nav aria-label="Contents"><ol>{items}</ol></nav>
 </header>"""
-
-
-def _footer() -> str:
-    return f"<footer><p>Made from run records by fsbench {escape(fsbench.__version__)}.</p></footer>"
 
 
 def _headings(comparison: Comparison) -> tuple[str, str]:
@@ -133,10 +120,8 @@ def _section(comparison: Comparison, anchor: str) -> str:
         name = f"{anchor}-g{number}"
         parts.append(f"<h3 id='{name}'>{escape(group.title)}</h3>" + _accuracy_table(comparison, group, name))
         parts += _figures(dataclasses.replace(comparison, groups=[group]), group, name)
-    if notes := comparison.notes():
-        parts.append("<h3>On the published numbers</h3><ul class='notes'>")
-        parts += [f"<li>{escape(note)}.</li>" for note in notes]
-        parts.append("</ul>")
+    if notes := [f"<li>{escape(note)}.</li>" for note in comparison.notes()]:
+        parts += ["<h3>On the published numbers</h3><ul class='notes'>", *notes, "</ul>"]
     parts.append(_runs_table(comparison, f"{anchor}-runs"))
     return _landmark(anchor, "\n".join(parts))
 
@@ -167,24 +152,18 @@ def _figure(svg: str, label: str, prefix: str, caption: str = "") -> str:
 def _accuracy_table(comparison: Comparison, group: Group, heading: str) -> str:
     """Methods by settings of one feature file: accuracy, difference to the baseline, published number.
 
-    Args:
-        comparison: The whole.
-        group: The rows.
-        heading: Identifier of the heading that names the table.
+    Here and below, `heading` is the identifier of the heading that names the table.
     """
     heads = ["method", "assumes", *("\n".join(column.title.rsplit(" ", 1)) for column in comparison.columns)]
     body = []
     for entry in comparison.entries:
         cells = [group.cells.get((entry.label, column)) for column in comparison.columns]
         if any(cells):
-            name = f"<th scope='row'>{_named(comparison, entry)}</th><td>{escape(entry.assumes)}</td>"
-            body.append(f"<tr>{name}{''.join(map(_cell, cells))}</tr>")
+            remark = " <small>baseline</small>" if entry.label == comparison.baseline else ""
+            name = escape(entry.label).replace(":", ":<wbr>") + remark
+            row = f"<th scope='row'>{name}</th><td>{escape(entry.assumes)}</td>{''.join(map(_cell, cells))}"
+            body.append(f"<tr>{row}</tr>")
     return _table(heads, body, _caption(comparison, group), "accuracies", heading)
-
-
-def _named(comparison: Comparison, entry: Entry) -> str:
-    remark = " <small>baseline</small>" if entry.label == comparison.baseline else ""
-    return escape(entry.label).replace(":", ":<wbr>") + remark
 
 
 def _caption(comparison: Comparison, group: Group) -> str:
@@ -224,7 +203,7 @@ _RUN_HEADS = (
 
 
 def _runs_table(comparison: Comparison, heading: str) -> str:
-    """Every run with its parameters, speed and signature, folded away; the heading's identifier is given."""
+    """Every run with its parameters, speed and signature, folded away."""
     rows = [
         _run(group, entry, column.title, cell, cell.record)
         for group in comparison.groups
@@ -239,7 +218,10 @@ def _runs_table(comparison: Comparison, heading: str) -> str:
 
 
 def _run(group: Group, entry: Entry, setting: str, cell: Cell, record: RunRecord) -> str:
-    params = ", ".join(f"{name} {_plain(value)}" for name, value in record.key.params.items()) or "none"
+    params = [
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in record.key.params.items()
+    ]
     return "".join(
         [
             f"<tr><td>{escape(group.title)}</td><th scope='row'>{escape(entry.label)}</th><td>{escape(setting)}</td>",
@@ -247,15 +229,11 @@ def _run(group: Group, entry: Entry, setting: str, cell: Cell, record: RunRecord
             _number(cell.p_value, "–" if cell.p_value is None else f"{cell.p_value:.2g}"),
             _number(record.tasks_per_second, f"{record.tasks_per_second:,.0f}"),
             _number(record.peak_memory, f"{record.peak_memory / 2**20:,.0f} MB"),
-            *(f"<td>{escape(text)}</td>" for text in (params, record.params_from, record.device)),
+            *(f"<td>{escape(text)}</td>" for text in (", ".join(params) or "none", record.params_from, record.device)),
             f"<td class='date'>{escape(record.created.removesuffix('+00:00').replace('T', ' '))}</td>",
             f"<td><code class='copy'>{escape(record.signature)}</code></td></tr>",
         ]
     )
-
-
-def _plain(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _number(value: float | None, text: str) -> str:
@@ -264,15 +242,15 @@ def _number(value: float | None, text: str) -> str:
 
 
 def _environment_table(comparisons: Sequence[Comparison], heading: str) -> str:
-    """Which versions and devices the runs were made with, and when; the heading's identifier is given."""
+    """Which versions and devices the runs were made with, and when."""
     made: dict[tuple[str, ...], list[str]] = {}
     for record in (record for comparison in comparisons for record in comparison.records):
         versions = [record.versions.get(name, "unknown") for name in ("fsbench", "torch", "python")]
         made.setdefault((*versions, record.device), []).append(record.created)
     rows = []
     for names, dates in sorted(made.items()):
-        days = dict.fromkeys([min(dates)[:10], max(dates)[:10]])
-        cells = "".join(f"<td>{escape(text)}</td>" for text in (*names, " to ".join(days)))
+        days = " to ".join(dict.fromkeys([min(dates)[:10], max(dates)[:10]]))
+        cells = "".join(f"<td>{escape(text)}</td>" for text in (*names, days))
         rows.append(f"<tr>{cells}{_number(len(dates), f'{len(dates):,}')}</tr>")
     heads = ("fsbench", "torch", "Python", "device", "made (UTC)", "runs")
     return _table(heads, rows, "What the runs were made with.", "environment", heading)
@@ -280,8 +258,7 @@ def _environment_table(comparisons: Sequence[Comparison], heading: str) -> str:
 
 def _table(heads: Iterable[str], rows: Sequence[str], caption: str, kind: str, heading: str) -> str:
     """A table in a box of its own, which scrolls where the page is narrow."""
-    names = [escape(text).replace("\n", "<br>") for text in heads]
-    head = "".join(f"<th scope='col'>{name}</th>" for name in names)
+    head = "".join(f"<th scope='col'>{escape(text)}</th>" for text in heads).replace("\n", "<br>")
     body = "\n".join(rows)
     return (
         f"<div class='scroll' tabindex='0' role='region' aria-labelledby='{heading}'>"
@@ -294,12 +271,10 @@ _DROPPED = ("metadata", "style")  # a style element inside a figure would hold f
 
 
 def inline_svg(text: str, prefix: str, label: str) -> str:
-    """An SVG's text, made fit to stand in a page beside others.
+    """An SVG's text, as matplotlib writes it, made fit to stand in a page beside others.
 
-    Args:
-        text: Of an SVG file, as matplotlib writes it.
-        prefix: Its identifiers are this and a number, so that no two figures share one.
-        label: What the figure shows, for screen readers.
+    Its identifiers become the prefix and a number, so that no two figures share one. The label says what the figure
+    shows, for screen readers.
     """
     root = ElementTree.fromstring(text)
     for parent in list(root.iter()):
@@ -309,14 +284,10 @@ def inline_svg(text: str, prefix: str, label: str) -> str:
     names = {name: f"{prefix}-{number}" for number, name in enumerate(found, start=1)}
     for element in root.iter():
         element.tag = _local(str(element.tag))
-        changed = {_local(name): _changed(_local(name), value, names) for name, value in element.attrib.items()}
-        element.attrib.clear()
-        element.attrib.update(changed)
-    width = root.attrib.pop("width", "").removesuffix("pt")
+        element.attrib = {_local(name): _changed(_local(name), value, names) for name, value in element.attrib.items()}
+    width = root.attrib.pop("width", "").removesuffix("pt") or 600
     root.attrib.pop("height", None)
-    root.attrib.update(
-        {"role": "img", "aria-label": label, "stroke-linejoin": "round", "style": f"--width: {width or 600}pt"}
-    )
+    root.attrib |= {"role": "img", "aria-label": label, "stroke-linejoin": "round", "style": f"--width: {width}pt"}
     return ElementTree.tostring(root, encoding="unicode")
 
 

@@ -43,13 +43,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Entry:
-    """A method as it appears in the table.
-
-    Attributes:
-        label: Name, with its variant.
-        method: Name alone.
-        assumes: Inductive, or the class prior that a transductive method assumes.
-    """
+    """A method as it appears in the table: named with its variant, alone, and inductive or the prior it assumes."""
 
     label: str
     method: str
@@ -72,7 +66,6 @@ class Cell:
         tied: Whether it is not significantly worse than the best, Holm-corrected over all pairs of the table.
         difference: To the baseline, over the same tasks; None for the baseline itself, or where it did not run.
         p_value: Of that difference, Holm-corrected over the table's differences to the baseline.
-        published: The published number that belongs here, if any.
         over_data: Interval over the data, if asked for.
     """
 
@@ -90,16 +83,14 @@ class Group:
     """The rows of one feature file.
 
     Attributes:
-        dataset: Data set of the features.
-        backbone: Backbone of the features.
         cells: By label of the method and column; a method may be missing in some.
         apart: What tells it from another group of the same data set and backbone; empty if there is none.
     """
 
     dataset: str
     backbone: str
-    cells: Mapping[tuple[str, Column], Cell] = field(default_factory=dict)
-    apart: str = ""
+    cells: Mapping[tuple[str, Column], Cell]
+    apart: str
 
     @property
     def title(self) -> str:
@@ -189,7 +180,7 @@ def compare_records(
         runs: Records by (number of the source, label of the method, column), all over the same tasks of a source and
             column. Not every method need have run everywhere, nor the baseline.
         entries: Methods in the order of the table.
-        columns: Settings.
+        columns: Settings in the order of the table.
         baseline: Label of the method that others are compared to.
         with_published: Whether to look up published numbers.
         over_data: Intervals over the data, where they were asked for.
@@ -201,14 +192,13 @@ def compare_records(
     sources: dict[int, dict[tuple[str, Column], Cell]] = {}
     for key, record in runs.items():
         source, label, column = key
-        reference, leader = runs.get((source, baseline, column)), best[source, column]
+        leader = best[source, column]
+        reference = runs.get((source, baseline, column)) if label != baseline else None
         sources.setdefault(source, {})[label, column] = Cell(
             record,
             best=label == leader,
             tied=label != leader and against_any[source, column, frozenset((label, leader))] >= LEVEL,
-            difference=paired_difference(record.per_task, reference.per_task)
-            if reference and label != baseline
-            else None,
+            difference=paired_difference(record.per_task, reference.per_task) if reference else None,
             p_value=against_baseline.get((source, column, frozenset((label, baseline)))),
             published=published(record) if with_published else None,
             over_data=(over_data or {}).get(key),
@@ -217,19 +207,17 @@ def compare_records(
         for cells in sources.values():
             cells |= _published_only(cells)
     groups = _groups(sources)
-    extra = [
-        name for name in ONLY_PUBLISHED if any((name, column) in group.cells for group in groups for column in columns)
-    ]
-    rows = [*entries, *(Entry(name, name, "trains the network") for name in extra)]
-    return Comparison(rows, columns, groups, baseline, next(iter(runs.values())).key.tasks)
+    shown = {label for group in groups for label, _ in group.cells}
+    extra = [Entry(name, name, "trains the network") for name in ONLY_PUBLISHED if name in shown]
+    return Comparison([*entries, *extra], columns, groups, baseline, next(iter(runs.values())).key.tasks)
 
 
 def _best(runs: Runs) -> dict[tuple[int, Column], str]:
     """The label with the highest mean of every column."""
     best: dict[tuple[int, Column], str] = {}
     for (source, label, column), record in runs.items():
-        leader = best.get((source, column))
-        if leader is None or record.accuracy > runs[source, leader, column].accuracy:
+        leader = best.setdefault((source, column), label)
+        if record.accuracy > runs[source, leader, column].accuracy:
             best[source, column] = label
     return best
 
@@ -275,24 +263,16 @@ def _told_apart(firsts: Sequence[RunRecord]) -> list[list[str]]:
     """What tells sources of the same data set and backbone apart: crops, then the network, then digests."""
     names: list[tuple[str, ...]] = [(first.dataset, first.backbone) for first in firsts]
     apart: list[list[str]] = [[] for _ in firsts]
-    for aspect in (_crops, _network, _digests):
+    crops = [f"{first.crops} crops" if first.crops > 1 else "1 crop" for first in firsts]
+    networks = [", ".join(part for part in (first.family, first.weights) if part) for first in firsts]
+    keys = [first.key for first in firsts]
+    digests = [f"features {key.features_sha256[:6]}, base {key.base_sha256[:6] or 'none'}" for key in keys]
+    for aspect in (crops, networks, digests):
         count = Counter(names)
-        for words, name, first in zip(apart, names, firsts, strict=True):
-            words += [aspect(first)] if count[name] > 1 and aspect(first) else []
-        names = [(*name, aspect(first)) for name, first in zip(names, firsts, strict=True)]
+        for words, name, word in zip(apart, names, aspect, strict=True):
+            words += [word] if count[name] > 1 and word else []
+        names = [(*name, word) for name, word in zip(names, aspect, strict=True)]
     return apart
-
-
-def _crops(record: RunRecord) -> str:
-    return f"{record.crops} crops" if record.crops > 1 else "1 crop"
-
-
-def _network(record: RunRecord) -> str:
-    return ", ".join(part for part in (record.family, record.weights) if part)
-
-
-def _digests(record: RunRecord) -> str:
-    return f"features {record.key.features_sha256[:6]}, base {record.key.base_sha256[:6] or 'none'}"
 
 
 def _published_only(cells: Mapping[tuple[str, Column], Cell]) -> dict[tuple[str, Column], Cell]:

@@ -24,12 +24,8 @@ if TYPE_CHECKING:
 
 
 _DATASETS = {
-    "mini": "mini-imagenet",
-    "tiered": "tiered-imagenet",
-    "cub": "cub",
-    "fc100": "fc100",
-    "cifarfs": "cifar-fs",
-}
+    "mini": "mini-imagenet", "tiered": "tiered-imagenet", "cub": "cub", "fc100": "fc100", "cifarfs": "cifar-fs",
+}  # fmt: skip
 _AXES = {
     "prior_alpha": "alpha_o", "shots": "L", "queries": "Q", "t_km": "T_km", "t_vb": "T_vb", "s_max": "s_max",
     "beta": "beta_o",
@@ -41,14 +37,7 @@ _NETWORK = "adapts or trains the network itself, so it has no counterpart on fro
 
 @dataclass(frozen=True)
 class Published:
-    """One published accuracy.
-
-    Attributes:
-        accuracy: In percent.
-        ci95: Half-width of its interval, where one is given.
-        source: Article or repository, and table.
-        notes: Why it may not compare like for like, and what other sources say.
-    """
+    """One published accuracy in percent; notes say why it may not compare like for like, and what other sources say."""
 
     accuracy: float
     ci95: float | None
@@ -69,12 +58,7 @@ def published_rows() -> tuple[Row, ...]:
 
 
 def published(record: RunRecord, method: str | None = None) -> Published | None:
-    """The published accuracy that belongs beside a run, or None.
-
-    Args:
-        record: The run.
-        method: A method of `ONLY_PUBLISHED`, in place of the one that ran.
-    """
+    """The published accuracy that belongs beside a run, or None; of a method of `ONLY_PUBLISHED`, if one is given."""
     if record.key.split != "novel" or record.base_dataset:
         return None
     names = (method,) if method else _names(record)

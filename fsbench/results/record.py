@@ -42,8 +42,7 @@ class RunKey:
 
     def digest(self) -> str:
         """Twelve hexadecimal digits of the SHA-256 of the key."""
-        text = json.dumps(asdict(self), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -51,17 +50,12 @@ class RunRecord:
     """The result of one method over one list of tasks.
 
     Attributes:
-        key: What determines the result.
-        dataset: Data set of the features.
-        backbone: Backbone of the features.
         params_from: Where the parameters come from: given, the article's preset, defaults, or tuned on val.
         accuracy: Mean over tasks, in percent.
         ci95: Half-width of the 95 % interval over sampled tasks, in percent.
         correct: Right answers per task.
-        queries: Queries per task.
         seconds: Wall time from features to counts.
         peak_memory: Bytes.
-        device: Where it was computed.
         signature: One line that says what was done.
         created: UTC, ISO 8601.
         crops: Crops per image that the features are averaged over.
@@ -202,9 +196,9 @@ def load_record(path: Path, key: RunKey | None = None) -> RunRecord:
 def _trouble(record: RunRecord) -> str:
     """What contradicts itself in a record, or nothing."""
     key = record.key
-    if not all(is_name(name) for name in (record.dataset, record.backbone, key.method, key.split)):
+    if not all(map(is_name, (record.dataset, record.backbone, key.method, key.split))):
         return "its data set, backbone, method or split has no proper name"
-    if not all(text.isprintable() for text in (record.family, record.weights, record.network)):
+    if not (record.family + record.weights + record.network).isprintable():
         return "its family, weights or network cannot be printed"
     if key.version != VERSION:
         return f"it has version {key.version}, and this fsbench reads version {VERSION}"
@@ -216,10 +210,10 @@ def _trouble(record: RunRecord) -> str:
         return "its protocol is none that fsbench knows"
     counts = len(record.correct), len(record.queries)
     sound = all(0 <= right <= asked for right, asked in zip(record.correct, record.queries, strict=False))
-    if counts != (key.tasks,) * 2 or not sound or min(record.queries, default=0) < 1 or record.seconds < 1e-9:
+    if counts != (key.tasks, key.tasks) or not sound or min(record.queries, default=0) < 1 or record.seconds < 1e-9:
         return f"its counts do not fit its {key.tasks} tasks"
-    computed = interval(record.per_task)
-    if not np.isclose(record.accuracy, computed.mean, rtol=1e-9) or not _is_width(record.ci95, record.per_task):
+    mean = record.per_task.mean()
+    if not np.isclose(record.accuracy, mean, rtol=1e-9) or not _is_width(record.ci95, record.per_task):
         return "its accuracy is not that of its tasks"
     return ""
 

@@ -50,20 +50,18 @@ def _three_panels(task: WatchedTask, note: str) -> tuple[Figure, list[Axes]]:
     return figure, [figure.add_subplot(1, 3, number) for number in (1, 2, 3)]
 
 
-def _draw_support(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
-    """Support samples (S, 2), beneath the queries."""
-    _draw(axes, points, labels, "support", zorder=3)
-
-
-def _draw_queries(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.int64], right: NDArray[np.bool_]) -> None:
-    """Queries (Q, 2), those with a wrong answer on top."""
-    _draw(axes, points[right], labels[right], "right", zorder=4)
-    _draw(axes, points[~right], labels[~right], "wrong", zorder=5)
-
-
-def _draw(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.int64], kind: str, zorder: int) -> None:
-    for k in np.unique(labels):
-        axes.plot(*points[labels == k].T, **_mark(*class_mark(k), kind), zorder=zorder, clip_on=False)
+def _draw_samples(axes: Axes, task: WatchedTask, points: NDArray[np.float64], right: NDArray[np.bool_]) -> None:
+    """Samples (N, 2): the support, on it the queries, on top those with a wrong answer."""
+    support = len(task.support_labels)
+    queries, labels = points[support:], task.query_labels
+    parts = {
+        "support": (points[:support], task.support_labels),
+        "right": (queries[right], labels[right]),
+        "wrong": (queries[~right], labels[~right]),
+    }
+    for zorder, (kind, (samples, classes)) in enumerate(parts.items(), start=3):
+        for k in np.unique(classes):
+            axes.plot(*samples[classes == k].T, **_mark(*class_mark(k), kind), zorder=zorder, clip_on=False)
 
 
 def _mark(colour: str, marker: str, kind: str) -> dict[str, Any]:
@@ -149,8 +147,7 @@ def _paths(axes: Axes, task: WatchedTask, points: NDArray[np.float64], last: int
     """Every query's path (T, Q, 2), with a mark at its end; the support in its corners."""
     colours = [class_mark(label)[0] for label in task.query_labels]
     axes.add_collection(LineCollection(list(points.swapaxes(0, 1)), colors=colours, linewidths=0.8, alpha=0.55))
-    _draw_support(axes, CORNERS[task.support_labels], task.support_labels)
-    _draw_queries(axes, points[-1], task.query_labels, task.right(last))
+    _draw_samples(axes, task, np.concatenate([CORNERS[task.support_labels], points[-1]]), task.right(last))
 
 
 _FILLED = 7  # more ellipses than these are drawn as outlines
@@ -182,22 +179,14 @@ def covariance_ellipse(points: NDArray[np.float64]) -> Ellipse | None:
 
 
 def _draw_view(axes: Axes, task: WatchedTask, view: View) -> None:
-    support = len(task.support_labels)
     _ellipses(axes, view.points, np.concatenate([task.support_labels, task.query_labels]))
     for name, share, axis in zip(("first", "second"), view.shares, (axes.xaxis, axes.yaxis), strict=True):
         axis.set_label_text(f"{name} axis: {100 * share:.0f} % of the {view.spread}' spread", fontsize="small")
-    _draw_support(axes, view.points[:support], task.support_labels)
-    _draw_queries(axes, view.points[support:], task.query_labels, view.right)
-    axes.set(xticks=[], yticks=[])
-    _square(axes)
-
-
-def _square(axes: Axes) -> None:
-    """The same scale on both axes, with a margin around all points."""
-    box = axes.dataLim
+    _draw_samples(axes, task, view.points, view.right)
+    box = axes.dataLim  # the same scale on both axes, with a margin around all points
     half = 0.54 * max(box.width, box.height, 1e-12)
     x, y = (box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2
-    axes.set(xlim=(x - half, x + half), ylim=(y - half, y + half), box_aspect=1)
+    axes.set(xticks=[], yticks=[], xlim=(x - half, x + half), ylim=(y - half, y + half), box_aspect=1)
 
 
 def _ellipses(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
