@@ -41,10 +41,9 @@ def render_html(
             _figure(svg, name, f"f{number}", f"<figcaption>{escape(name)}</figcaption>")
             for number, (name, svg) in enumerate(figures, start=1)
         ]
-        sections.append(_landmark("figures", "<h2 id='figures-h'>Further figures</h2>" + "".join(drawn)))
+        sections.append(_landmark("figures", "Further figures", "".join(drawn)))
         contents.append(("figures", "Further figures", ""))
-    environment = "<h2 id='environment-h'>Environment</h2>" + _environment_table(comparisons, "environment-h")
-    sections.append(_landmark("environment", environment))
+    sections.append(_landmark("environment", "Environment", _environment_table(comparisons, "environment-h")))
     contents.append(("environment", "Environment", ""))
     footer = f"<footer><p>Made from run records by fsbench {escape(fsbench.__version__)}.</p></footer>"
     body = [_header(comparisons, contents, title), "<main id='main'>", *sections, "</main>", footer]
@@ -83,10 +82,8 @@ def _header(comparisons: Sequence[Comparison], contents: Sequence[tuple[str, str
     features = {record.source for record in records}
     counts = [(len(records), "run"), (len(methods - {*ONLY_PUBLISHED}), "method"), (len(features), "feature file")]
     numbers = ", ".join(f"{count:,} {word}{'s' if count > 1 else ''}" for count, word in counts)
-    items = "".join(
-        f"<li><a href='#{anchor}'>{escape(name)}</a> <span>{escape(rest)}</span></li>"
-        for anchor, name, rest in contents
-    )
+    item = "<li><a href='#{}'>{}</a> <span>{}</span></li>"
+    items = "".join(item.format(anchor, escape(name), escape(rest)) for anchor, name, rest in contents)
     return f"""<a class="skip" href="#main">Skip to the tables</a>
 <header>
 <p class="kicker">fsbench</p>
@@ -104,15 +101,16 @@ def _headings(comparison: Comparison) -> tuple[str, str]:
     return f"{protocol['ways']}-way tasks of {key.split} classes", rules
 
 
-def _landmark(anchor: str, content: str) -> str:
-    return f"<section id='{anchor}' aria-labelledby='{anchor}-h'>{content}</section>"
+def _landmark(anchor: str, heading: str, content: str) -> str:
+    head = f"<h2 id='{anchor}-h'>{escape(heading)}</h2>"
+    return f"<section id='{anchor}' aria-labelledby='{anchor}-h'>{head}{content}</section>"
 
 
 def _section(comparison: Comparison, anchor: str) -> str:
     """One comparison: a table and figures per feature file, then every run."""
     heading, rules = _headings(comparison)
     parts = [
-        f"<h2 id='{anchor}-h'>{escape(heading)}</h2><p class='rules'>{escape(rules)}</p>",
+        f"<p class='rules'>{escape(rules)}</p>",
         f"<p class='signature'><code class='copy'>{escape(comparison.signature())}</code></p>",
         f"<p class='legend'>▲: {escape(LEGEND)}.</p>",
     ]
@@ -123,7 +121,7 @@ def _section(comparison: Comparison, anchor: str) -> str:
     if notes := [f"<li>{escape(note)}.</li>" for note in comparison.notes()]:
         parts += ["<h3>On the published numbers</h3><ul class='notes'>", *notes, "</ul>"]
     parts.append(_runs_table(comparison, f"{anchor}-runs"))
-    return _landmark(anchor, "\n".join(parts))
+    return _landmark(anchor, heading, "\n".join(parts))
 
 
 def _figures(alone: Comparison, group: Group, anchor: str) -> list[str]:
@@ -196,12 +194,6 @@ def _minus(text: str) -> str:
     return text.replace("-", "−")
 
 
-_RUN_HEADS = (
-    *("features", "method", "setting", "accuracy", "p (Holm)", "tasks/s", "memory", "parameters", "from"),
-    *("device", "made (UTC)", "signature"),
-)
-
-
 def _runs_table(comparison: Comparison, heading: str) -> str:
     """Every run with its parameters, speed and signature, folded away."""
     rows = [
@@ -211,8 +203,10 @@ def _runs_table(comparison: Comparison, heading: str) -> str:
         for column in comparison.columns
         if (cell := group.cells.get((entry.label, column))) and cell.record
     ]
+    heads = ["features", "method", "setting", "accuracy", "p (Holm)", "tasks/s", "memory", "parameters", "from"]
+    heads += ["device", "made (UTC)", "signature"]
     caption = f"Every run; p-values are of the difference to {comparison.baseline}, Holm-corrected over all of them."
-    table = _table(_RUN_HEADS, rows, caption, "runs", heading)
+    table = _table(heads, rows, caption, "runs", heading)
     summary = f"<summary id='{heading}'>Parameters, speed and signatures of all runs ({len(rows):,})</summary>"
     return f"<details>{summary}{table}</details>"
 
@@ -222,18 +216,17 @@ def _run(group: Group, entry: Entry, setting: str, cell: Cell, record: RunRecord
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in record.key.params.items()
     ]
-    return "".join(
-        [
-            f"<tr><td>{escape(group.title)}</td><th scope='row'>{escape(entry.label)}</th><td>{escape(setting)}</td>",
-            _number(record.accuracy, f"{record.accuracy:.2f}"),
-            _number(cell.p_value, "–" if cell.p_value is None else f"{cell.p_value:.2g}"),
-            _number(record.tasks_per_second, f"{record.tasks_per_second:,.0f}"),
-            _number(record.peak_memory, f"{record.peak_memory / 2**20:,.0f} MB"),
-            *(f"<td>{escape(text)}</td>" for text in (", ".join(params) or "none", record.params_from, record.device)),
-            f"<td class='date'>{escape(record.created.removesuffix('+00:00').replace('T', ' '))}</td>",
-            f"<td><code class='copy'>{escape(record.signature)}</code></td></tr>",
-        ]
-    )
+    cells = [
+        f"<td>{escape(group.title)}</td><th scope='row'>{escape(entry.label)}</th><td>{escape(setting)}</td>",
+        _number(record.accuracy, f"{record.accuracy:.2f}"),
+        _number(cell.p_value, "–" if cell.p_value is None else f"{cell.p_value:.2g}"),
+        _number(record.tasks_per_second, f"{record.tasks_per_second:,.0f}"),
+        _number(record.peak_memory, f"{record.peak_memory / 2**20:,.0f} MB"),
+        *(f"<td>{escape(text)}</td>" for text in (", ".join(params) or "none", record.params_from, record.device)),
+        f"<td class='date'>{escape(record.created.removesuffix('+00:00').replace('T', ' '))}</td>",
+        f"<td><code class='copy'>{escape(record.signature)}</code></td>",
+    ]
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def _number(value: float | None, text: str) -> str:
@@ -259,12 +252,9 @@ def _environment_table(comparisons: Sequence[Comparison], heading: str) -> str:
 def _table(heads: Iterable[str], rows: Sequence[str], caption: str, kind: str, heading: str) -> str:
     """A table in a box of its own, which scrolls where the page is narrow."""
     head = "".join(f"<th scope='col'>{escape(text)}</th>" for text in heads).replace("\n", "<br>")
-    body = "\n".join(rows)
-    return (
-        f"<div class='scroll' tabindex='0' role='region' aria-labelledby='{heading}'>"
-        f"<table class='{kind}'><caption><span>{escape(caption)}</span></caption>"
-        f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
-    )
+    body = f"<thead><tr>{head}</tr></thead>\n<tbody>" + "\n".join(rows) + "</tbody>"
+    table = f"<table class='{kind}'><caption><span>{escape(caption)}</span></caption>{body}</table>"
+    return f"<div class='scroll' tabindex='0' role='region' aria-labelledby='{heading}'>{table}</div>"
 
 
 _DROPPED = ("metadata", "style")  # a style element inside a figure would hold for the whole page

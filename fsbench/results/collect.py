@@ -13,6 +13,7 @@ from fsbench.methods.registry import BASELINE, METHODS, installed_class
 from fsbench.results.comparison import Column, Comparison, Entry, compare_records, entry_of
 from fsbench.results.curves import SWEEPS, Sweep, load_sweep
 from fsbench.results.record import RunRecord, load_record
+from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from fsbench.methods.base import Variants
     from fsbench.reporter import Reporter
     from fsbench.results.comparison import Runs
-
 
 T = TypeVar("T")
 
@@ -71,8 +71,8 @@ def _variants(record: RunRecord) -> Variants | None:
 def _variant(record: RunRecord) -> str:
     """`:released`, or nothing for the default variant and for methods without variants."""
     variants = _variants(record)
-    word = record.key.params.get(variants.parameter, variants.default) if variants else None
-    return "" if variants is None or word == variants.default else f":{word}"
+    word = variants and record.key.params.get(variants.parameter, variants.default)
+    return f":{word}" if variants and word != variants.default else ""
 
 
 def _remark(record: RunRecord) -> str:
@@ -188,16 +188,14 @@ def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) ->
     names = {record.source: (record.dataset, record.backbone, record.crops) for record in records}
     sources = sorted(names, key=lambda source: (names[source], source))
     named = sorted(zip(_labels(records), records, strict=True), key=lambda pair: _order(pair[0], pair[1].key.method))
-    runs: Runs = {(sources.index(record.source), label, _column(record)): record for label, record in named}
+    runs: Runs = {}
+    for label, record in named:
+        column = Column.of(TaskProtocol(**record.key.protocol))
+        runs[sources.index(record.source), label, column] = record
     _check_tasks(runs)
     entries = {label: _entry(label, record.key.method) for label, record in named}
     columns = sorted({column for *_, column in runs}, key=lambda column: (column.balanced, column.alpha, column.shots))
     return compare_records(runs, [*entries.values()], columns, baseline, with_published=published)
-
-
-def _column(record: RunRecord) -> Column:
-    alpha, shots = record.key.protocol["alpha"], record.key.protocol["shots"]
-    return Column(alpha is None, alpha, shots)
 
 
 def _check_tasks(runs: Runs) -> None:

@@ -185,7 +185,9 @@ def compare_records(
         with_published: Whether to look up published numbers.
         over_data: Intervals over the data, where they were asked for.
     """
-    best = _best(runs)
+    best: dict[tuple[int, Column], str] = {}  # the label with the highest mean of every column; the first of equals
+    for source, label, column in sorted(runs, key=lambda key: -runs[key].accuracy):
+        best.setdefault((source, column), label)
     p_values = _p_values(runs)
     against_any = _corrected(p_values)
     against_baseline = _corrected({pair: p_value for pair, p_value in p_values.items() if baseline in pair[2]})
@@ -210,16 +212,6 @@ def compare_records(
     shown = {label for group in groups for label, _ in group.cells}
     extra = [Entry(name, name, "trains the network") for name in ONLY_PUBLISHED if name in shown]
     return Comparison([*entries, *extra], columns, groups, baseline, next(iter(runs.values())).key.tasks)
-
-
-def _best(runs: Runs) -> dict[tuple[int, Column], str]:
-    """The label with the highest mean of every column."""
-    best: dict[tuple[int, Column], str] = {}
-    for (source, label, column), record in runs.items():
-        leader = best.setdefault((source, column), label)
-        if record.accuracy > runs[source, leader, column].accuracy:
-            best[source, column] = label
-    return best
 
 
 def _p_values(runs: Runs) -> Pairs:
@@ -250,17 +242,9 @@ def _corrected(p_values: Pairs) -> Pairs:
 
 
 def _groups(sources: Mapping[int, Mapping[tuple[str, Column], Cell]]) -> list[Group]:
-    """One group per source, named by its records."""
+    """One group per source; those of the same data set and backbone are told apart by crops, network, then digests."""
     cells = [sources[source] for source in sorted(sources)]
     firsts = [next(cell.record for cell in one.values() if cell.record) for one in cells]
-    return [
-        Group(first.dataset, first.backbone, one, ", ".join(apart))
-        for first, one, apart in zip(firsts, cells, _told_apart(firsts), strict=True)
-    ]
-
-
-def _told_apart(firsts: Sequence[RunRecord]) -> list[list[str]]:
-    """What tells sources of the same data set and backbone apart: crops, then the network, then digests."""
     names: list[tuple[str, ...]] = [(first.dataset, first.backbone) for first in firsts]
     apart: list[list[str]] = [[] for _ in firsts]
     crops = [f"{first.crops} crops" if first.crops > 1 else "1 crop" for first in firsts]
@@ -272,7 +256,10 @@ def _told_apart(firsts: Sequence[RunRecord]) -> list[list[str]]:
         for words, name, word in zip(apart, names, aspect, strict=True):
             words += [word] if count[name] > 1 and word else []
         names = [(*name, word) for name, word in zip(names, aspect, strict=True)]
-    return apart
+    return [
+        Group(first.dataset, first.backbone, one, ", ".join(words))
+        for first, one, words in zip(firsts, cells, apart, strict=True)
+    ]
 
 
 def _published_only(cells: Mapping[tuple[str, Column], Cell]) -> dict[tuple[str, Column], Cell]:

@@ -11,7 +11,6 @@ from fsbench.io.sealed import read_sealed, write_sealed
 if TYPE_CHECKING:
     from pathlib import Path
 
-
 SWEEPS = "sweeps"  # folder of the curves, below that of the results
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from fsbench.results.record import RunRecord
 
-
 _DATASETS = {
     "mini": "mini-imagenet", "tiered": "tiered-imagenet", "cub": "cub", "fc100": "fc100", "cifarfs": "cifar-fs",
 }  # fmt: skip

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
 VERSION = 1
 
 
@@ -56,7 +55,6 @@ class RunRecord:
         correct: Right answers per task.
         seconds: Wall time from features to counts.
         peak_memory: Bytes.
-        signature: One line that says what was done.
         created: UTC, ISO 8601.
         crops: Crops per image that the features are averaged over.
         base_dataset: Data set of the base classes, if not that of the features.
@@ -125,33 +123,19 @@ class RunRecord:
 
     def row(self) -> dict[str, Any]:
         """The record as one row of plain data, without the outcomes of single tasks."""
-        protocol = self.key.protocol
+        key, protocol = self.key, self.key.protocol
+        measured = ("accuracy", "ci95", "seconds", "tasks_per_second", "peak_memory", "device", "ranks", "signature")
         return {
-            "dataset": self.dataset,
-            "backbone": self.backbone,
-            "family": self.family,
-            "weights": self.weights,
+            **{name: getattr(self, name) for name in ("dataset", "backbone", "family", "weights")},
             "base_dataset": self.base_dataset or self.dataset,
-            "method": self.key.method,
-            "variant": self.key.params.get("variant"),
+            "method": key.method,
+            "variant": key.params.get("variant"),
             "setting": "balanced" if protocol["alpha"] is None else "unbalanced",
-            "alpha": protocol["alpha"],
-            "shots": protocol["shots"],
-            "ways": protocol["ways"],
-            "queries": protocol["queries"],
+            **{name: protocol[name] for name in ("alpha", "shots", "ways", "queries")},
             "protocol": protocol["name"],
-            "split": self.key.split,
-            "tasks": self.key.tasks,
-            "seed": self.key.seed,
-            "accuracy": self.accuracy,
-            "ci95": self.ci95,
-            "seconds": self.seconds,
-            "tasks_per_second": self.tasks_per_second,
-            "peak_memory": self.peak_memory,
-            "device": self.device,
-            "ranks": self.ranks,
-            "signature": self.signature,
-            "params": self.key.params,
+            **{name: getattr(key, name) for name in ("split", "tasks", "seed")},
+            **{name: getattr(self, name) for name in measured},
+            "params": key.params,
             "params_from": self.params_from,
         }
 

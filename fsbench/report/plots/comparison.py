@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from fsbench.results.comparison import Column, Comparison, Entry, Group
     from fsbench.results.record import RunRecord
 
-
 # What a method assumes of the class proportions gives its colour, and its hatch for readers in grey.
 _LOOKS = {
     "inductive": (COLOURS[7], ""),

@@ -42,15 +42,6 @@ class Spectrum:
         values: NDArray[np.float64] = self.base.eigenvalues.numpy()
         return np.where(values > _ROUNDING * values[0], values, 0.0)
 
-    def describe(self) -> str:
-        """One line for a legend."""
-        dimension = len(self.base.eigenvalues)
-        clamped = round(self.base.share_clamped(self.sigma) * dimension)  # directions whose λ^(-1/2) exceeds σ
-        return (
-            f"{short_name(self.name, 40)}: effective rank {self.base.effective_rank:.1f} of {dimension}; "
-            f"σ = {self.sigma:g} clamps {clamped} directions"
-        )
-
 
 def draw_spectra(spectra: list[Spectrum]) -> Figure:
     """Eigenvalues of S_w, and beside them the scalings with their clamp; one line per feature file."""
@@ -77,7 +68,10 @@ def _eigenvalues(axes: Axes, spectrum: Spectrum, look: dict[str, Any]) -> None:
     shown = np.flatnonzero(values)
     rank = spectrum.base.effective_rank
     height = np.exp(np.interp(rank, shown + 1, np.log(values[shown])))
-    axes.plot(shown + 1, values[shown], label=spectrum.describe(), **look)
+    clamped = round(spectrum.base.share_clamped(spectrum.sigma) * len(values))  # directions whose λ^(-1/2) exceeds σ
+    label = f"{short_name(spectrum.name, 40)}: effective rank {rank:.1f} of {len(values)}"
+    label += f"; σ = {spectrum.sigma:g} clamps {clamped} directions"
+    axes.plot(shown + 1, values[shown], label=label, **look)
     axes.plot(rank, height, marker="o", color=look["color"], markeredgecolor="black")
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from fsbench.evaluation.tuning import Tuned
     from fsbench.results.curves import Panel, Sweep
 
-
 ACROSS = 4  # panels in a row at most
 
 
@@ -37,8 +36,7 @@ def draw_sweep(sweep: Sweep) -> Figure:
         for number, panel in enumerate(sweep.panels, start=1):
             _draw(figure.add_subplot(rows, across, number), panel)
         shared = len({tuple(curve.label for curve in panel.curves) for panel in sweep.panels}) == 1
-        drawn = figure.axes[:1] if shared else figure.axes
-        for axes in drawn:
+        for axes in figure.axes[:1] if shared else figure.axes:
             handles, labels = axes.get_legend_handles_labels()
             place = figure if shared else axes
             where = {"loc": "outside lower center", "ncols": min(4, len(labels))} if shared else {"loc": "best"}
@@ -65,11 +63,9 @@ def _draw(axes: Axes, panel: Panel) -> None:
             )  # fmt: skip
     if any(isinstance(x, str) for x in positions):
         axes.set_xticks(list(positions.values()), [str(x) for x in positions])
-    axes.set_xlabel(panel.axis)
-    axes.set_ylabel("accuracy (%)")
+    axes.set(xlabel=panel.axis, ylabel="accuracy (%)", axisbelow=True)
     axes.set_title(panel.title, loc="left", fontsize=9)
     axes.grid(axis="y", color=INK, alpha=0.1, linewidth=0.6)
-    axes.set_axisbelow(True)
 
 
 def _positions(panel: Panel) -> dict[float | str, float]:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-
 # Okabe and Ito's colours, ordered so that neighbours differ in lightness too.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")

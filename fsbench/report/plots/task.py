@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from fsbench.evaluation.task_views import View, WatchedTask
 
-
 _CLASS_COLOURS = tuple(colour for colour in COLOURS if colour != "#F0E442")  # too pale for hollow marks on white
 MOST_CLASSES = len(_CLASS_COLOURS) * len(MARKERS)
 _SUPPORT, _QUERY = 9.0, 5.0  # sizes in points
@@ -52,16 +51,12 @@ def _three_panels(task: WatchedTask, note: str) -> tuple[Figure, list[Axes]]:
 
 def _draw_samples(axes: Axes, task: WatchedTask, points: NDArray[np.float64], right: NDArray[np.bool_]) -> None:
     """Samples (N, 2): the support, on it the queries, on top those with a wrong answer."""
-    support = len(task.support_labels)
-    queries, labels = points[support:], task.query_labels
-    parts = {
-        "support": (points[:support], task.support_labels),
-        "right": (queries[right], labels[right]),
-        "wrong": (queries[~right], labels[~right]),
-    }
-    for zorder, (kind, (samples, classes)) in enumerate(parts.items(), start=3):
-        for k in np.unique(classes):
-            axes.plot(*samples[classes == k].T, **_mark(*class_mark(k), kind), zorder=zorder, clip_on=False)
+    labels = np.concatenate([task.support_labels, task.query_labels])
+    kinds = np.concatenate([np.full(len(task.support_labels), "support"), np.where(right, "right", "wrong")])
+    for zorder, kind in enumerate(("support", "right", "wrong"), start=3):
+        for k in np.unique(labels[kinds == kind]):
+            drawn = points[(kinds == kind) & (labels == k)]
+            axes.plot(*drawn.T, **_mark(*class_mark(k), kind), zorder=zorder, clip_on=False)
 
 
 def _mark(colour: str, marker: str, kind: str) -> dict[str, Any]:
@@ -117,12 +112,15 @@ def draw_simplex(task: WatchedTask, root: int) -> Figure:
         ("(c) BAVARDAGE", ends["Soft-KMEANS"], ends["BAVARDAGE"]),
     )
     note = SIMPLEX_NOTE + (SOFTENED.format(root=root) if root != 1 else "")
+    colours = [class_mark(label)[0] for label in task.query_labels]
     with mpl.rc_context(STYLE):
         figure, panels = _three_panels(task, note)
         for axes, (name, first, last) in zip(panels, stages, strict=True):
             axes.set_title(f"{name}: {100 * task.right(last).mean():.1f} % correct")
             _triangle(axes, task, last)
-            _paths(axes, task, in_triangle(task.query_probabilities[first : last + 1], root), last)
+            points = in_triangle(task.query_probabilities[first : last + 1], root)  # (T, Q, 2)
+            axes.add_collection(LineCollection([*points.swapaxes(0, 1)], colors=colours, linewidths=0.8, alpha=0.55))
+            _draw_samples(axes, task, np.concatenate([CORNERS[task.support_labels], points[-1]]), task.right(last))
     return figure
 
 
@@ -141,13 +139,6 @@ def _triangle(axes: Axes, task: WatchedTask, step: int) -> None:
                       va="bottom" if y else "top", fontsize="small")  # fmt: skip
     axes.set(xlim=(-0.14, 1.14), ylim=(-0.12, 0.98), aspect="equal")
     axes.set_axis_off()
-
-
-def _paths(axes: Axes, task: WatchedTask, points: NDArray[np.float64], last: int) -> None:
-    """Every query's path (T, Q, 2), with a mark at its end; the support in its corners."""
-    colours = [class_mark(label)[0] for label in task.query_labels]
-    axes.add_collection(LineCollection(list(points.swapaxes(0, 1)), colors=colours, linewidths=0.8, alpha=0.55))
-    _draw_samples(axes, task, np.concatenate([CORNERS[task.support_labels], points[-1]]), task.right(last))
 
 
 _FILLED = 7  # more ellipses than these are drawn as outlines
@@ -179,7 +170,14 @@ def covariance_ellipse(points: NDArray[np.float64]) -> Ellipse | None:
 
 
 def _draw_view(axes: Axes, task: WatchedTask, view: View) -> None:
-    _ellipses(axes, view.points, np.concatenate([task.support_labels, task.query_labels]))
+    labels = np.concatenate([task.support_labels, task.query_labels])
+    classes = np.unique(labels)
+    for k in classes:
+        if ellipse := covariance_ellipse(view.points[labels == k]):
+            colour = class_mark(k)[0]
+            face = to_rgba(colour, 0.1) if len(classes) <= _FILLED else "none"
+            ellipse.set(facecolor=face, edgecolor=colour, linewidth=1.0, zorder=1)
+            axes.add_patch(ellipse)
     for name, share, axis in zip(("first", "second"), view.shares, (axes.xaxis, axes.yaxis), strict=True):
         axis.set_label_text(f"{name} axis: {100 * share:.0f} % of the {view.spread}' spread", fontsize="small")
     _draw_samples(axes, task, view.points, view.right)
@@ -187,14 +185,3 @@ def _draw_view(axes: Axes, task: WatchedTask, view: View) -> None:
     half = 0.54 * max(box.width, box.height, 1e-12)
     x, y = (box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2
     axes.set(xticks=[], yticks=[], xlim=(x - half, x + half), ylim=(y - half, y + half), box_aspect=1)
-
-
-def _ellipses(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
-    classes = np.unique(labels)
-    for k in classes:
-        ellipse = covariance_ellipse(points[labels == k])
-        if ellipse:
-            colour = class_mark(k)[0]
-            face = to_rgba(colour, 0.1) if len(classes) <= _FILLED else "none"
-            ellipse.set(facecolor=face, edgecolor=colour, linewidth=1.0, zorder=1)
-            axes.add_patch(ellipse)
