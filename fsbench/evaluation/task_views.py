@@ -107,7 +107,7 @@ class View:
     right: NDArray[np.bool_]
 
 
-def three_views(task: WatchedTask) -> tuple[View, View, View]:
+def three_views(task: WatchedTask) -> tuple[View, ...]:
     """The task on its principal axes, on the centroids of Soft-KMEANS, and on those of BAVARDAGE after PLDA."""
     if len(task.class_names) < 3:
         raise FsbenchError(
@@ -133,11 +133,10 @@ def three_views(task: WatchedTask) -> tuple[View, View, View]:
         ),
     )  # fmt: skip
     middle = planes[1][3][0]
-    first, second, third = (
+    return tuple(
         View(title, _facing_like(points, middle), spread, shares, name, task.right(task.last_steps[name]))
         for title, spread, name, (points, shares) in planes
     )
-    return first, second, third
 
 
 def centroid_plane(products: InnerProducts, centroids: Tensor) -> tuple[NDArray[np.float64], tuple[float, float]]:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from fsbench.results.record import RunRecord
 
 
+Section = tuple[str, str, str, str]  # identifier, heading, what the contents say beside it, and HTML
+
+
 def render_html(
     comparisons: Sequence[Comparison], figures: Sequence[tuple[str, str]] = (), *, title: str = "Few-shot benchmark"
 ) -> str:
@@ -32,21 +35,19 @@ def render_html(
 
     Further figures are given as titles and SVG texts.
     """
-    sections, contents = [], []
-    for number, comparison in enumerate(comparisons, start=1):
-        sections.append(_section(comparison, f"c{number}"))
-        contents.append((f"c{number}", *_headings(comparison)))
+    sections = [_section(comparison, f"c{number}") for number, comparison in enumerate(comparisons, start=1)]
     if figures:
         drawn = [
             _figure(svg, name, f"f{number}", f"<figcaption>{escape(name)}</figcaption>")
             for number, (name, svg) in enumerate(figures, start=1)
         ]
-        sections.append(_landmark("figures", "Further figures", "".join(drawn)))
-        contents.append(("figures", "Further figures", ""))
-    sections.append(_landmark("environment", "Environment", _environment_table(comparisons, "environment-h")))
-    contents.append(("environment", "Environment", ""))
-    footer = f"<footer><p>Made from run records by fsbench {escape(fsbench.__version__)}.</p></footer>"
-    body = [_header(comparisons, contents, title), "<main id='main'>", *sections, "</main>", footer]
+        sections.append(("figures", "Further figures", "", "".join(drawn)))
+    sections.append(("environment", "Environment", "", _environment_table(comparisons, "environment-h")))
+    body = [_header(comparisons, sections, title), "<main id='main'>"]
+    for anchor, heading, _, content in sections:
+        head = f"<h2 id='{anchor}-h'>{escape(heading)}</h2>"
+        body.append(f"<section id='{anchor}' aria-labelledby='{anchor}-h'>{head}{content}</section>")
+    body += ["</main>", f"<footer><p>Made from run records by fsbench {escape(fsbench.__version__)}.</p></footer>"]
     return _document(title, "\n".join(body))
 
 
@@ -76,14 +77,14 @@ def _document(title: str, body: str) -> str:
 """
 
 
-def _header(comparisons: Sequence[Comparison], contents: Sequence[tuple[str, str, str]], title: str) -> str:
+def _header(comparisons: Sequence[Comparison], sections: Sequence[Section], title: str) -> str:
     records = [record for comparison in comparisons for record in comparison.records]
     methods = {label for comparison in comparisons for group in comparison.groups for label, _ in group.cells}
     features = {record.source for record in records}
     counts = [(len(records), "run"), (len(methods - {*ONLY_PUBLISHED}), "method"), (len(features), "feature file")]
     numbers = ", ".join(f"{count:,} {word}{'s' if count > 1 else ''}" for count, word in counts)
     item = "<li><a href='#{}'>{}</a> <span>{}</span></li>"
-    items = "".join(item.format(anchor, escape(name), escape(rest)) for anchor, name, rest in contents)
+    items = "".join(item.format(anchor, escape(name), escape(rest)) for anchor, name, rest, _ in sections)
     return f"""<a class="skip" href="#main">Skip to the tables</a>
 <header>
 <p class="kicker">fsbench</p>
@@ -93,22 +94,10 @@ def _header(comparisons: Sequence[Comparison], contents: Sequence[tuple[str, str
 </header>"""
 
 
-def _headings(comparison: Comparison) -> tuple[str, str]:
-    """What a comparison is over, and by which rules."""
-    key = comparison.records[0].key
-    protocol = key.protocol
-    rules = f"{key.tasks:,} tasks, {protocol['queries']} queries, protocol {protocol['name']}, seed {key.seed}"
-    return f"{protocol['ways']}-way tasks of {key.split} classes", rules
-
-
-def _landmark(anchor: str, heading: str, content: str) -> str:
-    head = f"<h2 id='{anchor}-h'>{escape(heading)}</h2>"
-    return f"<section id='{anchor}' aria-labelledby='{anchor}-h'>{head}{content}</section>"
-
-
-def _section(comparison: Comparison, anchor: str) -> str:
+def _section(comparison: Comparison, anchor: str) -> Section:
     """One comparison: a table and figures per feature file, then every run."""
-    heading, rules = _headings(comparison)
+    key, protocol = comparison.records[0].key, comparison.records[0].key.protocol
+    rules = f"{key.tasks:,} tasks, {protocol['queries']} queries, protocol {protocol['name']}, seed {key.seed}"
     parts = [
         f"<p class='rules'>{escape(rules)}</p>",
         f"<p class='signature'><code class='copy'>{escape(comparison.signature())}</code></p>",
@@ -121,25 +110,20 @@ def _section(comparison: Comparison, anchor: str) -> str:
     if notes := [f"<li>{escape(note)}.</li>" for note in comparison.notes()]:
         parts += ["<h3>On the published numbers</h3><ul class='notes'>", *notes, "</ul>"]
     parts.append(_runs_table(comparison, f"{anchor}-runs"))
-    return _landmark(anchor, heading, "\n".join(parts))
+    return anchor, f"{protocol['ways']}-way tasks of {key.split} classes", rules, "\n".join(parts)
 
 
 def _figures(alone: Comparison, group: Group, anchor: str) -> list[str]:
-    """Bars of one feature file, and the differences of its leader to the baseline."""
+    """Bars of one feature file, and the differences to the baseline of the method that gains the most on it."""
     found = [_figure(svg_text(draw_bars(alone)), f"Accuracies on {group.title}, as in the table above", f"{anchor}-b")]
-    leader = _leader(alone, group)
+    gains = dict.fromkeys((entry.label for entry in alone.entries), 0.0)  # over all settings
+    for (label, _), cell in group.cells.items():
+        gains[label] += cell.difference.mean if cell.difference else 0.0
+    leader = max(gains, key=lambda label: gains[label] if label != alone.baseline else -math.inf)
     if pairs := paired_runs(alone, leader, alone.baseline):
         label = f"Histograms of the accuracy of {leader} minus that of {alone.baseline} per task, on {group.title}"
         found.append(_figure(svg_text(draw_differences(pairs, leader, alone.baseline)), label, f"{anchor}-d"))
     return found
-
-
-def _leader(comparison: Comparison, group: Group) -> str:
-    """The method that gains the most on the baseline over all settings; empty if there is none."""
-    gains = dict.fromkeys((entry.label for entry in comparison.entries), 0.0)
-    for (label, _), cell in group.cells.items():
-        gains[label] += cell.difference.mean if cell.difference else 0.0
-    return max(gains, key=lambda label: gains[label] if label != comparison.baseline else -math.inf)
 
 
 def _figure(svg: str, label: str, prefix: str, caption: str = "") -> str:
@@ -161,17 +145,12 @@ def _accuracy_table(comparison: Comparison, group: Group, heading: str) -> str:
             name = escape(entry.label).replace(":", ":<wbr>") + remark
             row = f"<th scope='row'>{name}</th><td>{escape(entry.assumes)}</td>{''.join(map(_cell, cells))}"
             body.append(f"<tr>{row}</tr>")
-    return _table(heads, body, _caption(comparison, group), "accuracies", heading)
-
-
-def _caption(comparison: Comparison, group: Group) -> str:
-    cells = group.cells.values()
-    parts = [f"Accuracy in % ± 95 % interval over {comparison.tasks:,} tasks"]
-    if any(cell.difference for cell in cells):
-        parts.append(f"below it the difference to {comparison.baseline}, in brackets where it is not significant")
-    if any(cell.published for cell in cells):
-        parts.append("then the published number and, in brackets, ours minus published")
-    return "; ".join(parts) + "."
+    caption = f"Accuracy in % ± 95 % interval over {comparison.tasks:,} tasks"
+    if any(cell.difference for cell in group.cells.values()):
+        caption += f"; below it the difference to {comparison.baseline}, in brackets where it is not significant"
+    if any(cell.published for cell in group.cells.values()):
+        caption += "; then the published number and, in brackets, ours minus published"
+    return _table(heads, body, f"{caption}.", "accuracies", heading)
 
 
 def _cell(cell: Cell | None) -> str:
@@ -181,17 +160,13 @@ def _cell(cell: Cell | None) -> str:
     text = f"<b>{accuracy}</b>" if cell.best else accuracy
     lines = [f"<span class='accuracy'>{text}<i>{mark}</i></span>"]
     if cell.difference:
-        faint = " faint" if difference_text(cell).startswith("(") else ""
-        lines.append(f"<span class='difference{faint}'>{_minus(difference_text(cell))}</span>")
+        difference = difference_text(cell).replace("-", "−")  # a minus sign as wide as a plus
+        faint = " faint" if difference.startswith("(") else ""
+        lines.append(f"<span class='difference{faint}'>{difference}</span>")
     if cell.published:
-        source = escape(cell.published.source)
-        lines.append(f"<span class='published' title='{source}'>{_minus(published_text(cell, interval=True))}</span>")
+        source, number = escape(cell.published.source), published_text(cell, interval=True).replace("-", "−")
+        lines.append(f"<span class='published' title='{source}'>{number}</span>")
     return _number(cell.record.accuracy if cell.record else None, "".join(lines))
-
-
-def _minus(text: str) -> str:
-    """A minus sign as wide as a plus."""
-    return text.replace("-", "−")
 
 
 def _runs_table(comparison: Comparison, heading: str) -> str:

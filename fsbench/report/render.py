@@ -177,7 +177,9 @@ def render_markdown(comparison: Comparison, timing: bool = False) -> str:
             marked = [f"**{value}**" if best else value.replace(" *", r" \*") for value, best in cells]
             lines.append("| " + " | ".join([_markdown(label), _markdown(assumes), *marked]) + " |")
         lines.append("")
-    lines += ["Bold: " + LEGEND.replace("*", r"\*") + ".", "", _markdown_code(comparison.signature()), ""]
+    signature = comparison.signature()
+    fence = "`" * (1 + max(map(len, re.findall("`+", signature)), default=0))  # more than the text has in a row
+    lines += ["Bold: " + LEGEND.replace("*", r"\*") + ".", "", f"{fence}{_one_line(signature)}{fence}", ""]
     lines += [f"Published: {_markdown(note)}." for note in comparison.notes()]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -272,12 +274,6 @@ def _finite(value: float) -> float | None:
 
 def _markdown(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>|])", r"\\\1", _one_line(text))
-
-
-def _markdown_code(text: str) -> str:
-    """Code, within more backticks than the text has in a row."""
-    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
-    return f"{fence}{_one_line(text)}{fence}"
 
 
 def _one_line(text: str) -> str:

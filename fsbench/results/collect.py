@@ -115,9 +115,8 @@ def read_records(given: Sequence[Path] | None, folder: Path, reporter: Reporter)
         records += _valid(path.glob("*.json"), load_record, reporter) if is_folder else [load_record(path)]
     if not records:
         places = ", ".join(f"{path}/" for path in given or [folder])
-        raise FsbenchError(
-            f"There are no records in {places}.", "Create some with fsbench compare, or name a folder of records."
-        )
+        remedy = "Create some with fsbench compare, or name a folder of records."
+        raise FsbenchError(f"There are no records in {places}.", remedy)
     newest: dict[tuple[str, ...], RunRecord] = {}
     for record in sorted(_with_networks(records), key=lambda record: record.created):
         newest[_identity(record)] = record  # equal keys mean equal results, so one of them is enough
@@ -134,8 +133,7 @@ def _with_networks(records: Sequence[RunRecord]) -> list[RunRecord]:
     for record in records:
         others = [*named.get(record.source[:-2], {}).values()]
         if len(others) == 1 and not record.family and not record.weights:
-            names = {name: getattr(others[0], name) for name in ("family", "weights", "network")}
-            record = replace(record, **names)
+            record = replace(record, **{name: getattr(others[0], name) for name in ("family", "weights", "network")})
         complete.append(record)
     return complete
 
@@ -185,8 +183,8 @@ def _rules(record: RunRecord) -> tuple[Any, ...]:
 
 
 def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) -> Comparison:
-    names = {record.source: (record.dataset, record.backbone, record.crops) for record in records}
-    sources = sorted(names, key=lambda source: (names[source], source))
+    names = {(record.dataset, record.backbone, record.crops, record.source) for record in records}
+    sources = [source for *_, source in sorted(names)]
     named = sorted(zip(_labels(records), records, strict=True), key=lambda pair: _order(pair[0], pair[1].key.method))
     runs: Runs = {}
     for label, record in named:

@@ -161,7 +161,7 @@ class Comparison:
         return f"fsbench:{'+'.join(made)}|{key.split}{base}|{rules}|seed:{key.seed}|tasks:{key.tasks}"
 
 
-Runs = dict[tuple[int, str, Column], "RunRecord"]
+Runs = dict[tuple[int, str, Column], "RunRecord"]  # by number of the source, label of the method, and column
 Pairs = dict[tuple[int, Column, frozenset[str]], float]
 
 
@@ -176,14 +176,8 @@ def compare_records(
 ) -> Comparison:
     """Test all pairs of methods, mark the best, and add published numbers.
 
-    Args:
-        runs: Records by (number of the source, label of the method, column), all over the same tasks of a source and
-            column. Not every method need have run everywhere, nor the baseline.
-        entries: Methods in the order of the table.
-        columns: Settings in the order of the table.
-        baseline: Label of the method that others are compared to.
-        with_published: Whether to look up published numbers.
-        over_data: Intervals over the data, where they were asked for.
+    Runs of a source and column are all over the same tasks. Not every method need have run everywhere, nor the
+    baseline, which is given by its label. Entries and columns are in the order of the table.
     """
     best: dict[tuple[int, Column], str] = {}  # the label with the highest mean of every column; the first of equals
     for source, label, column in sorted(runs, key=lambda key: -runs[key].accuracy):

@@ -65,7 +65,7 @@ def published(record: RunRecord, method: str | None = None) -> Published | None:
     if not rows:
         return None
     first, *others = rows
-    notes = [_note(first), *(_other_note(row) for row in others), *_network_notes(record)]
+    notes = [_note(first), *map(_other_note, others), *_network_notes(record)]
     return Published(
         accuracy=float(first["accuracy"]),
         ci95=float(first["ci95"]) if first["ci95"] else None,

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fsbench.results.comparison import Column, Comparison, Entry, Group
-    from fsbench.results.record import RunRecord
 
 # What a method assumes of the class proportions gives its colour, and its hatch for readers in grey.
 _LOOKS = {
@@ -48,20 +47,14 @@ def draw_bars(comparison: Comparison) -> Figure:
         figure = Figure(figsize=(width, sum(heights) + 0.5), layout=ConstrainedLayoutEngine(w_pad=0.08))
         *panels, foot = figure.subfigures(len(rows) + 1, 1, height_ratios=[*heights, 0.5], squeeze=False)[:, 0]
         for panel, (group, entries) in zip(panels, rows, strict=True):
-            _row(panel, comparison, group, entries)
+            title = f"{group.title}, {comparison.tasks:,} tasks"
+            panel.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=10)
+            grid = panel.subplots(1, len(comparison.columns), squeeze=False)
+            for axes, column in zip(grid[0], comparison.columns, strict=True):
+                _bars(axes, group, entries, column)
+            grid[0, 0].set_yticklabels([entry.label for entry in entries])
         _legend(foot, [entry.assumes for _, entries in rows for entry in entries])
     return figure
-
-
-def _row(panel: Any, comparison: Comparison, group: Group, entries: Sequence[Entry]) -> None:
-    panel.suptitle(f"{group.title}, {comparison.tasks:,} tasks", x=0.01, ha="left", fontweight="bold", fontsize=10)
-    grid = panel.subplots(1, len(comparison.columns), squeeze=False)
-    for axes, column in zip(grid[0], comparison.columns, strict=True):
-        _bars(axes, group, entries, column)
-        axes.set_yticks(range(len(entries)), [])
-        axes.tick_params(axis="y", length=0)
-        if axes.get_subplotspec().is_first_col():
-            axes.set_yticklabels([entry.label for entry in entries])
 
 
 def _bars(axes: Axes, group: Group, entries: Sequence[Entry], column: Column) -> None:
@@ -71,15 +64,20 @@ def _bars(axes: Axes, group: Group, entries: Sequence[Entry], column: Column) ->
         if (cell := group.cells.get((entry.label, column))) and cell.record
     ]
     axes.set_ylim(len(entries) - 0.4, -0.6)
+    axes.set_yticks(range(len(entries)), [])
+    axes.tick_params(axis="y", length=0)
     axes.set_title(column.title, loc="left")
-    axes.set_xlabel("accuracy (%)")
+    axes.set_xlabel("accuracy (%)" if ran else "no runs")
     if not ran:
         axes.set_xticks([])
-        axes.set_xlabel("no runs")
         axes.spines[:].set_visible(False)
         return
-    low, high = _limits([record for *_, record in ran])
-    axes.set_xlim(low, high)
+    # Limits that show the differences between methods, with room on the left so that every bar is visible
+    ends = [(record.accuracy, record.ci95 or 0.0) for *_, record in ran]
+    least, most = min(mean - width for mean, width in ends), max(mean + width for mean, width in ends)
+    span = max(most - least, 4.0)
+    low = max(0.0, least - 0.3 * span)
+    axes.set_xlim(low, most + 0.06 * span)
     for place, entry, cell, record in ran:
         for look in layers(*_LOOKS.get(entry.assumes, _OTHER)):
             axes.barh(place, record.accuracy - low, 0.72, left=low, **look)
@@ -88,14 +86,6 @@ def _bars(axes: Axes, group: Group, entries: Sequence[Entry], column: Column) ->
         text = f"{mean:.2f}" + (" ▲" if cell.best else " *" if cell.tied else "")
         weight = "bold" if cell.best else "normal"
         axes.text(1.03, place, text, transform=beside, va="center", fontsize=8, fontweight=weight)
-
-
-def _limits(records: Sequence[RunRecord]) -> tuple[float, float]:
-    """Limits that show the differences between methods, with room on the left so that every bar is visible."""
-    ends = [(record.accuracy, record.ci95 or 0.0) for record in records]
-    least, most = min(mean - width for mean, width in ends), max(mean + width for mean, width in ends)
-    span = max(most - least, 4.0)
-    return max(0.0, least - 0.3 * span), most + 0.06 * span
 
 
 def _legend(foot: Any, kinds: Sequence[str]) -> None:
@@ -119,7 +109,6 @@ class Paired:
         place: Feature file.
         values: (T,) accuracy of the method minus that of the baseline, in points.
         step: The smallest difference there can be: one query.
-        interval: Mean of the values and its 95 % interval.
     """
 
     place: str

@@ -91,10 +91,8 @@ def _maps(tuned: Tuned, axes: dict[str, list[Value]]) -> Figure:
     width = 0.62 * len(axes[across]) + 1.0
     figure = Figure(figsize=(width * len(panels) + 0.8, 0.36 * len(axes[down]) + 1.4), layout="constrained")
     for index, values in enumerate(panels, start=1):
-        place = figure.add_subplot(1, len(panels), index)
-        _map(place, tuned, axes, dict(zip(rest, values, strict=True)))
-        if index == 1:
-            place.set_ylabel(symbol(down))
+        _map(figure.add_subplot(1, len(panels), index), tuned, axes, dict(zip(rest, values, strict=True)))
+    figure.axes[0].set_ylabel(symbol(down))
     return figure
 
 
@@ -133,6 +131,5 @@ def _scatter(tuned: Tuned) -> Figure:
         if all(isinstance(value, float) and value > 0 for value in values):
             place.set_xscale("log")
         place.set_xlabel(symbol(name))
-        if index == 1:
-            place.set_ylabel("accuracy (%)")
+    figure.axes[0].set_ylabel("accuracy (%)")
     return figure

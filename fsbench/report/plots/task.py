@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _CLASS_COLOURS = tuple(colour for colour in COLOURS if colour != "#F0E442")  # too pale for hollow marks on white
 MOST_CLASSES = len(_CLASS_COLOURS) * len(MARKERS)
-_SUPPORT, _QUERY = 9.0, 5.0  # sizes in points
 _WIDTH, _LETTERS = 10.5, 145  # of the figure in inches, and letters of the legend beside each other
 
 
@@ -60,10 +59,10 @@ def _draw_samples(axes: Axes, task: WatchedTask, points: NDArray[np.float64], ri
 
 
 def _mark(colour: str, marker: str, kind: str) -> dict[str, Any]:
-    size, face, edge, width = {
-        "support": (_SUPPORT, colour, "black", 1.0),
-        "right": (_QUERY, colour, "white", 0.4),
-        "wrong": (_QUERY + 1, "white", colour, 1.3),
+    size, face, edge, width = {  # sizes in points
+        "support": (9.0, colour, "black", 1.0),
+        "right": (5.0, colour, "white", 0.4),
+        "wrong": (6.0, "white", colour, 1.3),
     }[kind]
     return {
         "linestyle": "", "marker": marker, "markersize": size, "markerfacecolor": face, "markeredgecolor": edge,
@@ -149,7 +148,7 @@ TASK_NOTE = (
 )
 
 
-def draw_task(task: WatchedTask, views: tuple[View, View, View]) -> Figure:
+def draw_task(task: WatchedTask, views: tuple[View, ...]) -> Figure:
     """The three views side by side, each with the accuracy of the method that works in its space."""
     with mpl.rc_context(STYLE):
         figure, panels = _three_panels(task, TASK_NOTE)
