@@ -80,8 +80,8 @@ def _document(title: str, body: str) -> str:
 def _header(comparisons: Sequence[Comparison], sections: Sequence[Section], title: str) -> str:
     records = [record for comparison in comparisons for record in comparison.records]
     methods = {label for comparison in comparisons for group in comparison.groups for label, _ in group.cells}
-    features = {record.source for record in records}
-    counts = [(len(records), "run"), (len(methods - {*ONLY_PUBLISHED}), "method"), (len(features), "feature file")]
+    features = len({record.source for record in records})
+    counts = [(len(records), "run"), (len(methods - {*ONLY_PUBLISHED}), "method"), (features, "feature file")]
     numbers = ", ".join(f"{count:,} {word}{'s' if count > 1 else ''}" for count, word in counts)
     item = "<li><a href='#{}'>{}</a> <span>{}</span></li>"
     items = "".join(item.format(anchor, escape(name), escape(rest)) for anchor, name, rest, _ in sections)
@@ -132,10 +132,7 @@ def _figure(svg: str, label: str, prefix: str, caption: str = "") -> str:
 
 
 def _accuracy_table(comparison: Comparison, group: Group, heading: str) -> str:
-    """Methods by settings of one feature file: accuracy, difference to the baseline, published number.
-
-    Here and below, `heading` is the identifier of the heading that names the table.
-    """
+    """Methods by settings of one feature file: accuracy, difference to the baseline, published number."""
     heads = ["method", "assumes", *("\n".join(column.title.rsplit(" ", 1)) for column in comparison.columns)]
     body = []
     for entry in comparison.entries:
@@ -225,7 +222,7 @@ def _environment_table(comparisons: Sequence[Comparison], heading: str) -> str:
 
 
 def _table(heads: Iterable[str], rows: Sequence[str], caption: str, kind: str, heading: str) -> str:
-    """A table in a box of its own, which scrolls where the page is narrow."""
+    """A table in a box of its own, which scrolls where the page is narrow; its name is the element `heading`."""
     head = "".join(f"<th scope='col'>{escape(text)}</th>" for text in heads).replace("\n", "<br>")
     body = f"<thead><tr>{head}</tr></thead>\n<tbody>" + "\n".join(rows) + "</tbody>"
     table = f"<table class='{kind}'><caption><span>{escape(caption)}</span></caption>{body}</table>"

@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import itertools
 import math
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -88,7 +87,7 @@ class _Headed(Table):
         left = [place for place in range(len(widths)) if place not in texts]
         room = options.max_width - 1 - sum(widths[place] for place in texts)
         while True:
-            count = max(1, sum(taken <= room for taken in accumulate(widths[place] for place in left)))
+            count = max(1, sum(taken <= room for taken in itertools.accumulate(widths[place] for place in left)))
             yield from super(_Headed, self._part(sorted(texts + left[:count]))).__rich_console__(console, options)
             left = left[count:]
             if not left:
@@ -181,11 +180,10 @@ def surface_tables(tuned: Tuned) -> list[Table]:
         fixed = dict(zip(rest, values, strict=True))
         title = ", ".join(f"{symbol(name)} = {number(value)}" for name, value in fixed.items())
         table = plain_table(f"{tuned.method}, {tuned.setting}: accuracy on val in %" + (f", {title}" if title else ""))
-        table.add_column(symbol(down), justify="right")
         places = [{across: value} for value in axes[across]] if across else [{}]
-        for place in places:
-            heads = [f"{symbol(across)} = {number(value)}" for value in place.values()]
-            table.add_column(*heads or ["accuracy"], justify="right")
+        heads = [f"{symbol(across)} = {number(value)}" for value in axes[across]] if across else ["accuracy"]
+        for head in (symbol(down), *heads):
+            table.add_column(head, justify="right")
         for y in axes[down]:
             cells = []
             for place in places:

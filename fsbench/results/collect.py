@@ -187,11 +187,14 @@ def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) ->
     sources = [source for *_, source in sorted(names)]
     named = sorted(zip(_labels(records), records, strict=True), key=lambda pair: _order(pair[0], pair[1].key.method))
     runs: Runs = {}
+    entries = {}
     for label, record in named:
         column = Column.of(TaskProtocol(**record.key.protocol))
         runs[sources.index(record.source), label, column] = record
+        name = record.key.method.partition("@")[0]
+        known = installed_class(name) is not None  # no file named in a record is imported
+        entries[label] = entry_of(label, name) if known else Entry(label, record.key.method, "not known")
     _check_tasks(runs)
-    entries = {label: _entry(label, record.key.method) for label, record in named}
     columns = sorted({column for *_, column in runs}, key=lambda column: (column.balanced, column.alpha, column.shots))
     return compare_records(runs, [*entries.values()], columns, baseline, with_published=published)
 
@@ -206,9 +209,3 @@ def _check_tasks(runs: Runs) -> None:
                 f"{record.key.method} has other numbers of queries than the rest.",
                 "Recompute them with --force.",
             )
-
-
-def _entry(label: str, method: str) -> Entry:
-    """The row of a method; one that is not installed is not known, and no file named in a record is imported."""
-    name = method.partition("@")[0]
-    return entry_of(label, name) if installed_class(name) else Entry(label, method, "not known")

@@ -108,15 +108,11 @@ class PairedRow:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for `--json`."""
-        row = self.record.row()
-        if self.baseline and self.difference:
-            row["baseline"] = {
-                "method": self.baseline.key.method,
-                "accuracy": self.baseline.accuracy,
-                "ci95": self.baseline.ci95,
-                "difference": self.difference.mean,
-                "difference_ci95": self.difference.half_width if self.record.key.tasks > 1 else None,
-            }
+        row, other, difference = self.record.row(), self.baseline, self.difference
+        if other and difference:
+            row["baseline"] = {"method": other.key.method, "accuracy": other.accuracy, "ci95": other.ci95}
+            width = difference.half_width if self.record.key.tasks > 1 else None
+            row["baseline"] |= {"difference": difference.mean, "difference_ci95": width}
         return row
 
 

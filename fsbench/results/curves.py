@@ -50,9 +50,7 @@ class Panel:
 class Sweep:
     """Panels of one feature file, one per axis and setting.
 
-    Attributes:
-        name: File name without its ending.
-        signature: What all points have in common, in one line.
+    The name is that of the file without its ending, the signature says what all points have in common.
     """
 
     name: str

@@ -18,7 +18,7 @@ from fsbench.data.catalog import benchmark_of
 from fsbench.methods.registry import installed_class
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from fsbench.results.record import RunRecord
 
@@ -66,12 +66,8 @@ def published(record: RunRecord, method: str | None = None) -> Published | None:
         return None
     first, *others = rows
     notes = [_note(first), *map(_other_note, others), *_network_notes(record)]
-    return Published(
-        accuracy=float(first["accuracy"]),
-        ci95=float(first["ci95"]) if first["ci95"] else None,
-        source=f"{first['source']} {first['table']}",
-        notes=tuple(note for note in notes if note),
-    )
+    accuracy, ci95 = float(first["accuracy"]), float(first["ci95"]) if first["ci95"] else None
+    return Published(accuracy, ci95, f"{first['source']} {first['table']}", tuple(note for note in notes if note))
 
 
 def published_curve(record: RunRecord, axis: str) -> list[tuple[float, float]]:
@@ -88,10 +84,8 @@ def published_curve(record: RunRecord, axis: str) -> list[tuple[float, float]]:
     return sorted((float(row["param_value"]), float(row["accuracy"])) for row in rows)
 
 
-def _matching(names: Collection[str], wanted: Mapping[str, str]) -> list[Row]:
-    return [
-        row for row in published_rows() if row["method"] in names and all(row[key] == wanted[key] for key in wanted)
-    ]
+def _matching(names: Collection[str], wanted: Row) -> list[Row]:
+    return [row for row in published_rows() if row["method"] in names and wanted.items() <= row.items()]
 
 
 def _names(record: RunRecord) -> list[str]:

@@ -117,9 +117,8 @@ class RunRecord:
     @property
     def base_name(self) -> str:
         """Base classes of another file, as signatures name them; empty if they are the file's own, or none."""
-        if not self.other_base and not self.base_dataset:
-            return ""
-        return named_base(self.base_dataset or self.dataset, self.key.base_sha256)
+        other = self.other_base or self.base_dataset
+        return named_base(self.base_dataset or self.dataset, self.key.base_sha256) if other else ""
 
     def row(self) -> dict[str, Any]:
         """The record as one row of plain data, without the outcomes of single tasks."""
@@ -187,10 +186,10 @@ def _trouble(record: RunRecord) -> str:
     if key.version != VERSION:
         return f"it has version {key.version}, and this fsbench reads version {VERSION}"
     try:
-        protocol = TypeAdapter(TaskProtocol).validate_python(key.protocol)
+        protocol = TypeAdapter(TaskProtocol).validate_python(key.protocol).as_dict()
     except (ValidationError, FsbenchError):
         protocol = None
-    if protocol is None or protocol.as_dict() != key.protocol:
+    if protocol != key.protocol:
         return "its protocol is none that fsbench knows"
     counts = len(record.correct), len(record.queries)
     sound = all(0 <= right <= asked for right, asked in zip(record.correct, record.queries, strict=False))

@@ -97,7 +97,6 @@ def _legend(foot: Any, kinds: Sequence[str]) -> None:
 
 
 _OUTCOMES = {"worse": (COLOURS[5], "////"), "equal": (COLOURS[7], ""), "better": (COLOURS[0], "")}
-_MEAN_NOTE = "Dashed: mean, with its 95 % interval."
 _FINEST = 1.25  # points of accuracy: the narrowest bin worth drawing
 
 
@@ -148,7 +147,7 @@ def draw_differences(pairs: Sequence[Paired], method: str, baseline: str) -> Fig
         size = (max(2.5 * across, 0.5 + 0.09 * len(title)), 0.6 + 2.5 * down)
         figure = Figure(figsize=size, layout="constrained")
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=10)
-        figure.supxlabel(_MEAN_NOTE, x=0.01, ha="left", fontsize=8)
+        figure.supxlabel("Dashed: mean, with its 95 % interval.", x=0.01, ha="left", fontsize=8)
         grid = figure.subplots(down, across, squeeze=False)
         for axes, pair in zip(grid.flat, pairs, strict=False):
             _histogram(axes, pair)

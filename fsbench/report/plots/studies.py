@@ -23,12 +23,10 @@ if TYPE_CHECKING:
     from fsbench.evaluation.tuning import Tuned
     from fsbench.results.curves import Panel, Sweep
 
-ACROSS = 4  # panels in a row at most
-
 
 def draw_sweep(sweep: Sweep) -> Figure:
     """All panels of a sweep: bands are 95 % intervals, hollow grey-edged markers published points."""
-    across = min(len(sweep.panels), ACROSS)
+    across = min(4, len(sweep.panels))  # panels in a row
     rows = -(-len(sweep.panels) // across)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(0.6 + 3.1 * across, 0.9 + 2.5 * rows), layout="constrained")
@@ -79,13 +77,13 @@ def _positions(panel: Panel) -> dict[float | str, float]:
 def draw_surface(tuned: Tuned) -> Figure:
     """A grid of two or more axes as maps with their numbers; anything else as accuracy over each parameter."""
     with mpl.rc_context(STYLE):
-        map_it = tuned.how == "grid" and len(tuned.params) > 1
-        figure = _maps(tuned, grid_axes(tuned.trials)) if map_it else _scatter(tuned)
+        figure = _maps(tuned) if tuned.how == "grid" and len(tuned.params) > 1 else _scatter(tuned)
         figure.suptitle(f"{tuned.method}, {tuned.setting}: accuracy on val (%), {tuned.tasks} tasks", x=0.01, ha="left")
     return figure
 
 
-def _maps(tuned: Tuned, axes: dict[str, list[Value]]) -> Figure:
+def _maps(tuned: Tuned) -> Figure:
+    axes = grid_axes(tuned.trials)
     down, across, rest = split_axes(axes)
     panels = list(itertools.product(*(axes[name] for name in rest)))
     width = 0.62 * len(axes[across]) + 1.0
