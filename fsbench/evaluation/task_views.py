@@ -30,10 +30,8 @@ class WatchedTask:
 
     Attributes:
         title: Origin of the task, and parameters, in two lines.
-        class_names: Names of the K classes.
         support_labels: (S,) labels in 0..K-1.
         query_labels: (Q,) labels in 0..K-1.
-        method: BAVARDAGE with its parameters.
         tasks: The task as `method` sees it, a batch of one.
         assignments: (T, N, K) after every step, support first: `km_steps` of Soft-KMEANS, of which the first is the
             nearest class mean, then those of variational Bayes.
@@ -64,15 +62,7 @@ class WatchedTask:
 
 
 def watch(source: Source, protocol: TaskProtocol, seed: int, number: int, options: dict[str, Any]) -> WatchedTask:
-    """Draw a task by its number and follow BAVARDAGE through it.
-
-    Args:
-        source: Features.
-        protocol: How tasks are drawn.
-        seed: Random seed of the task list.
-        number: Number of the task in the list.
-        options: Parameters of BAVARDAGE as the user gave them.
-    """
+    """Draw one task by its number and follow BAVARDAGE through it, with its parameters as the user gave them."""
     method = cast("Bavardage", configure("bavardage", source, protocol, options)[0])
     drawn = sample_tasks(protocol, source.split.offsets, seed, np.array([number]))
     present = drawn.query_labels[0] >= 0
@@ -82,8 +72,13 @@ def watch(source: Source, protocol: TaskProtocol, seed: int, number: int, option
         tasks = TaskBatch(embedded[None], torch.from_numpy(drawn.support_labels), protocol.ways)
         steps = torch.cat(list(method.assignments(tasks)))  # (T, K, Q)
         steps = torch.cat([tasks.one_hot().expand(len(steps), -1, -1), steps], dim=2)  # (T, K, N)
+    setting = protocol.setting if protocol.balanced else f"{protocol.setting} (α = {protocol.alpha:g})"
+    tau = method.tau if isinstance(method.tau, str) else f"{method.tau:.3g}"
     return WatchedTask(
-        title=_title(source, protocol, seed, number, method),
+        title=f"{source.dataset}, {source.backbone}, {source.split_name}, protocol {protocol.name}: task {number} of "
+        f"seed {seed}, {protocol.ways}-way {protocol.shots}-shot, {setting}\n"
+        f"BAVARDAGE ({method.variant}): T_km = {method.t_km:g}, τ = {tau}, σ = {method.sigma:.3g}, "
+        f"{method.km_steps} + {method.steps} steps",
         class_names=tuple(source.split.class_names[c] for c in drawn.classes[0]),
         support_labels=drawn.support_labels[0],
         query_labels=drawn.query_labels[0][present],
@@ -93,28 +88,15 @@ def watch(source: Source, protocol: TaskProtocol, seed: int, number: int, option
     )
 
 
-def _title(source: Source, protocol: TaskProtocol, seed: int, number: int, method: Bavardage) -> str:
-    setting = protocol.setting if protocol.balanced else f"{protocol.setting} (α = {protocol.alpha:g})"
-    tau = method.tau if isinstance(method.tau, str) else f"{method.tau:.3g}"
-    return (
-        f"{source.dataset}, {source.backbone}, {source.split_name}, protocol {protocol.name}: task {number} of seed "
-        f"{seed}, {protocol.ways}-way {protocol.shots}-shot, {setting}\n"
-        f"BAVARDAGE ({method.variant}): T_km = {method.t_km:g}, τ = {tau}, σ = {method.sigma:.3g}, "
-        f"{method.km_steps} + {method.steps} steps"
-    )
-
-
 @dataclass(frozen=True)
 class View:
     """A task in a plane, and the method that works in the space around it.
 
     Attributes:
-        title: What is seen.
         points: (N, 2) samples, support first.
         spread: Whose spread the axes are chosen by: `samples` or `centroids`.
         shares: Per axis its share of that spread.
-        method: Whose answers are shown.
-        right: (Q,) whether its answer is right.
+        right: (Q,) whether the method's answer is right.
     """
 
     title: str
@@ -125,7 +107,7 @@ class View:
     right: NDArray[np.bool_]
 
 
-def three_views(task: WatchedTask) -> tuple[View, View, View]:
+def three_views(task: WatchedTask) -> tuple[View, ...]:
     """The task on its principal axes, on the centroids of Soft-KMEANS, and on those of BAVARDAGE after PLDA."""
     if len(task.class_names) < 3:
         raise FsbenchError(
@@ -151,22 +133,17 @@ def three_views(task: WatchedTask) -> tuple[View, View, View]:
         ),
     )  # fmt: skip
     middle = planes[1][3][0]
-    first, second, third = (
+    return tuple(
         View(title, _facing_like(points, middle), spread, shares, name, task.right(task.last_steps[name]))
         for title, spread, name, (points, shares) in planes
     )
-    return first, second, third
 
 
 def centroid_plane(products: InnerProducts, centroids: Tensor) -> tuple[NDArray[np.float64], tuple[float, float]]:
     """Project the samples of one task on the first two principal axes of its centroids (Eq. 9).
 
     With M the centroids minus their mean and M Mᵀ = U Λ Uᵀ, the axes are the rows of Λ^(-1/2) Uᵀ M: inner products
-    are all that is needed.
-
-    Args:
-        products: Inner products of the samples.
-        centroids: (1, K, N) as weights over the samples.
+    are all that is needed. The centroids (1, K, N) are weights over the samples.
 
     Returns:
         (N, 2) coordinates, and the share of the spread between the centroids that each axis carries. An axis without
@@ -175,7 +152,9 @@ def centroid_plane(products: InnerProducts, centroids: Tensor) -> tuple[NDArray[
     centred = centroids - centroids.mean(dim=1, keepdim=True)
     similarity = products(centred)[0]  # (K, N) ⟨x_n, m_k − m⟩
     values, vectors = torch.linalg.eigh(similarity @ centred[0].mT)
-    first = _facing(vectors[:, -2:].flip(1))  # (K, 2)
+    first = vectors[:, -2:].flip(1)  # (K, 2)
+    largest = first.abs().argmax(dim=0, keepdim=True)
+    first = first * first.gather(0, largest).sign()  # signs of eigenvectors are arbitrary
     spread = values[-2:].flip(0)
     floor = values[-1].clamp_min(torch.finfo(values.dtype).tiny) * 1e-12
     scale = torch.where(spread > floor, spread.clamp_min(floor).rsqrt(), 0.0)
@@ -187,9 +166,3 @@ def _facing_like(points: NDArray[np.float64], others: NDArray[np.float64]) -> ND
     """Flip the axes of points (N, 2) so that classes stay in place from view to view."""
     alike = (points * (others - others.mean(axis=0))).sum(axis=0)
     return points * np.where(alike < 0, -1.0, 1.0)
-
-
-def _facing(vectors: Tensor) -> Tensor:
-    """Turn every column so that its largest entry is positive: signs of eigenvectors are arbitrary."""
-    largest = vectors.abs().argmax(dim=0, keepdim=True)
-    return vectors * vectors.gather(0, largest).sign()

@@ -84,42 +84,41 @@ def as_text(table: RenderableType) -> str:
     return stream.getvalue()
 
 
-def accuracy_text(cell: Cell | None) -> str:
+def accuracy_text(cell: Cell) -> str:
     """Mean and interval, with a star where the cell ties with the best."""
-    if cell is None or cell.record is None:
+    if cell.record is None:
         return "–"
     return plus_minus(cell.record.accuracy, cell.record.ci95) + (" *" if cell.tied else "")
 
 
-def difference_text(cell: Cell | None) -> str:
+def difference_text(cell: Cell) -> str:
     """Difference to the baseline, with its interval; in brackets where it is not significant."""
-    if cell is None or cell.difference is None:
+    if cell.difference is None:
         return "–"
     text = signed(cell.difference)
     return text if "±" not in text or (cell.p_value is not None and cell.p_value < LEVEL) else f"({text})"
 
 
-def published_text(cell: Cell | None, *, interval: bool = False) -> str:
+def published_text(cell: Cell, *, interval: bool = False) -> str:
     """The published number, and how far ours is from it; with its interval where there is room."""
-    if cell is None or cell.published is None:
+    if cell.published is None:
         return "–"
     text = plus_minus(cell.published.accuracy, cell.published.ci95 if interval else None)
     return f"{text} ({cell.record.accuracy - cell.published.accuracy:+.1f})" if cell.record else text
 
 
-def over_data_text(cell: Cell | None) -> str:
+def over_data_text(cell: Cell) -> str:
     """Mean and interval over the data."""
-    return "–" if cell is None or cell.over_data is None else plus_minus(cell.over_data.mean, cell.over_data.half_width)
+    return plus_minus(cell.over_data.mean, cell.over_data.half_width) if cell.over_data else "–"
 
 
-def timing_text(cell: Cell | None) -> str:
+def timing_text(cell: Cell) -> str:
     """Tasks per second and peak memory."""
-    if cell is None or cell.record is None:
-        return "–"
-    return f"{cell.record.tasks_per_second:,.0f}/s {cell.record.peak_memory / 2**30:.1f} GB"
+    run = cell.record
+    return f"{run.tasks_per_second:,.0f}/s {run.peak_memory / 2**30:.1f} GB" if run else "–"
 
 
-def _views(comparison: Comparison, group: Group, timing: bool) -> Iterator[tuple[str, Callable[[Cell | None], str]]]:
+def _views(comparison: Comparison, group: Group, timing: bool) -> Iterator[tuple[str, Callable[[Cell], str]]]:
     """The tables of a group that have something to show: a title and a function from cell to text."""
     cells = group.cells.values()
     yield f"accuracy in %, {comparison.tasks:,} tasks ± 95 % interval", accuracy_text
@@ -143,7 +142,7 @@ def _tables(comparison: Comparison, timing: bool) -> Iterator[tuple[str, list[Ro
             rows: list[Row] = []
             for entry in comparison.entries:
                 cells = [group.cells.get((entry.label, column)) for column in comparison.columns]
-                texts = [(text(cell), bool(text is accuracy_text and cell and cell.best)) for cell in cells]
+                texts = [(text(cell), text is accuracy_text and cell.best) if cell else ("–", False) for cell in cells]
                 if any(value != "–" for value, _ in texts):
                     rows.append((entry.label, entry.assumes, texts))
             yield f"{group.title}: {title}", rows
@@ -175,17 +174,13 @@ def render_markdown(comparison: Comparison, timing: bool = False) -> str:
         lines.append("| method | assumes | " + " | ".join(column.title for column in comparison.columns) + " |")
         lines.append("|---|---|" + "--:|" * len(comparison.columns))
         for label, assumes, cells in rows:
-            texts = [value.replace(" *", r" \*") for value, _ in cells]
-            marked = [f"**{text}**" if best else text for text, (_, best) in zip(texts, cells, strict=True)]
+            marked = [f"**{value}**" if best else value.replace(" *", r" \*") for value, best in cells]
             lines.append("| " + " | ".join([_markdown(label), _markdown(assumes), *marked]) + " |")
         lines.append("")
-    lines += [
-        "Bold: " + LEGEND.replace("*", r"\*") + ".",
-        "",
-        _markdown_code(comparison.signature()),
-        "",
-        *(f"Published: {_markdown(note)}." for note in comparison.notes()),
-    ]
+    signature = comparison.signature()
+    fence = "`" * (1 + max(map(len, re.findall("`+", signature)), default=0))  # more than the text has in a row
+    lines += ["Bold: " + LEGEND.replace("*", r"\*") + ".", "", f"{fence}{_one_line(signature)}{fence}", ""]
+    lines += [f"Published: {_markdown(note)}." for note in comparison.notes()]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -201,11 +196,8 @@ def render_latex(comparison: Comparison, timing: bool = False) -> str:
             marked = [f"\\textbf{{{_latex(value)}}}" if best else _latex(value) for value, best in cells]
             lines.append(" & ".join([_latex(label), _latex(assumes), *marked]) + " \\\\")
         lines += ["\\bottomrule", "\\end{tabular}", ""]
-    lines += [
-        f"% bold: {_latex(LEGEND)}",
-        f"% {_one_line(comparison.signature())}",
-        *(f"% published: {_latex(note)}" for note in comparison.notes()),
-    ]
+    lines += [f"% bold: {_latex(LEGEND)}", f"% {_one_line(comparison.signature())}"]
+    lines += [f"% published: {_latex(note)}" for note in comparison.notes()]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -282,12 +274,6 @@ def _finite(value: float) -> float | None:
 
 def _markdown(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>|])", r"\\\1", _one_line(text))
-
-
-def _markdown_code(text: str) -> str:
-    """Code, within more backticks than the text has in a row."""
-    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
-    return f"{fence}{_one_line(text)}{fence}"
 
 
 def _one_line(text: str) -> str:

@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import itertools
 import math
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -54,9 +53,8 @@ def solved_table(comparison: Comparison) -> Table:
     first = rows[0].record.row()
     variant = f" ({first['variant']})" if first["variant"] else ""
     alpha = f", α = {first['alpha']:g}" if first["alpha"] is not None else ""
-    table = plain_table(
-        f"{first['method']}{variant}: accuracy in % ± 95 % interval over {first['tasks']:,} tasks{alpha}"
-    )
+    over = f"over {first['tasks']:,} tasks{alpha}"
+    table = plain_table(f"{first['method']}{variant}: accuracy in % ± 95 % interval {over}")
     for name in ("data set", "backbone"):
         table.add_column(name, overflow="fold", min_width=6)
     table.add_column("setting", no_wrap=True)
@@ -65,19 +63,12 @@ def solved_table(comparison: Comparison) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for paired in rows:
         row, baseline, gain = paired.record.row(), paired.baseline, paired.difference
-        beside = [
-            plus_minus(baseline.accuracy, baseline.ci95) if baseline else "",
-            signed(gain) if gain else "",
-        ]
-        table.add_row(
-            row["dataset"],
-            row["backbone"],
-            row["setting"],
-            str(row["shots"]),
-            plus_minus(row["accuracy"], row["ci95"]),
-            *(beside if reference else ()),
-            f"{row['tasks_per_second']:,.0f}",
-        )
+        cells = [str(row[name]) for name in ("dataset", "backbone", "setting", "shots")]
+        cells.append(plus_minus(row["accuracy"], row["ci95"]))
+        if reference:
+            cells.append(plus_minus(baseline.accuracy, baseline.ci95) if baseline else "")
+            cells.append(signed(gain) if gain else "")
+        table.add_row(*cells, f"{row['tasks_per_second']:,.0f}")
     return table
 
 
@@ -96,7 +87,7 @@ class _Headed(Table):
         left = [place for place in range(len(widths)) if place not in texts]
         room = options.max_width - 1 - sum(widths[place] for place in texts)
         while True:
-            count = max(1, sum(taken <= room for taken in accumulate(widths[place] for place in left)))
+            count = max(1, sum(taken <= room for taken in itertools.accumulate(widths[place] for place in left)))
             yield from super(_Headed, self._part(sorted(texts + left[:count]))).__rich_console__(console, options)
             left = left[count:]
             if not left:
@@ -133,22 +124,17 @@ def scatter_table(rows: list[tuple[Path, BaseStatistics, float]]) -> Table:
     for name in ("N_base", "classes", "D", "effective rank", "clamped"):
         table.add_column(name, justify="right", no_wrap=True)
     for path, base, sigma in rows:
-        table.add_row(
-            path.name,
-            f"{sum(base.class_counts):,}",
-            f"{len(base.class_counts):,}",
-            str(len(base.mean)),
-            f"{base.effective_rank:.1f}",
-            f"{100 * base.share_clamped(sigma):.0f} % at σ = {sigma:g}",
-        )
+        counts = f"{sum(base.class_counts):,}", f"{len(base.class_counts):,}", str(len(base.mean))
+        clamped = f"{100 * base.share_clamped(sigma):.0f} % at σ = {sigma:g}"
+        table.add_row(path.name, *counts, f"{base.effective_rank:.1f}", clamped)
     return table
 
 
 def measures_table(measures: list[Measure]) -> Table:
     """The table of `fsbench bench`."""
     table = plain_table("Speed on this machine, as ratios within this run")
-    table.add_column("case", overflow="fold")
-    table.add_column("measured against", overflow="fold")
+    for name in ("case", "measured against"):
+        table.add_column(name, overflow="fold")
     table.add_column("", justify="right", no_wrap=True)
     for measure in measures:
         digits = 0 if measure.unit == "%" else 1 if measure.unit == "×" else 2
@@ -163,12 +149,13 @@ SHOWN = 10  # trials of a search that is not a grid
 
 def panel_table(panel: Panel) -> Table:
     """One row per value of the axis, one column per curve; the best point of a curve is bold."""
-    table = plain_table(f"{panel.title}: accuracy in %" + (" ± 95 % interval" if len(panel.curves) <= WIDE else ""))
+    wide = len(panel.curves) <= WIDE
+    table = plain_table(f"{panel.title}: accuracy in %" + (" ± 95 % interval" if wide else ""))
     table.add_column(panel.axis, justify="right", no_wrap=True)
     for curve in panel.curves:
         table.add_column(curve.label, justify="right")
     for x in dict.fromkeys(point.x for curve in panel.curves for point in curve.points):
-        table.add_row(number(x), *(_cell(curve, x, len(panel.curves) <= WIDE) for curve in panel.curves))
+        table.add_row(number(x), *(_cell(curve, x, wide) for curve in panel.curves))
     return table
 
 
@@ -193,14 +180,14 @@ def surface_tables(tuned: Tuned) -> list[Table]:
         fixed = dict(zip(rest, values, strict=True))
         title = ", ".join(f"{symbol(name)} = {number(value)}" for name, value in fixed.items())
         table = plain_table(f"{tuned.method}, {tuned.setting}: accuracy on val in %" + (f", {title}" if title else ""))
-        table.add_column(symbol(down), justify="right")
-        for value in axes[across] if across else [""]:
-            table.add_column(f"{symbol(across)} = {number(value)}" if across else "accuracy", justify="right")
+        places = [{across: value} for value in axes[across]] if across else [{}]
+        heads = [f"{symbol(across)} = {number(value)}" for value in axes[across]] if across else ["accuracy"]
+        for head in (symbol(down), *heads):
+            table.add_column(head, justify="right")
         for y in axes[down]:
             cells = []
-            for x in axes[across] if across else [None]:
-                place = {**fixed, down: y, **({across: x} if across and x is not None else {})}
-                trial = found[tuple(sorted(place.items()))]
+            for place in places:
+                trial = found[tuple(sorted({**fixed, down: y, **place}.items()))]
                 best = trial.params == tuned.params
                 cells.append(Text(f"{trial.accuracy:.2f}" + (" ▲" if best else ""), style="bold" if best else ""))
             table.add_row(number(y), *cells)

@@ -13,6 +13,7 @@ from fsbench.methods.registry import BASELINE, METHODS, installed_class
 from fsbench.results.comparison import Column, Comparison, Entry, compare_records, entry_of
 from fsbench.results.curves import SWEEPS, Sweep, load_sweep
 from fsbench.results.record import RunRecord, load_record
+from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
     from fsbench.reporter import Reporter
     from fsbench.results.comparison import Runs
 
-
 T = TypeVar("T")
-Rules = tuple[str, str, str, int, int, int, int, int]
 
 
 def _labels(records: Sequence[RunRecord]) -> list[str]:
@@ -34,17 +33,12 @@ def _labels(records: Sequence[RunRecord]) -> list[str]:
     the default parameters say what was given, or that they were tuned. Where labels are still the same, the parameters
     that differ are added.
     """
-    names, remarks = _names(records), [_remark(record) for record in records]
-    remarks_of: dict[str, set[str]] = {}
-    for name, remark in zip(names, remarks, strict=True):
-        remarks_of.setdefault(name, set()).add(remark)
-    labels = [
-        f"{name} {remark}" if remark and len(remarks_of[name]) > 1 else name
-        for name, remark in zip(names, remarks, strict=True)
-    ]
+    pairs = [*zip(_names(records), map(_remark, records), strict=True)]
+    ways = Counter(name for name, _ in {*pairs})  # in which runs of a name were configured
+    labels = [f"{name} {remark}" if remark and ways[name] > 1 else name for name, remark in pairs]
     differing = _differing(records, labels)
     return [
-        " ".join([label, *(f"{name}={record.key.params.get(name)}" for name in differing[label])])
+        " ".join([label, *(f"{name}={record.key.params.get(name)}" for name in sorted(differing[label]))])
         for record, label in zip(records, labels, strict=True)
     ]
 
@@ -58,17 +52,14 @@ def _order(label: str, method: str) -> tuple[int, list[str | float]]:
 
 def _names(records: Sequence[RunRecord]) -> list[str]:
     """Method and variant; short where no other method has the same short name, else as in the key."""
-    short = {record.key.method: _short_name(record.key.method) for record in records}
+    methods = {record.key.method for record in records}
+    # `Mine` for `mine.py:Mine@1a2b3c4d`, `theirs` for `theirs@1.2`
+    short = {name: (name.rpartition(":")[2] if ".py:" in name else name).partition("@")[0] for name in methods}
     count = Counter(short.values())
     return [
         record.key.method if count[short[record.key.method]] > 1 else short[record.key.method] + _variant(record)
         for record in records
     ]
-
-
-def _short_name(method: str) -> str:
-    """`Mine` for `mine.py:Mine@1a2b3c4d`, `theirs` for `theirs@1.2`."""
-    return (method.rpartition(":")[2] if ".py:" in method else method).partition("@")[0]
 
 
 def _variants(record: RunRecord) -> Variants | None:
@@ -80,8 +71,8 @@ def _variants(record: RunRecord) -> Variants | None:
 def _variant(record: RunRecord) -> str:
     """`:released`, or nothing for the default variant and for methods without variants."""
     variants = _variants(record)
-    word = record.key.params.get(variants.parameter, variants.default) if variants else None
-    return "" if variants is None or word == variants.default else f":{word}"
+    word = variants and record.key.params.get(variants.parameter, variants.default)
+    return f":{word}" if variants and word != variants.default else ""
 
 
 def _remark(record: RunRecord) -> str:
@@ -89,10 +80,9 @@ def _remark(record: RunRecord) -> str:
     origin, _, given = record.params_from.partition(" + given:")
     params = record.key.params
     variants = _variants(record)
-    named = [ARTICLE_UNITS.get(name, name) for name in given.split(",") if name]
     words = [
         f"{name}={params[name]:.4g}" if isinstance(params[name], float) else f"{name}={params[name]}"
-        for name in named
+        for name in (ARTICLE_UNITS.get(name, name) for name in given.split(","))
         if name in params and not (variants and name == variants.parameter)
     ]
     if not origin.startswith(("default", "preset:")):
@@ -100,7 +90,7 @@ def _remark(record: RunRecord) -> str:
     return " ".join(words)
 
 
-def _differing(records: Sequence[RunRecord], labels: Sequence[str]) -> dict[str, list[str]]:
+def _differing(records: Sequence[RunRecord], labels: Sequence[str]) -> dict[str, set[str]]:
     """For every label, the parameters that differ between runs of one setting."""
     cells: dict[tuple[str, str], list[dict[str, Any]]] = {}
     differing: dict[str, set[str]] = {label: set() for label in labels}
@@ -108,20 +98,16 @@ def _differing(records: Sequence[RunRecord], labels: Sequence[str]) -> dict[str,
         setting = repr((record.source, sorted(record.key.protocol.items())))
         cells.setdefault((label, setting), []).append(record.key.params)
     for (label, _), params in cells.items():
-        for name in {name for one in params for name in one}:
-            if any(one.get(name) != params[0].get(name) for one in params):
-                differing[label].add(name)
-    return {label: sorted(names) for label, names in differing.items()}
+        names = {name for one in params for name in one}
+        differing[label] |= {name for name in names if any(one.get(name) != params[0].get(name) for one in params)}
+    return differing
 
 
 def read_records(given: Sequence[Path] | None, folder: Path, reporter: Reporter) -> list[RunRecord]:
-    """Read the records given, else all of the folder.
+    """Read the record files and folders given, else the folder of results.
 
-    Args:
-        given: Record files, which must be valid, and folders.
-        folder: Read if none is given. Its subfolders hold the points of sweeps and are not read; files that are not
-            valid records are left out with a warning.
-        reporter: Takes the warnings.
+    Files that are given must be valid; invalid files of a folder are left out with a warning. Subfolders, which hold
+    the points of sweeps, are not read.
     """
     records: list[RunRecord] = []
     for path in given or [folder]:
@@ -129,9 +115,8 @@ def read_records(given: Sequence[Path] | None, folder: Path, reporter: Reporter)
         records += _valid(path.glob("*.json"), load_record, reporter) if is_folder else [load_record(path)]
     if not records:
         places = ", ".join(f"{path}/" for path in given or [folder])
-        raise FsbenchError(
-            f"There are no records in {places}.", "Create some with fsbench compare, or name a folder of records."
-        )
+        remedy = "Create some with fsbench compare, or name a folder of records."
+        raise FsbenchError(f"There are no records in {places}.", remedy)
     newest: dict[tuple[str, ...], RunRecord] = {}
     for record in sorted(_with_networks(records), key=lambda record: record.created):
         newest[_identity(record)] = record  # equal keys mean equal results, so one of them is enough
@@ -148,8 +133,7 @@ def _with_networks(records: Sequence[RunRecord]) -> list[RunRecord]:
     for record in records:
         others = [*named.get(record.source[:-2], {}).values()]
         if len(others) == 1 and not record.family and not record.weights:
-            (other,) = others
-            record = replace(record, family=other.family, weights=other.weights, network=other.network)
+            record = replace(record, **{name: getattr(others[0], name) for name in ("family", "weights", "network")})
         complete.append(record)
     return complete
 
@@ -178,14 +162,10 @@ def read_sweeps(folder: Path, reporter: Reporter) -> list[Sweep]:
 def collect(records: Iterable[RunRecord], baseline: str = BASELINE, *, published: bool = True) -> list[Comparison]:
     """Collect records into comparisons: one per split, origin of the base classes, rules, seed and number of tasks.
 
-    The comparison with the most runs comes first.
-
-    Args:
-        records: In any order; the outcome does not depend on it.
-        baseline: Label of the method that others are compared to, wherever it ran.
-        published: Whether to look up published numbers.
+    The comparison with the most runs comes first. The order of the records does not matter. The baseline is the label
+    of the method that others are compared to, wherever it ran; published numbers are looked up unless told otherwise.
     """
-    lists: dict[Rules, list[RunRecord]] = {}
+    lists: dict[tuple[Any, ...], list[RunRecord]] = {}
     for record in sorted(records, key=_identity):
         lists.setdefault(_rules(record), []).append(record)
     ordered = sorted(lists, key=lambda rules: (-len(lists[rules]), rules))
@@ -196,29 +176,27 @@ def collect(records: Iterable[RunRecord], baseline: str = BASELINE, *, published
     return comparisons
 
 
-def _rules(record: RunRecord) -> Rules:
+def _rules(record: RunRecord) -> tuple[Any, ...]:
     """What the runs of one comparison have in common."""
-    key, protocol = record.key, record.key.protocol
-    rules = protocol["name"], protocol["version"], protocol["ways"], protocol["queries"]
-    return key.split, record.base_dataset, *rules, key.seed, key.tasks
+    rules = (record.key.protocol[name] for name in ("name", "version", "ways", "queries"))
+    return record.key.split, record.base_dataset, *rules, record.key.seed, record.key.tasks
 
 
 def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) -> Comparison:
-    names = {record.source: (record.dataset, record.backbone, record.crops) for record in records}
-    sources = sorted(names, key=lambda source: (names[source], source))
+    names = {(record.dataset, record.backbone, record.crops, record.source) for record in records}
+    sources = [source for *_, source in sorted(names)]
     named = sorted(zip(_labels(records), records, strict=True), key=lambda pair: _order(pair[0], pair[1].key.method))
-    runs: Runs = {(sources.index(record.source), label, _column(record)): record for label, record in named}
+    runs: Runs = {}
+    entries = {}
+    for label, record in named:
+        column = Column.of(TaskProtocol(**record.key.protocol))
+        runs[sources.index(record.source), label, column] = record
+        name = record.key.method.partition("@")[0]
+        known = installed_class(name) is not None  # no file named in a record is imported
+        entries[label] = entry_of(label, name) if known else Entry(label, record.key.method, "not known")
     _check_tasks(runs)
-    entries = {label: _entry(label, record.key.method) for label, record in named}
-    columns = sorted(
-        {column for _, _, column in runs}, key=lambda column: (column.balanced, column.alpha, column.shots)
-    )
+    columns = sorted({column for *_, column in runs}, key=lambda column: (column.balanced, column.alpha, column.shots))
     return compare_records(runs, [*entries.values()], columns, baseline, with_published=published)
-
-
-def _column(record: RunRecord) -> Column:
-    protocol = record.key.protocol
-    return Column(protocol["alpha"] is None, protocol["alpha"], protocol["shots"])
 
 
 def _check_tasks(runs: Runs) -> None:
@@ -231,9 +209,3 @@ def _check_tasks(runs: Runs) -> None:
                 f"{record.key.method} has other numbers of queries than the rest.",
                 "Recompute them with --force.",
             )
-
-
-def _entry(label: str, method: str) -> Entry:
-    """The row of a method; one that is not installed is not known, and no file named in a record is imported."""
-    name = method.partition("@")[0]
-    return entry_of(label, name) if installed_class(name) else Entry(label, method, "not known")

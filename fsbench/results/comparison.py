@@ -43,13 +43,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Entry:
-    """A method as it appears in the table.
-
-    Attributes:
-        label: Name, with its variant.
-        method: Name alone.
-        assumes: Inductive, or the class prior that a transductive method assumes.
-    """
+    """A method as it appears in the table: named with its variant, alone, and inductive or the prior it assumes."""
 
     label: str
     method: str
@@ -72,7 +66,6 @@ class Cell:
         tied: Whether it is not significantly worse than the best, Holm-corrected over all pairs of the table.
         difference: To the baseline, over the same tasks; None for the baseline itself, or where it did not run.
         p_value: Of that difference, Holm-corrected over the table's differences to the baseline.
-        published: The published number that belongs here, if any.
         over_data: Interval over the data, if asked for.
     """
 
@@ -90,16 +83,14 @@ class Group:
     """The rows of one feature file.
 
     Attributes:
-        dataset: Data set of the features.
-        backbone: Backbone of the features.
         cells: By label of the method and column; a method may be missing in some.
         apart: What tells it from another group of the same data set and backbone; empty if there is none.
     """
 
     dataset: str
     backbone: str
-    cells: Mapping[tuple[str, Column], Cell] = field(default_factory=dict)
-    apart: str = ""
+    cells: Mapping[tuple[str, Column], Cell]
+    apart: str
 
     @property
     def title(self) -> str:
@@ -117,15 +108,11 @@ class PairedRow:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for `--json`."""
-        row = self.record.row()
-        if self.baseline and self.difference:
-            row["baseline"] = {
-                "method": self.baseline.key.method,
-                "accuracy": self.baseline.accuracy,
-                "ci95": self.baseline.ci95,
-                "difference": self.difference.mean,
-                "difference_ci95": self.difference.half_width if self.record.key.tasks > 1 else None,
-            }
+        row, other, difference = self.record.row(), self.baseline, self.difference
+        if other and difference:
+            row["baseline"] = {"method": other.key.method, "accuracy": other.accuracy, "ci95": other.ci95}
+            width = difference.half_width if self.record.key.tasks > 1 else None
+            row["baseline"] |= {"difference": difference.mean, "difference_ci95": width}
         return row
 
 
@@ -170,7 +157,7 @@ class Comparison:
         return f"fsbench:{'+'.join(made)}|{key.split}{base}|{rules}|seed:{key.seed}|tasks:{key.tasks}"
 
 
-Runs = dict[tuple[int, str, Column], "RunRecord"]
+Runs = dict[tuple[int, str, Column], "RunRecord"]  # by number of the source, label of the method, and column
 Pairs = dict[tuple[int, Column, frozenset[str]], float]
 
 
@@ -185,30 +172,25 @@ def compare_records(
 ) -> Comparison:
     """Test all pairs of methods, mark the best, and add published numbers.
 
-    Args:
-        runs: Records by (number of the source, label of the method, column), all over the same tasks of a source and
-            column. Not every method need have run everywhere, nor the baseline.
-        entries: Methods in the order of the table.
-        columns: Settings.
-        baseline: Label of the method that others are compared to.
-        with_published: Whether to look up published numbers.
-        over_data: Intervals over the data, where they were asked for.
+    Runs of a source and column are all over the same tasks. Not every method need have run everywhere, nor the
+    baseline, which is given by its label. Entries and columns are in the order of the table.
     """
-    best = _best(runs)
+    best: dict[tuple[int, Column], str] = {}  # the label with the highest mean of every column; the first of equals
+    for source, label, column in sorted(runs, key=lambda key: -runs[key].accuracy):
+        best.setdefault((source, column), label)
     p_values = _p_values(runs)
     against_any = _corrected(p_values)
     against_baseline = _corrected({pair: p_value for pair, p_value in p_values.items() if baseline in pair[2]})
     sources: dict[int, dict[tuple[str, Column], Cell]] = {}
     for key, record in runs.items():
         source, label, column = key
-        reference, leader = runs.get((source, baseline, column)), best[source, column]
+        leader = best[source, column]
+        reference = runs.get((source, baseline, column)) if label != baseline else None
         sources.setdefault(source, {})[label, column] = Cell(
             record,
             best=label == leader,
             tied=label != leader and against_any[source, column, frozenset((label, leader))] >= LEVEL,
-            difference=paired_difference(record.per_task, reference.per_task)
-            if reference and label != baseline
-            else None,
+            difference=paired_difference(record.per_task, reference.per_task) if reference else None,
             p_value=against_baseline.get((source, column, frozenset((label, baseline)))),
             published=published(record) if with_published else None,
             over_data=(over_data or {}).get(key),
@@ -217,21 +199,9 @@ def compare_records(
         for cells in sources.values():
             cells |= _published_only(cells)
     groups = _groups(sources)
-    extra = [
-        name for name in ONLY_PUBLISHED if any((name, column) in group.cells for group in groups for column in columns)
-    ]
-    rows = [*entries, *(Entry(name, name, "trains the network") for name in extra)]
-    return Comparison(rows, columns, groups, baseline, next(iter(runs.values())).key.tasks)
-
-
-def _best(runs: Runs) -> dict[tuple[int, Column], str]:
-    """The label with the highest mean of every column."""
-    best: dict[tuple[int, Column], str] = {}
-    for (source, label, column), record in runs.items():
-        leader = best.get((source, column))
-        if leader is None or record.accuracy > runs[source, leader, column].accuracy:
-            best[source, column] = label
-    return best
+    shown = {label for group in groups for label, _ in group.cells}
+    extra = [Entry(name, name, "trains the network") for name in ONLY_PUBLISHED if name in shown]
+    return Comparison([*entries, *extra], columns, groups, baseline, next(iter(runs.values())).key.tasks)
 
 
 def _p_values(runs: Runs) -> Pairs:
@@ -262,37 +232,24 @@ def _corrected(p_values: Pairs) -> Pairs:
 
 
 def _groups(sources: Mapping[int, Mapping[tuple[str, Column], Cell]]) -> list[Group]:
-    """One group per source, named by its records."""
+    """One group per source; those of the same data set and backbone are told apart by crops, network, then digests."""
     cells = [sources[source] for source in sorted(sources)]
     firsts = [next(cell.record for cell in one.values() if cell.record) for one in cells]
-    return [
-        Group(first.dataset, first.backbone, one, ", ".join(apart))
-        for first, one, apart in zip(firsts, cells, _told_apart(firsts), strict=True)
-    ]
-
-
-def _told_apart(firsts: Sequence[RunRecord]) -> list[list[str]]:
-    """What tells sources of the same data set and backbone apart: crops, then the network, then digests."""
     names: list[tuple[str, ...]] = [(first.dataset, first.backbone) for first in firsts]
     apart: list[list[str]] = [[] for _ in firsts]
-    for aspect in (_crops, _network, _digests):
+    crops = [f"{first.crops} crops" if first.crops > 1 else "1 crop" for first in firsts]
+    networks = [", ".join(part for part in (first.family, first.weights) if part) for first in firsts]
+    keys = [first.key for first in firsts]
+    digests = [f"features {key.features_sha256[:6]}, base {key.base_sha256[:6] or 'none'}" for key in keys]
+    for aspect in (crops, networks, digests):
         count = Counter(names)
-        for words, name, first in zip(apart, names, firsts, strict=True):
-            words += [aspect(first)] if count[name] > 1 and aspect(first) else []
-        names = [(*name, aspect(first)) for name, first in zip(names, firsts, strict=True)]
-    return apart
-
-
-def _crops(record: RunRecord) -> str:
-    return f"{record.crops} crops" if record.crops > 1 else "1 crop"
-
-
-def _network(record: RunRecord) -> str:
-    return ", ".join(part for part in (record.family, record.weights) if part)
-
-
-def _digests(record: RunRecord) -> str:
-    return f"features {record.key.features_sha256[:6]}, base {record.key.base_sha256[:6] or 'none'}"
+        for words, name, word in zip(apart, names, aspect, strict=True):
+            words += [word] if count[name] > 1 and word else []
+        names = [(*name, word) for name, word in zip(names, aspect, strict=True)]
+    return [
+        Group(first.dataset, first.backbone, one, ", ".join(words))
+        for first, one, words in zip(firsts, cells, apart, strict=True)
+    ]
 
 
 def _published_only(cells: Mapping[tuple[str, Column], Cell]) -> dict[tuple[str, Column], Cell]:

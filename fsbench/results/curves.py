@@ -11,7 +11,6 @@ from fsbench.io.sealed import read_sealed, write_sealed
 if TYPE_CHECKING:
     from pathlib import Path
 
-
 SWEEPS = "sweeps"  # folder of the curves, below that of the results
 
 
@@ -40,13 +39,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves over one axis.
-
-    Attributes:
-        axis: What varies, as printed.
-        title: What is the same for all curves.
-        curves: In the order of the legend.
-    """
+    """Curves over one axis; the title says what is the same for all of them."""
 
     axis: str
     title: str
@@ -55,13 +48,9 @@ class Panel:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Panels of one feature file.
+    """Panels of one feature file, one per axis and setting.
 
-    Attributes:
-        name: File name without its ending.
-        title: Heading of the figure.
-        signature: What all points have in common, in one line.
-        panels: One per axis and setting.
+    The name is that of the file without its ending, the signature says what all points have in common.
     """
 
     name: str

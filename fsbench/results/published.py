@@ -18,18 +18,13 @@ from fsbench.data.catalog import benchmark_of
 from fsbench.methods.registry import installed_class
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from fsbench.results.record import RunRecord
 
-
 _DATASETS = {
-    "mini": "mini-imagenet",
-    "tiered": "tiered-imagenet",
-    "cub": "cub",
-    "fc100": "fc100",
-    "cifarfs": "cifar-fs",
-}
+    "mini": "mini-imagenet", "tiered": "tiered-imagenet", "cub": "cub", "fc100": "fc100", "cifarfs": "cifar-fs",
+}  # fmt: skip
 _AXES = {
     "prior_alpha": "alpha_o", "shots": "L", "queries": "Q", "t_km": "T_km", "t_vb": "T_vb", "s_max": "s_max",
     "beta": "beta_o",
@@ -41,14 +36,7 @@ _NETWORK = "adapts or trains the network itself, so it has no counterpart on fro
 
 @dataclass(frozen=True)
 class Published:
-    """One published accuracy.
-
-    Attributes:
-        accuracy: In percent.
-        ci95: Half-width of its interval, where one is given.
-        source: Article or repository, and table.
-        notes: Why it may not compare like for like, and what other sources say.
-    """
+    """One published accuracy in percent; notes say why it may not compare like for like, and what other sources say."""
 
     accuracy: float
     ci95: float | None
@@ -69,12 +57,7 @@ def published_rows() -> tuple[Row, ...]:
 
 
 def published(record: RunRecord, method: str | None = None) -> Published | None:
-    """The published accuracy that belongs beside a run, or None.
-
-    Args:
-        record: The run.
-        method: A method of `ONLY_PUBLISHED`, in place of the one that ran.
-    """
+    """The published accuracy that belongs beside a run, or None; of a method of `ONLY_PUBLISHED`, if one is given."""
     if record.key.split != "novel" or record.base_dataset:
         return None
     names = (method,) if method else _names(record)
@@ -82,13 +65,9 @@ def published(record: RunRecord, method: str | None = None) -> Published | None:
     if not rows:
         return None
     first, *others = rows
-    notes = [_note(first), *(_other_note(row) for row in others), *_network_notes(record)]
-    return Published(
-        accuracy=float(first["accuracy"]),
-        ci95=float(first["ci95"]) if first["ci95"] else None,
-        source=f"{first['source']} {first['table']}",
-        notes=tuple(note for note in notes if note),
-    )
+    notes = [_note(first), *map(_other_note, others), *_network_notes(record)]
+    accuracy, ci95 = float(first["accuracy"]), float(first["ci95"]) if first["ci95"] else None
+    return Published(accuracy, ci95, f"{first['source']} {first['table']}", tuple(note for note in notes if note))
 
 
 def published_curve(record: RunRecord, axis: str) -> list[tuple[float, float]]:
@@ -105,10 +84,8 @@ def published_curve(record: RunRecord, axis: str) -> list[tuple[float, float]]:
     return sorted((float(row["param_value"]), float(row["accuracy"])) for row in rows)
 
 
-def _matching(names: Collection[str], wanted: Mapping[str, str]) -> list[Row]:
-    return [
-        row for row in published_rows() if row["method"] in names and all(row[key] == wanted[key] for key in wanted)
-    ]
+def _matching(names: Collection[str], wanted: Row) -> list[Row]:
+    return [row for row in published_rows() if row["method"] in names and wanted.items() <= row.items()]
 
 
 def _names(record: RunRecord) -> list[str]:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
 VERSION = 1
 
 
@@ -42,8 +41,7 @@ class RunKey:
 
     def digest(self) -> str:
         """Twelve hexadecimal digits of the SHA-256 of the key."""
-        text = json.dumps(asdict(self), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -51,18 +49,12 @@ class RunRecord:
     """The result of one method over one list of tasks.
 
     Attributes:
-        key: What determines the result.
-        dataset: Data set of the features.
-        backbone: Backbone of the features.
         params_from: Where the parameters come from: given, the article's preset, defaults, or tuned on val.
         accuracy: Mean over tasks, in percent.
         ci95: Half-width of the 95 % interval over sampled tasks, in percent.
         correct: Right answers per task.
-        queries: Queries per task.
         seconds: Wall time from features to counts.
         peak_memory: Bytes.
-        device: Where it was computed.
-        signature: One line that says what was done.
         created: UTC, ISO 8601.
         crops: Crops per image that the features are averaged over.
         base_dataset: Data set of the base classes, if not that of the features.
@@ -125,39 +117,24 @@ class RunRecord:
     @property
     def base_name(self) -> str:
         """Base classes of another file, as signatures name them; empty if they are the file's own, or none."""
-        if not self.other_base and not self.base_dataset:
-            return ""
-        return named_base(self.base_dataset or self.dataset, self.key.base_sha256)
+        other = self.other_base or self.base_dataset
+        return named_base(self.base_dataset or self.dataset, self.key.base_sha256) if other else ""
 
     def row(self) -> dict[str, Any]:
         """The record as one row of plain data, without the outcomes of single tasks."""
-        protocol = self.key.protocol
+        key, protocol = self.key, self.key.protocol
+        measured = ("accuracy", "ci95", "seconds", "tasks_per_second", "peak_memory", "device", "ranks", "signature")
         return {
-            "dataset": self.dataset,
-            "backbone": self.backbone,
-            "family": self.family,
-            "weights": self.weights,
+            **{name: getattr(self, name) for name in ("dataset", "backbone", "family", "weights")},
             "base_dataset": self.base_dataset or self.dataset,
-            "method": self.key.method,
-            "variant": self.key.params.get("variant"),
+            "method": key.method,
+            "variant": key.params.get("variant"),
             "setting": "balanced" if protocol["alpha"] is None else "unbalanced",
-            "alpha": protocol["alpha"],
-            "shots": protocol["shots"],
-            "ways": protocol["ways"],
-            "queries": protocol["queries"],
+            **{name: protocol[name] for name in ("alpha", "shots", "ways", "queries")},
             "protocol": protocol["name"],
-            "split": self.key.split,
-            "tasks": self.key.tasks,
-            "seed": self.key.seed,
-            "accuracy": self.accuracy,
-            "ci95": self.ci95,
-            "seconds": self.seconds,
-            "tasks_per_second": self.tasks_per_second,
-            "peak_memory": self.peak_memory,
-            "device": self.device,
-            "ranks": self.ranks,
-            "signature": self.signature,
-            "params": self.key.params,
+            **{name: getattr(key, name) for name in ("split", "tasks", "seed")},
+            **{name: getattr(self, name) for name in measured},
+            "params": key.params,
             "params_from": self.params_from,
         }
 
@@ -202,24 +179,24 @@ def load_record(path: Path, key: RunKey | None = None) -> RunRecord:
 def _trouble(record: RunRecord) -> str:
     """What contradicts itself in a record, or nothing."""
     key = record.key
-    if not all(is_name(name) for name in (record.dataset, record.backbone, key.method, key.split)):
+    if not all(map(is_name, (record.dataset, record.backbone, key.method, key.split))):
         return "its data set, backbone, method or split has no proper name"
-    if not all(text.isprintable() for text in (record.family, record.weights, record.network)):
+    if not (record.family + record.weights + record.network).isprintable():
         return "its family, weights or network cannot be printed"
     if key.version != VERSION:
         return f"it has version {key.version}, and this fsbench reads version {VERSION}"
     try:
-        protocol = TypeAdapter(TaskProtocol).validate_python(key.protocol)
+        protocol = TypeAdapter(TaskProtocol).validate_python(key.protocol).as_dict()
     except (ValidationError, FsbenchError):
         protocol = None
-    if protocol is None or protocol.as_dict() != key.protocol:
+    if protocol != key.protocol:
         return "its protocol is none that fsbench knows"
     counts = len(record.correct), len(record.queries)
     sound = all(0 <= right <= asked for right, asked in zip(record.correct, record.queries, strict=False))
-    if counts != (key.tasks,) * 2 or not sound or min(record.queries, default=0) < 1 or record.seconds < 1e-9:
+    if counts != (key.tasks, key.tasks) or not sound or min(record.queries, default=0) < 1 or record.seconds < 1e-9:
         return f"its counts do not fit its {key.tasks} tasks"
-    computed = interval(record.per_task)
-    if not np.isclose(record.accuracy, computed.mean, rtol=1e-9) or not _is_width(record.ci95, record.per_task):
+    mean = record.per_task.mean()
+    if not np.isclose(record.accuracy, mean, rtol=1e-9) or not _is_width(record.ci95, record.per_task):
         return "its accuracy is not that of its tasks"
     return ""
 

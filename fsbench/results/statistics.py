@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
 LEVEL = 0.05
 
 
@@ -56,12 +55,7 @@ def paired_p_values(values: NDArray[np.float64], baseline: NDArray[np.float64]) 
     That is the probability that T differences share one sign by chance. Counts of a few tasks often differ by the same
     number, and Student's test would be certain where they do.
 
-    Args:
-        values: (…, T) accuracies of one method or several.
-        baseline: (T,) accuracies of the method they are compared to, on the same tasks.
-
-    Returns:
-        (…,); 1 where all tasks have the same accuracy.
+    The accuracies are (…, T), of one method or several, and (T,); the p-values (…,), 1 where all tasks have the same.
     """
     differences = values - baseline
     tasks = len(baseline)

@@ -13,7 +13,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 
 from fsbench.report.plots.style import COLOURS, INK, STYLE, layers
-from fsbench.results.statistics import Interval, paired_difference
+from fsbench.results.statistics import Interval, interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from fsbench.results.comparison import Cell, Column, Comparison, Entry, Group
-    from fsbench.results.record import RunRecord
-
+    from fsbench.results.comparison import Column, Comparison, Entry, Group
 
 # What a method assumes of the class proportions gives its colour, and its hatch for readers in grey.
 _LOOKS = {
@@ -38,7 +36,10 @@ _NOTE = "Dots: means, with 95 % intervals. ▲ best of its panel, * not signific
 
 def draw_bars(comparison: Comparison) -> Figure:
     """Accuracies with their 95 % intervals, one row of panels per feature file."""
-    rows = [(group, _shown(comparison, group)) for group in comparison.groups]
+    rows = []
+    for group in comparison.groups:
+        ran = {label for (label, _), cell in group.cells.items() if cell.record}
+        rows.append((group, [entry for entry in comparison.entries if entry.label in ran]))
     heights = [0.95 + 0.2 * len(entries) for _, entries in rows]
     longest = max(len(entry.label) for _, entries in rows for entry in entries)
     width = max(6.4, 0.5 + 0.07 * longest + 2.1 * len(comparison.columns))
@@ -46,75 +47,45 @@ def draw_bars(comparison: Comparison) -> Figure:
         figure = Figure(figsize=(width, sum(heights) + 0.5), layout=ConstrainedLayoutEngine(w_pad=0.08))
         *panels, foot = figure.subfigures(len(rows) + 1, 1, height_ratios=[*heights, 0.5], squeeze=False)[:, 0]
         for panel, (group, entries) in zip(panels, rows, strict=True):
-            _row(panel, comparison, group, entries)
+            title = f"{group.title}, {comparison.tasks:,} tasks"
+            panel.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=10)
+            grid = panel.subplots(1, len(comparison.columns), squeeze=False)
+            for axes, column in zip(grid[0], comparison.columns, strict=True):
+                _bars(axes, group, entries, column)
+            grid[0, 0].set_yticklabels([entry.label for entry in entries])
         _legend(foot, [entry.assumes for _, entries in rows for entry in entries])
     return figure
 
 
-def _shown(comparison: Comparison, group: Group) -> list[Entry]:
-    """The methods that ran on a group's features."""
-    ran = {label for (label, _), cell in group.cells.items() if cell.record}
-    return [entry for entry in comparison.entries if entry.label in ran]
-
-
-def _row(panel: Any, comparison: Comparison, group: Group, entries: Sequence[Entry]) -> None:
-    panel.suptitle(f"{group.title}, {comparison.tasks:,} tasks", x=0.01, ha="left", fontweight="bold", fontsize=10)
-    for axes, column in zip(
-        panel.subplots(1, len(comparison.columns), squeeze=False)[0], comparison.columns, strict=True
-    ):
-        _bars(axes, group, entries, column)
-        axes.set_yticks(range(len(entries)), [])
-        axes.tick_params(axis="y", length=0)
-        if axes.get_subplotspec().is_first_col():
-            axes.set_yticklabels([entry.label for entry in entries])
-
-
 def _bars(axes: Axes, group: Group, entries: Sequence[Entry], column: Column) -> None:
     ran = [
-        (place, entry, cell)
+        (place, entry, cell, cell.record)
         for place, entry in enumerate(entries)
         if (cell := group.cells.get((entry.label, column))) and cell.record
     ]
     axes.set_ylim(len(entries) - 0.4, -0.6)
+    axes.set_yticks(range(len(entries)), [])
+    axes.tick_params(axis="y", length=0)
     axes.set_title(column.title, loc="left")
-    axes.set_xlabel("accuracy (%)")
+    axes.set_xlabel("accuracy (%)" if ran else "no runs")
     if not ran:
         axes.set_xticks([])
-        axes.set_xlabel("no runs")
         axes.spines[:].set_visible(False)
         return
-    low, high = _limits([cell for _, _, cell in ran])
-    axes.set_xlim(low, high)
-    for place, entry, cell in ran:
-        _bar(axes, place, entry, cell, low)
-
-
-def _limits(cells: Sequence[Cell]) -> tuple[float, float]:
-    """Limits that show the differences between methods, with room on the left so that every bar is visible."""
-    ends = [(cell.record.accuracy, cell.record.ci95 or 0.0) for cell in cells if cell.record]
+    # Limits that show the differences between methods, with room on the left so that every bar is visible
+    ends = [(record.accuracy, record.ci95 or 0.0) for *_, record in ran]
     least, most = min(mean - width for mean, width in ends), max(mean + width for mean, width in ends)
     span = max(most - least, 4.0)
-    return max(0.0, least - 0.3 * span), most + 0.06 * span
-
-
-def _bar(axes: Axes, place: int, entry: Entry, cell: Cell, low: float) -> None:
-    assert cell.record is not None
-    colour, hatch = _LOOKS.get(entry.assumes, _OTHER)
-    mean, ci95 = cell.record.accuracy, cell.record.ci95
-    for look in layers(colour, hatch):
-        axes.barh(place, mean - low, 0.72, left=low, **look)
-    axes.errorbar(mean, place, xerr=ci95, fmt="o", markersize=2.6, color=INK, capsize=2, linewidth=1)
-    mark = " ▲" if cell.best else " *" if cell.tied else ""
-    weight = "bold" if cell.best else "normal"
-    axes.text(
-        1.03,
-        place,
-        f"{mean:.2f}{mark}",
-        transform=axes.get_yaxis_transform(),
-        va="center",
-        fontsize=8,
-        fontweight=weight,
-    )
+    low = max(0.0, least - 0.3 * span)
+    axes.set_xlim(low, most + 0.06 * span)
+    for place, entry, cell, record in ran:
+        for look in layers(*_LOOKS.get(entry.assumes, _OTHER)):
+            axes.barh(place, record.accuracy - low, 0.72, left=low, **look)
+        mean, beside = record.accuracy, axes.get_yaxis_transform()
+        axes.errorbar(mean, place, xerr=record.ci95, fmt="o", markersize=2.6, color=INK, capsize=2, linewidth=1)
+        text = f"{mean:.2f}" + (" ▲" if cell.best else " *" if cell.tied else "")
+        weight = "bold" if cell.best else "normal"
+        axes.text(1.03, place, text, transform=beside, va="center", fontsize=8, fontweight=weight)
 
 
 def _legend(foot: Any, kinds: Sequence[str]) -> None:
@@ -126,7 +97,6 @@ def _legend(foot: Any, kinds: Sequence[str]) -> None:
 
 
 _OUTCOMES = {"worse": (COLOURS[5], "////"), "equal": (COLOURS[7], ""), "better": (COLOURS[0], "")}
-_MEAN_NOTE = "Dashed: mean, with its 95 % interval."
 _FINEST = 1.25  # points of accuracy: the narrowest bin worth drawing
 
 
@@ -136,10 +106,8 @@ class Paired:
 
     Attributes:
         place: Feature file.
-        setting: Of the tasks.
         values: (T,) accuracy of the method minus that of the baseline, in points.
         step: The smallest difference there can be: one query.
-        interval: Mean of the values and its 95 % interval.
     """
 
     place: str
@@ -164,14 +132,10 @@ def paired_runs(comparison: Comparison, method: str, baseline: str) -> list[Pair
         for column in comparison.columns:
             one, other = (group.cells.get((label, column)) for label in (method, baseline))
             if one and other and one.record and other.record:
-                found.append(_paired(group, column.title, one.record, other.record))
+                values = one.record.per_task - other.record.per_task
+                step = 100.0 / max(one.record.queries)
+                found.append(Paired(group.title, column.title, values, step, interval(values)))
     return found
-
-
-def _paired(group: Group, setting: str, record: RunRecord, baseline: RunRecord) -> Paired:
-    values = record.per_task - baseline.per_task
-    difference = paired_difference(record.per_task, baseline.per_task)
-    return Paired(group.title, setting, values, 100.0 / max(record.queries), difference)
 
 
 def draw_differences(pairs: Sequence[Paired], method: str, baseline: str) -> Figure:
@@ -183,7 +147,7 @@ def draw_differences(pairs: Sequence[Paired], method: str, baseline: str) -> Fig
         size = (max(2.5 * across, 0.5 + 0.09 * len(title)), 0.6 + 2.5 * down)
         figure = Figure(figsize=size, layout="constrained")
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=10)
-        figure.supxlabel(_MEAN_NOTE, x=0.01, ha="left", fontsize=8)
+        figure.supxlabel("Dashed: mean, with its 95 % interval.", x=0.01, ha="left", fontsize=8)
         grid = figure.subplots(down, across, squeeze=False)
         for axes, pair in zip(grid.flat, pairs, strict=False):
             _histogram(axes, pair)

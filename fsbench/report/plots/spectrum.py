@@ -42,19 +42,6 @@ class Spectrum:
         values: NDArray[np.float64] = self.base.eigenvalues.numpy()
         return np.where(values > _ROUNDING * values[0], values, 0.0)
 
-    @property
-    def clamped(self) -> int:
-        """Number of directions whose scaling λ^(-1/2) exceeds σ."""
-        return round(self.base.share_clamped(self.sigma) * len(self.base.eigenvalues))
-
-    def describe(self) -> str:
-        """One line for a legend."""
-        dimension = len(self.base.eigenvalues)
-        return (
-            f"{short_name(self.name, 40)}: effective rank {self.base.effective_rank:.1f} of {dimension}; "
-            f"σ = {self.sigma:g} clamps {self.clamped} directions"
-        )
-
 
 def draw_spectra(spectra: list[Spectrum]) -> Figure:
     """Eigenvalues of S_w, and beside them the scalings with their clamp; one line per feature file."""
@@ -62,9 +49,8 @@ def draw_spectra(spectra: list[Spectrum]) -> Figure:
         figure = Figure(figsize=(10.5, 4.0 + 0.2 * len(spectra)), layout="constrained")
         left, right = figure.subplots(1, 2)
         for number, spectrum in enumerate(spectra):
-            look = line_look(number)
-            _eigenvalues(left, spectrum, look)
-            _scalings(right, spectrum, look)
+            _eigenvalues(left, spectrum, line_look(number))
+            _scalings(right, spectrum, line_look(number))
         left.set(yscale="log", xlabel="direction i", ylabel="eigenvalue λ")
         left.set_title("Within-class scatter of the base classes (dot: effective rank)")
         right.set(yscale="log", xlabel="direction i", ylabel="scaling min(1/√λ, σ)")
@@ -82,7 +68,10 @@ def _eigenvalues(axes: Axes, spectrum: Spectrum, look: dict[str, Any]) -> None:
     shown = np.flatnonzero(values)
     rank = spectrum.base.effective_rank
     height = np.exp(np.interp(rank, shown + 1, np.log(values[shown])))
-    axes.plot(shown + 1, values[shown], label=spectrum.describe(), **look)
+    clamped = round(spectrum.base.share_clamped(spectrum.sigma) * len(values))  # directions whose λ^(-1/2) exceeds σ
+    label = f"{short_name(spectrum.name, 40)}: effective rank {rank:.1f} of {len(values)}"
+    label += f"; σ = {spectrum.sigma:g} clamps {clamped} directions"
+    axes.plot(shown + 1, values[shown], label=label, **look)
     axes.plot(rank, height, marker="o", color=look["color"], markeredgecolor="black")
 
 
@@ -95,6 +84,5 @@ def _scalings(axes: Axes, spectrum: Spectrum, look: dict[str, Any]) -> None:
     axes.plot(directions, np.fmin(scaling, spectrum.sigma), **look)
     if np.isfinite(spectrum.sigma):
         axes.axhline(spectrum.sigma, color=look["color"], linewidth=0.7, linestyle=":")
-        axes.annotate(
-            f"σ = {spectrum.sigma:g}", (1, spectrum.sigma), (0, 3), textcoords="offset points", fontsize="small"
-        )
+        text = f"σ = {spectrum.sigma:g}"
+        axes.annotate(text, (1, spectrum.sigma), (0, 3), textcoords="offset points", fontsize="small")

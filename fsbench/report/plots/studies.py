@@ -8,35 +8,33 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from fsbench.evaluation.spec import symbol
 from fsbench.report.plots.style import COLOURS, INK, LINES, MARKERS, STYLE
 from fsbench.report.tables import grid_axes, number, split_axes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from matplotlib.axes import Axes
 
     from fsbench.evaluation.spec import Value
     from fsbench.evaluation.tuning import Tuned
-    from fsbench.results.curves import Curve, Panel, Point, Sweep
-
-
-ACROSS = 4  # panels in a row at most
+    from fsbench.results.curves import Panel, Sweep
 
 
 def draw_sweep(sweep: Sweep) -> Figure:
     """All panels of a sweep: bands are 95 % intervals, hollow grey-edged markers published points."""
-    rows, across = _grid(len(sweep.panels))
+    across = min(4, len(sweep.panels))  # panels in a row
+    rows = -(-len(sweep.panels) // across)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(0.6 + 3.1 * across, 0.9 + 2.5 * rows), layout="constrained")
         figure.suptitle(sweep.title, x=0.01, ha="left", fontsize=10)
         for number, panel in enumerate(sweep.panels, start=1):
             _draw(figure.add_subplot(rows, across, number), panel)
         shared = len({tuple(curve.label for curve in panel.curves) for panel in sweep.panels}) == 1
-        drawn = figure.axes[:1] if shared else figure.axes
-        for axes in drawn:
+        for axes in figure.axes[:1] if shared else figure.axes:
             handles, labels = axes.get_legend_handles_labels()
             place = figure if shared else axes
             where = {"loc": "outside lower center", "ncols": min(4, len(labels))} if shared else {"loc": "best"}
@@ -44,49 +42,28 @@ def draw_sweep(sweep: Sweep) -> Figure:
     return figure
 
 
-def _grid(panels: int) -> tuple[int, int]:
-    across = min(panels, ACROSS)
-    return -(-panels // across), across
-
-
 def _draw(axes: Axes, panel: Panel) -> None:
     positions = _positions(panel)
     for place, curve in enumerate(panel.curves):
         colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
-        x, y = [positions[point.x] for point in curve.points], [point.accuracy for point in curve.points]
-        order = sorted(range(len(x)), key=x.__getitem__)
-        x, y, points = [x[i] for i in order], [y[i] for i in order], [curve.points[i] for i in order]
+        points = sorted(curve.points, key=lambda point: positions[point.x])
+        x, y = [positions[point.x] for point in points], np.array([point.accuracy for point in points])
         axes.plot(x, y, color=colour, linestyle=LINES[place % len(LINES)], marker=marker, ms=4, label=curve.label)
-        if all(point.ci95 is not None for point in points):
-            low, high = _band(points)
-            axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
-        _published(axes, curve, positions, colour, marker)
+        widths = [point.ci95 for point in points if point.ci95 is not None]
+        if len(widths) == len(points):
+            axes.fill_between(x, y - widths, y + widths, color=colour, alpha=0.18, linewidth=0)
+        if curve.published:
+            axes.plot(
+                [positions.get(point.x, point.x) for point in curve.published],
+                [point.accuracy for point in curve.published],
+                linestyle="none", marker=marker, ms=6, markerfacecolor="none", markeredgecolor=colour,
+                label=f"{curve.label}, published",
+            )  # fmt: skip
     if any(isinstance(x, str) for x in positions):
         axes.set_xticks(list(positions.values()), [str(x) for x in positions])
-    axes.set_xlabel(panel.axis)
-    axes.set_ylabel("accuracy (%)")
+    axes.set(xlabel=panel.axis, ylabel="accuracy (%)", axisbelow=True)
     axes.set_title(panel.title, loc="left", fontsize=9)
     axes.grid(axis="y", color=INK, alpha=0.1, linewidth=0.6)
-    axes.set_axisbelow(True)
-
-
-def _band(points: Sequence[Point]) -> tuple[list[float], list[float]]:
-    width = [point.ci95 or 0.0 for point in points]
-    return (
-        [point.accuracy - half for point, half in zip(points, width, strict=True)],
-        [point.accuracy + half for point, half in zip(points, width, strict=True)],
-    )
-
-
-def _published(axes: Axes, curve: Curve, positions: dict[float | str, float], colour: str, marker: str) -> None:
-    if not curve.published:
-        return
-    x = [positions.get(point.x, point.x) for point in curve.published]
-    y = [point.accuracy for point in curve.published]
-    axes.plot(
-        x, y, linestyle="none", marker=marker, ms=6, markerfacecolor="none", markeredgecolor=colour,
-        label=f"{curve.label}, published",
-    )  # fmt: skip
 
 
 def _positions(panel: Panel) -> dict[float | str, float]:
@@ -100,45 +77,39 @@ def _positions(panel: Panel) -> dict[float | str, float]:
 def draw_surface(tuned: Tuned) -> Figure:
     """A grid of two or more axes as maps with their numbers; anything else as accuracy over each parameter."""
     with mpl.rc_context(STYLE):
-        map_it = tuned.how == "grid" and len(tuned.params) > 1
-        figure = _maps(tuned, grid_axes(tuned.trials)) if map_it else _scatter(tuned)
+        figure = _maps(tuned) if tuned.how == "grid" and len(tuned.params) > 1 else _scatter(tuned)
         figure.suptitle(f"{tuned.method}, {tuned.setting}: accuracy on val (%), {tuned.tasks} tasks", x=0.01, ha="left")
     return figure
 
 
-def _maps(tuned: Tuned, axes: dict[str, list[Value]]) -> Figure:
+def _maps(tuned: Tuned) -> Figure:
+    axes = grid_axes(tuned.trials)
     down, across, rest = split_axes(axes)
     panels = list(itertools.product(*(axes[name] for name in rest)))
     width = 0.62 * len(axes[across]) + 1.0
     figure = Figure(figsize=(width * len(panels) + 0.8, 0.36 * len(axes[down]) + 1.4), layout="constrained")
-    accuracies = [trial.accuracy for trial in tuned.trials]
     for index, values in enumerate(panels, start=1):
-        place = figure.add_subplot(1, len(panels), index)
-        _map(place, tuned, axes, dict(zip(rest, values, strict=True)), min(accuracies), max(accuracies))
-        if index == 1:
-            place.set_ylabel(symbol(down))
+        _map(figure.add_subplot(1, len(panels), index), tuned, axes, dict(zip(rest, values, strict=True)))
+    figure.axes[0].set_ylabel(symbol(down))
     return figure
 
 
-def _map(
-    place: Axes, tuned: Tuned, axes: dict[str, list[Value]], fixed: Mapping[str, Value], low: float, high: float
-) -> None:
+def _map(place: Axes, tuned: Tuned, axes: dict[str, list[Value]], fixed: Mapping[str, Value]) -> None:
     down, across, _ = split_axes(axes)
+    low, high = min(trial.accuracy for trial in tuned.trials), max(trial.accuracy for trial in tuned.trials)
     grid = np.zeros((len(axes[down]), len(axes[across])))
     for trial in tuned.trials:
         if all(trial.params[name] == value for name, value in fixed.items()):
             i, j = axes[down].index(trial.params[down]), axes[across].index(trial.params[across])
             grid[i, j] = trial.accuracy
             best = trial.params == tuned.params
-            dark = trial.accuracy < (low + high) / 2
+            colour = "white" if trial.accuracy < (low + high) / 2 else "black"
             place.text(
-                j, i, f"{trial.accuracy:.1f}", ha="center", va="center", fontsize=8,
-                color="white" if dark else "black", fontweight="bold" if best else "normal",
+                j, i, f"{trial.accuracy:.1f}", ha="center", va="center", fontsize=8, color=colour,
+                fontweight="bold" if best else "normal",
             )  # fmt: skip
             if best:
-                place.add_patch(
-                    mpl.patches.Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, fill=False, lw=1.8, ec=COLOURS[5])
-                )
+                place.add_patch(Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, fill=False, lw=1.8, ec=COLOURS[5]))
     place.imshow(grid, cmap="cividis", vmin=low, vmax=high, aspect="auto")
     place.set_xticks(range(len(axes[across])), [number(value) for value in axes[across]])
     place.set_yticks(range(len(axes[down])), [number(value) for value in axes[down]])
@@ -158,6 +129,5 @@ def _scatter(tuned: Tuned) -> Figure:
         if all(isinstance(value, float) and value > 0 for value in values):
             place.set_xscale("log")
         place.set_xlabel(symbol(name))
-        if index == 1:
-            place.set_ylabel("accuracy (%)")
+    figure.axes[0].set_ylabel("accuracy (%)")
     return figure

@@ -17,20 +17,15 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-
 # Okabe and Ito's colours, ordered so that neighbours differ in lightness too.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
 LINES = ("-", "--", "-.", ":")
 INK = "#1d2026"  # of text and lines; a page in dark colours replaces it, so nothing else has this colour
 STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.7,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
+    **dict.fromkeys(("font.size", "axes.titlesize"), 9),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
+    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.7),
     **dict.fromkeys(
         ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color"), INK
     ),

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 
     from fsbench.evaluation.task_views import View, WatchedTask
 
-
 _CLASS_COLOURS = tuple(colour for colour in COLOURS if colour != "#F0E442")  # too pale for hollow marks on white
 MOST_CLASSES = len(_CLASS_COLOURS) * len(MARKERS)
-_SUPPORT, _QUERY = 9.0, 5.0  # sizes in points
 _WIDTH, _LETTERS = 10.5, 145  # of the figure in inches, and letters of the legend beside each other
 
 
@@ -50,27 +48,21 @@ def _three_panels(task: WatchedTask, note: str) -> tuple[Figure, list[Axes]]:
     return figure, [figure.add_subplot(1, 3, number) for number in (1, 2, 3)]
 
 
-def _draw_support(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
-    """Support samples (S, 2), beneath the queries."""
-    _draw(axes, points, labels, "support", zorder=3)
-
-
-def _draw_queries(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.int64], right: NDArray[np.bool_]) -> None:
-    """Queries (Q, 2), those with a wrong answer on top."""
-    _draw(axes, points[right], labels[right], "right", zorder=4)
-    _draw(axes, points[~right], labels[~right], "wrong", zorder=5)
-
-
-def _draw(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.int64], kind: str, zorder: int) -> None:
-    for k in np.unique(labels):
-        axes.plot(*points[labels == k].T, **_mark(*class_mark(k), kind), zorder=zorder, clip_on=False)
+def _draw_samples(axes: Axes, task: WatchedTask, points: NDArray[np.float64], right: NDArray[np.bool_]) -> None:
+    """Samples (N, 2): the support, on it the queries, on top those with a wrong answer."""
+    labels = np.concatenate([task.support_labels, task.query_labels])
+    kinds = np.concatenate([np.full(len(task.support_labels), "support"), np.where(right, "right", "wrong")])
+    for zorder, kind in enumerate(("support", "right", "wrong"), start=3):
+        for k in np.unique(labels[kinds == kind]):
+            drawn = points[(kinds == kind) & (labels == k)]
+            axes.plot(*drawn.T, **_mark(*class_mark(k), kind), zorder=zorder, clip_on=False)
 
 
 def _mark(colour: str, marker: str, kind: str) -> dict[str, Any]:
-    size, face, edge, width = {
-        "support": (_SUPPORT, colour, "black", 1.0),
-        "right": (_QUERY, colour, "white", 0.4),
-        "wrong": (_QUERY + 1, "white", colour, 1.3),
+    size, face, edge, width = {  # sizes in points
+        "support": (9.0, colour, "black", 1.0),
+        "right": (5.0, colour, "white", 0.4),
+        "wrong": (6.0, "white", colour, 1.3),
     }[kind]
     return {
         "linestyle": "", "marker": marker, "markersize": size, "markerfacecolor": face, "markeredgecolor": edge,
@@ -119,12 +111,15 @@ def draw_simplex(task: WatchedTask, root: int) -> Figure:
         ("(c) BAVARDAGE", ends["Soft-KMEANS"], ends["BAVARDAGE"]),
     )
     note = SIMPLEX_NOTE + (SOFTENED.format(root=root) if root != 1 else "")
+    colours = [class_mark(label)[0] for label in task.query_labels]
     with mpl.rc_context(STYLE):
         figure, panels = _three_panels(task, note)
         for axes, (name, first, last) in zip(panels, stages, strict=True):
             axes.set_title(f"{name}: {100 * task.right(last).mean():.1f} % correct")
             _triangle(axes, task, last)
-            _paths(axes, task, in_triangle(task.query_probabilities[first : last + 1], root), last)
+            points = in_triangle(task.query_probabilities[first : last + 1], root)  # (T, Q, 2)
+            axes.add_collection(LineCollection([*points.swapaxes(0, 1)], colors=colours, linewidths=0.8, alpha=0.55))
+            _draw_samples(axes, task, np.concatenate([CORNERS[task.support_labels], points[-1]]), task.right(last))
     return figure
 
 
@@ -145,14 +140,6 @@ def _triangle(axes: Axes, task: WatchedTask, step: int) -> None:
     axes.set_axis_off()
 
 
-def _paths(axes: Axes, task: WatchedTask, points: NDArray[np.float64], last: int) -> None:
-    """Every query's path (T, Q, 2), with a mark at its end; the support in its corners."""
-    colours = [class_mark(label)[0] for label in task.query_labels]
-    axes.add_collection(LineCollection(list(points.swapaxes(0, 1)), colors=colours, linewidths=0.8, alpha=0.55))
-    _draw_support(axes, CORNERS[task.support_labels], task.support_labels)
-    _draw_queries(axes, points[-1], task.query_labels, task.right(last))
-
-
 _FILLED = 7  # more ellipses than these are drawn as outlines
 TASK_NOTE = (
     "(a): the plane of the samples' largest spread. (b) and (c): that of the centroids the method ends with. "
@@ -161,7 +148,7 @@ TASK_NOTE = (
 )
 
 
-def draw_task(task: WatchedTask, views: tuple[View, View, View]) -> Figure:
+def draw_task(task: WatchedTask, views: tuple[View, ...]) -> Figure:
     """The three views side by side, each with the accuracy of the method that works in its space."""
     with mpl.rc_context(STYLE):
         figure, panels = _three_panels(task, TASK_NOTE)
@@ -182,30 +169,18 @@ def covariance_ellipse(points: NDArray[np.float64]) -> Ellipse | None:
 
 
 def _draw_view(axes: Axes, task: WatchedTask, view: View) -> None:
-    support = len(task.support_labels)
-    _ellipses(axes, view.points, np.concatenate([task.support_labels, task.query_labels]))
-    for name, share, axis in zip(("first", "second"), view.shares, (axes.xaxis, axes.yaxis), strict=True):
-        axis.set_label_text(f"{name} axis: {100 * share:.0f} % of the {view.spread}' spread", fontsize="small")
-    _draw_support(axes, view.points[:support], task.support_labels)
-    _draw_queries(axes, view.points[support:], task.query_labels, view.right)
-    axes.set(xticks=[], yticks=[])
-    _square(axes)
-
-
-def _square(axes: Axes) -> None:
-    """The same scale on both axes, with a margin around all points."""
-    box = axes.dataLim
-    half = 0.54 * max(box.width, box.height, 1e-12)
-    x, y = (box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2
-    axes.set(xlim=(x - half, x + half), ylim=(y - half, y + half), box_aspect=1)
-
-
-def _ellipses(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
+    labels = np.concatenate([task.support_labels, task.query_labels])
     classes = np.unique(labels)
     for k in classes:
-        ellipse = covariance_ellipse(points[labels == k])
-        if ellipse:
+        if ellipse := covariance_ellipse(view.points[labels == k]):
             colour = class_mark(k)[0]
             face = to_rgba(colour, 0.1) if len(classes) <= _FILLED else "none"
             ellipse.set(facecolor=face, edgecolor=colour, linewidth=1.0, zorder=1)
             axes.add_patch(ellipse)
+    for name, share, axis in zip(("first", "second"), view.shares, (axes.xaxis, axes.yaxis), strict=True):
+        axis.set_label_text(f"{name} axis: {100 * share:.0f} % of the {view.spread}' spread", fontsize="small")
+    _draw_samples(axes, task, view.points, view.right)
+    box = axes.dataLim  # the same scale on both axes, with a margin around all points
+    half = 0.54 * max(box.width, box.height, 1e-12)
+    x, y = (box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2
+    axes.set(xticks=[], yticks=[], xlim=(x - half, x + half), ylim=(y - half, y + half), box_aspect=1)

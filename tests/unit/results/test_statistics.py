@@ -47,6 +47,14 @@ def test_paired_interval_agrees_with_the_paired_test() -> None:
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-9)
 
 
+@pytest.mark.parametrize("tasks", [2, 3, 10, 600, 10_000])
+def test_intervals_and_p_values_are_those_of_scipy_stats_to_rounding(tasks: int) -> None:
+    a, b = np.random.default_rng(tasks).normal([[60.0], [60.2]], 3, size=(2, tasks))
+    assert interval(a).half_width == pytest.approx(stats.t.ppf(0.975, tasks - 1) * stats.sem(a), rel=1e-12)
+    expected = max(stats.ttest_rel(a, b).pvalue, 2.0 ** (1 - tasks))
+    assert paired_p_values(a, b) == pytest.approx(expected, rel=1e-12)
+
+
 def test_one_task_has_no_interval() -> None:
     assert np.isnan(interval(np.array([50.0])).half_width)
 
