@@ -163,8 +163,7 @@ def _cell(curve: Curve, x: Value, interval: bool) -> Text:
     (point,) = (point for point in curve.points if point.x == x)
     text = plus_minus(point.accuracy, point.ci95 if interval else None)
     known = {point.x: point.accuracy for point in curve.published}
-    if x in known:
-        text += f" (published {known[x]:.2f})"
+    text += f" (published {known[x]:.2f})" if x in known else ""
     return Text(text, style="bold" if point == curve.best else "")
 
 

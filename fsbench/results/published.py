@@ -80,8 +80,7 @@ def published_curve(record: RunRecord, axis: str) -> list[tuple[float, float]]:
     split = "test" if record.key.split == "novel" else record.key.split
     wanted = {**_setting(record), "param": _AXES.get(axis, "none"), "split": split}
     wanted.pop(axis, None)
-    rows = _matching(_names(record), wanted)
-    return sorted((float(row["param_value"]), float(row["accuracy"])) for row in rows)
+    return sorted((float(row["param_value"]), float(row["accuracy"])) for row in _matching(_names(record), wanted))
 
 
 def _matching(names: Collection[str], wanted: Row) -> list[Row]:

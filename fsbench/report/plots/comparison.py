@@ -105,7 +105,6 @@ class Paired:
     """Two methods on the same tasks.
 
     Attributes:
-        place: Feature file.
         values: (T,) accuracy of the method minus that of the baseline, in points.
         step: The smallest difference there can be: one query.
     """
