@@ -95,7 +95,7 @@ class Ranks:
             return iter(items)
         name = f"hand-out {next(self._numbers)}"
         numbers = (store.add(name, 1) - 1 for _ in itertools.count())
-        return (items[number] for number in itertools.takewhile(len(items).__gt__, numbers))
+        return (items[number] for number in itertools.takewhile(lambda number: number < len(items), numbers))
 
     def counting(self, progress: Callable[[int], None]) -> Callable[[int], None]:
         """Progress of all processes, told to each when it has done something itself."""

@@ -96,7 +96,9 @@ def _refuse_another_kind(old: Path, new: Path | None) -> None:
     """Refuse to replace a file that takes work to make by one of another kind; None stands for any other kind."""
     kind = _kind_of(old) if old.is_file() else None
     if kind and (new is None or kind != _kind_of(new)):
-        raise FsbenchError(f"{old} is {kind}, and would be replaced by something else.", "Rename or remove it first.")
+        raise FsbenchError(
+            f"{old} is {kind}, and would be replaced by something else.", "Choose another name, or remove it first."
+        )
 
 
 def _kind_of(path: Path) -> str | None:
