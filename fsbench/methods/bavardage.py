@@ -58,6 +58,16 @@ class Spaces(NamedTuple, Generic[T]):
     sphered: T  # of the same features after the sphering of Eq. 7, where variational Bayes goes on
 
 
+class Posterior(NamedTuple):
+    """What the M step finds for every class; its centroid m_k is known by inner products alone."""
+
+    log_mixing: Tensor  # (B, K, 1) E[log π_k]
+    beta: Tensor  # (B, K, 1) β_k
+    similarity: Tensor  # (B, K, Q) ⟨x'_q, m'_k⟩
+    squared: Tensor  # (B, K, 1) ‖m'_k‖²
+    precision: Tensor | float  # τ
+
+
 def unpack(rows: Tensor) -> Spaces[Tensor]:
     """The rows of both spaces, (…, D) each, from embedded ones (…, 2 D)."""
     return Spaces(*rows.chunk(2, dim=-1))
@@ -188,7 +198,7 @@ class Bavardage(Parameters):
         for assigned in soft_kmeans(plain, self.t_km, self.km_steps):
             yield assigned
         for _ in range(self.steps):
-            assigned = self._vb_step(sphered, assigned)
+            assigned = self._e_step(self._m_step(sphered, assigned))
             yield assigned
 
     def products(self, rows: Spaces[Tensor]) -> Spaces[InnerProducts]:
@@ -198,17 +208,17 @@ class Bavardage(Parameters):
         plain = gram(rows.plain)  # (B, N, N)
         return Spaces(InnerProducts(plain), InnerProducts(clamp_within_span(plain, gram(rows.sphered), self.sigma)))
 
-    def _vb_step(self, clusters: Clusters, assigned: Tensor) -> Tensor:
-        """New assignments (B, K, Q) of the queries by Eq. 3, with m_o = 0, and Eq. 5.
-
-        Terms of Eq. 5 that are the same for every class are left out.
-        """
+    def _m_step(self, clusters: Clusters, assigned: Tensor) -> Posterior:
+        """Eq. 3 with m_o = 0, from the assignments (B, K, Q) of the queries."""
         count = clusters.count(assigned)  # (B, K, 1) N_k
         beta = self.beta + count
         precision = _learned_precision(clusters, assigned, beta) if isinstance(self.tau, str) else self.tau
-        similarity, squared = clusters.centroids(assigned, beta)  # ⟨x'_q, m'_k⟩ and ‖m'_k‖²
+        return Posterior(self._log_mixing(clusters, count), beta, *clusters.centroids(assigned, beta), precision)
+
+    def _e_step(self, posterior: Posterior) -> Tensor:
+        """Eq. 5 without the terms that are the same for every class: assignments (B, K, Q) of the queries."""
+        log_mixing, beta, similarity, squared, precision = posterior
         dimension = similarity.shape[1] - 1  # d = K − 1
-        log_mixing = self._log_mixing(clusters, count)  # (B, K, 1)
         log_rho = log_mixing - dimension / (2 * beta) + precision * (similarity - squared / 2)
         return torch.softmax(log_rho, dim=1)
 
