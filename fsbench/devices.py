@@ -64,7 +64,7 @@ def peak_memory(device: torch.device) -> int:
     status = Path("/proc/self/status")
     if status.exists():  # ru_maxrss would include the process that started this one
         return int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) * 1024  # type: ignore[index]
-    import resource
+    import resource  # noqa: PLC0415 - not on Windows
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 

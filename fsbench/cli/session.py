@@ -54,7 +54,7 @@ def find_features(given: list[Path] | None, root: Path, reporter: Reporter, rank
             "Check the path. In an empty folder, features of the built-in data set are made.",
         )
     reporter.say(f"No feature file given, and none in {root}/: using the built-in data set.")
-    from fsbench.features.extract import embedded_features
+    from fsbench.features.extract import embedded_features  # noqa: PLC0415 - timm takes seconds to import
 
     data, weights = (Path(os.environ.get(f"FSBENCH_{name.upper()}", name)) for name in ("data", "weights"))
     return [embedded_features(data, weights, root, reporter, ranks)]

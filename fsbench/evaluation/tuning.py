@@ -61,7 +61,7 @@ class Guesses:
 
     def __init__(self, axes: Sequence[Axis], trials: int, seed: int) -> None:
         try:
-            import optuna
+            import optuna  # noqa: PLC0415 - an optional package
         except ImportError as error:
             raise FsbenchError(
                 "optuna is not installed.", "pip install 'fsbench[tune]', or search the grid."

@@ -112,7 +112,7 @@ def try_out(path: Path, most: int, allow_memory: Callable[[int], None]) -> None:
 
 def _parquet_table(path: Path, most: int) -> Any:
     """The table, if it claims no more than `most` bytes; texts as dictionaries, as repeated ones take no space."""
-    from pyarrow import parquet
+    from pyarrow import parquet  # noqa: PLC0415 - an optional package
 
     described = parquet.read_metadata(path)
     columns = [described.schema.column(i) for i in range(described.num_columns)]
@@ -131,7 +131,7 @@ def _parquet_table(path: Path, most: int) -> Any:
 
 
 def _parquet_column(path: Path, name: str, column: Any) -> NDArray[Any]:
-    from pyarrow import types
+    from pyarrow import types  # noqa: PLC0415 - an optional package
 
     if column.null_count:
         raise FsbenchError(f"{path}: column {name!r} has {column.null_count} empty cells.")

@@ -45,7 +45,7 @@ def refuse_dangerous(path: Path, kind: str, reader: str, largest: int) -> None:
 def allow_memory(size: int) -> None:
     """Let the child take four times that many bytes beyond those of its libraries, where the system has limits."""
     with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
+        import resource  # noqa: PLC0415 - not on Windows
 
         most = resource.getrlimit(resource.RLIMIT_AS)[1]
         resource.setrlimit(resource.RLIMIT_AS, (_LIBRARY_BYTES + 4 * size, most))
