@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fsbench.backbones import families
+from fsbench.data.catalog import SPLITS, dataset_names
+from fsbench.methods.registry import installed_class, method_names
+from fsbench.tasks.protocol import PROTOCOL_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -15,8 +19,6 @@ NAMED_BACKBONES = ", ".join(families.BACKBONES)  # for help texts
 
 def methods(incomplete: str) -> list[str]:
     """Methods, one or several with commas between them; their variants once there is a colon."""
-    from fsbench.methods.registry import installed_class, method_names
-
     name, colon, _ = incomplete.rpartition(",")[2].partition(":")
     known = installed_class(name) if colon else None  # which loads the method, and torch with it
     if known and known.info.variants:
@@ -26,34 +28,16 @@ def methods(incomplete: str) -> list[str]:
 
 def datasets(incomplete: str) -> list[str]:
     """Data sets of the catalog, one or several with commas between them."""
-    from fsbench.data.catalog import dataset_names
-
     return _in_a_list(dataset_names(), incomplete)
-
-
-def splits(incomplete: str) -> list[str]:
-    """Splits, one or several with commas between them."""
-    from fsbench.data.catalog import SPLITS
-
-    return _in_a_list(SPLITS, incomplete)
-
-
-def protocols(incomplete: str) -> list[str]:
-    """Task protocols."""
-    from fsbench.tasks.protocol import PROTOCOL_NAMES
-
-    return _in_a_list(PROTOCOL_NAMES, incomplete)
 
 
 def words(*known: str) -> Callable[[str], list[str]]:
     """A completion of fixed words."""
-
-    def complete(incomplete: str) -> list[str]:
-        return _in_a_list(known, incomplete)
-
-    return complete
+    return partial(_in_a_list, known)
 
 
+splits = words(*SPLITS)
+protocols = words(*PROTOCOL_NAMES)
 settings = words("unbalanced", "balanced")
 formats = words("rich", "markdown", "latex", "csv", "json")
 
