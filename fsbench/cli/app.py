@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-
 _REASONS = {"SIGINT": "Interrupted", "SIGTERM": "Terminated (SIGTERM)", "SIGHUP": "The terminal was closed"}
 
 
@@ -83,8 +82,6 @@ COMMANDS = {  # each is loaded from the module of its name when it is called, as
     "train": (SETUP, "Train a backbone on the base classes."),
     "bench": (SETUP, "Measure speed on this CPU, as ratios within one run."),
 }
-
-
 _HOMES = {"ablate": "compare", "import": "exchange", "export": "exchange"}  # modules of other names
 
 
@@ -183,14 +180,10 @@ def main() -> None:
 
 
 def _fail(error: FsbenchError, status: int = 1) -> NoReturn:
+    """Show an error and end; at once, if threads are in the midst of a long computation that nobody will read."""
     with in_one_voice() as speaks, contextlib.suppress(OSError):  # stderr may be on the full disk too
         if speaks:
             _show(error)
-    _exit(status)
-
-
-def _exit(status: int) -> NoReturn:
-    """End; at once, if threads are in the midst of a long computation that nobody will read."""
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         with contextlib.suppress(OSError):
             sys.stdout.flush()

@@ -22,9 +22,7 @@ def bench(
         str, typer.Option(help="solver, growth, methods, scatter, extract, start, memory, or all.")
     ] = "all",
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: shows that it works, not how fast.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Also write the rows to this JSON file.", rich_help_panel=use.OF_OUTPUT)
-    ] = None,
+    out: Annotated[Path | None, use.of_output(help="Also write the rows to this JSON file.")] = None,
     as_json: use.AsJson = False,
     quiet: use.Quiet = False,
 ) -> None:

@@ -9,9 +9,10 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli import options as use
-from fsbench.cli.session import find_base, find_features, format_of, open_runner, show_table
+from fsbench.cli.session import find_features, format_of, open_runner, show_table
 from fsbench.evaluation.compare import compare as compare_files
 from fsbench.evaluation.spec import ABLATION, Spec, parse_protocols
+from fsbench.features.store import FeatureFile
 
 
 def compare(
@@ -41,15 +42,9 @@ def compare(
     base: use.BaseFile = None,
     tune: use.Tune = False,
     preset: use.Preset = "",
-    published: Annotated[
-        bool, typer.Option("--published/--no-published", help="Show published numbers.", rich_help_panel=use.OF_OUTPUT)
-    ] = True,
-    over_data: Annotated[
-        bool, typer.Option("--over-data", help="Add intervals over the data.", rich_help_panel=use.OF_OUTPUT)
-    ] = False,
-    timing: Annotated[
-        bool, typer.Option("--timing", help="Add tasks per second and peak memory.", rich_help_panel=use.OF_OUTPUT)
-    ] = False,
+    published: Annotated[bool, use.of_output("--published/--no-published", help="Show published numbers.")] = True,
+    over_data: Annotated[bool, use.of_output("--over-data", help="Add intervals over the data.")] = False,
+    timing: Annotated[bool, use.of_output("--timing", help="Add tasks per second and peak memory.")] = False,
     output: use.TableFormat = None,
     out: use.TableFile = None,
     device: use.Device = "auto",
@@ -73,7 +68,7 @@ def compare(
         protocol=protocol, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset, published=published,
         over_data=over_data,
     )  # fmt: skip
-    other = find_base(base)
+    other = FeatureFile.open(base) if base else None
     with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
         files = find_features(features, features_dir, runner.reporter, runner.ranks)
         show_table(compare_files(spec, files, runner, other), form, out, runner, timing=timing)
@@ -111,9 +106,14 @@ def ablate(
         settings=settings, alpha=alpha, shots=shots, ways=ways, queries=queries, protocol=protocol
     )
     spec = Spec(
-        methods=ABLATION, baseline=ABLATION[0].label, protocols=protocols, split=split, tasks=tasks, seed=seed,
+        methods=ABLATION,
+        protocols=protocols,
+        baseline="soft-kmeans",
+        split=split,
+        tasks=tasks,
+        seed=seed,
         preset=preset,
-    )  # fmt: skip
+    )
     with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
         files = find_features(features, features_dir, runner.reporter, runner.ranks)
         show_table(compare_files(spec, files, runner), form, out, runner)

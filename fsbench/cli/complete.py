@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fsbench.backbones import families
@@ -30,25 +31,13 @@ def datasets(incomplete: str) -> list[str]:
     return _in_a_list(dataset_names(), incomplete)
 
 
-def splits(incomplete: str) -> list[str]:
-    """Splits, one or several with commas between them."""
-    return _in_a_list(SPLITS, incomplete)
-
-
-def protocols(incomplete: str) -> list[str]:
-    """Task protocols."""
-    return _in_a_list(PROTOCOL_NAMES, incomplete)
-
-
 def words(*known: str) -> Callable[[str], list[str]]:
     """A completion of fixed words."""
-
-    def complete(incomplete: str) -> list[str]:
-        return _in_a_list(known, incomplete)
-
-    return complete
+    return partial(_in_a_list, known)
 
 
+splits = words(*SPLITS)
+protocols = words(*PROTOCOL_NAMES)
 settings = words("unbalanced", "balanced")
 formats = words("rich", "markdown", "latex", "csv", "json")
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from fsbench.doctor import DatasetReport, DoctorReport, FoundFile
     from fsbench.machine import Environment
 
-
 _WIDTH = 100
 _COLOURS = {"complete": "green", "incomplete": "yellow", "differs": "yellow"}
 
@@ -34,7 +33,15 @@ def show(report: DoctorReport) -> None:
     console = stdout_console()
     console.width = min(console.width, _WIDTH)
     if report.datasets:
-        console.print(_datasets_table(report))
+        table = plain_table(f"Data sets in {report.data_root}")
+        table.add_column("data set", overflow="fold")
+        table.add_column("split")
+        for name in ("classes", "expected", "images", "expected"):
+            table.add_column(name, justify="right")
+        table.add_column("state")
+        for dataset in report.datasets:
+            _add_dataset(table, dataset)
+        console.print(table)
     for dataset in report.datasets:
         _say(console, f"{dataset.name}, {dataset.path}:", dataset.sentences)
     _say(console, "Data:", report.data_sentences)
@@ -46,32 +53,14 @@ def show(report: DoctorReport) -> None:
     _environment(console, report.environment)
 
 
-def _datasets_table(report: DoctorReport) -> Table:
-    table = plain_table(f"Data sets in {report.data_root}")
-    table.add_column("data set", overflow="fold")
-    table.add_column("split")
-    for name in ("classes", "expected", "images", "expected"):
-        table.add_column(name, justify="right")
-    table.add_column("state")
-    for dataset in report.datasets:
-        _add_dataset(table, dataset)
-    return table
-
-
 def _add_dataset(table: Table, dataset: DatasetReport) -> None:
     state = Text(dataset.state, style=_COLOURS.get(dataset.state, "red"))
     if not dataset.splits:
         table.add_row(dataset.name, "", "", "", "", "", state)
     for position, split in enumerate(dataset.splits):
-        table.add_row(
-            dataset.name if position == 0 else "",
-            split.split,
-            str(split.found_classes),
-            str(split.expected_classes),
-            f"{split.found_images:,}",
-            f"{split.expected_images:,}",
-            state if position == 0 else "",
-        )
+        classes, images = (split.found_classes, split.expected_classes), (split.found_images, split.expected_images)
+        name, shown = (dataset.name, state) if position == 0 else ("", "")
+        table.add_row(name, split.split, *map(str, classes), *(f"{count:,}" for count in images), shown)
 
 
 def _say(console: Console, heading: str, sentences: Sequence[str]) -> None:
@@ -132,6 +121,5 @@ def doctor(
             report = diagnose(data_dir, weights_dir, features_dir)
     if as_json:
         typer.echo(json.dumps(report.to_dict(), indent=2))
-        return
-
-    show(report)
+    else:
+        show(report)

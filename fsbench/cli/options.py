@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,9 @@ import typer
 
 from fsbench.cli import complete
 
-OF_TASKS, OF_METHOD, OF_RUN, OF_OUTPUT = "Tasks", "Method", "Run", "Output"
+of_tasks, of_method, of_run, of_output = (  # options in a panel of the help
+    partial(typer.Option, rich_help_panel=panel) for panel in ("Tasks", "Method", "Run", "Output")
+)
 
 FeaturesArgument = Annotated[
     list[Path] | None,
@@ -19,19 +22,10 @@ RecordsArgument = Annotated[
     list[Path] | None,
     typer.Argument(metavar="RECORDS", help="Records, or folders of them. (default: the results folder)"),
 ]
-FeaturesRoot = Annotated[
-    Path,
-    typer.Option("--features-dir", envvar="FSBENCH_FEATURES", rich_help_panel=OF_RUN, help="Folder of feature files."),
-]
-DataRoot = Annotated[
-    Path, typer.Option("--data-dir", envvar="FSBENCH_DATA", rich_help_panel=OF_RUN, help="Folder of data sets.")
-]
-WeightsRoot = Annotated[
-    Path, typer.Option("--weights-dir", envvar="FSBENCH_WEIGHTS", rich_help_panel=OF_RUN, help="Folder of checkpoints.")
-]
-ResultsRoot = Annotated[
-    Path, typer.Option("--results-dir", envvar="FSBENCH_RESULTS", rich_help_panel=OF_RUN, help="Folder of records.")
-]
+FeaturesRoot = Annotated[Path, of_run("--features-dir", envvar="FSBENCH_FEATURES", help="Folder of feature files.")]
+DataRoot = Annotated[Path, of_run("--data-dir", envvar="FSBENCH_DATA", help="Folder of data sets.")]
+WeightsRoot = Annotated[Path, of_run("--weights-dir", envvar="FSBENCH_WEIGHTS", help="Folder of checkpoints.")]
+ResultsRoot = Annotated[Path, of_run("--results-dir", envvar="FSBENCH_RESULTS", help="Folder of records.")]
 OwnFolder = Annotated[Path | None, typer.Option("--data", help="Folder of your own images, one folder per class.")]
 SplitFile = Annotated[Path | None, typer.Option(help="With --data: json or csv file with the split of each class.")]
 SplitFractions = Annotated[
@@ -41,93 +35,53 @@ MinImages = Annotated[
     int | None, typer.Option(min=1, help="With --data: leave out classes with fewer images than this.")
 ]
 BaseFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--base", help="Feature file of the same backbone whose base classes to use.", rich_help_panel=OF_TASKS
-    ),
+    Path | None, of_tasks("--base", help="Feature file of the same backbone whose base classes to use.")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Suppress progress and notes.", rich_help_panel=OF_RUN)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.", rich_help_panel=OF_OUTPUT)]
+Quiet = Annotated[bool, of_run("--quiet", "-q", help="Suppress progress and notes.")]
+AsJson = Annotated[bool, of_output("--json", help="Print JSON instead of a table.")]
 Device = Annotated[
-    str,
-    typer.Option(
-        help="auto, cpu, cuda, cuda:1, mps.",
-        rich_help_panel=OF_RUN,
-        autocompletion=complete.words("auto", "cpu", "cuda", "mps"),
-    ),
+    str, of_run(help="auto, cpu, cuda, cuda:1, mps.", autocompletion=complete.words("auto", "cpu", "cuda", "mps"))
 ]
-Batch = Annotated[int | None, typer.Option(min=1, help="Tasks per block. (default: automatic)", rich_help_panel=OF_RUN)]
-Force = Annotated[bool, typer.Option("--force", help="Recompute existing results.", rich_help_panel=OF_RUN)]
-Unbalanced = Annotated[
-    bool, typer.Option("--unbalanced/--balanced", help="Class proportions of the queries.", rich_help_panel=OF_TASKS)
-]
-Settings = Annotated[
-    str,
-    typer.Option(help="unbalanced, balanced, or both.", rich_help_panel=OF_TASKS, autocompletion=complete.settings),
-]
-Alpha = Annotated[
-    float | None, typer.Option(help="Dirichlet α of unbalanced queries. (default: 2)", rich_help_panel=OF_TASKS)
-]
-Shots = Annotated[str, typer.Option(help="Labelled images per class, separated by commas.", rich_help_panel=OF_TASKS)]
-Ways = Annotated[int, typer.Option(help="Classes per task.", rich_help_panel=OF_TASKS)]
-Queries = Annotated[int, typer.Option(help="Unlabelled images per task.", rich_help_panel=OF_TASKS)]
-Tasks = Annotated[int, typer.Option(min=1, help="Tasks per setting.", rich_help_panel=OF_TASKS)]
-Seed = Annotated[int, typer.Option(min=0, help="Random seed of the task lists.", rich_help_panel=OF_TASKS)]
-SplitName = Annotated[
-    str, typer.Option(help="novel, val or base.", rich_help_panel=OF_TASKS, autocompletion=complete.splits)
-]
-ProtocolName = Annotated[
-    str,
-    typer.Option(help="disjoint, released or veilleux.", rich_help_panel=OF_TASKS, autocompletion=complete.protocols),
-]
+Batch = Annotated[int | None, of_run(min=1, help="Tasks per block. (default: automatic)")]
+Force = Annotated[bool, of_run("--force", help="Recompute existing results.")]
+Unbalanced = Annotated[bool, of_tasks("--unbalanced/--balanced", help="Class proportions of the queries.")]
+Settings = Annotated[str, of_tasks(help="unbalanced, balanced, or both.", autocompletion=complete.settings)]
+Alpha = Annotated[float | None, of_tasks(help="Dirichlet α of unbalanced queries. (default: 2)")]
+Shots = Annotated[str, of_tasks(help="Labelled images per class, separated by commas.")]
+Ways = Annotated[int, of_tasks(help="Classes per task.")]
+Queries = Annotated[int, of_tasks(help="Unlabelled images per task.")]
+Tasks = Annotated[int, of_tasks(min=1, help="Tasks per setting.")]
+Seed = Annotated[int, of_tasks(min=0, help="Random seed of the task lists.")]
+SplitName = Annotated[str, of_tasks(help="novel, val or base.", autocompletion=complete.splits)]
+ProtocolName = Annotated[str, of_tasks(help="disjoint, released or veilleux.", autocompletion=complete.protocols)]
 Variant = Annotated[
     str | None,
-    typer.Option(
-        help="Variant of BAVARDAGE: article or released.",
-        rich_help_panel=OF_METHOD,
-        autocompletion=complete.words("article", "released"),
-    ),
+    of_method(help="Variant of BAVARDAGE: article or released.", autocompletion=complete.words("article", "released")),
 ]
 Preset = Annotated[
     str,
-    typer.Option(
+    of_method(
         help="`article`: the article's parameters for its own data sets. (default: scale-free ones)",
-        rich_help_panel=OF_METHOD,
         autocompletion=complete.words("article"),
     ),
 ]
-Tune = Annotated[
-    bool,
-    typer.Option(
-        "--tune", help="Use parameters tuned on the val classes, where a method has some.", rich_help_panel=OF_METHOD
-    ),
-]
-Temperature = Annotated[float | None, typer.Option(help="Temperature of Soft-KMEANS.", rich_help_panel=OF_METHOD)]
-ArticlePrecision = Annotated[
-    float | None, typer.Option(help="Precision, in the article's units.", rich_help_panel=OF_METHOD)
-]
-ArticleClamp = Annotated[
-    float | None, typer.Option(help="Largest scaling, in the article's units.", rich_help_panel=OF_METHOD)
-]
-Precision = Annotated[str | None, typer.Option(help="Scale-free precision, or `learned`.", rich_help_panel=OF_METHOD)]
-Clamp = Annotated[float | None, typer.Option(help="Scale-free largest scaling.", rich_help_panel=OF_METHOD)]
-Steps = Annotated[
-    int | None, typer.Option(help="Iterations of the method. (default: its own)", rich_help_panel=OF_METHOD)
-]
+Tune = Annotated[bool, of_method("--tune", help="Use parameters tuned on the val classes, where a method has some.")]
+Temperature = Annotated[float | None, of_method(help="Temperature of Soft-KMEANS.")]
+ArticlePrecision = Annotated[float | None, of_method(help="Precision, in the article's units.")]
+ArticleClamp = Annotated[float | None, of_method(help="Largest scaling, in the article's units.")]
+Precision = Annotated[str | None, of_method(help="Scale-free precision, or `learned`.")]
+Clamp = Annotated[float | None, of_method(help="Scale-free largest scaling.")]
+Steps = Annotated[int | None, of_method(help="Iterations of the method. (default: its own)")]
 SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any other parameter of the method.", rich_help_panel=OF_METHOD),
+    list[str] | None, of_method("--set", metavar="NAME=VALUE", help="Any other parameter of the method.")
 ]
-FigureFile = Annotated[Path, typer.Option("--out", help="PNG, PDF or SVG file.", rich_help_panel=OF_OUTPUT)]
+FigureFile = Annotated[Path, of_output("--out", help="PNG, PDF or SVG file.")]
 TableFormat = Annotated[
     str | None,
-    typer.Option(
+    of_output(
         "--format",
         help="rich, markdown, latex, csv or json. (default: by the ending of --out, else rich)",
-        rich_help_panel=OF_OUTPUT,
         autocompletion=complete.formats,
     ),
 ]
-TableFile = Annotated[
-    Path | None, typer.Option("--out", help="Write the table to this file.", rich_help_panel=OF_OUTPUT)
-]
+TableFile = Annotated[Path | None, of_output("--out", help="Write the table to this file.")]

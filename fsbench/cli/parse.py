@@ -8,7 +8,7 @@ from fsbench.errors import UsageError
 from fsbench.evaluation.spec import Axis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import typer
 
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 def given(**options: Any) -> dict[str, Any]:
     """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def setting_of(unbalanced: bool) -> str:
+    """The word for the class proportions of the queries."""
+    return "unbalanced" if unbalanced else "balanced"
 
 
 def value(text: str) -> Any:
@@ -59,10 +64,8 @@ def method_options(named: Mapping[str, Any], texts: Sequence[str] | None) -> dic
 
 def axes(texts: Sequence[str] | None) -> list[Axis]:
     """`--over NAME=VALUE,VALUE` as axes."""
-    return [
-        Axis(name, tuple(value(part.strip()) for part in text.split(",")))
-        for name, text in assignments(texts, "over").items()
-    ]
+    named = assignments(texts, "over").items()
+    return [Axis(name, tuple(value(part.strip()) for part in text.split(","))) for name, text in named]
 
 
 def precision(text: str | None) -> float | str | None:
@@ -82,8 +85,7 @@ def typed(context: typer.Context, names: Iterable[str]) -> list[str]:
     for name in names:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            option = known[name]
-            spellings = option.opts if context.params[name] is not False else option.secondary_opts
+            spellings = known[name].opts if context.params[name] is not False else known[name].secondary_opts
             options.append(spellings[0])
     return options
 
@@ -103,9 +105,8 @@ def refuse_swept_and_given(context: typer.Context, swept: Sequence[str], unbalan
         raise UsageError("over", "α has no meaning for balanced tasks; leave out --balanced")
 
 
-def refuse_common(first: Iterable[str], first_option: str, second: Iterable[str], second_option: str) -> None:
+def refuse_common(first: Iterable[str], first_option: str, second: Collection[str], second_option: str) -> None:
     """Refuse parameters that two options give."""
-    others = set(second)
     for name in first:
-        if name in others:
+        if name in second:
             raise UsageError(second_option, f"{name} is also given by {first_option}; choose one")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fsbench.cli import options as use
-from fsbench.cli.app import help_of
-from fsbench.cli.parse import given, method_options, precision
+from fsbench.cli.app import COMMANDS, help_of
+from fsbench.cli.parse import given, method_options, precision, setting_of
 from fsbench.cli.session import find_features
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.evaluation.engine import TaskList
@@ -32,11 +32,8 @@ if TYPE_CHECKING:
     from fsbench.evaluation.task_views import WatchedTask
     from fsbench.results.comparison import Comparison
 
-TaskNumber = Annotated[
-    int,
-    typer.Option("--task", min=0, max=10**9, help="Number of the task in the list.", rich_help_panel=use.OF_TASKS),
-]
-Shots = Annotated[int, typer.Option(help="Labelled images per class.", rich_help_panel=use.OF_TASKS)]
+TaskNumber = Annotated[int, use.of_tasks("--task", min=0, max=10**9, help="Number of the task in the list.")]
+Shots = Annotated[int, use.of_tasks(help="Labelled images per class.")]
 
 
 def bars(
@@ -80,8 +77,7 @@ def differences(
             f"{method} and {baseline} did not run on the same tasks of the same features.",
             f"Run them together: fsbench compare --methods {method} --baseline {baseline}",
         )
-    pairs = paired_runs(_largest(both, reporter), method, baseline)
-    save(draw_differences(pairs, method, baseline), out)
+    save(draw_differences(paired_runs(_largest(both, reporter), method, baseline), method, baseline), out)
     reporter.say(f"Wrote {out}.")
 
 
@@ -130,15 +126,13 @@ def simplex(
 
     Example: [bold]fsbench plot simplex features/mini-wrn.h5 --task 3 --shots 5 --out simplex.pdf[/bold]
     """
-    named = given(variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, steps=steps)
-    options = method_options(named, others)
     check_ending(out)
+    named = given(variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, steps=steps)
     (rules,) = parse_protocols(
-        settings="unbalanced" if unbalanced else "balanced", alpha=alpha, shots=shots, ways=3, queries=queries,
-        protocol=protocol,
-    )  # fmt: skip
-    reporter = Reporter(quiet)
-    seen = _watched(features, features_dir, split, TaskList(rules, seed, number + 1), options, reporter)
+        settings=setting_of(unbalanced), alpha=alpha, shots=shots, ways=3, queries=queries, protocol=protocol
+    )
+    tasks, reporter = TaskList(rules, seed, number + 1), Reporter(quiet)
+    seen = _watched(features, features_dir, split, tasks, method_options(named, others), reporter)
     save(draw_simplex(seen, root), out)
     reporter.say(f"Wrote {out}.")
 
@@ -172,15 +166,13 @@ def task(
 
     Example: [bold]fsbench plot task features/mini-wrn.h5 --ways 5 --task 3 --out task.pdf[/bold]
     """
-    named = given(variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, steps=steps)
-    options = method_options(named, others)
     check_ending(out)
+    named = given(variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, steps=steps)
     (rules,) = parse_protocols(
-        settings="unbalanced" if unbalanced else "balanced", alpha=alpha, shots=shots, ways=ways, queries=queries,
-        protocol=protocol,
-    )  # fmt: skip
-    reporter = Reporter(quiet)
-    seen = _watched(features, features_dir, split, TaskList(rules, seed, number + 1), options, reporter)
+        settings=setting_of(unbalanced), alpha=alpha, shots=shots, ways=ways, queries=queries, protocol=protocol
+    )
+    tasks, reporter = TaskList(rules, seed, number + 1), Reporter(quiet)
+    seen = _watched(features, features_dir, split, tasks, method_options(named, others), reporter)
     save(draw_task(seen, three_views(seen)), out)
     reporter.say(f"Wrote {out}.")
 
@@ -229,11 +221,7 @@ def _largest(comparisons: list[Comparison], reporter: Reporter) -> Comparison:
     return first
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Plot results, features or a task as PNG, PDF or SVG.",
-)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=COMMANDS["plot"][1])
 for panel, figures in (("From records", (bars, differences, curves)), ("From features", (simplex, task, spectrum))):
     for figure in figures:
         app.command(figure.__name__, help=help_of(figure), rich_help_panel=panel)(figure)

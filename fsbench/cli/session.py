@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from fsbench.ranks import Ranks
     from fsbench.results.comparison import Comparison
 
-DEFAULT_FEATURES = Path("features")
 _FORMAT_OF_ENDING = {".md": "markdown", ".markdown": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
 
 
@@ -48,7 +47,7 @@ def find_features(given: list[Path] | None, root: Path, reporter: Reporter, rank
             if once.setdefault(path.resolve(), path) is not path:
                 reporter.say(f"{path} is given twice; it is used once.")
         return [FeatureFile.open(path) for path in once.values()]
-    if root != DEFAULT_FEATURES and not root.is_dir():
+    if root != Path("features") and not root.is_dir():
         raise FsbenchError(
             f"Folder not found: {root}, given by --features-dir or FSBENCH_FEATURES.",
             "Check the path. In an empty folder, features of the built-in data set are made.",
@@ -58,11 +57,6 @@ def find_features(given: list[Path] | None, root: Path, reporter: Reporter, rank
 
     data, weights = (Path(os.environ.get(f"FSBENCH_{name.upper()}", name)) for name in ("data", "weights"))
     return [embedded_features(data, weights, root, reporter, ranks)]
-
-
-def find_base(given: Path | None) -> FeatureFile | None:
-    """The feature file of `--base`, if one is given."""
-    return FeatureFile.open(given) if given else None
 
 
 def format_of(asked: str | None, out: Path | None) -> str:

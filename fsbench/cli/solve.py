@@ -6,14 +6,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from fsbench.cli import complete
 from fsbench.cli import options as use
-from fsbench.cli.parse import given, method_options, precision
-from fsbench.cli.session import find_base, find_features, open_runner
+from fsbench.cli.parse import given, method_options, precision, setting_of
+from fsbench.cli.session import find_features, open_runner
 from fsbench.evaluation.compare import compare
 from fsbench.evaluation.spec import Spec
+from fsbench.features.store import FeatureFile
 from fsbench.io.files import write_text
 from fsbench.report.tables import solved_table, stdout_console
 
@@ -25,10 +24,8 @@ def solve(
     features: use.FeaturesArgument = None,
     method: Annotated[
         str,
-        typer.Option(
-            help="bavardage, bavardage:released, soft-kmeans, … or file.py:CLASS.",
-            rich_help_panel=use.OF_METHOD,
-            autocompletion=complete.methods,
+        use.of_method(
+            help="bavardage, bavardage:released, soft-kmeans, … or file.py:CLASS.", autocompletion=complete.methods
         ),
     ] = "bavardage",
     variant: use.Variant = None,
@@ -51,31 +48,20 @@ def solve(
     sigma: use.Clamp = None,
     t_vb: use.ArticlePrecision = None,
     s_max: use.ArticleClamp = None,
-    beta: Annotated[float | None, typer.Option(help="β_o. (default: 10)", rich_help_panel=use.OF_METHOD)] = None,
-    prior_alpha: Annotated[
-        float | None, typer.Option(help="α_o. (default: that of --alpha)", rich_help_panel=use.OF_METHOD)
-    ] = None,
+    beta: Annotated[float | None, use.of_method(help="β_o. (default: 10)")] = None,
+    prior_alpha: Annotated[float | None, use.of_method(help="α_o. (default: that of --alpha)")] = None,
     mixing: Annotated[
         str | None,
-        typer.Option(
-            help="learned or uniform. (default: by setting)",
-            rich_help_panel=use.OF_METHOD,
-            autocompletion=complete.words("learned", "uniform"),
+        use.of_method(
+            help="learned or uniform. (default: by setting)", autocompletion=complete.words("learned", "uniform")
         ),
     ] = None,
     stage: Annotated[
-        str | None,
-        typer.Option(
-            help="plda, or vb for the ablation.",
-            rich_help_panel=use.OF_METHOD,
-            autocompletion=complete.words("plda", "vb"),
-        ),
+        str | None, use.of_method(help="plda, or vb for the ablation.", autocompletion=complete.words("plda", "vb"))
     ] = None,
     steps: use.Steps = None,
     others: use.SetOption = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Also write the rows to this JSON file.", rich_help_panel=use.OF_OUTPUT)
-    ] = None,
+    out: Annotated[Path | None, use.of_output(help="Also write the rows to this JSON file.")] = None,
     force: use.Force = False,
     features_dir: use.FeaturesRoot = Path("features"),
     results_dir: use.ResultsRoot = Path("results"),
@@ -95,10 +81,10 @@ def solve(
     )  # fmt: skip
     spec = Spec.from_words(
         methods=[method], options=method_options(named, others), shots=shots,
-        settings="unbalanced" if unbalanced else "balanced", alpha=alpha, ways=ways, queries=queries,
+        settings=setting_of(unbalanced), alpha=alpha, ways=ways, queries=queries,
         protocol=protocol, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset, published=False,
     )  # fmt: skip
-    other = find_base(base)
+    other = FeatureFile.open(base) if base else None
     with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
         files = find_features(features, features_dir, runner.reporter, runner.ranks)
         table = compare(spec, files, runner, other)

@@ -9,7 +9,7 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli import options as use
-from fsbench.cli.parse import axes, parameters, refuse_beside, refuse_common, refuse_swept_and_given
+from fsbench.cli.parse import axes, parameters, refuse_beside, refuse_common, refuse_swept_and_given, setting_of
 from fsbench.cli.session import find_features, open_runner
 from fsbench.errors import UsageError
 from fsbench.evaluation.spec import parse_methods, parse_protocols, parse_words, refuse_same_methods
@@ -53,9 +53,7 @@ def sweep(
     protocol: use.ProtocolName = "disjoint",
     preset: use.Preset = "",
     others: use.SetOption = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Figure file: PNG, PDF or SVG.", rich_help_panel=use.OF_OUTPUT)
-    ] = None,
+    plot: Annotated[Path | None, use.of_output(help="Figure file: PNG, PDF or SVG.")] = None,
     device: use.Device = "auto",
     batch: use.Batch = None,
     force: use.Force = False,
@@ -80,9 +78,8 @@ def sweep(
     refuse_swept_and_given(context, swept, unbalanced)
     refuse_common(options, "--set", swept, "over")
     protocols = parse_protocols(
-        settings="unbalanced" if unbalanced else "balanced", alpha=alpha, shots=shots, ways=ways, queries=queries,
-        protocol=protocol,
-    )  # fmt: skip
+        settings=setting_of(unbalanced), alpha=alpha, shots=shots, ways=ways, queries=queries, protocol=protocol
+    )
     if "shots" in swept:
         protocols = protocols[:1]  # its own number of shots does not matter
     choices = parse_methods(methods)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -21,14 +21,10 @@ from fsbench.reporter import Reporter
 from fsbench.train.run import default_output, train_backbone
 from fsbench.train.settings import Execution, TrainSettings
 
-if TYPE_CHECKING:
-    from fsbench.data.dataset import ImageDataset
-
 
 def train(
     backbone: Annotated[
-        str,
-        typer.Option(help=f"One of {complete.NAMED_BACKBONES}.", autocompletion=complete.words(*BACKBONES)),
+        str, typer.Option(help=f"One of {complete.NAMED_BACKBONES}.", autocompletion=complete.words(*BACKBONES))
     ] = "rn12",
     dataset: Annotated[
         str | None, typer.Option(help="The data set. (default: the one found)", autocompletion=complete.datasets)
@@ -74,22 +70,15 @@ def train(
     """
     with join_ranks() as ranks:
         settings = TrainSettings(
-            backbone=backbone,
-            width=width,
-            epochs=epochs,
-            batch=batch,
-            lr=lr,
-            seed=seed,
-            rotation=rotation,
-            mixup=mixup,
-            flip=flip is not False,
-            small_first=small_first,
-            image_size=image_size,
-            ranks=ranks.count,
-        )
+            backbone=backbone, width=width, epochs=epochs, batch=batch, lr=lr, seed=seed, rotation=rotation,
+            mixup=mixup, flip=flip is not False, small_first=small_first, image_size=image_size, ranks=ranks.count,
+        )  # fmt: skip
         reporter, where = Reporter(quiet, not ranks.leads), choose_device(device)
         own = OwnData.given(data, split_file, split_fractions, min_images)
-        chosen = the_only(ranks.first_alone(lambda: choose_datasets(dataset, own, data_dir, reporter)))
+        chosen, *others = ranks.first_alone(lambda: choose_datasets(dataset, own, data_dir, reporter))
+        if others:
+            names = ", ".join(found.name for found in (chosen, *others))
+            raise FsbenchError(f"Training takes one data set at a time, found {names}.", "Choose one with --dataset.")
         if flip is None and chosen.name == EMBEDDED:  # characters are not mirror images of each other
             settings = replace(settings, flip=False)
         path = out or default_output(weights_dir, chosen.name, backbone)
@@ -97,11 +86,3 @@ def train(
         trained = train_backbone(chosen, settings, execution, path, force=force)
         if ranks.leads:
             stdout_console().print("\n".join(trained.describe()), soft_wrap=True)
-
-
-def the_only(datasets: list[ImageDataset]) -> ImageDataset:
-    """The one data set to train on."""
-    if len(datasets) > 1:
-        names = ", ".join(dataset.name for dataset in datasets)
-        raise FsbenchError(f"One data set is trained on at a time, found {names}.", "Choose one with --dataset.")
-    return datasets[0]

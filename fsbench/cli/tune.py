@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from fsbench.cli import complete
 from fsbench.cli import options as use
-from fsbench.cli.parse import axes, parameters, refuse_common
+from fsbench.cli.parse import axes, parameters, refuse_common, setting_of
 from fsbench.cli.session import find_features, open_runner
 from fsbench.evaluation.source import base_of
 from fsbench.evaluation.spec import parse_methods, parse_protocols
@@ -27,27 +25,17 @@ if TYPE_CHECKING:
 def tune(
     features: use.FeaturesArgument = None,
     method: Annotated[
-        str,
-        typer.Option(
-            help="NAME, NAME:VARIANT or file.py:CLASS.", rich_help_panel=use.OF_METHOD, autocompletion=complete.methods
-        ),
+        str, use.of_method(help="NAME, NAME:VARIANT or file.py:CLASS.", autocompletion=complete.methods)
     ] = "bavardage",
     over: Annotated[
         list[str] | None,
-        typer.Option(
-            "--over",
-            metavar="NAME=VALUE,…",
-            rich_help_panel=use.OF_METHOD,
-            help="Parameters and values to search. (default: the method's own grid)",
+        use.of_method(
+            "--over", metavar="NAME=VALUE,…", help="Parameters and values to search. (default: the method's own grid)"
         ),
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Number of Optuna trials within the grid's range. (default: the whole grid)",
-            rich_help_panel=use.OF_METHOD,
-        ),
+        use.of_method(min=1, help="Number of Optuna trials within the grid's range. (default: the whole grid)"),
     ] = None,
     others: use.SetOption = None,
     unbalanced: use.Unbalanced = True,
@@ -59,10 +47,7 @@ def tune(
     seed: use.Seed = 0,
     protocol: use.ProtocolName = "disjoint",
     plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Figure of the searched surface, per setting: PNG, PDF or SVG.", rich_help_panel=use.OF_OUTPUT
-        ),
+        Path | None, use.of_output(help="Figure of the searched surface, per setting: PNG, PDF or SVG.")
     ] = None,
     device: use.Device = "auto",
     batch: use.Batch = None,
@@ -83,9 +68,8 @@ def tune(
     swept = [axis.name for axis in along]
     refuse_common(fixed, "--set", swept, "over")
     protocols = parse_protocols(
-        settings="unbalanced" if unbalanced else "balanced", alpha=alpha, shots=shots, ways=ways, queries=queries,
-        protocol=protocol,
-    )  # fmt: skip
+        settings=setting_of(unbalanced), alpha=alpha, shots=shots, ways=ways, queries=queries, protocol=protocol
+    )
     (choice,) = parse_methods([method])
     refuse_common(choice.options, f"--method {method}", fixed, "set")
     refuse_common(choice.options, f"--method {method}", swept, "over")
