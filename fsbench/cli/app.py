@@ -108,12 +108,8 @@ def load_command(name: str) -> Any:
 
 def help_of(function: Callable[..., None]) -> str:
     """The docstring of a command with one line per paragraph, so that the terminal's width breaks lines."""
-    paragraphs = inspect.getdoc(function) or ""
-    return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs.split("\n\n"))
-
-
-def _not_loaded() -> None:
-    """Stands for a command that has not been called."""
+    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+    return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
 
 
 def _version(asked: bool) -> None:
@@ -131,7 +127,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 for command, (panel, summary) in COMMANDS.items():
-    app.command(command, help=summary, rich_help_panel=panel)(_not_loaded)
+    app.command(command, help=summary, rich_help_panel=panel)(lambda: None)  # stands for it until it is called
 
 
 @app.callback()
