@@ -169,7 +169,8 @@ def main() -> None:
     except MemoryError:
         _fail(FsbenchError("There is not enough memory.", "Use a smaller --batch, fewer --tasks, or another machine."))
     except OSError as error:
-        _give_up_stdout()
+        with contextlib.suppress(OSError):  # keep Python from trying once more, on its way out, to write the rest
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             _fail(system_trouble(f"Could not go on with {error.filename or 'the output'}", error))
         sys.exit(1)
@@ -194,9 +195,3 @@ def _show(error: FsbenchError) -> None:
     console.print(error.message)
     if error.hint:
         console.print(error.hint, style="dim")
-
-
-def _give_up_stdout() -> None:
-    """Keep Python from trying once more, on its way out, to write what could not be written."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -35,7 +35,6 @@ class Objective(nn.Module):
 
     Args:
         backbone: Trained in place.
-        classes: Number of base classes.
         rotation: Whether there is a head for the quarter turns; without it images stay upright.
         seed: Random seed of the heads.
     """
