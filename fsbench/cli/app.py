@@ -108,12 +108,8 @@ def load_command(name: str) -> Any:
 
 def help_of(function: Callable[..., None]) -> str:
     """The docstring of a command with one line per paragraph, so that the terminal's width breaks lines."""
-    paragraphs = inspect.getdoc(function) or ""
-    return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs.split("\n\n"))
-
-
-def _not_loaded() -> None:
-    """Stands for a command that has not been called."""
+    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+    return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
 
 
 def _version(asked: bool) -> None:
@@ -131,7 +127,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 for command, (panel, summary) in COMMANDS.items():
-    app.command(command, help=summary, rich_help_panel=panel)(_not_loaded)
+    app.command(command, help=summary, rich_help_panel=panel)(lambda: None)  # stands for it until it is called
 
 
 @app.callback()
@@ -173,7 +169,8 @@ def main() -> None:
     except MemoryError:
         _fail(FsbenchError("There is not enough memory.", "Use a smaller --batch, fewer --tasks, or another machine."))
     except OSError as error:
-        _give_up_stdout()
+        with contextlib.suppress(OSError):  # keep Python from trying once more, on its way out, to write the rest
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             _fail(system_trouble(f"Could not go on with {error.filename or 'the output'}", error))
         sys.exit(1)
@@ -198,9 +195,3 @@ def _show(error: FsbenchError) -> None:
     console.print(error.message)
     if error.hint:
         console.print(error.hint, style="dim")
-
-
-def _give_up_stdout() -> None:
-    """Keep Python from trying once more, on its way out, to write what could not be written."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

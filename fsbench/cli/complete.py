@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from fsbench.backbones import families
@@ -33,7 +32,11 @@ def datasets(incomplete: str) -> list[str]:
 
 def words(*known: str) -> Callable[[str], list[str]]:
     """A completion of fixed words."""
-    return partial(_in_a_list, known)
+
+    def complete(incomplete: str) -> list[str]:
+        return _in_a_list(known, incomplete)
+
+    return complete
 
 
 splits = words(*SPLITS)

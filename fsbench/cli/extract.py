@@ -75,8 +75,7 @@ def extract(
     with join_ranks() as ranks:
         reporter, where = Reporter(quiet, not ranks.leads), choose_device(device)
         datasets = ranks.first_alone(lambda: choose_datasets(dataset, own, data_dir, reporter))
-        files = extract_all(
-            datasets, chosen, settings, where, out or features_dir, reporter, force=force, ranks=ranks
-        )  # fmt: skip
+        place = out or features_dir
+        files = extract_all(datasets, chosen, settings, where, place, reporter, force=force, ranks=ranks)
         for file in files if ranks.leads else ():
             stdout_console().print("\n".join(file.describe()), soft_wrap=True)

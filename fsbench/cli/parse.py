@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from fsbench.errors import UsageError
@@ -28,10 +29,8 @@ def value(text: str) -> Any:
     if text in {"true", "false"}:
         return text == "true"
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return text
 
 
@@ -88,12 +87,6 @@ def typed(context: typer.Context, names: Iterable[str]) -> list[str]:
             spellings = known[name].opts if context.params[name] is not False else known[name].secondary_opts
             options.append(spellings[0])
     return options
-
-
-def refuse_beside(context: typer.Context, option: str, names: Iterable[str], reason: str) -> None:
-    """Refuse options that would have no effect beside another one."""
-    if idle := typed(context, names):
-        raise UsageError(option, f"{reason}; leave out {', '.join(idle)}")
 
 
 def refuse_swept_and_given(context: typer.Context, swept: Sequence[str], unbalanced: bool) -> None:

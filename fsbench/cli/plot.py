@@ -90,7 +90,6 @@ def curves(
 
     Example: [bold]fsbench plot curves results/sweeps/SWEEP.json --out curves.pdf[/bold]
     """
-    check_ending(out)
     save(draw_sweep(load_sweep(sweep)), out)
     Reporter(quiet).say(f"Wrote {out}.")
 

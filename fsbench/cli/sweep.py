@@ -9,7 +9,7 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli import options as use
-from fsbench.cli.parse import axes, parameters, refuse_beside, refuse_common, refuse_swept_and_given, setting_of
+from fsbench.cli.parse import axes, parameters, refuse_common, refuse_swept_and_given, setting_of, typed
 from fsbench.cli.session import find_features, open_runner
 from fsbench.errors import UsageError
 from fsbench.evaluation.spec import parse_methods, parse_protocols, parse_words, refuse_same_methods
@@ -69,8 +69,8 @@ def sweep(
     """
     if (figure is None) == (over is None):
         raise UsageError("over", "give either --over NAME=VALUE,VALUE or --figure 3, 4 or 5")
-    if figure is not None:
-        refuse_beside(context, "figure", _FIXED_BY_FIGURES, "a figure has methods, splits and tasks of its own")
+    if figure is not None and (idle := typed(context, _FIXED_BY_FIGURES)):
+        raise UsageError("figure", f"a figure has methods, splits and tasks of its own; leave out {', '.join(idle)}")
     if plot:
         check_ending(plot)
     along, options, splits = axes(over), parameters(others), parse_words(split, "split")

@@ -43,14 +43,10 @@ def train(
     batch: Annotated[int, typer.Option(min=2, help="Images per step, over all processes.")] = 64,
     lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 0.1,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    rotation: Annotated[bool, typer.Option("--rotation/--no-rotation", help="Add a rotation loss.")] = False,
-    mixup: Annotated[bool, typer.Option("--mixup/--no-mixup", help="Add a pass with manifold mixup.")] = False,
-    flip: Annotated[
-        bool | None, typer.Option("--flip/--no-flip", help="Mirror images at random. (default: not for glyphs)")
-    ] = None,
-    small_first: Annotated[
-        bool, typer.Option("--small-first/--no-small-first", help="Train on smaller images in the first half.")
-    ] = False,
+    rotation: Annotated[bool, typer.Option(help="Add a rotation loss.")] = False,
+    mixup: Annotated[bool, typer.Option(help="Add a pass with manifold mixup.")] = False,
+    flip: Annotated[bool | None, typer.Option(help="Mirror images at random. (default: not for glyphs)")] = None,
+    small_first: Annotated[bool, typer.Option(help="Train on smaller images in the first half.")] = False,
     eval_every: Annotated[int, typer.Option(min=1, help="Evaluate on the val classes every N epochs.")] = 10,
     save_every: Annotated[float, typer.Option(min=0, help="Minutes between checkpoints within an epoch.")] = 5,
     device: use.Device = "auto",

@@ -85,10 +85,10 @@ def tune(
                 tuned = search_parameters(search, grid, runner, trials=trials, tasks=tasks, seed=seed)
                 if runner.ranks.leads:
                     _show(tuned, search.memory if search.remembered() == tuned else None)
-                    if plot:
-                        name = f"{plot.stem}-{file.path.stem}-{setting.setting}-{setting.shots}shot"
-                        save(draw_surface(tuned), plot.with_stem(name))
-                        runner.reporter.say(f"Figure: {plot.with_stem(name)}.")
+                if runner.ranks.leads and plot:
+                    figure = plot.with_stem(f"{plot.stem}-{file.path.stem}-{setting.setting}-{setting.shots}shot")
+                    save(draw_surface(tuned), figure)
+                    runner.reporter.say(f"Figure: {figure}.")
 
 
 def _show(tuned: Tuned, memory: Path | None) -> None:

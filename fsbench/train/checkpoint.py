@@ -26,11 +26,9 @@ class Progress:
     """How far a training has come.
 
     Attributes:
-        epochs: Finished epochs.
-        steps: Finished steps of the epoch after them.
+        steps: Finished steps of the epoch after the finished epochs.
         seconds: Wall time spent, interruptions excluded.
         cpu_seconds: CPU time of this process, its threads included.
-        history: Accuracy on the val classes.
     """
 
     epochs: int = 0
@@ -42,19 +40,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class CheckpointFile:
-    """The checkpoint of one training, beside the weights file it will end with; different settings, different file.
-
-    Attributes:
-        path: The checkpoint.
-        fingerprint: Identifies everything that determines the weights.
-    """
+    """The checkpoint of one training; the fingerprint identifies everything that determines the weights."""
 
     path: Path
     fingerprint: str
 
     @classmethod
     def beside(cls, out: Path, fingerprint: str) -> CheckpointFile:
-        """The checkpoint that belongs to an output file."""
+        """The checkpoint beside the weights file that the training ends with; different settings, different file."""
         return cls(out.with_name(f".{out.name}.{fingerprint[:12]}.training"), fingerprint)
 
     def write(self, objective: torch.nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> None:
@@ -78,8 +71,12 @@ class CheckpointFile:
         """Put a training back to where it was; without a checkpoint it starts from the beginning."""
         if not self.path.exists():
             return Progress()
-        content = self._read()
         try:
+            content: Any = read_torch(self.path)
+            with zipfile.ZipFile(self.path) as archive:
+                sound = archive.testzip() is None  # torch itself does not look at the checksums
+            if not sound or (content["format"], content["fingerprint"]) != (FORMAT, self.fingerprint):
+                raise ValueError
             objective.load_state_dict(content["objective"])
             optimiser.load_state_dict(content["optimiser"])
             history = tuple(
@@ -87,27 +84,8 @@ class CheckpointFile:
                 for epoch, accuracy in content["history"]
             )
             return Progress(**{name: content[name] for name in _NUMBERS}, history=history)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise self._damaged() from error
-
-    def discard(self) -> None:
-        """Remove it: the training is finished."""
-        self.path.unlink(missing_ok=True)
-
-    def _read(self) -> dict[str, Any]:
-        try:
-            content = read_torch(self.path)
-            with zipfile.ZipFile(self.path) as archive:
-                sound = archive.testzip() is None  # torch itself does not look at the checksums
-        except Exception as error:  # torch and zipfile have many words for damage
-            raise self._damaged() from error
-        marks = (FORMAT, self.fingerprint)
-        if not sound or not isinstance(content, dict) or (content.get("format"), content.get("fingerprint")) != marks:
-            raise self._damaged()
-        return content
-
-    def _damaged(self) -> FsbenchError:
-        return FsbenchError(
-            f"The checkpoint {self.path} is damaged or belongs to another training.",
-            "Remove it to start this training from the beginning.",
-        )
+        except Exception as error:  # torch and zipfile raise many kinds of errors for damage
+            raise FsbenchError(
+                f"The checkpoint {self.path} is damaged or belongs to another training.",
+                "Remove it to start this training from the beginning.",
+            ) from error

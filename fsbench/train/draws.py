@@ -78,9 +78,8 @@ def turns(seed: int, epoch: int, rows: Ints) -> Ints:
 def mixing(seed: int, epoch: int, step: int, stages: int, images: int) -> Mixing:
     """How a step mixes; λ follows Beta(2, 2), the law of the median of three uniform numbers."""
     drawn = words(seed, np.array([step]), _stream(epoch, _MIX), 4 + images)[0]
-    position = below(drawn[:1], np.array([stages + 1]))[0]
-    share = float(np.median(uniform(drawn[1:4])))
-    return Mixing(int(position), share, np.argsort(drawn[4:], kind="stable"))
+    position = int(below(drawn[:1], np.array([stages + 1]))[0])
+    return Mixing(position, float(np.median(uniform(drawn[1:4]))), np.argsort(drawn[4:], kind="stable"))
 
 
 def _stream(epoch: int, kind: int) -> int:

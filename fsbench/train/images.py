@@ -56,10 +56,8 @@ class Keys:
     """The keys of the steps of one rank, epoch after epoch. Images that do not fill a batch are left out of the epoch.
 
     Attributes:
-        settings: Of the training.
         images: Number of base images.
         side: Of the images, in pixels.
-        rank: Whose share of every batch.
         first: The epoch and the step to begin with.
     """
 
@@ -95,12 +93,7 @@ class Keys:
 
 
 class DecodedImages:
-    """The images of a split as squares of one side: read once if they fit into memory, else whenever asked for.
-
-    Args:
-        split: The images.
-        side: Of the squares; the original aspect ratio is kept beside them.
-    """
+    """The images of a split as squares of one side: read once if they fit into memory, else whenever asked for."""
 
     def __init__(self, split: ImageSplit, side: int) -> None:
         self.split, self.side = split, side
@@ -111,16 +104,15 @@ class DecodedImages:
         if self._kept is not None:
             pixels, aspects = self._kept
             return pixels[rows], aspects[rows]
-        read = [self._read(int(row)) for row in rows]
-        return np.stack([pixels for pixels, _ in read]), np.array([aspect for _, aspect in read])
+        squares, ratios = zip(*(self._read(int(row)) for row in rows), strict=True)
+        return np.stack(squares), np.array(ratios)
 
     def keep(self, reporter: Reporter, limit: int = FITS_IN_MEMORY) -> bool:
         """Read all images into memory, unless they take more bytes than the limit."""
         count = len(self.split)
         if count * self.side * self.side * 3 > limit:
             return False
-        pixels = np.empty((count, self.side, self.side, 3), dtype=np.uint8)
-        aspects = np.empty(count)
+        pixels, aspects = np.empty((count, self.side, self.side, 3), dtype=np.uint8), np.empty(count)
 
         def read(row: int) -> None:
             pixels[row], aspects[row] = self._read(row)
@@ -148,7 +140,6 @@ class Views(Dataset["Batch | FsbenchError"]):
     Args:
         images: The base images, as squares of the transform's size.
         transform: The evaluation transform, whose crop and normalisation training shares.
-        settings: Of the training.
     """
 
     def __init__(self, images: DecodedImages, transform: EvalTransform, settings: TrainSettings) -> None:
@@ -192,8 +183,7 @@ def make_views(
 ) -> tuple[Views, bool]:
     """The views of the base images, and whether the images are in memory."""
     images = DecodedImages(split, transform.size)
-    in_memory = images.keep(reporter)
-    return Views(images, transform, settings), in_memory
+    return Views(images, transform, settings), images.keep(reporter)
 
 
 def load_batches(views: Views, keys: Keys, workers: int, device: torch.device) -> Iterator[Batch | FsbenchError]:

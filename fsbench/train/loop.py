@@ -13,7 +13,6 @@ from torch.nn import functional
 from fsbench.errors import FsbenchError
 from fsbench.ranks import ALONE
 from fsbench.train import draws
-from fsbench.train.draws import QUARTER_TURNS
 from fsbench.train.settings import LABEL_SMOOTHING, MOMENTUM, WARM_UP, WEIGHT_DECAY
 
 if TYPE_CHECKING:
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from fsbench.train.draws import Mixing
     from fsbench.train.images import Batch
     from fsbench.train.settings import TrainSettings
+
+_CHANNELS_AT_ONCE = 8
 
 
 class Objective(nn.Module):
@@ -33,8 +34,7 @@ class Objective(nn.Module):
     second pass sees the images upright and mixed, and its loss is added.
 
     Args:
-        backbone: The network that is trained.
-        classes: Number of base classes.
+        backbone: Trained in place.
         rotation: Whether there is a head for the quarter turns; without it images stay upright.
         seed: Random seed of the heads.
     """
@@ -45,7 +45,7 @@ class Objective(nn.Module):
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             self.class_head = nn.Linear(backbone.feature_dim, classes)
-            self.turn_head = nn.Linear(backbone.feature_dim, QUARTER_TURNS) if rotation else None
+            self.turn_head = nn.Linear(backbone.feature_dim, draws.QUARTER_TURNS) if rotation else None
 
     def forward(self, images: Tensor, labels: Tensor, turns: Tensor, mixing: Mixing | None) -> Tensor:
         """The loss of images (B, 3, S, S) with labels (B,) and quarter turns (B,)."""
@@ -80,7 +80,7 @@ def mixed_features(backbone: Backbone, images: Tensor, position: int, share: flo
 def rotate(images: Tensor, turns: Tensor) -> Tensor:
     """Square images (B, 3, S, S), each rotated by its number of quarter turns."""
     rotated = images
-    for number in range(1, QUARTER_TURNS):
+    for number in range(1, draws.QUARTER_TURNS):
         rotated = torch.where((turns == number)[:, None, None, None], images.rot90(number, dims=(2, 3)), rotated)
     return rotated
 
@@ -89,17 +89,10 @@ def _mix(maps: Tensor, share: float, partners: Tensor) -> Tensor:
     return torch.lerp(maps[partners], maps, share)
 
 
-_CHANNELS_AT_ONCE = 8
-
-
 def learning_rate(step: int, steps: int, peak: float, warm_up: float) -> float:
-    """Linear up to the peak over the first share of all steps, then half a cosine down towards zero.
+    """Linear up to the peak over the share `warm_up` of all steps, at least one, then half a cosine towards zero.
 
-    Args:
-        step: Of the whole training, from 0.
-        steps: All steps of the training.
-        peak: The largest rate.
-        warm_up: The share of all steps that the ascent takes; it takes at least one step.
+    Steps are those of the whole training, from 0.
     """
     ascent = max(1, round(warm_up * steps))
     if step < ascent:
@@ -111,21 +104,14 @@ class Trainer:
     """A network, its optimiser, and the step that both take together.
 
     The loss is added up on the device; nothing waits for it until it is asked for.
-
-    Args:
-        backbone: Trained in place.
-        classes: Number of base classes.
-        settings: Of the training.
-        device: Where this process computes.
-        ranks: The processes that share it.
     """
 
     def __init__(
         self, backbone: Backbone, classes: int, settings: TrainSettings, device: torch.device, ranks: Ranks = ALONE
     ) -> None:
         self.settings, self.device, self.ranks = settings, device, ranks
-        objective = Objective(backbone, classes, settings.rotation, settings.seed)
         self.format = memory_format_of(backbone, device)
+        objective = Objective(backbone, classes, settings.rotation, settings.seed)
         self.objective = objective.to(device).to(memory_format=self.format).train()
         self.optimiser = torch.optim.SGD(
             self.objective.parameters(), settings.lr, MOMENTUM, weight_decay=WEIGHT_DECAY, nesterov=True
@@ -142,9 +128,8 @@ class Trainer:
             group["lr"] = rate
         images, labels, turns = (tensor.to(self.device, non_blocking=True) for tensor in batch)
         images = images.contiguous(memory_format=self.format)
-        mixing = None
-        if self.settings.mixup:
-            mixing = draws.mixing(self.settings.seed, epoch, step, self.stages, len(images))
+        mixup, seed = self.settings.mixup, self.settings.seed
+        mixing = draws.mixing(seed, epoch, step, self.stages, len(images)) if mixup else None
         loss = self.shared(images, labels, turns, mixing)
         self.optimiser.zero_grad()
         loss.backward()

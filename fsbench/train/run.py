@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from fsbench.train.images import Batch
     from fsbench.train.settings import Execution, TrainSettings
 
-
 SUFFIX = ".safetensors"
 TRAINING_VERSION = 2  # rises whenever the same settings would give other weights
 
@@ -49,7 +48,6 @@ class Trained:
     """A finished training.
 
     Attributes:
-        path: The weights file.
         history: Accuracy on the val classes, the last epoch last; empty if the file was there already.
         seconds: Wall time spent, interruptions excluded.
     """
@@ -64,8 +62,8 @@ class Trained:
         if self.seconds:
             lines.append(f"trained in {timedelta(seconds=round(self.seconds))}")
         if self.history:
-            last, best = self.history[-1], best_of(self.history)
-            lines.append(f"val classes, 5-way, nearest class mean: {last}")
+            best = best_of(self.history)
+            lines.append(f"val classes, 5-way, nearest class mean: {self.history[-1]}")
             lines.append(f"best of {len(self.history)} evaluations: {best}, after epoch {best.epoch}")
             lines.append("The file holds the last epoch, where the learning rate is close to zero.")
         return lines
@@ -73,15 +71,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is trained on what.
-
-    Attributes:
-        dataset: The data set.
-        base: Its base images.
-        settings: What else determines the weights.
-        backbone: The fresh network.
-        transform: The evaluation transform, whose size and normalisation training shares.
-    """
+    """A fresh network, what it is trained on, and the evaluation transform, whose normalisation training shares."""
 
     dataset: ImageDataset
     base: ImageSplit
@@ -146,14 +136,8 @@ def train_backbone(
 ) -> Trained:
     """Train a fresh backbone on the base classes and save it with its card, unless that is done already.
 
-    Killed at any moment, the same call resumes from the last checkpoint and ends with the same weights.
-
-    Args:
-        dataset: With base classes; the val classes are used for evaluation if there are enough of them.
-        settings: What determines the weights.
-        execution: What does not.
-        out: The weights file to write.
-        force: Replace a finished file.
+    Killed at any moment, the same call resumes from the last checkpoint and ends with the same weights. The val
+    classes are used for evaluation if there are enough of them.
     """
     plan = Plan.make(dataset, settings)
     checkpoint = CheckpointFile.beside(out, fingerprint(plan.describe()))
@@ -166,7 +150,7 @@ def train_backbone(
         progress = _train(plan, execution, checkpoint)
         if execution.ranks.leads:
             _save(plan, progress, out)
-            checkpoint.discard()
+            checkpoint.path.unlink(missing_ok=True)
     return Trained(out, progress.history, progress.seconds)
 
 
@@ -177,23 +161,15 @@ def default_output(root: Path, dataset: str, backbone: str) -> Path:
 
 def is_finished(out: Path, mark: str) -> bool:
     """Whether the file holds the weights of the training with this fingerprint."""
-    if not out.is_file():
-        return False
     try:
-        facts = json.loads(read_checkpoint(out).metadata.get("fsbench", "{}"))
+        facts = json.loads(read_checkpoint(out).metadata.get("fsbench", "{}")) if out.is_file() else {}
     except (FsbenchError, ValueError):
         return False
     return isinstance(facts, dict) and facts.get("fingerprint") == mark
 
 
 def check_output(out: Path, backbone: str, *, force: bool) -> None:
-    """Refuse, before hours are spent, a file that could not be written or found again.
-
-    Args:
-        out: The file to write.
-        backbone: Name on the command line.
-        force: Whether an existing file may be replaced.
-    """
+    """Refuse, before hours are spent, a file that could not be written or found again."""
     if out.suffix != SUFFIX or out.is_dir():
         raise FsbenchError(f"Weights are written to a file that ends in {SUFFIX}, got {out}.", "Change --out.")
     if out.exists() and not force:
@@ -265,14 +241,7 @@ def _train(plan: Plan, execution: Execution, checkpoint: CheckpointFile) -> Prog
 
 
 class _Run:
-    """The steps of a training and the checkpoints between them.
-
-    Args:
-        trainer: Takes the steps.
-        checkpoint: Where the state is kept.
-        execution: How often that happens.
-        progress: How far the training has come.
-    """
+    """The steps of a training and the checkpoints between them."""
 
     def __init__(self, trainer: Trainer, checkpoint: CheckpointFile, execution: Execution, progress: Progress) -> None:
         self.trainer, self.checkpoint, self.execution, self.progress = trainer, checkpoint, execution, progress

@@ -34,13 +34,11 @@ class TrainSettings:
     Attributes:
         backbone: rn12, rn18 or wrn.
         width: Base width of rn12 and rn18, widening factor of wrn; None is the published one.
-        epochs: Passes over the base images.
         batch: Images per step, over all ranks.
         lr: Peak learning rate.
         seed: Random seed of the initial weights and of every draw.
         rotation: Whether there is a rotation-prediction loss.
         mixup: Whether there is a second pass with manifold mixup.
-        flip: Whether images are mirrored at random.
         small_first: Whether the first half of the epochs sees smaller images, which cost less.
         image_size: Side of the images in pixels; None is that of the backbone's published transform.
         ranks: Processes that share a batch.
@@ -104,12 +102,9 @@ class Execution:
     """How a training is carried out; none of it changes the weights beyond rounding.
 
     Attributes:
-        device: Where this process computes.
-        reporter: Shows progress.
         workers: Processes that read images; None chooses.
         eval_every: Epochs between two evaluations on the val classes.
         save_every: Minutes between two checkpoints within an epoch; there is one after every epoch too.
-        ranks: The processes that share it.
     """
 
     device: torch.device

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fsbench.features.forward import Item
     from fsbench.features.scatter import BaseStatistics
 
-SHOTS = (1, 5)
+PROTOCOLS = {shots: TaskProtocol(shots=shots, alpha=None) for shots in (1, 5)}
 TASKS = 500
 _SEED = 0  # the tasks are the same in every training, whatever its own seed
 _AT_ONCE = 256
@@ -38,20 +38,14 @@ _AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Few-shot accuracy on the val classes after an epoch.
-
-    Attributes:
-        epoch: Number of finished epochs.
-        accuracy: In percent, by number of shots.
-    """
+    """Few-shot accuracy on the val classes in percent, by number of shots, after so many finished epochs."""
 
     epoch: int
     accuracy: dict[int, Interval]
 
     def __str__(self) -> str:
-        return ", ".join(
-            f"{shots}-shot {value.mean:.2f} ± {value.half_width:.2f} %" for shots, value in self.accuracy.items()
-        )
+        values = self.accuracy.items()
+        return ", ".join(f"{shots}-shot {value.mean:.2f} ± {value.half_width:.2f} %" for shots, value in values)
 
 
 @dataclass(frozen=True)
@@ -65,13 +59,7 @@ class UnitClassMean(NearestClassMean):
 
 @dataclass(frozen=True)
 class Validation:
-    """Evaluates a network on the val classes.
-
-    Attributes:
-        split: The val images.
-        transform: The evaluation transform.
-        workers: Processes that read images.
-    """
+    """Evaluates a network on the val classes; `workers` is the number of processes that read images."""
 
     split: ImageSplit
     transform: EvalTransform
@@ -81,8 +69,8 @@ class Validation:
         """Why no tasks can be drawn from these classes; None if they can."""
         offsets = np.concatenate([[0], np.cumsum(np.bincount(self.split.labels))])
         try:
-            for shots in SHOTS:
-                check_feasible(_protocol(shots), pool_sizes(_protocol(shots), offsets))
+            for protocol in PROTOCOLS.values():
+                check_feasible(protocol, pool_sizes(protocol, offsets))
         except FsbenchError as error:
             return error
         return None
@@ -97,8 +85,8 @@ class Validation:
             )
         split = make_split(features.numpy(), self.split.labels, self.split.class_names)
         accuracy = {}
-        for shots in SHOTS:
-            outcome = solve_tasks(UnitClassMean(), split, None, TaskList(_protocol(shots), _SEED, TASKS), device=device)
+        for shots, protocol in PROTOCOLS.items():
+            outcome = solve_tasks(UnitClassMean(), split, None, TaskList(protocol, _SEED, TASKS), device=device)
             accuracy[shots] = interval(accuracies(outcome.correct, outcome.queries))
         return Evaluation(epoch, accuracy)
 
@@ -116,11 +104,7 @@ class Validation:
 
 def best_of(history: Sequence[Evaluation]) -> Evaluation:
     """The evaluation with the highest 1-shot accuracy; of equals the latest."""
-    return max(history, key=lambda evaluation: (evaluation.accuracy[SHOTS[0]].mean, evaluation.epoch))
-
-
-def _protocol(shots: int) -> TaskProtocol:
-    return TaskProtocol(shots=shots, alpha=None)
+    return max(history, key=lambda evaluation: (evaluation.accuracy[1].mean, evaluation.epoch))
 
 
 def _stack(items: list[Item], device: torch.device) -> Tensor:
