@@ -71,7 +71,7 @@ def test_overlaps_are_counted_and_rows_of_zeros_are_none() -> None:
 def test_tuning_is_refused_where_val_holds_novel_rows(features: Features, tmp_path: Path) -> None:
     val = with_rows_of(features.val, features.novel, 30)
     file = written(tmp_path / "f.h5", base=features.base, val=val, novel=features.novel)
-    with pytest.raises(FsbenchError, match="share 30 rows, bit for bit: tuning there would be looking") as caught:
+    with pytest.raises(FsbenchError, match="share 30 rows, bit for bit: parameters would be tuned on novel") as caught:
         validation_source(file, None)
     assert str(file.path) in caught.value.message
     with pytest.raises(FsbenchError, match="tuning there would be looking"):
@@ -128,7 +128,7 @@ def test_classifying_base_classes_is_named(
 
 def test_what_was_tuned_on_val_is_not_reported_on_val(features: Features, tmp_path: Path) -> None:
     file = written(tmp_path / "f.h5", base=features.base, val=features.val, novel=features.novel)
-    with pytest.raises(FsbenchError, match="tuned on the val classes, and these are what --split val would report on"):
+    with pytest.raises(FsbenchError, match="tuned on the val classes, which --split val would report on"):
         solved("soft-kmeans", file, split="val", tune=True)
 
 
