@@ -220,7 +220,7 @@ def _largest(comparisons: list[Comparison], reporter: Reporter) -> Comparison:
     return first
 
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=COMMANDS["plot"][1])
+app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich", help=COMMANDS["plot"][1])
 for panel, figures in (("From records", (bars, differences, curves)), ("From features", (simplex, task, spectrum))):
     for figure in figures:
         app.command(figure.__name__, help=help_of(figure), rich_help_panel=panel)(figure)
