@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import typer
 
-from fsbench.cli.app import app
+from fsbench.cli.app import load_command
 from fsbench.machine import Device, Environment
 from tests.cli import run
 from tests.workspace import write_feature_files, write_mini, write_photos, write_pickles
@@ -64,10 +63,10 @@ SECTIONS = list(dict.fromkeys(block.section for block in blocks("console")))
 
 def command_of(words: list[str]) -> tuple[Any, list[str]]:
     """The command that words name, and what is left of them."""
-    found: Any = typer.main.get_command(app)
-    while words and words[0] in getattr(found, "commands", {}):
-        found, words = found.commands[words[0]], words[1:]
-    return found, words
+    command, words = load_command(words[0]), words[1:]
+    while words and words[0] in getattr(command, "commands", {}):
+        command, words = command.commands[words[0]], words[1:]
+    return command, words
 
 
 def kept_short(words: list[str]) -> list[str]:
