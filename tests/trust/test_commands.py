@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from typer.main import get_command
 
-from fsbench.cli.app import app
+from fsbench.cli.app import COMMANDS, load_command
 from tests.synthetic import make_features
 from tests.trust.runs import Ended, run, start
 
@@ -46,7 +45,8 @@ SECONDS, MEGABYTES = 90, 2500  # of all others, on a busy machine
 def leaves() -> dict[tuple[str, ...], Any]:
     """All commands, with the words that lead to them."""
     found: dict[tuple[str, ...], Any] = {}
-    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name in COMMANDS:
+        command = load_command(name)
         for below, leaf in getattr(command, "commands", {"": command}).items():
             found[(name, below) if below else (name,)] = leaf
     return found
