@@ -9,8 +9,8 @@ from fsbench.backbones.families import differences
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.features.overlap import overlap
 from fsbench.features.scatter import base_statistics
+from fsbench.methods import presets
 from fsbench.methods.base import Context
-from fsbench.methods.presets import benchmark_with_preset
 from fsbench.ranks import ALONE
 from fsbench.results.record import named_base, named_network
 from fsbench.tasks.protocol import ALPHA
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from fsbench.ranks import Ranks
     from fsbench.reporter import Reporter
     from fsbench.tasks.protocol import TaskProtocol
-
-PRESET_CHOICES = ("", "article")
 
 
 @dataclass(frozen=True)
@@ -67,12 +65,12 @@ class Source:
 
     def context(self, protocol: TaskProtocol, preset: str = "") -> Context:
         """What defaults of methods may depend on; with the preset `article`, its parameters for this data set."""
-        if preset not in PRESET_CHOICES:
-            raise unknown_name("preset", preset, filter(None, PRESET_CHOICES))
+        if preset not in presets.CHOICES:
+            raise unknown_name("preset", preset, filter(None, presets.CHOICES))
         return Context(
             balanced=protocol.balanced,
             shots=protocol.shots,
-            preset=benchmark_with_preset(self.dataset) if preset else "",
+            preset=presets.benchmark_with_preset(self.dataset) if preset else "",
             alpha=protocol.alpha or ALPHA,
             base=self.base,
         )

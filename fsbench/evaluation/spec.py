@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from fsbench.errors import FsbenchError, UsageError
+from fsbench.methods import presets
 from fsbench.methods.registry import method_class, method_names, needs_base, plain_label, split_variant
 from fsbench.tasks.protocol import ALPHA, TaskProtocol
 
@@ -105,7 +106,7 @@ class Spec:
     def __post_init__(self) -> None:
         if not 1 <= self.tasks <= _MOST_TASKS:
             raise UsageError("tasks", f"expected 1 to {_MOST_TASKS:,}, got {self.tasks}", "10,000 are usual.")
-        if self.preset not in {"", "article"}:
+        if self.preset not in presets.CHOICES:
             raise UsageError("preset", f"expected article, got {self.preset!r}")
 
     @classmethod

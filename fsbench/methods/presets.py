@@ -33,6 +33,7 @@ PRESETS = {
 }
 
 ARTICLE_UNITS = {"t_vb": "tau", "s_max": "sigma"}  # options in the article's units, and the parameters they set
+CHOICES = ("", "article")  # what `--preset` takes; empty is the scale-free defaults
 TAU = 0.3
 SIGMA = 20.0
 T_KM = {"balanced": 10.0, "unbalanced": 50.0}
