@@ -79,9 +79,9 @@ def _run_until_trouble(cases: Sequence[int], run: Callable[[int], Outcome]) -> l
 
 def _work(cases: Sequence[int], run: Callable[[int], Outcome], writer: int) -> None:
     for case in cases:
-        before, start = _peak(), time.process_time()
+        before, start = peak(), time.process_time()
         outcome = run(case)
-        if (grown := _peak() - before) > MEGABYTES:
+        if (grown := peak() - before) > MEGABYTES:
             outcome = Outcome(case, "memory", f"{grown} MB")
         if (seconds := time.process_time() - start) > CPU_SECONDS:
             outcome = Outcome(case, "slow", f"{seconds:.0f} s")
@@ -89,7 +89,8 @@ def _work(cases: Sequence[int], run: Callable[[int], Outcome], writer: int) -> N
     os._exit(0)
 
 
-def _peak() -> int:
+def peak() -> int:
+    """The most memory this process has had, in megabytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
