@@ -71,6 +71,7 @@ COMMANDS = {  # each is loaded from the module of its name when it is called, as
     "solve": (MAIN, "Run one method, with Soft-KMEANS as the baseline."),
     "compare": (MAIN, "Compare methods on the same tasks, with paired statistics."),
     "ablate": (STUDIES, "Show what each element of BAVARDAGE adds: the article's Table 2."),
+    "reproduce": (STUDIES, "Repeat a table or figure of the article, beside its numbers."),
     "sweep": (STUDIES, "Show how accuracy depends on a parameter, as tables and a figure."),
     "tune": (STUDIES, "Tune parameters on the val classes, never on novel ones."),
     "report": (STUDIES, "Write all records into one self-contained HTML page."),

@@ -97,10 +97,10 @@ def sweep(
                 plans, name = figure_plans(figure, preset), f"figure {figure}"
             curves = run_sweep(plans, file, runner, name=name, tasks=tasks, seed=seed, preset=preset)
             if runner.ranks.leads:
-                _show(curves, results_dir, plot)
+                show_sweep(curves, results_dir, plot)
 
 
-def _show(curves: Sweep, results: Path, plot: Path | None) -> None:
+def show_sweep(curves: Sweep, results: Path, plot: Path | None) -> None:
     """Store the curves and their figure, and print the tables."""
     stored = results / SWEEPS / f"{curves.name}.json"
     drawn = plot or stored.with_suffix(".png")

@@ -79,8 +79,6 @@ class Source:
 def load_source(file: FeatureFile, split: str, base: BaseStatistics | None, other: FeatureFile | None = None) -> Source:
     """Read a split of a feature file with what belongs to it; `other` is the file of the base, if not the same."""
     made, dataset = file.provenance, other.provenance.dataset if other else ""
-    random = made.weights.startswith("none, seed ")
-    origin = "random weights" if random else f"trained by {made.trained_by}" if made.trained_by else ""
     return Source(
         dataset=made.dataset,
         backbone=made.backbone,
@@ -92,8 +90,16 @@ def load_source(file: FeatureFile, split: str, base: BaseStatistics | None, othe
         other_base=other is not None,
         family=made.family,
         weights=_printable(_weights_of(made)),
-        network=_printable("; ".join(differences(made.family, made.architecture, file.dimension, origin))),
+        network=network_of(file),
     )
+
+
+def network_of(file: FeatureFile) -> str:
+    """How the network behind a feature file differs from the published one of its family; empty if it does not."""
+    made = file.provenance
+    random = made.weights.startswith("none, seed ")
+    origin = "random weights" if random else f"trained by {made.trained_by}" if made.trained_by else ""
+    return _printable("; ".join(differences(made.family, made.architecture, file.dimension, origin)))
 
 
 def _weights_of(made: Provenance) -> str:

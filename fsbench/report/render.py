@@ -170,17 +170,17 @@ def render_markdown(comparison: Comparison, timing: bool = False) -> str:
     """GitHub's Markdown."""
     lines: list[str] = []
     for heading, rows in _tables(comparison, timing):
-        lines += [f"**{_markdown(heading)}**", ""]
+        lines += [f"**{markdown(heading)}**", ""]
         lines.append("| method | assumes | " + " | ".join(column.title for column in comparison.columns) + " |")
         lines.append("|---|---|" + "--:|" * len(comparison.columns))
         for label, assumes, cells in rows:
             marked = [f"**{value}**" if best else value.replace(" *", r" \*") for value, best in cells]
-            lines.append("| " + " | ".join([_markdown(label), _markdown(assumes), *marked]) + " |")
+            lines.append("| " + " | ".join([markdown(label), markdown(assumes), *marked]) + " |")
         lines.append("")
     signature = comparison.signature()
     fence = "`" * (1 + max(map(len, re.findall("`+", signature)), default=0))  # more than the text has in a row
     lines += ["Bold: " + LEGEND.replace("*", r"\*") + ".", "", f"{fence}{_one_line(signature)}{fence}", ""]
-    lines += [f"Published: {_markdown(note)}." for note in comparison.notes()]
+    lines += [f"Published: {markdown(note)}." for note in comparison.notes()]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -189,15 +189,15 @@ def render_latex(comparison: Comparison, timing: bool = False) -> str:
     lines = ["% needs \\usepackage{booktabs}"]
     heads = ["method", "assumes", *(column.title for column in comparison.columns)]
     for heading, rows in _tables(comparison, timing):
-        lines.append(f"% {_latex(heading)}")
+        lines.append(f"% {latex(heading)}")
         lines.append("\\begin{tabular}{ll" + "r" * len(comparison.columns) + "}")
-        lines += ["\\toprule", " & ".join(map(_latex, heads)) + " \\\\", "\\midrule"]
+        lines += ["\\toprule", " & ".join(map(latex, heads)) + " \\\\", "\\midrule"]
         for label, assumes, cells in rows:
-            marked = [f"\\textbf{{{_latex(value)}}}" if best else _latex(value) for value, best in cells]
-            lines.append(" & ".join([_latex(label), _latex(assumes), *marked]) + " \\\\")
+            marked = [f"\\textbf{{{latex(value)}}}" if best else latex(value) for value, best in cells]
+            lines.append(" & ".join([latex(label), latex(assumes), *marked]) + " \\\\")
         lines += ["\\bottomrule", "\\end{tabular}", ""]
-    lines += [f"% bold: {_latex(LEGEND)}", f"% {_one_line(comparison.signature())}"]
-    lines += [f"% published: {_latex(note)}" for note in comparison.notes()]
+    lines += [f"% bold: {latex(LEGEND)}", f"% {_one_line(comparison.signature())}"]
+    lines += [f"% published: {latex(note)}" for note in comparison.notes()]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -272,7 +272,8 @@ def _finite(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _markdown(text: str) -> str:
+def markdown(text: str) -> str:
+    """A text that Markdown shows as it is."""
     return re.sub(r"([\\`*_{}\[\]<>|])", r"\\\1", _one_line(text))
 
 
@@ -288,5 +289,6 @@ _LATEX = {
 }  # fmt: skip
 
 
-def _latex(text: str) -> str:
+def latex(text: str) -> str:
+    """A text that LaTeX shows as it is."""
     return "".join(_LATEX.get(character, character) for character in _one_line(text))

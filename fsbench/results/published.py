@@ -20,6 +20,7 @@ from fsbench.methods.registry import installed_class
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from fsbench.results.comparison import Column
     from fsbench.results.record import RunRecord
 
 _DATASETS = {
@@ -29,6 +30,7 @@ _AXES = {
     "prior_alpha": "alpha_o", "shots": "L", "queries": "Q", "t_km": "T_km", "t_vb": "T_vb", "s_max": "s_max",
     "beta": "beta_o",
 }  # fmt: skip
+_ARTICLE = "arXiv:2209.08527"
 ONLY_PUBLISHED = ("MAML", "Versa")
 _COPIED = "Table 1 copies it from Veilleux et al., whose sampler lets support and queries overlap"
 _NETWORK = "adapts or trains the network itself, so it has no counterpart on frozen features"
@@ -81,6 +83,16 @@ def published_curve(record: RunRecord, axis: str) -> list[tuple[float, float]]:
     wanted = {**_setting(record), "param": _AXES.get(axis, "none"), "split": split}
     wanted.pop(axis, None)
     return sorted((float(row["param_value"]), float(row["accuracy"])) for row in _matching(_names(record), wanted))
+
+
+def article_number(dataset: str, backbone: str, method: str, column: Column) -> float | None:
+    """The accuracy that a table of the article has in one cell."""
+    wanted = {
+        "source": _ARTICLE, "dataset": _DATASETS[dataset], "backbone": backbone, "param": "", "split": "test",
+        "setting": "balanced" if column.balanced else "dirichlet", "shots": str(column.shots),
+    }  # fmt: skip
+    rows = [row for row in _matching([method], wanted) if row["table"].startswith("table")]
+    return float(rows[0]["accuracy"]) if rows else None
 
 
 def _matching(names: Collection[str], wanted: Row) -> list[Row]:

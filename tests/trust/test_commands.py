@@ -29,6 +29,7 @@ SOUND: dict[tuple[str, ...], tuple[str, ...]] = {
     ("solve",): FEW,
     ("compare",): (*FEW, "--methods", "ncm"),
     ("ablate",): FEW,
+    ("reproduce",): ("table2", "features/a.h5", "--tasks", "3"),
     ("sweep",): (*FEW, "--over", "tau=0.1,0.2"),
     ("tune",): (*FEW, "--over", "tau=0.1,0.2"),
     ("import",): ("novel=theirs.npz", "--dataset", "own", "--backbone", "theirs"),

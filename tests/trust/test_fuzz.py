@@ -82,7 +82,8 @@ def test_the_judge_sees_what_it_must_see() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         if case == 2:
             isolate.MEGABYTES = 60
-            kept, enough = [], isolate.peak() + 120
+            kept: list[bytearray] = []
+            enough = isolate.peak() + 120
             while isolate.peak() < enough and len(kept) < 40:  # the first may replace memory that the system took back
                 kept.append(bytearray(os.urandom(1 << 20) * 60))
             return Outcome(case, f"accepted {len(kept)}")

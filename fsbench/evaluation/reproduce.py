@@ -1,0 +1,101 @@
+"""Repeat the article's tables with the feature files that are here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fsbench.backbones.families import FAMILIES, first_family
+from fsbench.backbones.weights import read_manifest
+from fsbench.data.catalog import benchmark_of
+from fsbench.evaluation.compare import compare
+from fsbench.evaluation.source import network_of
+from fsbench.evaluation.spec import NO_BASELINE, MethodChoice, Spec, parse_protocols
+from fsbench.methods.registry import method_class, method_names
+from fsbench.results.comparison import Column
+from fsbench.results.reproduction import Layout, Reproduction, assemble, layout_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from fsbench.evaluation.run import Runner
+    from fsbench.features.store import FeatureFile
+    from fsbench.results.record import RunRecord
+
+
+def reproduce(
+    table: str, files: Sequence[FeatureFile], runner: Runner, *, tasks: int, seed: int, weights: Path
+) -> Reproduction:
+    """Run the cells of `table1`, `table2` or `table3` whose data set and network are among the files.
+
+    Parameters are the article's where the network is the published one, and the scale-free defaults elsewhere.
+    """
+    layout = layout_of(table)
+    protocols = parse_protocols(settings=layout.settings)
+    runs: dict[tuple[str, str, str, Column], RunRecord] = {}
+    notes = []
+    for (dataset, backbone), file in _places(layout, files, runner).items():
+        methods = dict(dict(layout.blocks)[dataset])[backbone]
+        choices = [choice for choice in map(_choice, methods) if choice]
+        differs = network_of(file)
+        preset = "" if differs else "article"
+        spec = Spec(
+            methods=tuple(choices), protocols=protocols, baseline=NO_BASELINE, tasks=tasks, seed=seed, preset=preset,
+            published=False,
+        )  # fmt: skip
+        for group in compare(spec, [file], runner).groups:
+            runs |= {
+                (dataset, backbone, label, column): cell.record
+                for (label, column), cell in group.cells.items()
+                if cell.record
+            }
+        parameters = (
+            "the article's parameters" if preset else f"not the published network ({differs}); scale-free defaults"
+        )
+        notes.append(f"{dataset} {backbone}: {file.path}, {parameters}.")
+    notes += _missing(layout, {key[:2] for key in runs}, weights)
+    return assemble(layout, [Column.of(protocol) for protocol in protocols], runs, notes)
+
+
+def _choice(published: str) -> MethodChoice | None:
+    """The method of a published name; None for those that have none here."""
+    for name in method_names():
+        names = method_class(name).info.published
+        if published in names:
+            return MethodChoice(published, name, dict(names[published]))
+    return None
+
+
+def _places(layout: Layout, files: Sequence[FeatureFile], runner: Runner) -> dict[tuple[str, str], FeatureFile]:
+    """The files that belong into the table, by data set and published name of the network; published networks first."""
+    wanted = {(dataset, backbone) for dataset, networks in layout.blocks for backbone, _ in networks}
+    found: dict[tuple[str, str], FeatureFile] = {}
+    for file in sorted(files, key=lambda file: bool(network_of(file))):
+        made = file.provenance
+        family = FAMILIES.get(made.family) if made.family else first_family(made.backbone)
+        place = benchmark_of(made.dataset), (family.published if family else "") + ("*" if made.crops > 1 else "")
+        if place not in wanted or "base" not in file.splits:
+            runner.reporter.say(f"{file.path} has no place in this table.")
+        elif found.setdefault(place, file) is not file:
+            runner.reporter.say(f"{file.path} is left out: {found[place].path} has its place.")
+    return found
+
+
+def _missing(layout: Layout, present: set[tuple[str, str]], weights: Path) -> list[str]:
+    """What to put where for the rows that have no feature file."""
+    manifest = [entry for entry in read_manifest() if entry.rows]
+    notes, sources = [], {}
+    for dataset, networks in layout.blocks:
+        for backbone in (backbone for backbone, _ in networks if (dataset, backbone) not in present):
+            entry = next(
+                entry
+                for entry in manifest
+                if entry.dataset == dataset and any(row.endswith(f" {backbone}") for row in entry.rows)
+            )
+            sources[entry.repository] = entry.source
+            crops = " --crops 30" if backbone.endswith("*") else ""
+            notes.append(
+                f"{dataset} {backbone} is missing: save {entry.file} of {entry.repository} as "
+                f"{weights / entry.target}, then fsbench extract --dataset {dataset} --backbone {entry.backbone}{crops}"
+            )
+    return notes + [f"{repository}: {source}" for repository, source in sources.items()]
