@@ -78,7 +78,7 @@ COMMANDS = {  # each is loaded from the module of its name when it is called, as
     "plot": (STUDIES, "Plot results, features or a task as PNG, PDF or SVG."),
     "import": (EXCHANGE, "Make a feature file from features that others have extracted."),
     "export": (EXCHANGE, "Write a feature file in a layout that other programs read."),
-    "demo": (SETUP, "Run the full pipeline on the built-in data set, in about a minute."),
+    "demo": (SETUP, "Run everything on the built-in data set, in about a minute."),
     "doctor": (SETUP, "Check data, weights and environment."),
     "train": (SETUP, "Train a backbone on the base classes."),
     "bench": (SETUP, "Measure speed on this CPU, as ratios within one run."),

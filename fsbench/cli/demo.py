@@ -32,7 +32,7 @@ def demo(
     results_dir: use.ResultsRoot = Path("results"),
     quiet: use.Quiet = False,
 ) -> None:
-    """Run the full pipeline on the built-in data set, in about a minute.
+    """Run everything on the built-in data set, in about a minute.
 
     Render, extract, scatter, solve, compare, one figure. It needs no network and no data.
 
