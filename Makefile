@@ -18,7 +18,7 @@ SMALL    := --no-rotation --no-mixup --seed 0 --device cpu --eval-every 6 --forc
 REAL     := --backbone rn12 --small-first --seed 0 --device cpu --force --data-dir $(DATA)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fast lint format types unit demo bench figures trust build extract scatter solve compare weights clean
+.PHONY: help setup test fast lint format types unit demo bench figures trust build docs extract scatter solve compare weights clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,10 @@ figures: $(READY)  ## the article's tables and figures on the embedded data set,
 
 trust: $(READY)  ## kills, full disks, damaged and hostile files, a million tasks: half an hour, counts at the end
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/trust -m "slow or not slow" -q --timeout 3600 $(ARGS)
+
+docs: $(READY)  ## the documentation, into site/; a broken link is an error
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 build: $(READY)  ## the wheel and the source archive, into dist/ [TAG: must be the version, as v1.2.3]
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check build

@@ -10,7 +10,7 @@ import torch
 
 from tests.synthetic import Features, make_features
 
-HEAVY = ("trust", "cli/test_ranks.py", "cli/test_readme.py", "unit/methods/test_graph.py")
+HEAVY = ("trust", "cli/test_ranks.py", "cli/test_documents.py", "unit/methods/test_graph.py")
 
 if os.environ.get("PYTEST_XDIST_WORKER"):
     torch.set_num_threads(1)

@@ -19,7 +19,7 @@ def write_feature_files(folder: Path) -> None:
     """Feature files of the names that documents use, all with the same made-up rows."""
     features = make_features()
     (folder / "features").mkdir()
-    for dataset, backbone in (("glyphs", "rn12"), ("mini", "wrn"), ("mini", "rn18")):
+    for dataset, backbone in (("glyphs", "rn12"), ("mini", "wrn"), ("mini", "rn18"), ("cub", "rn18")):
         features.write(folder / "features" / f"{dataset}-{backbone}.h5", dataset, backbone)
 
 

@@ -1,4 +1,4 @@
-"""What the README shows is run: every line after a `$`, every Python block."""
+"""What the README and the pages in `docs` show is run: every line after a `$`, every Python block."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from tests.workspace import write_feature_files, write_mini, write_photos, write
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = {
+    path.name: path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+}
+README = DOCUMENTS["README.md"]
 # What does not run here, and why; its options are checked all the same.
 NOT_RUN = {
     "make demo": "installs fsbench first",
@@ -29,8 +33,11 @@ NOT_RUN = {
 }
 # What the user has before the commands of a section.
 BEFORE: dict[str, list[Callable[[Path], None]]] = {
-    "In one minute": [write_mini],
-    "Your data": [write_feature_files, write_photos, write_pickles],
+    "README.md, Start": [write_mini],
+    "README.md, Your data": [write_photos, write_pickles],
+    "data.md, Benchmarks": [write_mini],
+    "data.md, Your own images": [write_photos],
+    "data.md, Features of other programs": [write_pickles],
 }
 NOTHING = Environment({"torch": "2"}, "", "", (Device("cpu", "2 threads", {}),))
 
@@ -51,10 +58,11 @@ class Block:
 
 def blocks(language: str) -> list[Block]:
     found = []
-    for part in re.split(r"^## ", README, flags=re.MULTILINE):
-        section = part.partition("\n")[0]
-        fences = re.findall(r"^```(\w*)\n(.*?)^```", part, flags=re.MULTILINE | re.DOTALL)
-        found += [Block(section, kind, text) for kind, text in fences if kind == language]
+    for document, content in DOCUMENTS.items():
+        for part in re.split(r"^## ", content, flags=re.MULTILINE):
+            section = f"{document}, {part.partition(chr(10))[0]}"
+            fences = re.findall(r"^```(\w*)\n(.*?)^```", part, flags=re.MULTILINE | re.DOTALL)
+            found += [Block(section, kind, text) for kind, text in fences if kind == language]
     return found
 
 
@@ -92,8 +100,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_own_method(folder: Path) -> None:
-    """The first Python block of the README, under the name in its first line."""
-    block = blocks("python")[0]
+    """The method that the README shows, under the name in its first line."""
+    block = next(block for block in blocks("python") if block.text.startswith("# "))
     name = block.text.partition("\n")[0].removeprefix("# ")
     (folder / name).write_text(block.text, encoding="utf-8")
 
@@ -133,32 +141,44 @@ def test_no_reason_outlives_its_command(start: str) -> None:
 
 def test_the_python_walk_through_runs(folder: Path) -> None:
     write_feature_files(folder)
-    (block,) = [block for block in blocks("python") if block.section == "From Python"]
+    short, long = (
+        block.text.replace("tasks=1000", "tasks=20")
+        for block in blocks("python")
+        if block.section in {"README.md, From Python", "python.md, Walk-through"}
+    )
+    exec(short, {})  # the text of the documents
     names: dict[str, Any] = {}
-    exec(block.text.replace("tasks=1000", "tasks=20"), names)  # the README's own text
+    exec(long, names)
     assert names["steps"].shape == (10, *names["probabilities"].shape)
     assert 0.2 < names["accuracy"] <= 1
 
 
 def test_every_place_in_the_code_exists() -> None:
-    package = Path(__file__).parents[2] / "fsbench"
-    places = re.findall(r"`(\w+/\w+\.py): ([\w, ]+)`", README)
+    places = re.findall(r"`(\w+/\w+\.py): ([\w, ]+)`", DOCUMENTS["article.md"])
     assert len(places) > 5
     for path, names in places:
         for name in names.split(", "):
-            assert re.search(rf"^\s*def {name}\(", (package / path).read_text(encoding="utf-8"), re.MULTILINE), name
+            source = (ROOT / "fsbench" / path).read_text(encoding="utf-8")
+            assert re.search(rf"^\s*def {name}\(", source, re.MULTILINE), name
 
 
-def test_links_and_pictures_are_there() -> None:
-    root = Path(__file__).parents[2]
-    targets = [target for target in re.findall(r"\]\(([^)#]+)\)", README) if "://" not in target]
-    assert len(targets) > 3
-    for target in targets:
-        assert (root / target).is_file(), target
-        assert (root / target).stat().st_size < 140_000, target
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_and_images_are_there(document: str) -> None:
+    folder = ROOT if document == "README.md" else ROOT / "docs"
+    for target in re.findall(r"\]\(([^)#]+)\)", DOCUMENTS[document]):
+        if "://" not in target:
+            assert (folder / target).is_file(), target
+            assert (folder / target).stat().st_size < 140_000, target
 
 
-def test_the_source_in_one_screen_names_every_package() -> None:
-    package = Path(__file__).parents[2] / "fsbench"
-    shown = re.findall(r"^fsbench/(\w+)/ ", README, re.MULTILINE)
-    assert sorted(shown) == sorted(path.parent.name for path in package.glob("*/__init__.py"))
+def test_the_readme_is_short_and_leads_to_every_page() -> None:
+    assert len(README.split()) < 1000
+    index = DOCUMENTS["index.md"]
+    for page in DOCUMENTS:
+        if page not in {"README.md", "index.md"}:
+            assert f"({page})" in index, page
+
+
+def test_the_map_of_the_source_names_every_package() -> None:
+    shown = set(re.findall(r"`(?:fsbench/)?(\w+)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
+    assert {path.parent.name for path in (ROOT / "fsbench").glob("*/__init__.py")} <= shown
