@@ -158,9 +158,11 @@ def main() -> None:
     try:
         with interrupts_raise():
             try:
-                app()
+                status = app(standalone_mode=False)
             finally:
                 sys.stdout.flush()  # here, where a full disk behind it can still be named
+        if isinstance(status, int):  # that of typer.Exit
+            sys.exit(status)
     except UsageError as error:
         _fail(error.as_option(), 2)
     except FsbenchError as error:
@@ -175,6 +177,17 @@ def main() -> None:
         if not isinstance(error, BrokenPipeError):
             _fail(system_trouble(f"Could not go on with {error.filename or 'the output'}", error))
         sys.exit(1)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        _fail(_misread(error), getattr(error, "exit_code", 2))
+
+
+def _misread(error: Any) -> FsbenchError:
+    """What typer could not make sense of, in the form of all other errors; none where it has shown the help."""
+    message = "" if type(error).__name__ == "NoArgsIsHelpError" else error.format_message()
+    context = getattr(error, "ctx", None)
+    return FsbenchError(message, f"See {context.command_path} --help." if context and message else "")
 
 
 def _fail(error: FsbenchError, status: int = 1) -> NoReturn:
@@ -191,6 +204,8 @@ def _fail(error: FsbenchError, status: int = 1) -> NoReturn:
 
 
 def _show(error: FsbenchError) -> None:
+    if not error.message:
+        return
     console = SafeConsole(stderr=True, soft_wrap=True)
     console.print("error:", style="bold red", end=" ")
     console.print(error.message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,18 @@ from fsbench.cli import complete
 of_tasks, of_method, of_run, of_output = (  # options in a panel of the help
     partial(typer.Option, rich_help_panel=panel) for panel in ("Tasks", "Method", "Run", "Output")
 )
+
+
+def whole_number(text: str | int) -> int:
+    """A count such as 10000, 10_000 or 1e4."""
+    try:
+        number = float(str(text).replace("_", "").replace(",", ""))
+    except ValueError:
+        number = math.nan
+    if not number.is_integer():
+        raise typer.BadParameter(f"expected a whole number such as 10000 or 1e4, got {text!r}")
+    return int(number)
+
 
 FeaturesArgument = Annotated[
     list[Path] | None,
@@ -50,7 +63,7 @@ Alpha = Annotated[float | None, of_tasks(help="Dirichlet α of unbalanced querie
 Shots = Annotated[str, of_tasks(help="Labelled images per class, separated by commas.")]
 Ways = Annotated[int, of_tasks(help="Classes per task.")]
 Queries = Annotated[int, of_tasks(help="Unlabelled images per task.")]
-Tasks = Annotated[int, of_tasks(min=1, help="Tasks per setting.")]
+Tasks = Annotated[int, of_tasks(parser=whole_number, metavar="N", help="Tasks per setting.")]
 Seed = Annotated[int, of_tasks(min=0, help="Random seed of the task lists.")]
 SplitName = Annotated[str, of_tasks(help="novel, val or base.", autocompletion=complete.splits)]
 ProtocolName = Annotated[str, of_tasks(help="disjoint, released or veilleux.", autocompletion=complete.protocols)]

@@ -39,7 +39,8 @@ def reproduce(
     ],
     features: use.FeaturesArgument = None,
     tasks: Annotated[
-        int | None, use.of_tasks(min=1, help="Tasks per setting. (default: 10,000; figures 1,000)")
+        int | None,
+        use.of_tasks(parser=use.whole_number, metavar="N", help="Tasks per setting. (default: 10,000; figures 1,000)"),
     ] = None,
     seed: use.Seed = 0,
     out: Annotated[

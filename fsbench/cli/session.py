@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from fsbench.ranks import Ranks
     from fsbench.results.comparison import Comparison
 
-_FORMAT_OF_ENDING = {".md": "markdown", ".markdown": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
+_FORMAT_OF_ENDING = {
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".tex": "latex",
+    ".csv": "csv",
+    ".json": "json",
+    ".txt": "rich",
+}
 
 
 @contextmanager
@@ -46,11 +53,15 @@ def find_features(given: list[Path] | None, root: Path, reporter: Reporter, rank
         for path in paths:
             if once.setdefault(path.resolve(), path) is not path:
                 reporter.say(f"{path} is given twice; it is used once.")
+            elif not path.suffix and not path.exists():
+                hint = "Separate names by commas: --methods ncm,bavardage. Feature files end in .h5."
+                raise FsbenchError(f"No such feature file: {path}.", hint)
         return [FeatureFile.open(path) for path in once.values()]
-    if root != Path("features") and not root.is_dir():
+    if root != Path("features"):
+        problem = "No feature files in" if root.is_dir() else "Folder not found:"
         raise FsbenchError(
-            f"Folder not found: {root}, given by --features-dir or FSBENCH_FEATURES.",
-            "Check the path. In an empty folder, features of the built-in data set are made.",
+            f"{problem} {root}, given by --features-dir or FSBENCH_FEATURES.",
+            "Check the path, or make feature files with fsbench extract.",
         )
     reporter.say(f"No feature file given, and none in {root}/: using the built-in data set.")
     from fsbench.features.extract import embedded_features  # noqa: PLC0415 - timm takes seconds to import
@@ -64,6 +75,8 @@ def format_of(asked: str | None, out: Path | None) -> str:
     if asked is not None and asked not in FORMATS:
         raise unknown_name("format", asked, FORMATS)
     by_ending = _FORMAT_OF_ENDING.get(out.suffix.lower()) if out else None
+    if out and out.suffix.lower() not in {"", ".txt"} and not asked and by_ending is None:
+        raise UsageError("out", f"no table has the ending {out.suffix}", f"Endings: {', '.join(_FORMAT_OF_ENDING)}, .txt.")
     if asked and by_ending and asked != by_ending:
         raise UsageError("format", f"{asked} does not fit --out {out}, whose ending means {by_ending}")
     return asked or by_ending or "rich"

@@ -118,6 +118,8 @@ class Parameters:
         """The defaults for the context, overridden by the options."""
         known = [item.name for item in dataclasses.fields(cls)]  # type: ignore[arg-type]
         for name in options:
+            if not known:
+                raise FsbenchError(f"{cls.info.name} takes no parameters, got {name}.", f"Leave out {name}.")
             if name not in known:
                 raise unknown_name(f"parameter of {cls.info.name}", name, known)
         return cls(**{**cls.defaults(context), **with_declared_types(cls, options)})

@@ -139,7 +139,7 @@ def test_scatter_writes_beside_the_features_and_summarises() -> None:
         (("solve", "--ways", "11"), "11 ways asked for, but the split has 10 classes"),
         (("solve", "--protocol", "released!"), "Unknown protocol"),
         (("solve", "--t-vb", "3", "--sigma", "3", "--tau", "1"), "a value was given in both"),
-        (("solve", "--method", "ncm", "--tau", "1"), "Unknown parameter of ncm 'tau'"),
+        (("solve", "--method", "ncm", "--tau", "1"), "ncm takes no parameters"),
         (("solve", "--device", "cuda:7"), "cannot be used"),
         (("scatter", "features"), "features is a folder"),
     ],
