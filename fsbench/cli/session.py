@@ -28,7 +28,6 @@ _FORMAT_OF_ENDING = {
     ".tex": "latex",
     ".csv": "csv",
     ".json": "json",
-    ".txt": "rich",
 }
 
 
@@ -76,7 +75,9 @@ def format_of(asked: str | None, out: Path | None) -> str:
         raise unknown_name("format", asked, FORMATS)
     by_ending = _FORMAT_OF_ENDING.get(out.suffix.lower()) if out else None
     if out and out.suffix.lower() not in {"", ".txt"} and not asked and by_ending is None:
-        raise UsageError("out", f"no table has the ending {out.suffix}", f"Endings: {', '.join(_FORMAT_OF_ENDING)}, .txt.")
+        raise UsageError(
+            "out", f"no table has the ending {out.suffix}", f"Endings: {', '.join(_FORMAT_OF_ENDING)}, .txt."
+        )
     if asked and by_ending and asked != by_ending:
         raise UsageError("format", f"{asked} does not fit --out {out}, whose ending means {by_ending}")
     return asked or by_ending or "rich"
