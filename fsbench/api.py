@@ -321,6 +321,7 @@ def extract(
     data: str | Path | None = None,
     split_file: str | Path | None = None,
     split_fractions: Sequence[float] | None = None,
+    split_seed: int | None = None,
     min_images: int | None = None,
     weights: str | Path | None = None,
     random_weights: int | None = None,
@@ -329,6 +330,7 @@ def extract(
     precision: str = "fp32",
     skip_broken: bool = False,
     out: str | Path = "features",
+    tag: str = "",
     force: bool = False,
     device: str = "auto",
     batch: int | None = None,
@@ -345,6 +347,7 @@ def extract(
         data: A folder of your own images, with one folder per class.
         split_file: With `data`: json or csv that divides the classes.
         split_fractions: With `data`: shares of base, val and novel classes, such as (0.64, 0.16, 0.2).
+        split_seed: Random seed of the draw by fractions; 0 unless given.
         min_images: With `data`: leave out classes with fewer images than this.
         weights: A checkpoint; else `weights_dir/DATASET/BACKBONE.*`.
         random_weights: Instead of a checkpoint: fresh weights of this seed.
@@ -353,7 +356,8 @@ def extract(
         precision: `fp32`, `bf16` or `fp16`.
         skip_broken: Leave out images that cannot be read, and record it.
         out: Folder of feature files, or the file itself if it ends in `.h5`.
-        force: Extract again what is there.
+        tag: A word at the end of the file's name, to keep features of two networks apart.
+        force: Replace a file of other features; compute the same ones again.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`.
         batch: Images per forward pass.
         workers: Processes that read images.
@@ -371,10 +375,12 @@ def extract(
     refuse_unknown(backbone)
     reporter = Reporter(quiet=not progress)
     shares = ",".join(map(str, split_fractions)) if split_fractions is not None else None
-    own = OwnData.given(Path(data) if data else None, Path(split_file) if split_file else None, shares, min_images)
+    own = OwnData.given(
+        Path(data) if data else None, Path(split_file) if split_file else None, shares, min_images, split_seed
+    )
     if own is None and "," in dataset:
         raise FsbenchError(f"One data set at a time, got {dataset!r}.", "Call extract once for each.")
-    settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken)
+    settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken, tag)
     source = Weights(backbone, Path(weights) if weights else None, random_weights, Path(weights_dir))
     datasets = choose_datasets(dataset, own, Path(data_dir), reporter)
     (file,) = extract_all(datasets, source, settings, choose_device(device), Path(out), reporter, force=force)

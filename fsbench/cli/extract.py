@@ -33,6 +33,7 @@ def extract(
     data: use.OwnFolder = None,
     split_file: use.SplitFile = None,
     split_fractions: use.SplitFractions = None,
+    split_seed: use.SplitSeed = None,
     min_images: use.MinImages = None,
     weights: Annotated[Path | None, typer.Option(help="Checkpoint. (default: weights/DATASET/BACKBONE.*)")] = None,
     random_weights: Annotated[
@@ -50,9 +51,10 @@ def extract(
         bool, typer.Option("--skip-broken", help="Leave out unreadable images, and record it.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="A .h5 file or a folder. (default: features/DATASET-BACKBONE.h5)")
+        Path | None, typer.Option(help="A .h5 file or a folder. (default: features/DATASET-BACKBONE[-TAG].h5)")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Recompute existing features.")] = False,
+    tag: Annotated[str, typer.Option(help="Word at the end of the file's name, to keep two networks apart.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace other features, recompute the same ones.")] = False,
     data_dir: use.DataRoot = Path("data"),
     weights_dir: use.WeightsRoot = Path("weights"),
     features_dir: use.FeaturesRoot = Path("features"),
@@ -62,15 +64,17 @@ def extract(
 
     Without options: every data set in data/, else the built-in one, into features/DATASET-BACKBONE.h5, with the weights
     at weights/DATASET/BACKBONE.* and the transform that belongs to them. Run the same command again to resume an
-    interrupted extraction. Several processes share the images under torchrun.
+    interrupted extraction. A file with other features is never replaced without --force. Features of images that were
+    extracted before in the same way are reused, so that new splits and new classes cost little. Several processes share
+    the images under torchrun.
 
     Example: [bold]fsbench extract --backbone wrn[/bold]
     """
     refuse_unknown(backbone)
     if out and out.suffix not in {"", ".h5"} and not out.is_dir():
         raise UsageError("out", f"{out} is neither a .h5 file nor an existing folder")
-    own = OwnData.given(data, split_file, split_fractions, min_images)
-    settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken)
+    own = OwnData.given(data, split_file, split_fractions, min_images, split_seed)
+    settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken, tag, features_dir)
     chosen = Weights(backbone, weights, random_weights, weights_dir)
     with join_ranks() as ranks:
         reporter, where = Reporter(quiet, not ranks.leads), choose_device(device)

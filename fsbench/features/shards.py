@@ -82,7 +82,7 @@ class Shards:
                 broken |= {int(row): str(why) for row, why in stated.items()}
             except (OSError, ValueError, AttributeError) as error:
                 raise FsbenchError(f"{notes} is damaged.", f"Remove {self.folder}, and run extract again.") from error
-        return np.concatenate(parts), broken
+        return np.concatenate([np.empty((0, self.dimension), np.float32), *parts]), broken
 
     def _path(self, part: range) -> Path:
         return self.folder / f"{part.start:09d}.npy"
