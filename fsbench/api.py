@@ -325,6 +325,7 @@ def extract(
     min_images: int | None = None,
     weights: str | Path | None = None,
     random_weights: int | None = None,
+    pretrained: bool = False,
     transform: str | None = None,
     crops: int = 1,
     precision: str = "fp32",
@@ -351,6 +352,7 @@ def extract(
         min_images: With `data`: leave out classes with fewer images than this.
         weights: A checkpoint; else `weights_dir/DATASET/BACKBONE.*`.
         random_weights: Instead of a checkpoint: fresh weights of this seed.
+        pretrained: For `timm/NAME`: use the published weights, and let timm download them if need be.
         transform: Name of a transform that replaces the backbone's own.
         crops: Average the features of that many random crops.
         precision: `fp32`, `bf16` or `fp16`.
@@ -381,7 +383,7 @@ def extract(
     if own is None and "," in dataset:
         raise FsbenchError(f"One data set at a time, got {dataset!r}.", "Call extract once for each.")
     settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken, tag)
-    source = Weights(backbone, Path(weights) if weights else None, random_weights, Path(weights_dir))
+    source = Weights(backbone, Path(weights) if weights else None, random_weights, Path(weights_dir), pretrained)
     datasets = choose_datasets(dataset, own, Path(data_dir), reporter)
     (file,) = extract_all(datasets, source, settings, choose_device(device), Path(out), reporter, force=force)
     return file

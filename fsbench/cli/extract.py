@@ -37,8 +37,11 @@ def extract(
     min_images: use.MinImages = None,
     weights: Annotated[Path | None, typer.Option(help="Checkpoint. (default: weights/DATASET/BACKBONE.*)")] = None,
     random_weights: Annotated[
-        int | None, typer.Option(min=0, help="Use random weights of this seed instead of a checkpoint.")
+        int | None, typer.Option(min=0, help="Use random weights of this seed (0 if none is given).")
     ] = None,
+    pretrained: Annotated[
+        bool, typer.Option("--pretrained", help="Use timm's published weights; timm downloads them if need be.")
+    ] = False,
     transform: Annotated[str | None, typer.Option(help="Replace the backbone's own transform, e.g. ptmap.")] = None,
     crops: Annotated[int, typer.Option(min=1, help="Average the features of that many random crops (RN12*: 30).")] = 1,
     precision: Annotated[
@@ -75,7 +78,7 @@ def extract(
         raise UsageError("out", f"{out} is neither a .h5 file nor an existing folder")
     own = OwnData.given(data, split_file, split_fractions, min_images, split_seed)
     settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken, tag, features_dir)
-    chosen = Weights(backbone, weights, random_weights, weights_dir)
+    chosen = Weights(backbone, weights, random_weights, weights_dir, pretrained)
     with join_ranks() as ranks:
         reporter, where = Reporter(quiet, not ranks.leads), choose_device(device)
         datasets = ranks.first_alone(lambda: choose_datasets(dataset, own, data_dir, reporter))

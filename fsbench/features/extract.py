@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -17,14 +16,15 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from fsbench.backbones.families import BACKBONES, describe_architecture, family_of
+from fsbench.backbones.families import BACKBONES, TIMM, describe_architecture, family_of
 from fsbench.backbones.load import load_backbone
+from fsbench.backbones.timm_models import find_timm_weights
 from fsbench.backbones.weights import find_weights
 from fsbench.data.catalog import EMBEDDED
 from fsbench.data.choose import choose_datasets
 from fsbench.data.published_transforms import crops_for, timm_transform, transform_for
 from fsbench.devices import while_workers_live
-from fsbench.errors import FsbenchError
+from fsbench.errors import FsbenchError, UsageError
 from fsbench.features.forward import PRECISIONS, Forward, Images, collate
 from fsbench.features.overlap import overlaps
 from fsbench.features.reuse import asked_places, differences, known_rows
@@ -84,17 +84,26 @@ class Weights:
         file: A checkpoint given by the user.
         seed: Random weights of this seed instead.
         root: Folder that is searched for `<dataset>/<backbone>.*` if there is neither.
+        pretrained: Use the published weights of a timm model, and let timm download them.
     """
 
     backbone: str
     file: Path | None
     seed: int | None
     root: Path
+    pretrained: bool = False
+
+    def __post_init__(self) -> None:
+        if self.pretrained and (self.file or self.seed is not None or not self.backbone.startswith(TIMM)):
+            raise UsageError("pretrained", "downloads the published weights of timm/NAME, and takes no others")
 
     def load(self, dataset: str) -> Extractor:
         """The backbone for a data set."""
-        search = self.file is None and self.seed is None
-        file = find_weights(self.root, dataset, self.backbone) if search else self.file
+        file = self.file
+        if self.file is None and self.seed is None and self.backbone.startswith(TIMM):
+            file = find_timm_weights(self.root, dataset, self.backbone, pretrained=self.pretrained)
+        elif self.file is None and self.seed is None:
+            file = find_weights(self.root, dataset, self.backbone)
         return load_backbone(self.backbone, file, random_seed=self.seed)
 
 
@@ -124,6 +133,8 @@ def extract_all(
         path = out if out.suffix == ".h5" else out / f"{'-'.join(filter(None, words))}.h5"
         try:
             backbone = ranks.first_alone(partial(weights.load, dataset.name))
+            made = backbone.info
+            reporter.say("; ".join(filter(None, (f"{made.name}: {made.weights}", made.sha256[:8], made.note))) + ".")
             file = extract(
                 dataset, backbone, path, settings=settings, device=device, reporter=reporter, force=force, ranks=ranks
             )
@@ -182,7 +193,7 @@ def extract(
             reporter.say(f"{out} exists already, with the same settings.")
             return stored
         known: dict[int, NDArray[np.float32]] = {}  # process 0 alone holds the features
-        ranks.agree(lambda: known.update(_known(out, job)))
+        ranks.agree(lambda: known.update(known_rows(out, settings.library, job.provenance(()), job.images.splits)))
         rows = ranks.agree(lambda: [row for row in range(len(job.images)) if row not in known])
         if len(rows) < len(job.images):
             reporter.say(f"Reusing the features of {len(job.images) - len(rows):,} of {len(job.images):,} images.")
@@ -305,25 +316,14 @@ def _stored(out: Path, job: Extraction, force: bool) -> FeatureFile | None:
     return None
 
 
-def _known(out: Path, job: Extraction) -> dict[int, NDArray[np.float32]]:
-    """Features of the images that other files, or an earlier state of this one, have already."""
-    asked = job.provenance(())
-    with contextlib.suppress(FsbenchError):
-        if FeatureFile.open(out).provenance.fingerprint == asked.fingerprint:
-            return {}  # the very same file is to be made again
-    folders = {folder.resolve(): folder for folder in (out.parent, job.settings.library) if folder}
-    files = [out, *(file for folder in folders.values() for file in sorted(folder.glob("*.h5")) if file != out)]
-    files = [file for file in files if file.is_file() and not file.name.endswith(".scatter.h5")]
-    return known_rows(files, asked, job.images.splits)
-
-
 def _fill(shards: Shards, job: Extraction, device: torch.device, reporter: Reporter, ranks: Ranks) -> None:
     """Compute the shards that are missing."""
     missing, count = ranks.agree(shards.missing), len(job.images)
     total = sum(len(part) for part in missing)
     if total < count:
         reporter.say(f"Resuming: {count - total:,} of {count:,} images of {job.dataset.name} are done.")
-    with reporter.bar(f"{job.dataset.name} {job.backbone.info.name}", total) as advance:
+    label = f"{job.dataset.name} {job.backbone.info.name}"
+    with shards.explaining_interrupts(reporter), reporter.bar(label, total) as advance:
         report, parts = ranks.counting(advance), ranks.hand_out(missing)
         for part, features, broken in _features(job, parts, device) if missing else ():
             if broken and not job.settings.skip_broken:

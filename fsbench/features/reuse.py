@@ -6,6 +6,7 @@ the same name and mark in the same way.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from fsbench.errors import FsbenchError
 from fsbench.features.store import FeatureFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -28,14 +29,24 @@ Place = tuple[str, str, int | None]  # of an image: its split, its class, and it
 
 
 def known_rows(
-    paths: Iterable[Path], asked: Provenance, splits: Sequence[ImageSplit]
+    out: Path, library: Path | None, asked: Provenance, splits: Sequence[ImageSplit]
 ) -> dict[int, NDArray[np.float32]]:
-    """Features of images that are in these files already, by row in the order of the splits; (D,) each."""
+    """Features of images that an earlier state of `out`, files beside it or in the library have already.
+
+    They are (D,) each, by row in the order of the splits. There are none if the very same file is to be made again.
+    """
+    with contextlib.suppress(FsbenchError):
+        if FeatureFile.open(out).provenance.fingerprint == asked.fingerprint:
+            return {}
     rows = {(name, mark): row for row, (name, (_, _, mark)) in enumerate(asked_places(splits))}
     known: dict[int, NDArray[np.float32]] = {}
-    for path in paths:
+    folders = {folder.resolve(): folder for folder in (out.parent, library) if folder}
+    beside = [path for folder in folders.values() for path in sorted(folder.glob("*.h5")) if path != out]
+    for path in (out, *beside):
         if len(known) == len(rows):
             break
+        if path.name.endswith(".scatter.h5"):
+            continue
         try:
             file = FeatureFile.open(path)
             if file.provenance.imported or _differing(file.provenance, asked):

@@ -93,8 +93,8 @@ def test_crops_are_averaged_and_do_not_depend_on_batch_or_workers(root: Path, tm
     assert not np.allclose(everything(file), everything(run(root, tmp_path / "c.h5")), atol=1e-3)
 
 
-def test_an_interrupted_run_goes_on_and_ends_the_same(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_interrupted_run_says_what_it_keeps_goes_on_and_ends_the_same(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = run(root, tmp_path / "elsewhere" / "whole.h5")
     out = tmp_path / "broken.h5"
@@ -111,6 +111,7 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(
     with pytest.raises(KeyboardInterrupt):
         run(root, out)
     assert not out.exists()
+    assert "Kept: the features of 14 of 32 images" in capsys.readouterr().err
 
     def count(self: Shards, part: range, *rest: object) -> None:
         written.append(part)
@@ -121,6 +122,15 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(
     assert len(written) == len(set(written)) == 5  # 32 images in shards of 7: nothing was done twice
     np.testing.assert_array_equal(everything(file), everything(whole))
     assert {path.name for path in tmp_path.iterdir()} == {"own", "elsewhere", "broken.h5"}
+
+
+def test_an_interrupted_run_says_that_it_keeps_nothing(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Shards, "write", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        run(root, tmp_path / "f.h5")
+    assert "Nothing is kept: no block of 7 images was finished" in capsys.readouterr().err
 
 
 def test_a_damaged_shard_is_made_again(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
