@@ -250,6 +250,7 @@ def compare(
     preset: str = "",
     published: bool = True,
     over_data: bool = False,
+    skip_infeasible: bool = False,
     results: str | Path | None = None,
     force: bool = False,
     device: str = "auto",
@@ -276,6 +277,7 @@ def compare(
         preset: `article` uses the article's parameters for its own data sets; else scale-free ones.
         published: Look up published numbers.
         over_data: Add intervals over the data.
+        skip_infeasible: Leave out settings for which a file has too few images, instead of refusing them.
         results: Folder of records, where a run that is there is not repeated; None stores nothing.
         force: Run again what has a record.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`.
@@ -299,7 +301,7 @@ def compare(
     spec = Spec.from_words(
         methods=methods, baseline=baseline, shots=shots, settings=settings,
         alpha=alpha, ways=ways, queries=queries, protocol=protocol, split=split, tasks=tasks, seed=seed, tune=tune,
-        preset=preset, published=published, over_data=over_data,
+        preset=preset, published=published, over_data=over_data, skip_infeasible=skip_infeasible,
     )  # fmt: skip
     runner = _runner(device, batch, results, force=force, progress=progress)
     return Table(compare_files(spec, files, runner, _opened(base) if base else None))

@@ -133,7 +133,7 @@ def _cache_places(name: str) -> list[Path]:
         repository = config.hf_hub_id.partition("@")[0].replace("/", "--")
         places.append(Path(constants.HF_HUB_CACHE) / f"models--{repository}")
     if config is not None and config.url:
-        places.append(Path(torch.hub.get_dir()) / "checkpoints" / Path(urlparse(config.url).path).name)
+        places.append(Path(torch.hub.get_dir()) / "checkpoints" / Path(urlparse(str(config.url)).path).name)
     return places
 
 

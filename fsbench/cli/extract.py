@@ -17,6 +17,7 @@ from fsbench.features.extract import Settings, Weights, extract_all
 from fsbench.ranks import join_ranks
 from fsbench.report.tables import stdout_console
 from fsbench.reporter import Reporter
+from fsbench.tasks.sampling import feasible_settings
 
 
 def extract(
@@ -82,6 +83,8 @@ def extract(
     with join_ranks() as ranks:
         reporter, where = Reporter(quiet, not ranks.leads), choose_device(device)
         datasets = ranks.first_alone(lambda: choose_datasets(dataset, own, data_dir, reporter))
+        for split in [found.splits["novel"] for found in datasets if own and "novel" in found.splits]:
+            reporter.say(f"{datasets[0].name}: {feasible_settings(split)}")
         place = out or features_dir
         files = extract_all(datasets, chosen, settings, where, place, reporter, force=force, ranks=ranks)
         for file in files if ranks.leads else ():

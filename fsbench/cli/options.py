@@ -45,6 +45,9 @@ Device = Annotated[
 ]
 Batch = Annotated[int | None, of_run(min=1, help="Tasks per block. (default: automatic)")]
 Force = Annotated[bool, of_run("--force", help="Recompute existing results.")]
+SkipInfeasible = Annotated[
+    bool, of_tasks("--skip-infeasible", help="Leave out settings for which a file has too few images.")
+]
 Unbalanced = Annotated[bool, of_tasks("--unbalanced/--balanced", help="Class proportions of the queries.")]
 Settings = Annotated[str, of_tasks(help="unbalanced, balanced, or both.", autocompletion=complete.settings)]
 Alpha = Annotated[float | None, of_tasks(help="Dirichlet α of unbalanced queries. (default: 2)")]

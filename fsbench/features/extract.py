@@ -134,7 +134,8 @@ def extract_all(
         try:
             backbone = ranks.first_alone(partial(weights.load, dataset.name))
             made = backbone.info
-            reporter.say("; ".join(filter(None, (f"{made.name}: {made.weights}", made.sha256[:8], made.note))) + ".")
+            named = made.weights.replace("none, seed", "random weights, seed")
+            reporter.say("; ".join(filter(None, (f"{made.name}: {named}", made.sha256[:8], made.note))) + ".")
             file = extract(
                 dataset, backbone, path, settings=settings, device=device, reporter=reporter, force=force, ranks=ranks
             )

@@ -129,12 +129,20 @@ def test_two_networks_of_one_backbone_live_side_by_side() -> None:
     assert "|rn18(rn18-simpleshot@seed1)+rn18(rn18-simpleshot@seed0)|" in done.stdout
     settings = ("--shots", "1", "--ways", "2", "--queries", "4", "--tasks", "5")
     done = run("solve", "--method", "simpleshot", *settings, "features/photos-rn18.h5")
-    assert "random seed 0" in done.stdout.partition("fsbench:")[0]
+    assert "(random" in done.stdout.partition("fsbench:")[0]
     table = run("compare", "--methods", "simpleshot", *settings, "--format", "csv").stdout
     assert "random seed 1" in table
     for wrong in ("a/b", "..", "-", "x" * 99):
         assert "--tag" in own("--random-weights", "0", f"--tag={wrong}").stderr
     assert "--tag" in own("--random-weights", "0", "--tag", "a", "--out", "f.h5").stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_preflight_says_which_tasks_are_feasible() -> None:
+    done = own("--random-weights")
+    start = "photos: 3-way tasks of its novel classes: balanced 1-shot with --queries 9 or fewer; "
+    assert f"{start}unbalanced 1-shot with --queries 6 or fewer; " in done.stderr
+    assert "unbalanced 5-shot, balanced 5-shot not at all (smallest class: 4 images)" in done.stderr
 
 
 @pytest.mark.slow
