@@ -213,6 +213,18 @@ class FeatureFile:
             raise FsbenchError(f"The splits of {path} differ in the number of features.", REMAKE)
         return cls(path, provenance, splits)
 
+    def __str__(self) -> str:
+        made = self.provenance
+        network = ", ".join(filter(None, (made.family, made.named_weights)))
+        splits = (f"{name} {len(one.class_names)} classes, {one.rows:,} images" for name, one in self.splits.items())
+        origin = f"imported from {made.imported[0].get('file', '?')}" if made.imported else "extracted"
+        size = f"{made.image_size} pixels, " if made.image_size else ""
+        return (
+            f"{self.path}: {made.dataset} {made.backbone}" + (f" ({network})" if network else "") + "\n"
+            f"{'; '.join(splits)}\n"
+            f"D = {self.dimension}, {size}{made.crops} {'crop' if made.crops == 1 else 'crops'}, {origin}"
+        )
+
     @property
     def dimension(self) -> int:
         """Number of features, D."""
