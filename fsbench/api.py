@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,35 +11,39 @@ import torch
 from fsbench.backbones.load import refuse_unknown
 from fsbench.data.choose import OwnData, choose_datasets
 from fsbench.devices import choose_device
-from fsbench.errors import FsbenchError
+from fsbench.errors import FsbenchError, UsageError, in_python, speaks_python
 from fsbench.evaluation.compare import compare as compare_files
 from fsbench.evaluation.run import Runner
 from fsbench.evaluation.spec import NO_BASELINE, SETTINGS, Spec
+from fsbench.features.arrays import described, is_arrays, opened
 from fsbench.features.extract import Settings, Weights, extract_all
-from fsbench.features.store import FeatureFile
+from fsbench.features.scatter import BaseStatistics
 from fsbench.methods.base import Context, Stepwise
 from fsbench.methods.registry import METHODS, method_class, split_variant
 from fsbench.ranks import ALONE
 from fsbench.report.render import Table
 from fsbench.reporter import Reporter
-from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.batch import TaskBatch, batch_of
+from fsbench.tasks.sampling import feasible_settings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from fsbench.features.scatter import BaseStatistics
     from fsbench.methods.base import Method
     from fsbench.tasks.protocol import ProtocolName
 
     Array = TypeVar("Array", Tensor, NDArray[Any])
-    from collections.abc import Sequence
-
+    from fsbench.features.arrays import Arrays
+    from fsbench.features.store import FeatureFile
     from fsbench.results.record import RunRecord
 
-    Features = str | Path | FeatureFile
+    Features = str | Path | FeatureFile | Arrays
+
+_FIT = "Compute them with BaseStatistics.fit(features, labels)."
 
 
+@speaks_python
 def predict(
     method: str,
     support: Tensor | NDArray[Any],
@@ -79,6 +84,7 @@ def predict(
     return _like(query, configured.classify(batch))
 
 
+@speaks_python
 def trajectory(
     method: str,
     support: Tensor | NDArray[Any],
@@ -117,7 +123,11 @@ def _prepared(
     params: dict[str, Any],
 ) -> tuple[Method, TaskBatch]:
     """The configured method, and the tasks as it wants them."""
-    batch = _batch_of(support, support_labels, query, base)
+    if base is not None and not isinstance(base, BaseStatistics):
+        raise UsageError("base", f"expected BaseStatistics, got {described(base)}", _FIT)
+    batch = batch_of(support, support_labels, query)
+    if base is not None and len(base.mean) != batch.rows.shape[2]:
+        raise UsageError("base", f"has {len(base.mean)} features per image, support has {batch.rows.shape[2]}")
     context = Context(balanced=balanced, preset=preset, base=base, shots=batch.support_size // batch.ways)
     name, variant = split_variant(method)
     configured = method_class(name).configure(context, **{**variant, **params})
@@ -132,37 +142,7 @@ def _like(query: Array, probabilities: Tensor) -> Array:
     return probabilities.numpy()
 
 
-def _batch_of(support: Any, support_labels: Any, query: Any, base: BaseStatistics | None) -> TaskBatch:
-    """Check shapes and values, and put support and queries together."""
-    support, query = (torch.as_tensor(array) for array in (support, query))
-    labels = torch.as_tensor(support_labels)
-    if (
-        support.ndim != 3
-        or query.ndim != 3
-        or support.shape[::2] != query.shape[::2]
-        or labels.shape != support.shape[:2]
-    ):
-        raise FsbenchError(
-            "Expected support (B, S, D), support_labels (B, S) and query (B, Q, D), got "
-            f"{tuple(support.shape)}, {tuple(labels.shape)} and {tuple(query.shape)}."
-        )
-    if base is not None and len(base.mean) != support.shape[2]:
-        raise FsbenchError(f"The tasks have {support.shape[2]} features, the base statistics {len(base.mean)}.")
-    if labels.is_floating_point() or not labels.numel():
-        raise FsbenchError(f"Support labels must be integers, at least one per task, got {labels.dtype}.")
-    ways = int(labels.max()) + 1
-    present = (labels[:, :, None] == torch.arange(ways, device=labels.device)).any(dim=1)  # (B, K)
-    if int(labels.min()) < 0 or not bool(present.all()):
-        raise FsbenchError(
-            f"Support labels must be 0..K-1, every class in every task; found {int(labels.min())}..{ways - 1}."
-        )
-    rows = torch.cat([support, query], dim=1)
-    rows = rows.double() if rows.device.type == "cpu" else rows.float()
-    if not bool(torch.isfinite(rows).all()):
-        raise FsbenchError("Features must be finite: NaN or infinity found among support or queries.")
-    return TaskBatch(rows, labels.to(rows.device), ways)
-
-
+@speaks_python
 def evaluate(
     method: str,
     features: Features,
@@ -190,7 +170,7 @@ def evaluate(
 
     Args:
         method: `bavardage`, `bavardage:released`, `soft-kmeans`, … or `path/to/file.py:CLASS`.
-        features: A feature file.
+        features: A feature file, or arrays in memory: `{"base": (features, labels), "novel": (features, labels)}`.
         shots: Labelled images per class.
         balanced: Draw equally many queries of every class.
         alpha: Dirichlet α of the class proportions of unbalanced queries; 2 unless given.
@@ -227,10 +207,12 @@ def evaluate(
         split=split, tasks=tasks, seed=seed, tune=tune, preset=preset, published=False,
     )  # fmt: skip
     runner = _runner(device, batch, results, force=force, progress=progress)
-    (record,) = compare_files(spec, [_opened(features)], runner, _opened(base) if base else None).records
+    with opened(features, "features") as files, opened(base, "base") as others:
+        (record,) = compare_files(spec, files, runner, *others).records
     return record
 
 
+@speaks_python
 def compare(
     methods: str | Sequence[str],
     features: Features | Sequence[Features],
@@ -250,6 +232,7 @@ def compare(
     preset: str = "",
     published: bool = True,
     over_data: bool = False,
+    skip_infeasible: bool = False,
     results: str | Path | None = None,
     force: bool = False,
     device: str = "auto",
@@ -276,6 +259,7 @@ def compare(
         preset: `article` uses the article's parameters for its own data sets; else scale-free ones.
         published: Look up published numbers.
         over_data: Add intervals over the data.
+        skip_infeasible: Leave out settings for which a file has too few images, instead of refusing them.
         results: Folder of records, where a run that is there is not repeated; None stores nothing.
         force: Run again what has a record.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`.
@@ -293,27 +277,29 @@ def compare(
         >>> table.show("csv")  # doctest: +ELLIPSIS
         dataset,backbone,method,...
     """
-    files = [_opened(one) for one in ([features] if isinstance(features, str | Path | FeatureFile) else features)]
-    if not files:
+    several = isinstance(features, Sequence) and not isinstance(features, str) and not is_arrays(features)
+    given = list(features) if several else [features]  # type: ignore[arg-type]
+    if not given:
         raise FsbenchError("There is no feature file to compare on.", "Give one, or several.")
     spec = Spec.from_words(
         methods=methods, baseline=baseline, shots=shots, settings=settings,
         alpha=alpha, ways=ways, queries=queries, protocol=protocol, split=split, tasks=tasks, seed=seed, tune=tune,
-        preset=preset, published=published, over_data=over_data,
+        preset=preset, published=published, over_data=over_data, skip_infeasible=skip_infeasible,
     )  # fmt: skip
     runner = _runner(device, batch, results, force=force, progress=progress)
-    return Table(compare_files(spec, files, runner, _opened(base) if base else None))
+    with opened(given, "features") as files, opened(base, "base") as others:
+        return Table(compare_files(spec, files, runner, *others))
 
 
 def _runner(device: str, batch: int | None, results: str | Path | None, *, force: bool, progress: bool) -> Runner:
-    reporter = Reporter(quiet=not progress)
-    return Runner(choose_device(device), batch, ALONE, reporter, Path(results) if results else None, force)
+    return Runner(choose_device(device), batch, ALONE, _reporter(progress), Path(results) if results else None, force)
 
 
-def _opened(features: Features) -> FeatureFile:
-    return features if isinstance(features, FeatureFile) else FeatureFile.open(features)
+def _reporter(progress: bool) -> Reporter:
+    return Reporter(quiet=not progress, words=in_python)
 
 
+@speaks_python
 def extract(
     dataset: str,
     backbone: str = "rn12",
@@ -321,14 +307,17 @@ def extract(
     data: str | Path | None = None,
     split_file: str | Path | None = None,
     split_fractions: Sequence[float] | None = None,
+    split_seed: int | None = None,
     min_images: int | None = None,
     weights: str | Path | None = None,
     random_weights: int | None = None,
+    pretrained: bool = False,
     transform: str | None = None,
     crops: int = 1,
     precision: str = "fp32",
     skip_broken: bool = False,
     out: str | Path = "features",
+    tag: str = "",
     force: bool = False,
     device: str = "auto",
     batch: int | None = None,
@@ -345,15 +334,18 @@ def extract(
         data: A folder of your own images, with one folder per class.
         split_file: With `data`: json or csv that divides the classes.
         split_fractions: With `data`: shares of base, val and novel classes, such as (0.64, 0.16, 0.2).
+        split_seed: Random seed of the draw by fractions; 0 unless given.
         min_images: With `data`: leave out classes with fewer images than this.
         weights: A checkpoint; else `weights_dir/DATASET/BACKBONE.*`.
         random_weights: Instead of a checkpoint: fresh weights of this seed.
+        pretrained: For `timm/NAME`: use the published weights, and let timm download them if need be.
         transform: Name of a transform that replaces the backbone's own.
         crops: Average the features of that many random crops.
         precision: `fp32`, `bf16` or `fp16`.
         skip_broken: Leave out images that cannot be read, and record it.
         out: Folder of feature files, or the file itself if it ends in `.h5`.
-        force: Extract again what is there.
+        tag: A word at the end of the file's name, to keep features of two networks apart.
+        force: Replace a file of other features; compute the same ones again.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`.
         batch: Images per forward pass.
         workers: Processes that read images.
@@ -369,13 +361,17 @@ def extract(
         features/photos-rn12.h5 120 ['base', 'val', 'novel']
     """
     refuse_unknown(backbone)
-    reporter = Reporter(quiet=not progress)
+    reporter = _reporter(progress)
     shares = ",".join(map(str, split_fractions)) if split_fractions is not None else None
-    own = OwnData.given(Path(data) if data else None, Path(split_file) if split_file else None, shares, min_images)
+    own = OwnData.given(
+        Path(data) if data else None, Path(split_file) if split_file else None, shares, min_images, split_seed
+    )
     if own is None and "," in dataset:
         raise FsbenchError(f"One data set at a time, got {dataset!r}.", "Call extract once for each.")
-    settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken)
-    source = Weights(backbone, Path(weights) if weights else None, random_weights, Path(weights_dir))
+    settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken, tag)
+    source = Weights(backbone, Path(weights) if weights else None, random_weights, Path(weights_dir), pretrained)
     datasets = choose_datasets(dataset, own, Path(data_dir), reporter)
+    if own and "novel" in datasets[0].splits:
+        reporter.say(f"{datasets[0].name}: {feasible_settings(datasets[0].splits['novel'])}")
     (file,) = extract_all(datasets, source, settings, choose_device(device), Path(out), reporter, force=force)
     return file

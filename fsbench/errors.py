@@ -6,11 +6,15 @@ import difflib
 import errno
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+Call = TypeVar("Call", bound=Callable[..., Any])
 
 _FULL = "Free some space, then run the same command again: what is finished is kept."
 _FORBIDDEN = "Check that the folder can be written to, or choose another one."
@@ -53,6 +57,37 @@ class UsageError(FsbenchError):
     def as_option(self) -> FsbenchError:
         """The same error, with the argument spelled as an option."""
         return FsbenchError(f"--{self.argument.replace('_', '-')}: {self.complaint}.", self.hint)
+
+
+_SWITCHES = {"force", "tune", "balanced", "pretrained", "skip_broken", "skip_infeasible", "over_data"}
+_OPTION = re.compile(r"--([a-z][a-z-]*)(?:[ =]([A-Z]{2,}(?:\.h5)?|\d[\d.,]*\d|\d|all\b|val\b|fp32|feat|ptmap))?")
+_COMMAND = re.compile(r"(`?fsbench [a-z]+ [^\n`]*)")  # as typed in a terminal, from Python too
+
+
+def in_python(text: str) -> str:
+    """A message with the arguments of Python in place of options of the command line."""
+
+    def argument(option: re.Match[str]) -> str:
+        name = option[1].replace("-", "_")
+        return f"{name}={option[2]}" if option[2] else f"{name}=True" if name in _SWITCHES else name
+
+    parts = _COMMAND.split(text)
+    return "".join(part if place % 2 else _OPTION.sub(argument, part) for place, part in enumerate(parts))
+
+
+def speaks_python(function: Call) -> Call:
+    """Decorates a function of the Python interface: its errors speak of arguments, not of options."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except FsbenchError as error:
+            error.message, error.hint = in_python(error.message), in_python(error.hint)
+            error.args = (error.message,)
+            raise
+
+    return call  # type: ignore[return-value]
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> FsbenchError:

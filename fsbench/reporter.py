@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from rich.console import ConsoleOptions, RenderableType
 
@@ -49,7 +49,8 @@ class Advance(Protocol):
 class Reporter:
     """Progress bars, notes and warnings on stderr: warnings alone if quiet, nothing if silent, as others report."""
 
-    def __init__(self, quiet: bool = False, silent: bool = False) -> None:
+    def __init__(self, quiet: bool = False, silent: bool = False, words: Callable[[str], str] = str) -> None:
+        self.words = words  # what is made of a message: in Python, options become arguments
         self.console: Console = SafeConsole(stderr=True, quiet=silent)
         self.quiet = quiet or silent
         self.spoken = time.monotonic()
@@ -81,11 +82,11 @@ class Reporter:
         """Print a note, unless quiet."""
         self.spoken = time.monotonic()
         if not self.quiet:
-            self.console.print(text, style="dim", soft_wrap=True)
+            self.console.print(self.words(text), style="dim", soft_wrap=True)
 
     def warn(self, text: str) -> None:
         """Print a warning, even when quiet."""
-        self.console.print(f"warning: {text}", style="yellow", soft_wrap=True)
+        self.console.print(f"warning: {self.words(text)}", style="yellow", soft_wrap=True)
 
 
 class _Lines:

@@ -91,6 +91,7 @@ class BackboneInfo:
         data_config: How a timm model wants its images; None for the others.
         metadata: The free text of a safetensors header.
         trained_by: "fsbench" for weights of `fsbench train`; empty if it is not known.
+        note: What a user should know of the features, in words.
     """
 
     name: str
@@ -103,6 +104,7 @@ class BackboneInfo:
     data_config: DataConfig | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     trained_by: str = ""
+    note: str = ""
 
 
 class Extractor(nn.Module):

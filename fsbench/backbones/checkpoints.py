@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import timm
 import torch
 from torch import Tensor
 
@@ -204,9 +205,22 @@ def _unknown(checkpoint: Checkpoint, own: Mapping[str, Tensor], lines: str) -> F
         )
     return FsbenchError(
         f"{checkpoint.path} is not the checkpoint of a known {', '.join(BACKBONES[:-1])} or {BACKBONES[-1]}; "
-        f"it has {len(own)} tensors: {', '.join(list(own)[:6])}, ….",
+        f"it has {len(own)} tensors: {', '.join(list(own)[:6])}, …. {_nearest(own)}",
         "For any other network give its timm name: --backbone timm/<name>.",
     )
+
+
+def _nearest(own: Mapping[str, Tensor]) -> str:
+    """How many tensor names of the nearest family a checkpoint has."""
+    found = []
+    for family in FAMILIES.values():
+        with torch.device("meta"):
+            network: Any = timm.create_model(family.model, **family.shape.standard, **family.options)
+        wanted = {name for name in network.state_dict() if not name.endswith("num_batches_tracked")}
+        names = max(len(wanted & {layout.rename(name) for name in own}) for layout in family.layouts)
+        found.append((names, len(wanted), family.title))
+    names, wanted_names, title = max(found, key=lambda row: row[0])
+    return f"Nearest is {title}, with {names} of {wanted_names} names." if names else "No family has such names."
 
 
 def _architecture(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -226,7 +240,7 @@ def fill(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, title: s
 
     Raises:
         FsbenchError: Tensors are missing, superfluous, of another shape, or not finite numbers. It says that the file
-            `path` looks like `title`.
+            `path` looks like `title` only if most tensors fit.
     """
     expected = network.state_dict()
     # Counters are not in files older than torch 0.4.1, and have no effect on features.
@@ -243,7 +257,10 @@ def fill(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, title: s
     }
     report = [f"{len(names)} {kind}: {_listed(names)}" for kind, names in faults.items() if names]
     if report:
-        message = f"{path} looks like {title} but does not fit it.\n" + "\n".join(report)
+        shapes = {name: wanted.shape for name, wanted in expected.items() if name not in counters}
+        fitting = sum(name in tensors and tensors[name].shape == shape for name, shape in shapes.items())
+        verdict = f"looks like {title} but does not fit it" if 2 * fitting > len(shapes) else f"is not {title}"
+        message = f"{path} {verdict}: {fitting} of {len(shapes)} tensors fit.\n" + "\n".join(report)
         raise FsbenchError(message, "Use the file as it was published, or the backbone it was trained with.")
     state = {
         name: tensors[name].detach().to(wanted.dtype).clone(memory_format=torch.contiguous_format)

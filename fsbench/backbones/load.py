@@ -1,8 +1,7 @@
-"""Builds backbones: from a checkpoint, from timm, or fresh from a seed. Nothing is downloaded."""
+"""Builds backbones: from a checkpoint, or fresh from a seed. Nothing is downloaded."""
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -12,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import timm
 import torch
 from safetensors.torch import save
-from timm.data.config import resolve_model_data_config
 
 from fsbench.backbones import resnet12, resnet18, wideresnet  # noqa: F401  (registers the networks with timm)
-from fsbench.backbones.base import BackboneInfo, DataConfig, Extractor
+from fsbench.backbones.base import BackboneInfo, Extractor
 from fsbench.backbones.checkpoints import Checkpoint, fill, read_checkpoint, recognise
 from fsbench.backbones.families import BACKBONES, TIMM, Family, first_family
+from fsbench.backbones.timm_models import refuse_unknown_timm, timm_backbone
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.io.files import sha256_of, whole_file
 
@@ -50,7 +49,7 @@ def load_backbone(
         raise FsbenchError(message, "Leave it out.")
     family = first_family(name)
     if family is None:
-        extractor = _timm_backbone(name, weights, random_seed)
+        extractor = timm_backbone(name, weights, random_seed)
     elif weights is not None:
         extractor = _from_file(name, Path(weights))
     else:
@@ -62,6 +61,8 @@ def refuse_unknown(name: str) -> None:
     """Refuse a name that is no backbone, with the nearest one."""
     if name not in BACKBONES and not name.startswith(TIMM):
         raise unknown_name("backbone", name, [*BACKBONES, "timm/<name>"])
+    if name.startswith(TIMM):
+        refuse_unknown_timm(name)
 
 
 def _from_file(name: str, path: Path) -> Extractor:
@@ -124,44 +125,6 @@ def _fresh(model: str, seed: int | None, options: Mapping[str, Any]) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed or 0)
         return timm.create_model(model, **options)
-
-
-def _timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Extractor:
-    """Build `timm/<name>` without its classifier; weights must fit it exactly, their classifier aside."""
-    model = name.removeprefix(TIMM)
-    if not timm.is_model(model):  # names that lead to the network, such as hf-hub:…, are not models
-        near = difflib.get_close_matches(model, timm.list_models(), n=5, cutoff=0.5)
-        hint = f"Nearest: {', '.join(near)}." if near else "See timm.list_models() for its names."
-        raise FsbenchError(f"timm has no model {model!r}.", hint)
-    try:
-        network = _fresh(model, seed, {"num_classes": 0})
-    except Exception as error:  # each of its thousand models has its own ways to refuse
-        raise FsbenchError(f"timm cannot build {model!r}: {error}") from error
-    digest, metadata = "", {}
-    if weights is not None:
-        checkpoint = read_checkpoint(Path(weights))
-        fill(network, _without_classifier(network, checkpoint.tensors), checkpoint.path, f"timm's {model}")
-        digest, metadata = sha256_of(checkpoint.path), dict(checkpoint.metadata)
-    config = resolve_model_data_config(network)
-    sizes = ("feature_dim", "head_hidden_size", "num_features")  # the last can be that of a layer before the output
-    info = BackboneInfo(
-        name=name,
-        family=name,
-        feature_dim=next(int(size) for attribute in sizes if (size := getattr(network, attribute, None))),
-        weights=f"none, seed {seed}" if weights is None else Path(weights).name,
-        sha256=digest,
-        image_size=config["input_size"][-1],
-        data_config=DataConfig(**{key: config[key] for key in DataConfig.__dataclass_fields__}),
-        metadata=metadata,
-    )
-    return Extractor(network, info)
-
-
-def _without_classifier(network: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    named = getattr(network, "pretrained_cfg", {}).get("classifier") or ()
-    heads = tuple(f"{head}." for head in ([named] if isinstance(named, str) else named))
-    wanted = network.state_dict()
-    return {key: value for key, value in tensors.items() if key in wanted or not key.startswith(heads)}
 
 
 def halve(network: torch.nn.Module) -> None:

@@ -90,16 +90,16 @@ def find_weights(root: Path, dataset: str, backbone: str, manifest: Path | None 
         FsbenchError: There is none (the hint says what to put where, and from where), there are several, or
             the file is not the published one of that name.
     """
-    candidates = _candidates(root, dataset, backbone)
-    if not candidates and dataset == EMBEDDED:
-        candidates = _candidates(shipped_weights(), dataset, backbone)
+    files = candidates(root, dataset, backbone)
+    if not files and dataset == EMBEDDED:
+        files = candidates(shipped_weights(), dataset, backbone)
     published = read_manifest(manifest)
-    if not candidates:
+    if not files:
         raise _missing(root, dataset, backbone, published)
-    if len(candidates) > 1:
-        message = f"Several weights for {backbone} on {dataset}: {', '.join(map(str, candidates))}."
+    if len(files) > 1:
+        message = f"Several weights for {backbone} on {dataset}: {', '.join(map(str, files))}."
         raise FsbenchError(message, "Choose one with --weights FILE, or keep only one of them there.")
-    found = candidates[0]
+    found = files[0]
     for entry in published:
         same_name = found.parts[-2:] == Path(entry.target).parts[-2:]
         if entry.sha256 and same_name and (digest := sha256_of(found)) != entry.sha256:
@@ -108,7 +108,8 @@ def find_weights(root: Path, dataset: str, backbone: str, manifest: Path | None 
     return found
 
 
-def _candidates(root: Path, dataset: str, backbone: str) -> list[Path]:
+def candidates(root: Path, dataset: str, backbone: str) -> list[Path]:
+    """The files `<root>/<dataset>/<backbone>.*` that can be weights."""
     folder, name = (root / dataset / backbone).parent, Path(backbone).name
     if not folder.is_dir():
         return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import itertools
 import os
 import signal
 import sys
@@ -93,7 +94,15 @@ class LazyGroup(TyperGroup):
         """The command that is called, loaded."""
         if args and args[0] in COMMANDS:
             self.commands[args[0]] = load_command(args[0])
-        return super().resolve_command(ctx, args)
+        return super().resolve_command(ctx, _with_seeds(args))
+
+
+def _with_seeds(args: list[str]) -> list[str]:
+    """The words of the command line, with a 0 after `--random-weights` where no seed follows."""
+    bare = [
+        a == "--random-weights" and not b.isdecimal() for a, b in itertools.zip_longest(args, args[1:], fillvalue="")
+    ]
+    return [word for arg, lacks in zip(args, bare, strict=True) for word in ([arg, "0"] if lacks else [arg])]
 
 
 def load_command(name: str) -> Any:

@@ -32,6 +32,7 @@ def compare(
     seed: use.Seed = 0,
     split: use.SplitName = "novel",
     protocol: use.ProtocolName = "disjoint",
+    skip_infeasible: use.SkipInfeasible = False,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -66,7 +67,7 @@ def compare(
     spec = Spec.from_words(
         methods=methods, baseline=baseline, shots=shots, settings=settings, alpha=alpha, ways=ways, queries=queries,
         protocol=protocol, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset, published=published,
-        over_data=over_data,
+        over_data=over_data, skip_infeasible=skip_infeasible,
     )  # fmt: skip
     other = FeatureFile.open(base) if base else None
     with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
@@ -85,6 +86,7 @@ def ablate(
     seed: use.Seed = 0,
     split: use.SplitName = "novel",
     protocol: use.ProtocolName = "disjoint",
+    skip_infeasible: use.SkipInfeasible = False,
     preset: use.Preset = "",
     output: use.TableFormat = None,
     out: use.TableFile = None,
@@ -113,6 +115,7 @@ def ablate(
         tasks=tasks,
         seed=seed,
         preset=preset,
+        skip_infeasible=skip_infeasible,
     )
     with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
         files = find_features(features, features_dir, runner.reporter, runner.ranks)

@@ -17,6 +17,7 @@ from fsbench.features.extract import Settings, Weights, extract_all
 from fsbench.ranks import join_ranks
 from fsbench.report.tables import stdout_console
 from fsbench.reporter import Reporter
+from fsbench.tasks.sampling import feasible_settings
 
 
 def extract(
@@ -33,11 +34,15 @@ def extract(
     data: use.OwnFolder = None,
     split_file: use.SplitFile = None,
     split_fractions: use.SplitFractions = None,
+    split_seed: use.SplitSeed = None,
     min_images: use.MinImages = None,
     weights: Annotated[Path | None, typer.Option(help="Checkpoint. (default: weights/DATASET/BACKBONE.*)")] = None,
     random_weights: Annotated[
-        int | None, typer.Option(min=0, help="Use random weights of this seed instead of a checkpoint.")
+        int | None, typer.Option(min=0, help="Use random weights of this seed (0 if none is given).")
     ] = None,
+    pretrained: Annotated[
+        bool, typer.Option("--pretrained", help="Use timm's published weights; timm downloads them if need be.")
+    ] = False,
     transform: Annotated[str | None, typer.Option(help="Replace the backbone's own transform, e.g. ptmap.")] = None,
     crops: Annotated[int, typer.Option(min=1, help="Average the features of that many random crops (RN12*: 30).")] = 1,
     precision: Annotated[
@@ -50,9 +55,10 @@ def extract(
         bool, typer.Option("--skip-broken", help="Leave out unreadable images, and record it.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="A .h5 file or a folder. (default: features/DATASET-BACKBONE.h5)")
+        Path | None, typer.Option(help="A .h5 file or a folder. (default: features/DATASET-BACKBONE[-TAG].h5)")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Recompute existing features.")] = False,
+    tag: Annotated[str, typer.Option(help="Word at the end of the file's name, to keep two networks apart.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace other features, recompute the same ones.")] = False,
     data_dir: use.DataRoot = Path("data"),
     weights_dir: use.WeightsRoot = Path("weights"),
     features_dir: use.FeaturesRoot = Path("features"),
@@ -62,19 +68,23 @@ def extract(
 
     Without options: every data set in data/, else the built-in one, into features/DATASET-BACKBONE.h5, with the weights
     at weights/DATASET/BACKBONE.* and the transform that belongs to them. Run the same command again to resume an
-    interrupted extraction. Several processes share the images under torchrun.
+    interrupted extraction. A file with other features is never replaced without --force. Features of images that were
+    extracted before in the same way are reused, so that new splits and new classes cost little. Several processes share
+    the images under torchrun.
 
     Example: [bold]fsbench extract --backbone wrn[/bold]
     """
     refuse_unknown(backbone)
     if out and out.suffix not in {"", ".h5"} and not out.is_dir():
         raise UsageError("out", f"{out} is neither a .h5 file nor an existing folder")
-    own = OwnData.given(data, split_file, split_fractions, min_images)
-    settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken)
-    chosen = Weights(backbone, weights, random_weights, weights_dir)
+    own = OwnData.given(data, split_file, split_fractions, min_images, split_seed)
+    settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken, tag, features_dir)
+    chosen = Weights(backbone, weights, random_weights, weights_dir, pretrained)
     with join_ranks() as ranks:
         reporter, where = Reporter(quiet, not ranks.leads), choose_device(device)
         datasets = ranks.first_alone(lambda: choose_datasets(dataset, own, data_dir, reporter))
+        for split in [found.splits["novel"] for found in datasets if own and "novel" in found.splits]:
+            reporter.say(f"{datasets[0].name}: {feasible_settings(split)}")
         place = out or features_dir
         files = extract_all(datasets, chosen, settings, where, place, reporter, force=force, ranks=ranks)
         for file in files if ranks.leads else ():

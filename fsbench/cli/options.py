@@ -44,6 +44,7 @@ SplitFile = Annotated[Path | None, typer.Option(help="With --data: json or csv f
 SplitFractions = Annotated[
     str | None, typer.Option(help="With --data: shares of base, val and novel classes, such as 0.64,0.16,0.2.")
 ]
+SplitSeed = Annotated[int | None, typer.Option(min=0, help="Random seed of --split-fractions. (default: 0)")]
 MinImages = Annotated[
     int | None, typer.Option(min=1, help="With --data: leave out classes with fewer images than this.")
 ]
@@ -57,6 +58,9 @@ Device = Annotated[
 ]
 Batch = Annotated[int | None, of_run(min=1, help="Tasks per block. (default: automatic)")]
 Force = Annotated[bool, of_run("--force", help="Recompute existing results.")]
+SkipInfeasible = Annotated[
+    bool, of_tasks("--skip-infeasible", help="Leave out settings for which a file has too few images.")
+]
 Unbalanced = Annotated[bool, of_tasks("--unbalanced/--balanced", help="Class proportions of the queries.")]
 Settings = Annotated[str, of_tasks(help="unbalanced, balanced, or both.", autocompletion=complete.settings)]
 Alpha = Annotated[float | None, of_tasks(help="Dirichlet α of unbalanced queries. (default: 2)")]

@@ -195,7 +195,7 @@ def spectrum(
         with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
             base = base_statistics(file, advance)
         clamp = Bavardage.configure(Context(balanced=False, base=base), **given(s_max=s_max, sigma=sigma)).sigma
-        spectra.append(Spectrum(file.path.stem, base, clamp))
+        spectra.append(Spectrum(f"{file.path.stem} {file.provenance.named_weights}".strip(), base, clamp))
     save(draw_spectra(spectra), out)
     reporter.say(f"Wrote {out}.")
 

@@ -38,6 +38,7 @@ def solve(
     seed: use.Seed = 0,
     split: use.SplitName = "novel",
     protocol: use.ProtocolName = "disjoint",
+    skip_infeasible: use.SkipInfeasible = False,
     base: use.BaseFile = None,
     device: use.Device = "auto",
     batch: use.Batch = None,
@@ -83,6 +84,7 @@ def solve(
         methods=[method], options=method_options(named, others), shots=shots,
         settings=setting_of(unbalanced), alpha=alpha, ways=ways, queries=queries,
         protocol=protocol, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset, published=False,
+        skip_infeasible=skip_infeasible,
     )  # fmt: skip
     other = FeatureFile.open(base) if base else None
     with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:

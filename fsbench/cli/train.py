@@ -32,6 +32,7 @@ def train(
     data: use.OwnFolder = None,
     split_file: use.SplitFile = None,
     split_fractions: use.SplitFractions = None,
+    split_seed: use.SplitSeed = None,
     min_images: use.MinImages = None,
     width: Annotated[
         float | None, typer.Option(help="Base width (rn12, rn18), widening factor (wrn). (default: 64, 64, 10)")
@@ -70,7 +71,7 @@ def train(
             mixup=mixup, flip=flip is not False, small_first=small_first, image_size=image_size, ranks=ranks.count,
         )  # fmt: skip
         reporter, where = Reporter(quiet, not ranks.leads), choose_device(device)
-        own = OwnData.given(data, split_file, split_fractions, min_images)
+        own = OwnData.given(data, split_file, split_fractions, min_images, split_seed)
         chosen, *others = ranks.first_alone(lambda: choose_datasets(dataset, own, data_dir, reporter))
         if others:
             names = ", ".join(found.name for found in (chosen, *others))

@@ -27,14 +27,23 @@ class OwnData:
     split_file: Path | None = None
     fractions: str | None = None  # shares of base, val and novel classes: `0.64,0.16,0.2`
     min_images: int | None = None  # smaller classes are left out
+    split_seed: int | None = None  # of the draw by fractions
 
     @classmethod
     def given(
-        cls, folder: Path | None, split_file: Path | None, fractions: str | None, min_images: int | None = None
+        cls,
+        folder: Path | None,
+        split_file: Path | None,
+        fractions: str | None,
+        min_images: int | None = None,
+        split_seed: int | None = None,
     ) -> OwnData | None:
         """What a user said about own images, if anything; without a folder of images the rest is an error."""
+        if split_seed is not None and fractions is None:
+            message = f"--split-seed {split_seed} draws the classes of --split-fractions, which are not given."
+            raise FsbenchError(message, "Give --split-fractions 0.64,0.16,0.2, or leave the seed out.")
         if folder is not None:
-            return cls(folder, split_file, fractions, min_images)
+            return cls(folder, split_file, fractions, min_images, split_seed)
         for what, value in (
             ("A split file divides", split_file),
             ("Split fractions divide", fractions),
@@ -64,6 +73,7 @@ class OwnData:
             self.folder,
             split_file=self.split_file,
             fractions=parse_fractions(self.fractions) if self.fractions is not None else None,
+            seed=self.split_seed or 0,
             min_images=self.min_images or 1,
             name=name,
         )

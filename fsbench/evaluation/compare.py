@@ -15,6 +15,7 @@ from fsbench.methods import presets
 from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, method_key
 from fsbench.results.comparison import Column, Comparison, compare_records, entry_of
 from fsbench.results.statistics import paired_difference
+from fsbench.tasks.sampling import check_feasible, pool_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,12 +47,13 @@ def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: Feat
         raise UsageError("tune", "parameters are tuned on the val classes, which --split val would report on")
     if spec.tune and spec.preset:
         raise UsageError("preset", "tuned parameters replace a preset; choose one of --tune and --preset")
+    protocols = _feasible(spec, files, runner.reporter)
     runs: Runs = {}
     over_data: dict[tuple[int, str, Column], Interval] = {}
     for number, file in enumerate(files):
         source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
         configurations = _Configurations(spec, file, source, choices, runner)
-        for protocol in spec.protocols:
+        for protocol in protocols[number]:
             column = Column.of(protocol)
             for choice in choices:
                 method, origin = configurations.of(choice, protocol)
@@ -67,8 +69,32 @@ def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: Feat
                 )
     _warn(runs, baseline, runner.reporter)
     entries = [entry_of(choice.label, choice.method) for choice in choices]
-    columns = [Column.of(protocol) for protocol in spec.protocols]
+    columns = [column for protocol in spec.protocols if (column := Column.of(protocol)) in {key[2] for key in runs}]
     return compare_records(runs, entries, columns, baseline, with_published=spec.published, over_data=over_data)
+
+
+def _feasible(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> list[list[TaskProtocol]]:
+    """The protocols of every file, checked before the first task; those that are not feasible are refused or left out.
+
+    With `skip_infeasible` they are left out, unless nothing remains.
+    """
+    feasible: list[list[TaskProtocol]] = []
+    refused: list[str] = []
+    for file in files:
+        offsets = file.summary(spec.split).offsets
+        feasible.append([])
+        for protocol in spec.protocols:
+            try:
+                check_feasible(protocol, pool_sizes(protocol, offsets))
+                feasible[-1].append(protocol)
+            except FsbenchError as error:
+                refused.append(f"{file.path}, {Column.of(protocol).title}: {error.message} {error.hint}")
+    if refused and not (any(feasible) and spec.skip_infeasible):
+        others = "Go on with the other settings: --skip-infeasible" if any(feasible) else ""
+        raise FsbenchError("\n".join(refused), others)
+    for reason in refused:
+        reporter.warn(f"Left out: {reason}")
+    return feasible
 
 
 def _choices(

@@ -12,12 +12,12 @@ from fsbench.features.scatter import base_statistics
 from fsbench.methods import presets
 from fsbench.methods.base import Context
 from fsbench.ranks import ALONE
-from fsbench.results.record import named_base, named_network
+from fsbench.results.record import named_base, named_network, network_words
 from fsbench.tasks.protocol import ALPHA
 
 if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
-    from fsbench.features.store import FeatureFile, Provenance, Split
+    from fsbench.features.store import FeatureFile, Split
     from fsbench.ranks import Ranks
     from fsbench.reporter import Reporter
     from fsbench.tasks.protocol import TaskProtocol
@@ -59,6 +59,12 @@ class Source:
         return named_network(self.backbone, self.family, self.weights)
 
     @property
+    def title(self) -> str:
+        """Data set and network, as headings name them."""
+        words = network_words(self.backbone, self.family, self.weights)
+        return f"{self.dataset} {self.backbone}" + (f" ({words})" if words else "")
+
+    @property
     def base_name(self) -> str:
         """Base classes of another file, as signatures name them; empty if they are the file's own, or none."""
         return named_base(self.base_dataset or self.dataset, self.base.digest) if self.base and self.other_base else ""
@@ -89,7 +95,7 @@ def load_source(file: FeatureFile, split: str, base: BaseStatistics | None, othe
         base_dataset="" if dataset == made.dataset else dataset,
         other_base=other is not None,
         family=made.family,
-        weights=_printable(_weights_of(made)),
+        weights=_printable(made.named_weights),
         network=network_of(file),
     )
 
@@ -100,13 +106,6 @@ def network_of(file: FeatureFile) -> str:
     random = made.weights.startswith("none, seed ")
     origin = "random weights" if random else f"trained by {made.trained_by}" if made.trained_by else ""
     return _printable("; ".join(differences(made.family, made.architecture, file.dimension, origin)))
-
-
-def _weights_of(made: Provenance) -> str:
-    """The weights of features in a few words, as records name them."""
-    if made.weights_sha256:
-        return f"{made.weights}@{made.weights_sha256[:8]}"
-    return made.weights.replace("none, seed", "random seed")
 
 
 def _printable(text: str) -> str:

@@ -71,6 +71,7 @@ class SpecWords(TaskWords, total=False):
     preset: str
     published: bool
     over_data: bool
+    skip_infeasible: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +89,7 @@ class Spec:
         preset: `article` uses the published parameters of the data set; empty the scale-free defaults.
         published: Look up published numbers.
         over_data: Add intervals over the data.
+        skip_infeasible: Leave out settings for which a feature file has too few images, instead of refusing them.
         all_methods: Every method was asked for, so those that lack what they need are left out.
     """
 
@@ -101,6 +103,7 @@ class Spec:
     preset: str = ""
     published: bool = True
     over_data: bool = False
+    skip_infeasible: bool = False
     all_methods: bool = False
 
     def __post_init__(self) -> None:

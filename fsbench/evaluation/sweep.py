@@ -108,7 +108,7 @@ def run_sweep(
     parts = [f"fsbench:{'+'.join(sorted(versions))}", names, *_fixed(plans), f"seed:{seed}|tasks:{tasks}"]
     signature = "|".join([*parts, _over(plans), f"params:{origins}"])
     words = readable_part(re.sub(r"[^\w.+-]+", "-", f"{made.dataset}-{made.backbone}-{name}"))
-    title = f"{made.dataset} {made.backbone}: {name}, {tasks:,} tasks per point"
+    title = f"{next(iter(sources.values())).title}: {name}, {tasks:,} tasks per point"
     keys = [
         key_of(job, sources[line.split]).digest()
         for plan, lines in zip(plans, jobs, strict=True)

@@ -75,7 +75,7 @@ def watch(source: Source, protocol: TaskProtocol, seed: int, number: int, option
     setting = protocol.setting if protocol.balanced else f"{protocol.setting} (α = {protocol.alpha:g})"
     tau = method.tau if isinstance(method.tau, str) else f"{method.tau:.3g}"
     return WatchedTask(
-        title=f"{source.dataset}, {source.backbone}, {source.split_name}, protocol {protocol.name}: task {number} of "
+        title=f"{source.title}, {source.split_name}, protocol {protocol.name}: task {number} of "
         f"seed {seed}, {protocol.ways}-way {protocol.shots}-shot, {setting}\n"
         f"BAVARDAGE ({method.variant}): T_km = {method.t_km:g}, τ = {tau}, σ = {method.sigma:.3g}, "
         f"{method.km_steps} + {method.steps} steps",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections import deque
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +16,18 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from fsbench.backbones.families import BACKBONES, describe_architecture, family_of
+from fsbench.backbones.families import BACKBONES, TIMM, describe_architecture, family_of
 from fsbench.backbones.load import load_backbone
+from fsbench.backbones.timm_models import find_timm_weights
 from fsbench.backbones.weights import find_weights
 from fsbench.data.catalog import EMBEDDED
 from fsbench.data.choose import choose_datasets
 from fsbench.data.published_transforms import crops_for, timm_transform, transform_for
 from fsbench.devices import while_workers_live
-from fsbench.errors import FsbenchError
+from fsbench.errors import FsbenchError, UsageError
 from fsbench.features.forward import PRECISIONS, Forward, Images, collate
 from fsbench.features.overlap import overlaps
+from fsbench.features.reuse import asked_places, differences, known_rows
 from fsbench.features.shards import Shards, fingerprint
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.io.files import is_name, only_writer, readable_part
@@ -58,6 +61,8 @@ class Settings:
         batch: Images per forward pass; None is automatic.
         workers: Processes that read images; None is automatic.
         skip_broken: Leave out images that cannot be read, and record them, instead of stopping.
+        tag: A word at the end of the file's name, so that features of two networks can stand side by side.
+        library: Folder of feature files whose rows are reused, beside that of the output.
     """
 
     crops: int = 1
@@ -67,6 +72,8 @@ class Settings:
     batch: int | None = None
     workers: int | None = None
     skip_broken: bool = False
+    tag: str = ""
+    library: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -77,17 +84,26 @@ class Weights:
         file: A checkpoint given by the user.
         seed: Random weights of this seed instead.
         root: Folder that is searched for `<dataset>/<backbone>.*` if there is neither.
+        pretrained: Use the published weights of a timm model, and let timm download them.
     """
 
     backbone: str
     file: Path | None
     seed: int | None
     root: Path
+    pretrained: bool = False
+
+    def __post_init__(self) -> None:
+        if self.pretrained and (self.file or self.seed is not None or not self.backbone.startswith(TIMM)):
+            raise UsageError("pretrained", "downloads the published weights of timm/NAME, and takes no others")
 
     def load(self, dataset: str) -> Extractor:
         """The backbone for a data set."""
-        search = self.file is None and self.seed is None
-        file = find_weights(self.root, dataset, self.backbone) if search else self.file
+        file = self.file
+        if self.file is None and self.seed is None and self.backbone.startswith(TIMM):
+            file = find_timm_weights(self.root, dataset, self.backbone, pretrained=self.pretrained)
+        elif self.file is None and self.seed is None:
+            file = find_weights(self.root, dataset, self.backbone)
         return load_backbone(self.backbone, file, random_seed=self.seed)
 
 
@@ -108,12 +124,18 @@ def extract_all(
     """
     if out.suffix == ".h5" and len(datasets) > 1:
         raise FsbenchError(f"{len(datasets)} data sets do not fit into one file {out}.", "Choose one with --dataset.")
+    if settings.tag and (out.suffix == ".h5" or not re.fullmatch(r"\w[\w.+-]{0,63}", settings.tag)):
+        message = f"--tag {settings.tag!r} ends the name of a file in a folder: letters, digits and .+-_"
+        raise FsbenchError(message, "Give a short word, or the whole name with --out FILE.h5.")
     files, failures = [], []
     for dataset in datasets:
-        name = f"{readable_part(dataset.name)}-{weights.backbone.replace('/', '_')}.h5"
-        path = out if out.suffix == ".h5" else out / name
+        words = readable_part(dataset.name), weights.backbone.replace("/", "_"), settings.tag
+        path = out if out.suffix == ".h5" else out / f"{'-'.join(filter(None, words))}.h5"
         try:
             backbone = ranks.first_alone(partial(weights.load, dataset.name))
+            made = backbone.info
+            named = made.weights.replace("none, seed", "random weights, seed")
+            reporter.say("; ".join(filter(None, (f"{made.name}: {named}", made.sha256[:8], made.note))) + ".")
             file = extract(
                 dataset, backbone, path, settings=settings, device=device, reporter=reporter, force=force, ranks=ranks
             )
@@ -154,24 +176,32 @@ def extract(
 ) -> FeatureFile:
     """Write the features of a data set, or open the file if it is there already.
 
-    After an interruption at any moment the same call resumes, and the file is that of an uninterrupted run. Several
-    processes share the shards; process 0 puts them together.
+    A file that holds anything else is not replaced unless forced; images that it lacks are added to it. Rows that the
+    folder's files have already are reused, unless the very same file is to be made again. After an interruption at any
+    moment the same call resumes, and the file is that of an uninterrupted run. Several processes share the shards;
+    process 0 puts them together.
     """
     refuse_unusable(settings.precision, device)
     if not is_name(dataset.name):
         raise FsbenchError(f"{dataset.name!r} cannot name a data set: it has control characters.", "Rename the folder.")
     job = Extraction(dataset, backbone, settings)
     with ExitStack() as held:
-        stored = ranks.agree(lambda: _stored(out, job.plan, force))
+        stored = ranks.agree(lambda: _stored(out, job, force))
         if stored is None:
             ranks.agree(lambda: held.enter_context(only_writer(out, reporter.warn)))
-            stored = ranks.agree(lambda: _stored(out, job.plan, force))  # by the writer waited for
+            stored = ranks.agree(lambda: _stored(out, job, force))  # by the writer waited for
         if stored is not None:
             reporter.say(f"{out} exists already, with the same settings.")
             return stored
+        known: dict[int, NDArray[np.float32]] = {}  # process 0 alone holds the features
+        ranks.agree(lambda: known.update(known_rows(out, settings.library, job.provenance(()), job.images.splits)))
+        rows = ranks.agree(lambda: [row for row in range(len(job.images)) if row not in known])
+        if len(rows) < len(job.images):
+            reporter.say(f"Reusing the features of {len(job.images) - len(rows):,} of {len(job.images):,} images.")
+            job = replace(job, rows=tuple(rows))
         shards = Shards.open(out, job.plan, len(job.images), backbone.info.feature_dim)
         _fill(shards, job, device, reporter, ranks)
-        file = ranks.agree(lambda: _assemble(shards, job, out))
+        file = ranks.agree(lambda: _assemble(shards, job, known, out))
     for note in file.provenance.notes[len(dataset.notes) :]:
         reporter.warn(f"{dataset.name}: {note}")
     return file
@@ -190,11 +220,12 @@ def refuse_unusable(precision: str, device: torch.device) -> None:
 
 @dataclass(frozen=True)
 class Extraction:
-    """One data set through one backbone."""
+    """One data set through one backbone; `rows` are the images to compute, None is all."""
 
     dataset: ImageDataset
     backbone: Extractor
     settings: Settings
+    rows: tuple[int, ...] | None = None
 
     @cached_property
     def images(self) -> Images:
@@ -204,7 +235,7 @@ class Extraction:
             raise FsbenchError(f"--crops must be from 1 to {_MOST_CROPS:,}, got {crops}.", "30 are usual.")
         transform = self._transform()
         random_crops = crops_for(transform, self.dataset.name, self.settings.crop_seed) if crops > 1 else None
-        return Images(tuple(self.dataset.splits.values()), transform, random_crops, crops)
+        return Images(tuple(self.dataset.splits.values()), transform, random_crops, crops, self.rows)
 
     def _transform(self) -> EvalTransform:
         info, chosen = self.backbone.info, self.settings.transform
@@ -217,19 +248,21 @@ class Extraction:
             raise FsbenchError("A timm model has its own transform.", "Leave --transform out.")
         return timm_transform(vars(info.data_config))
 
-    @cached_property
+    @property
     def plan(self) -> dict[str, Any]:
+        """Everything that determines what is computed."""
+        return self.whole if self.rows is None else {**self.whole, "rows": fingerprint({"rows": self.rows})}
+
+    @cached_property
+    def whole(self) -> dict[str, Any]:
         """Everything that determines the features.
 
         Of the images: names and sizes. An image that was replaced by another under its name is noticed unless both
         have the same number of bytes. Times would not survive a copy, and to read all contents would take as long as
         to extract.
         """
-        names = "\n".join(
-            f"{split.name}\t{split.class_names[split.labels[i]]}\t{split.image_name(i)}\t{split.image_mark(i)}"
-            for split in self.images.splits
-            for i in range(len(split))
-        )
+        places = asked_places(self.images.splits)
+        names = "\n".join(f"{split}\t{label}\t{name}\t{mark}" for name, (split, label, mark) in places)
         info = self.backbone.info
         return {
             "dataset": self.dataset.name,
@@ -255,25 +288,33 @@ class Extraction:
             architecture=describe_architecture(info.architecture),
             trained_by=info.trained_by,
             split_digest=self.dataset.split_digest,
-            transform=json.dumps(self.plan["transform"], sort_keys=True),
+            transform=json.dumps(self.whole["transform"], sort_keys=True),
             image_size=self.images.transform.crop,
             crops=self.settings.crops,
             precision=self.settings.precision,
             libraries=library_versions(),
             notes=(*self.dataset.notes, *notes),
-            fingerprint=fingerprint(self.plan),
+            fingerprint=fingerprint(self.whole),
         )
 
 
-def _stored(out: Path, plan: Mapping[str, Any], force: bool) -> FeatureFile | None:
-    """The finished file, if it was made the same way."""
+def _stored(out: Path, job: Extraction, force: bool) -> FeatureFile | None:
+    """The finished file if it is what is asked for, None if it is to be made or completed; any other is refused."""
     if force or not out.exists():
         return None
     stored = FeatureFile.open(out)
     if stored.provenance.imported:
         message = f"{out} holds imported features, which fsbench cannot compute again."
         raise FsbenchError(message, "Write elsewhere with --out FILE, or overwrite it with --force.")
-    return stored if stored.provenance.fingerprint == fingerprint(plan) else None
+    asked = job.provenance(())
+    if stored.provenance.fingerprint == asked.fingerprint:
+        return stored
+    if found := differences(stored, asked, job.images.splits):
+        raise FsbenchError(
+            "\n  ".join([f"{out} holds other features than those asked for:", *found]),
+            "Replace it with --force, or keep both with --tag NAME or --out FILE.",
+        )
+    return None
 
 
 def _fill(shards: Shards, job: Extraction, device: torch.device, reporter: Reporter, ranks: Ranks) -> None:
@@ -282,7 +323,8 @@ def _fill(shards: Shards, job: Extraction, device: torch.device, reporter: Repor
     total = sum(len(part) for part in missing)
     if total < count:
         reporter.say(f"Resuming: {count - total:,} of {count:,} images of {job.dataset.name} are done.")
-    with reporter.bar(f"{job.dataset.name} {job.backbone.info.name}", total) as advance:
+    label = f"{job.dataset.name} {job.backbone.info.name}"
+    with shards.explaining_interrupts(reporter), reporter.bar(label, total) as advance:
         report, parts = ranks.counting(advance), ranks.hand_out(missing)
         for part, features, broken in _features(job, parts, device) if missing else ():
             if broken and not job.settings.skip_broken:
@@ -329,15 +371,20 @@ def _features(
             rows, broken = {}, {}
 
 
-def _assemble(shards: Shards, job: Extraction, out: Path) -> FeatureFile:
-    """Write the feature file from its shards, and delete them."""
+def _assemble(shards: Shards, job: Extraction, known: Mapping[int, NDArray[np.float32]], out: Path) -> FeatureFile:
+    """Write the feature file from its shards and the features known before, and delete the shards."""
     features, broken = shards.assemble()
+    if job.rows is not None:
+        computed = dict(zip(job.rows, features, strict=True))
+        every = {**computed, **known}
+        features = np.stack([every[row] for row in range(len(every))])
+        broken = {job.rows[place]: why for place, why in broken.items()}
     splits, start = {}, 0
     for split in job.images.splits:
-        keep = np.array([start + i not in broken for i in range(len(split))])
-        names = [split.image_name(i) for i in np.flatnonzero(keep).tolist()]
-        rows = features[start : start + len(split)][keep]
-        splits[split.name] = make_split(rows, split.labels[keep], split.class_names, names)
+        kept = [i for i in range(len(split)) if start + i not in broken]
+        names, marks = [split.image_name(i) for i in kept], [split.image_mark(i) for i in kept]
+        rows = features[start : start + len(split)][kept]
+        splits[split.name] = make_split(rows, split.labels[kept], split.class_names, names, marks)
         start += len(split)
     shared = [found.sentence for found in overlaps(splits) if found.rows]
     write_features(out, job.provenance([*(f"skipped {why}" for why in broken.values()), *shared]), splits)

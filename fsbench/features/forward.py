@@ -17,6 +17,8 @@ from fsbench.devices import out_of_memory, share
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -84,12 +86,13 @@ class Images(Dataset[Item]):
     transform: EvalTransform
     random_crops: CropTransform | None
     crops: int
+    rows: Sequence[int] | None = None  # of all images, those that are wanted; None is all
 
     def __len__(self) -> int:
-        return sum(len(split) for split in self.splits)
+        return sum(len(split) for split in self.splits) if self.rows is None else len(self.rows)
 
     def __getitem__(self, row: int) -> Item:
-        split, index = self._place(row)
+        split, index = self._place(row if self.rows is None else self.rows[row])
         try:
             image = split.open(index)
             if self.random_crops is None:

@@ -11,6 +11,7 @@ import io
 import json
 import shutil
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,12 @@ from fsbench.errors import FsbenchError
 from fsbench.io.files import whole_file, write_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from fsbench.reporter import Reporter
 
 IMAGES_PER_SHARD = 1024
 PATIENCE = 60.0  # seconds in which a network file system shows what another machine has written
@@ -82,7 +85,23 @@ class Shards:
                 broken |= {int(row): str(why) for row, why in stated.items()}
             except (OSError, ValueError, AttributeError) as error:
                 raise FsbenchError(f"{notes} is damaged.", f"Remove {self.folder}, and run extract again.") from error
-        return np.concatenate(parts), broken
+        return np.concatenate([np.empty((0, self.dimension), np.float32), *parts]), broken
+
+    @contextmanager
+    def explaining_interrupts(self, reporter: Reporter) -> Iterator[None]:
+        """Say what an interrupted extraction keeps and what it loses."""
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException:  # Ctrl-C or a signal
+            done = self.images - sum(len(part) for part in self.missing())
+            reporter.warn(
+                f"Kept: the features of {done:,} of {self.images:,} images, in {self.folder}. Lost: those after them."
+                if done
+                else f"Nothing is kept: no block of {IMAGES_PER_SHARD:,} images was finished."
+            )
+            raise
 
     def _path(self, part: range) -> Path:
         return self.folder / f"{part.start:09d}.npy"

@@ -66,6 +66,13 @@ class Provenance:
     architecture: str = ""
     trained_by: str = ""
 
+    @property
+    def named_weights(self) -> str:
+        """The weights in a few words, as records name them: `rn12.pt1@0a1b2c3d`, or `random seed 0`."""
+        if self.weights_sha256:
+            return f"{self.weights}@{self.weights_sha256[:8]}"
+        return self.weights.replace("none, seed", "random seed")
+
 
 def _read_provenance(file: h5py.File, path: Path) -> Provenance:
     """Read and check what a file says of its origin."""
@@ -93,6 +100,7 @@ class Split:
         features: (M, D) float32.
         offsets: (C + 1,) first row of every class, then M.
         images: M relative names, or empty.
+        marks: M numbers that differ between most images of the same name (see `ImageReader.mark`), or empty.
         digest: SHA-256 of features and labels.
     """
 
@@ -101,6 +109,7 @@ class Split:
     class_names: tuple[str, ...]
     images: tuple[str, ...] = ()
     digest: str = ""
+    marks: tuple[int, ...] = ()
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -120,7 +129,11 @@ class SplitSummary:
 
 
 def make_split(
-    features: NDArray[Any], labels: NDArray[Any], class_names: Sequence[str] | None = None, images: Sequence[str] = ()
+    features: NDArray[Any],
+    labels: NDArray[Any],
+    class_names: Sequence[str] | None = None,
+    images: Sequence[str] = (),
+    marks: Sequence[int] = (),
 ) -> Split:
     """Sort rows by class, keeping their order within a class, and check them.
 
@@ -138,10 +151,10 @@ def make_split(
     _check_labels(labels, len(class_names), "labels")
     order = np.argsort(labels, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=len(class_names)))])
-    names = tuple(images[i] for i in order) if images else ()
+    names, known = (tuple(values[i] for i in order) if values else () for values in (images, marks))
     ordered = np.ascontiguousarray(features[order], dtype=np.float32)
     _check_finite(ordered, 0, "features", names)
-    return Split(ordered, offsets.astype(np.int64), tuple(class_names), names)
+    return Split(ordered, offsets.astype(np.int64), tuple(class_names), names, marks=known)
 
 
 def write_features(path: Path, provenance: Provenance, splits: Mapping[str, Split]) -> None:
@@ -173,6 +186,8 @@ def _write_split(group: h5py.Group, split: Split) -> None:
     group.create_dataset("class_names", data=encode(split.class_names))
     if split.images:
         group.create_dataset("images", data=encode(split.images))
+    if split.marks:
+        group.create_dataset("marks", data=np.array(split.marks, dtype=np.int64))
     group.attrs["sha256"] = digest.hexdigest()
 
 
@@ -198,6 +213,18 @@ class FeatureFile:
             raise FsbenchError(f"The splits of {path} differ in the number of features.", REMAKE)
         return cls(path, provenance, splits)
 
+    def __str__(self) -> str:
+        made = self.provenance
+        network = ", ".join(filter(None, (made.family, made.named_weights)))
+        splits = (f"{name} {len(one.class_names)} classes, {one.rows:,} images" for name, one in self.splits.items())
+        origin = f"imported from {made.imported[0].get('file', '?')}" if made.imported else "extracted"
+        size = f"{made.image_size} pixels, " if made.image_size else ""
+        return (
+            f"{self.path}: {made.dataset} {made.backbone}" + (f" ({network})" if network else "") + "\n"
+            f"{'; '.join(splits)}\n"
+            f"D = {self.dimension}, {size}{made.crops} {'crop' if made.crops == 1 else 'crops'}, {origin}"
+        )
+
     @property
     def dimension(self) -> int:
         """Number of features, D."""
@@ -222,12 +249,20 @@ class FeatureFile:
         for block in self.stream(name):
             features[start : start + len(block)] = block
             start += len(block)
+        images, marks = self.images(name)
+        return Split(features, summary.offsets, summary.class_names, images, summary.digest, marks)
+
+    def images(self, name: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """Names and marks of the images of one split, each empty if the file has none."""
+        rows = self.summary(name).rows
         with open_hdf5(self.path, FORMAT, VERSION) as file:
             images = strings_of(file, f"{name}/images", self.path) if has_member(file[name], "images") else ()
-        if len(images) not in {0, summary.rows}:
-            message = f"{self.path}: {summary.rows} rows in {name}, but {len(images)} names of images."
+            stored = has_member(file[name], "marks")
+            marks = dataset_of(file, f"{name}/marks", self.path, ndim=1, kind="i")[()].tolist() if stored else ()
+        if len(images) not in {0, rows} or len(marks) not in {0, rows}:
+            message = f"{self.path}: {rows} rows in {name}, but {len(images)} names and {len(marks)} marks of images."
             raise FsbenchError(message, REMAKE)
-        return Split(features, summary.offsets, summary.class_names, images, summary.digest)
+        return images, tuple(marks)
 
     def stream(self, name: str) -> Iterator[NDArray[np.float32]]:
         """Read one split in blocks of whole rows; its digest is verified at the end."""

@@ -261,6 +261,8 @@ def _flat_row(comparison: Comparison, group: Group, entry: Entry, column: Column
         "over_data_ci95": _finite(cell.over_data.half_width) if cell.over_data else None,
         "tasks_per_second": record.tasks_per_second if record else None,
         "peak_memory": record.peak_memory if record else None,
+        "family": of_group.family,
+        "weights": of_group.weights,
         "crops": of_group.crops,
         "features_sha256": of_group.key.features_sha256,
         "base_sha256": of_group.key.base_sha256 or None,

@@ -64,6 +64,7 @@ def solved_table(comparison: Comparison) -> Table:
     for paired in rows:
         row, baseline, gain = paired.record.row(), paired.baseline, paired.difference
         cells = [str(row[name]) for name in ("dataset", "backbone", "setting", "shots")]
+        cells[1] += f" ({row['weights']})" if row["weights"].startswith("random ") else ""
         cells.append(plus_minus(row["accuracy"], row["ci95"]))
         if reference:
             cells.append(plus_minus(baseline.accuracy, baseline.ci95) if baseline else "")

@@ -10,6 +10,7 @@ import numpy as np
 
 from fsbench.methods.registry import method_class
 from fsbench.results.published import ONLY_PUBLISHED, Published, published
+from fsbench.results.record import named_network, network_words
 from fsbench.results.statistics import LEVEL, Interval, holm, paired_difference, paired_p_values
 
 if TYPE_CHECKING:
@@ -84,18 +85,18 @@ class Group:
 
     Attributes:
         cells: By label of the method and column; a method may be missing in some.
-        apart: What tells it from another group of the same data set and backbone; empty if there is none.
+        details: The family and weights of the network, and what else tells it from another group.
     """
 
     dataset: str
     backbone: str
     cells: Mapping[tuple[str, Column], Cell]
-    apart: str
+    details: str
 
     @property
     def title(self) -> str:
         """As printed."""
-        return f"{self.dataset} {self.backbone}" + (f" ({self.apart})" if self.apart else "")
+        return f"{self.dataset} {self.backbone}" + (f" ({self.details})" if self.details else "")
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,10 @@ class Comparison:
         rules = f"{key.protocol['name']}:{key.protocol['version']}|{key.protocol['ways']}w{key.protocol['queries']}q"
         bases = sorted({record.base_name for record in records})
         base = f"|base:{'+'.join(name or 'own' for name in bases)}" if any(bases) else ""
-        return f"fsbench:{'+'.join(made)}|{key.split}{base}|{rules}|seed:{key.seed}|tasks:{key.tasks}"
+        networks = dict.fromkeys(named_network(one.backbone, one.family, one.weights) for one in records)
+        return (
+            f"fsbench:{'+'.join(made)}|{'+'.join(networks)}|{key.split}{base}|{rules}|seed:{key.seed}|tasks:{key.tasks}"
+        )
 
 
 Runs = dict[tuple[int, str, Column], "RunRecord"]  # by number of the source, label of the method, and column
@@ -232,23 +236,25 @@ def _corrected(p_values: Pairs) -> Pairs:
 
 
 def _groups(sources: Mapping[int, Mapping[tuple[str, Column], Cell]]) -> list[Group]:
-    """One group per source; those of the same data set and backbone are told apart by crops, network, then digests."""
+    """One group per source, named with its network; those of the same name are told apart by crops, then digests."""
     cells = [sources[source] for source in sorted(sources)]
     firsts = [next(cell.record for cell in one.values() if cell.record) for one in cells]
-    names: list[tuple[str, ...]] = [(first.dataset, first.backbone) for first in firsts]
-    apart: list[list[str]] = [[] for _ in firsts]
+    networks = [network_words(first.backbone, first.family, first.weights) for first in firsts]
+    names: list[tuple[str, ...]] = [
+        (first.dataset, first.backbone, network) for first, network in zip(firsts, networks, strict=True)
+    ]
+    details = [[network] if network else [] for network in networks]
     crops = [f"{first.crops} crops" if first.crops > 1 else "1 crop" for first in firsts]
-    networks = [", ".join(part for part in (first.family, first.weights) if part) for first in firsts]
     keys = [first.key for first in firsts]
     digests = [f"features {key.features_sha256[:6]}, base {key.base_sha256[:6] or 'none'}" for key in keys]
-    for aspect in (crops, networks, digests):
+    for aspect in (crops, digests):
         count = Counter(names)
-        for words, name, word in zip(apart, names, aspect, strict=True):
-            words += [word] if count[name] > 1 and word else []
+        for words, name, word in zip(details, names, aspect, strict=True):
+            words += [word] if count[name] > 1 else []
         names = [(*name, word) for name, word in zip(names, aspect, strict=True)]
     return [
         Group(first.dataset, first.backbone, one, ", ".join(words))
-        for first, one, words in zip(firsts, cells, apart, strict=True)
+        for first, one, words in zip(firsts, cells, details, strict=True)
     ]
 
 

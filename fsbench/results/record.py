@@ -92,8 +92,9 @@ class RunRecord:
         alpha, shots = self.key.protocol["alpha"], self.key.protocol["shots"]
         setting = "balanced" if alpha is None else f"unbalanced α={alpha:g}"
         width = "" if self.ci95 is None else f" ± {self.ci95:.2f}"
+        backbone = f"{self.backbone} ({self.weights})" if self.weights.startswith("random ") else self.backbone
         return (
-            f"{self.key.method} on {self.dataset} {self.backbone}, {setting} {shots}-shot: "
+            f"{self.key.method} on {self.dataset} {backbone}, {setting} {shots}-shot: "
             f"{self.accuracy:.2f}{width} % over {self.key.tasks:,} tasks"
         )
 
@@ -150,6 +151,11 @@ def named_network(backbone: str, family: str, weights: str) -> str:
     mark = digest[1] if digest else f"seed{seed[1]}" if seed else ""
     known = "@".join(part for part in ("" if family == backbone else family, mark) if part)
     return f"{backbone}({known})" if known else backbone
+
+
+def network_words(backbone: str, family: str, weights: str) -> str:
+    """Family and weights of a backbone in a heading: `wrn-s2m2, wrn.pth@0a1b2c3d`; empty if nothing is known."""
+    return ", ".join(part for part in ("" if family == backbone else family, weights) if part)
 
 
 def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:

@@ -13,9 +13,12 @@ D   features
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from fsbench.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -35,3 +38,41 @@ class TaskBatch:
         """(B, K, S) one-hot labels of the support, in the dtype of the rows."""
         classes = torch.arange(self.ways, device=self.rows.device)
         return (self.support_labels[:, None, :] == classes[None, :, None]).to(self.rows.dtype)
+
+
+def batch_of(support: Any, support_labels: Any, query: Any) -> TaskBatch:
+    """Put arrays or tensors of support and queries together, after a check of their shapes and values."""
+    rows = {name: _tensor(name, array) for name, array in (("support", support), ("query", query))}
+    labels = _tensor("support_labels", support_labels)
+    for name, array in rows.items():
+        if array.ndim != 3 or not array.numel():
+            raise UsageError(name, f"expected (B, {name[0].upper()}, D), got {tuple(array.shape)}")
+    tasks, shots, dimension = rows["support"].shape
+    if rows["query"].shape[::2] != (tasks, dimension):
+        expected = f"expected ({tasks}, Q, {dimension}), as many tasks and features as support has"
+        raise UsageError("query", f"{expected}, got {tuple(rows['query'].shape)}")
+    if labels.shape != (tasks, shots):
+        raise UsageError("support_labels", f"expected ({tasks}, {shots}), one per support, got {tuple(labels.shape)}")
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise UsageError("support_labels", f"must be integers from 0, got {labels.dtype}")
+    ways = int(labels.max()) + 1
+    present = (labels[:, :, None] == torch.arange(ways, device=labels.device)).any(dim=1)  # (B, K)
+    if int(labels.min()) < 0 or not bool(present.all()):
+        found = f"found {int(labels.min())}..{ways - 1}"
+        raise UsageError("support_labels", f"must be 0..K-1, with every class in every task; {found}")
+    if ways < 2:
+        raise UsageError("support_labels", "a task needs at least two classes, got one")
+    for name, array in rows.items():
+        if array.is_complex() or not bool(torch.isfinite(array).all()):
+            raise UsageError(name, "must be finite real numbers")
+    both = torch.cat([*rows.values()], dim=1)
+    both = both.double() if both.device.type == "cpu" else both.float()
+    return TaskBatch(both, labels.to(both.device), ways)
+
+
+def _tensor(name: str, array: Any) -> Tensor:
+    try:
+        return torch.as_tensor(array)
+    except (TypeError, ValueError, RuntimeError) as error:
+        kind = getattr(array, "dtype", type(array).__name__)
+        raise UsageError(name, f"expected an array of numbers, got {kind}") from error

@@ -5,6 +5,8 @@ Axes: B tasks, K classes of a task, N = K · shots + Q rows of a task, support f
 
 from __future__ import annotations
 
+import bisect
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,11 +15,12 @@ from scipy.special import gammaincinv
 
 from fsbench.errors import FsbenchError
 from fsbench.tasks import random
+from fsbench.tasks.protocol import ALPHA, TaskProtocol
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fsbench.tasks.protocol import TaskProtocol
+    from fsbench.data.dataset import ImageSplit
 
     Ints = NDArray[np.int64]
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 _CLASSES, _COUNTS, _SUPPORT, _QUERY, _ORDER = range(5)
 _ATTEMPT = 8
 _MOST_REDRAWS = 1_000
+_DRAWS = 512  # of class proportions, by which feasible numbers of queries are judged
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ def check_feasible(protocol: TaskProtocol, sizes: Ints) -> None:
             f"A task needs {need} images of every class ({shots} support"
             + (f" + {most} queries" if need > shots else "")
             + f"), but the smallest class has {smallest}.",
-            "Use fewer --shots or --queries.",
+            _instead(protocol, sizes),
         )
     if not protocol.balanced and not protocol.overlapping:
         spare = np.sort(_most_queries(protocol, sizes))[:ways]
@@ -109,8 +113,54 @@ def check_feasible(protocol: TaskProtocol, sizes: Ints) -> None:
             raise FsbenchError(
                 f"{queries} queries asked for, but the {ways} smallest classes have only {int(spare.sum())} images "
                 f"beside their {shots} support images each.",
-                "Use fewer --queries or --shots.",
+                _instead(protocol, sizes),
             )
+
+
+def feasible_queries(protocol: TaskProtocol, sizes: Ints) -> int:
+    """The largest number of queries up to the protocol's own that its tasks can have; 0 if there can be no task.
+
+    Unbalanced tasks are drawn again while a class is too small: at least half of the draws fit the smallest classes.
+    """
+    spare = np.sort(_most_queries(protocol, sizes))[: protocol.ways]
+    if protocol.overlapping or protocol.balanced:
+        smallest = int(sizes.min()) - protocol.shots
+        most = protocol.queries if protocol.overlapping and smallest >= 0 else protocol.ways * max(0, smallest)
+        return min(protocol.queries, most)
+    shares = np.random.default_rng(0).dirichlet(np.full(protocol.ways, protocol.alpha), _DRAWS)
+    shares = shares[:, : len(spare)]
+
+    def fits(queries: int) -> bool:
+        return bool((apportion(shares, queries) <= spare).all(axis=1).mean() >= 0.5)
+
+    # The more queries, the fewer draws fit.
+    return bisect.bisect_left(range(1, protocol.queries + 1), True, key=lambda queries: not fits(queries))
+
+
+def feasible_settings(split: ImageSplit) -> str:
+    """Which of the usual settings a split of images allows, in one sentence, with the numbers to use instead."""
+    sizes = np.bincount(split.labels)
+    ways = min(TaskProtocol().ways, len(sizes))
+    allowed: dict[int, list[str]] = {}
+    for protocol in (TaskProtocol(ways=ways, shots=shots, alpha=alpha) for alpha in (ALPHA, None) for shots in (1, 5)):
+        most = feasible_queries(protocol, sizes)
+        allowed.setdefault(most, []).append(f"{protocol.setting} {protocol.shots}-shot")
+    usual, texts = TaskProtocol().queries, []
+    for most, names in sorted(allowed.items(), reverse=True):
+        limit = f"with {most} queries" if most == usual else f"with --queries {most} or fewer" if most else "not at all"
+        texts.append(f"{', '.join(names)} {limit}")
+    return f"{ways}-way tasks of its {split.name} classes: {'; '.join(texts)} (smallest class: {sizes.min()} images)."
+
+
+def _instead(protocol: TaskProtocol, sizes: Ints) -> str:
+    """What to ask for instead of tasks that are not feasible."""
+    fewer = range(protocol.shots - 1, 0, -1)
+    others = (dataclasses.replace(protocol, shots=shots) for shots in fewer)
+    shots = next((other.shots for other in others if feasible_queries(other, sizes) == protocol.queries), None)
+    queries = feasible_queries(protocol, sizes)
+    ways = [f"--queries {queries} or fewer"] if queries else []
+    ways += [f"--shots {shots}"] if shots else []
+    return f"Use {', or '.join(ways)}." if ways else "Leave small classes out with --min-images when you extract."
 
 
 def apportion(shares: NDArray[np.float64], total: int) -> Ints:
@@ -141,7 +191,7 @@ def _draw_counts(protocol: TaskProtocol, seed: int, tasks: Ints, room: Ints) -> 
     raise FsbenchError(
         f"Task {int(tasks[bad[0]])} was redrawn {_MOST_REDRAWS} times and its classes were always too small: they "
         f"have {room[bad[0]].tolist()} images for {protocol.shots} shots and {queries} queries.",
-        "Use fewer --queries, or a larger --alpha.",
+        f"Use --queries {feasible_queries(protocol, room[bad[0]])} or fewer, or a larger --alpha.",
     )
 
 

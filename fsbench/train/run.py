@@ -288,7 +288,7 @@ class _Run:
             self.execution.reporter.warn(
                 f"Kept: {where}, in {self.checkpoint.path}. Lost: the {lost} steps after them."
                 if self.checkpoint.path.exists()
-                else f"Nothing is kept: stopped after {lost} steps, before the first checkpoint."
+                else f"Nothing is kept: no epoch finished, stopped after {lost} steps, before the first checkpoint."
             )
             raise
 

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from fsbench.backbones.load import load_backbone, save_backbone
 from fsbench.cli.app import app
 from fsbench.features.store import FeatureFile
-from tests.cli import run
+from tests.cli import Done, run
 from tests.images import SPLITS, write_images
 
 
@@ -75,6 +76,75 @@ def test_small_classes_are_left_out_and_that_is_said(tmp_path: Path, monkeypatch
     assert "--data" in run("extract", "--dataset", "glyphs", "--min-images", "4").stderr
 
 
+FRACTIONS = ("--split-fractions", "0.5,0.25,0.25")
+
+
+def own(*arguments: str, backbone: str = "rn18") -> Done:
+    return run("extract", "--data", "photos", "--backbone", backbone, "--workers", "0", *arguments)
+
+
+def test_what_is_there_and_differs_is_refused_with_the_difference_and_both_ways_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_images(tmp_path / "photos", {"": [f"c{number}" for number in range(8)]})
+    random = ("--random-weights", "0")
+    assert own(*FRACTIONS, *random).returncode == 0
+    place = Path("features/photos-rn18.h5")
+    content = place.read_bytes()
+    assert "exists already" in own(*FRACTIONS, *random).stderr
+    save_backbone(load_backbone("rn18", random_seed=1, width=4), Path("my.safetensors"), {})
+    for arguments, words in (
+        ((*FRACTIONS, *random, "--split-seed", "1"), "4 classes move: c4 (base → val), "),
+        (("--split-fractions", "0.25,0.25,0.5", *random), "classes move: "),
+        ((*FRACTIONS, "--random-weights", "1"), "weights: random seed 0 there, random seed 1 asked for"),
+        ((*FRACTIONS, "--weights", "my.safetensors"), "weights: random seed 0 there, my.safetensors@"),
+        ((*FRACTIONS, *random, "--transform", "torchvision"), "transform crop: 32 there, 224 asked for"),
+        ((*FRACTIONS, *random, "--crops", "2"), "crops: 1 there, 2 asked for"),
+        ((*FRACTIONS, *random, "--min-images", "9"), "no"),
+    ):
+        done = own(*arguments)
+        assert done.returncode == 1, arguments
+        assert words in done.stderr, done.stderr
+        assert place.read_bytes() == content
+    assert "--force" in own(*FRACTIONS, "--random-weights", "1").stderr
+    done = own(*FRACTIONS, *random, "--split-seed", "1", "--tag", "seed1")
+    assert done.returncode == 0, done.stderr
+    assert "Reusing the features of 32 of 32 images" in done.stderr
+    done = own(*FRACTIONS, *random, "--split-seed", "1", "--out", "elsewhere.h5")
+    assert "Reusing the features of 32 of 32 images" in done.stderr
+    assert own(*FRACTIONS, "--random-weights", "1", "--force").returncode == 0
+    assert FeatureFile.open(place).provenance.weights == "none, seed 1"
+
+
+@pytest.mark.usefixtures("folder")
+def test_two_networks_of_one_backbone_live_side_by_side() -> None:
+    assert own("--random-weights").returncode == 0  # of seed 0
+    assert own("--random-weights", "1", "--tag", "other").returncode == 0
+    assert {path.name for path in Path("features").glob("*.h5")} == {"photos-rn18.h5", "photos-rn18-other.h5"}
+    done = run("compare", "--methods", "simpleshot", "--ways", "2", "--queries", "4", "--shots", "1", "--tasks", "5")
+    assert done.returncode == 0, done.stderr
+    for seed in (0, 1):
+        assert f"photos rn18 (rn18-simpleshot, random seed {seed})" in done.stdout
+    assert "|rn18(rn18-simpleshot@seed1)+rn18(rn18-simpleshot@seed0)|" in done.stdout
+    settings = ("--shots", "1", "--ways", "2", "--queries", "4", "--tasks", "5")
+    done = run("solve", "--method", "simpleshot", *settings, "features/photos-rn18.h5")
+    assert "(random" in done.stdout.partition("fsbench:")[0]
+    table = run("compare", "--methods", "simpleshot", *settings, "--format", "csv").stdout
+    assert "random seed 1" in table
+    for wrong in ("a/b", "..", "-", "x" * 99):
+        assert "--tag" in own("--random-weights", "0", f"--tag={wrong}").stderr
+    assert "--tag" in own("--random-weights", "0", "--tag", "a", "--out", "f.h5").stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_preflight_says_which_tasks_are_feasible() -> None:
+    done = own("--random-weights")
+    start = "photos: 3-way tasks of its novel classes: balanced 1-shot with --queries 9 or fewer; "
+    assert f"{start}unbalanced 1-shot with --queries 6 or fewer; " in done.stderr
+    assert "unbalanced 5-shot, balanced 5-shot not at all (smallest class: 4 images)" in done.stderr
+
+
 @pytest.mark.slow
 def test_killed_ten_times_at_random_moments_the_features_are_those_of_an_unbroken_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -83,7 +153,7 @@ def test_killed_ten_times_at_random_moments_the_features_are_those_of_an_unbroke
     classes = {split: [f"{split[0]}{i}" for i in range(10)] for split in SPLITS}
     write_images(tmp_path / "photos", classes, images=160)  # 4,800 images: five shards
     arguments = ["extract", "--data", "photos", "--backbone", "rn12", "--random-weights", "0", "--batch", "32"]
-    assert run(*arguments, "--out", "whole.h5").returncode == 0
+    assert run(*arguments, "--out", "whole/whole.h5").returncode == 0
     rng = random.Random(0)
     command = [sys.executable, "-m", "fsbench", *arguments, "--out", "killed.h5"]
     kills = 0
@@ -97,7 +167,7 @@ def test_killed_ten_times_at_random_moments_the_features_are_those_of_an_unbroke
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     assert run(*arguments, "--out", "killed.h5").returncode == 0
-    whole, killed = FeatureFile.open("whole.h5"), FeatureFile.open("killed.h5")
+    whole, killed = FeatureFile.open("whole/whole.h5"), FeatureFile.open("killed.h5")
     for split in SPLITS:
         np.testing.assert_array_equal(whole.read(split).features, killed.read(split).features)
     assert not list(tmp_path.glob(".*"))

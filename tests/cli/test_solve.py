@@ -175,3 +175,22 @@ def test_help_is_fast_because_torch_stays_out() -> None:
 
 def test_version() -> None:
     assert fsbench("--version").stdout.startswith("fsbench 0.")
+
+
+@pytest.mark.usefixtures("folder")
+def test_every_setting_is_checked_before_the_first_task_and_the_others_go_on_if_asked() -> None:
+    arguments = ("compare", "--methods", "simpleshot", "--tasks", "5", "--shots", "1,38")
+    done = run(*arguments)
+    assert done.returncode == 1
+    assert not Path("results").exists()
+    for setting in ("unbalanced α=2 38-shot", "balanced 38-shot"):
+        assert f"features/synthetic-none.h5, {setting}: " in done.stderr
+    assert "Use --queries " in done.stderr
+    assert "--skip-infeasible" in done.stderr
+    done = run(*arguments, "--skip-infeasible")
+    assert done.returncode == 0, done.stderr
+    assert "Left out: features/synthetic-none.h5, balanced 38-shot" in done.stderr
+    assert "1-shot" in done.stdout
+    assert "38-shot" not in done.stdout
+    assert run("solve", "--shots", "1,38", "--tasks", "5", "--skip-infeasible").returncode == 0
+    assert "--skip-infeasible" not in run(*arguments[:-1], "38", "--skip-infeasible").stderr

@@ -3,7 +3,7 @@ from __future__ import annotations
 import doctest
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ import torch
 
 import fsbench
 import fsbench.api
-from fsbench.errors import FsbenchError
+from fsbench.errors import FsbenchError, in_python
 from tests.workspace import SHIPPED, write_feature_files, write_photos
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.synthetic import Features
 
 GLYPHS = "features/glyphs-rn12.h5"
+X = np.ones((1, 2, 2))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def test_the_documented_examples_run() -> None:
 def test_every_public_name_is_there_and_no_other() -> None:
     for name in fsbench.__all__:
         assert callable(getattr(fsbench, name))
-        assert name in dir(fsbench)
+    assert set(dir(fsbench)) == {*fsbench.__all__, "__version__"}
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = fsbench.nothing
 
@@ -144,6 +145,17 @@ def test_what_is_printed_of_a_record_and_a_table_is_short() -> None:
         ),
         (lambda: fsbench.compare("ncm", GLYPHS, tasks=-1), "tasks: expected 1 to"),
         (lambda: fsbench.extract("mini,cub", "rn12"), "One data set at a time"),
+        (lambda: fsbench.evaluate("ncm", np.ones((4, 3))), "features: expected a feature file, got an array of shape"),
+        (lambda: fsbench.evaluate("ncm", GLYPHS, base=np.ones((4, 3))), "base: expected a feature file, got an array"),
+        (lambda: fsbench.evaluate("ncm", (np.ones((4, 3)), np.arange(5))), "features: Expected features (M, D) and"),
+        (
+            lambda: fsbench.evaluate("ncm", {"novel": (np.ones((2, 3)), ["a", "b"])}),
+            "features['novel']: Labels must be",
+        ),
+        (lambda: fsbench.evaluate("ncm", {"test": (np.ones((2, 3)), [0, 1])}), "features: 'test' is no split"),
+        (lambda: fsbench.evaluate("ncm", {"novel": np.ones((2, 3))}), "features['novel']: expected (features, labels)"),
+        (lambda: fsbench.predict("ncm", X, [[0, 1]], X, base=np.ones((9, 2))), "base: expected BaseStatistics, got an"),
+        (lambda: fsbench.evaluate("ncm", GLYPHS, shots=45, balanced=True), "Use shots=25."),
         (lambda: fsbench.extract("photos", "rn81", data="photos"), "Unknown backbone 'rn81'"),
     ],
 )
@@ -151,3 +163,56 @@ def test_mistakes_are_answered_with_sentences(call: object, words: str) -> None:
     with pytest.raises(FsbenchError) as caught:
         call()  # type: ignore[operator]
     assert words in str(caught.value)
+
+
+@pytest.mark.usefixtures("folder")
+def test_arrays_in_memory_give_what_their_file_gives(features: Features) -> None:
+    arrays: dict[str, tuple[Any, Any]] = {
+        "base": (features.base.features, features.base.labels),
+        "novel": (torch.from_numpy(features.novel.features), torch.from_numpy(features.novel.labels)),
+    }
+    record = fsbench.evaluate("bavardage", arrays, shots=5, tasks=20)
+    assert record.correct == fsbench.evaluate("bavardage", GLYPHS, shots=5, tasks=20).correct
+    assert (record.dataset, record.backbone) == ("arrays", "memory")
+    table = fsbench.compare("ncm,bavardage", arrays, shots=1, tasks=10)
+    assert len(table.records) == 6
+    alone = fsbench.evaluate("simpleshot:L2N", arrays["novel"], tasks=10)
+    same = fsbench.evaluate("simpleshot:L2N", {"novel": arrays["novel"]}, tasks=10, base=arrays)
+    assert alone.correct == same.correct
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_printed_file_has_three_lines() -> None:
+    lines = str(fsbench.FeatureFile.open(GLYPHS)).splitlines()
+    assert lines[0] == "features/glyphs-rn12.h5: glyphs rn12"
+    assert lines[1].startswith("base 16 classes, ")
+    assert lines[2] == "D = 48, 1 crop, extracted"
+    assert len(lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Replace it with --force, or use --out FILE.", "Replace it with force=True, or use out=FILE."),
+        ("Use --queries 50 or fewer, or --shots 3.", "Use queries=50 or fewer, or shots=3."),
+        ("Use --methods all; leave out --split-file.", "Use methods=all; leave out split_file."),
+        ("Train one: fsbench train --backbone rn12 --data FOLDER", None),
+        (
+            "Find them with `fsbench doctor --deep`, not --tune.",
+            "Find them with `fsbench doctor --deep`, not tune=True.",
+        ),
+    ],
+)
+def test_messages_speak_python(text: str, expected: str | None) -> None:
+    assert in_python(text) == (expected or text)
+
+
+def test_warnings_and_errors_from_python_name_arguments(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shares = (0.5, 0.25, 0.25)
+    fsbench.extract("few", "rn18", data="photos", split_fractions=shares, random_weights=0, progress=True)
+    said = capsys.readouterr().err
+    assert "min_images" in said
+    assert "ways=2" in said
+    with pytest.raises(FsbenchError, match="force=True, or keep both with tag=NAME or out=FILE") as caught:
+        fsbench.extract("few", "rn18", data="photos", split_fractions=shares, random_weights=1)
+    assert "--" not in said + str(caught.value)

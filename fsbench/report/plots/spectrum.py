@@ -69,7 +69,7 @@ def _eigenvalues(axes: Axes, spectrum: Spectrum, look: dict[str, Any]) -> None:
     rank = spectrum.base.effective_rank
     height = np.exp(np.interp(rank, shown + 1, np.log(values[shown])))
     clamped = round(spectrum.base.share_clamped(spectrum.sigma) * len(values))  # directions whose λ^(-1/2) exceeds σ
-    label = f"{short_name(spectrum.name, 40)}: effective rank {rank:.1f} of {len(values)}"
+    label = f"{short_name(spectrum.name, 60)}: effective rank {rank:.1f} of {len(values)}"
     label += f"; σ = {spectrum.sigma:g} clamps {clamped} directions"
     axes.plot(shown + 1, values[shown], label=label, **look)
     axes.plot(rank, height, marker="o", color=look["color"], markeredgecolor="black")

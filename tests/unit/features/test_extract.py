@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ from fsbench.features import extract as module
 from fsbench.features.extract import Settings, extract, refuse_unusable
 from fsbench.features.forward import Forward, fold
 from fsbench.features.shards import Shards
-from fsbench.features.store import FeatureFile
+from fsbench.features.store import FeatureFile, write_features
 from fsbench.reporter import Reporter
 from tests.images import SPLITS, write_images
 
@@ -72,14 +73,14 @@ def test_provenance(root: Path, tmp_path: Path) -> None:
 def test_batch_and_workers_change_nothing_that_matters(root: Path, tmp_path: Path) -> None:
     expected = everything(run(root, tmp_path / "a.h5"))
     for number, settings in enumerate([Settings(batch=1, workers=0), Settings(batch=64, workers=2)]):
-        found = everything(run(root, tmp_path / f"{number}.h5", settings))
+        found = everything(run(root, tmp_path / f"{number}" / "f.h5", settings))
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_crops_are_averaged_and_do_not_depend_on_batch_or_workers(root: Path, tmp_path: Path) -> None:
     settings = Settings(crops=3, workers=0, batch=5)
     file = run(root, tmp_path / "a.h5", settings)
-    other = run(root, tmp_path / "b.h5", Settings(crops=3, workers=2, batch=64))
+    other = run(root, tmp_path / "other" / "b.h5", Settings(crops=3, workers=2, batch=64))
     np.testing.assert_allclose(everything(file), everything(other), atol=1e-5)
     backbone, dataset = load_backbone("rn12", random_seed=0, width=4), load_own(root)
     images = module.Extraction(dataset, backbone, settings).images
@@ -92,10 +93,10 @@ def test_crops_are_averaged_and_do_not_depend_on_batch_or_workers(root: Path, tm
     assert not np.allclose(everything(file), everything(run(root, tmp_path / "c.h5")), atol=1e-3)
 
 
-def test_an_interrupted_run_goes_on_and_ends_the_same(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_interrupted_run_says_what_it_keeps_goes_on_and_ends_the_same(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = run(root, tmp_path / "whole.h5")
+    whole = run(root, tmp_path / "elsewhere" / "whole.h5")
     out = tmp_path / "broken.h5"
     written: list[range] = []
     original = Shards.write
@@ -110,6 +111,7 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(
     with pytest.raises(KeyboardInterrupt):
         run(root, out)
     assert not out.exists()
+    assert "Kept: the features of 14 of 32 images" in capsys.readouterr().err
 
     def count(self: Shards, part: range, *rest: object) -> None:
         written.append(part)
@@ -119,11 +121,20 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(
     file = run(root, out)
     assert len(written) == len(set(written)) == 5  # 32 images in shards of 7: nothing was done twice
     np.testing.assert_array_equal(everything(file), everything(whole))
-    assert {path.name for path in tmp_path.iterdir()} == {"own", "whole.h5", "broken.h5"}
+    assert {path.name for path in tmp_path.iterdir()} == {"own", "elsewhere", "broken.h5"}
+
+
+def test_an_interrupted_run_says_that_it_keeps_nothing(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Shards, "write", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        run(root, tmp_path / "f.h5")
+    assert "Nothing is kept: no block of 7 images was finished" in capsys.readouterr().err
 
 
 def test_a_damaged_shard_is_made_again(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = everything(run(root, tmp_path / "whole.h5"))
+    whole = everything(run(root, tmp_path / "elsewhere" / "whole.h5"))
     monkeypatch.setattr(module, "_assemble", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         run(root, tmp_path / "f.h5")
@@ -135,7 +146,7 @@ def test_a_damaged_shard_is_made_again(root: Path, tmp_path: Path, monkeypatch: 
     np.testing.assert_array_equal(everything(run(root, tmp_path / "f.h5")), whole)
 
 
-def test_a_file_made_the_same_way_is_kept_and_any_other_is_made_again(root: Path, tmp_path: Path) -> None:
+def test_a_file_made_the_same_way_is_kept_and_new_images_are_added(root: Path, tmp_path: Path) -> None:
     out = tmp_path / "f.h5"
     run(root, out)
     stamp = out.stat().st_mtime_ns
@@ -146,6 +157,126 @@ def test_a_file_made_the_same_way_is_kept_and_any_other_is_made_again(root: Path
     before = FeatureFile.open(out).provenance.fingerprint
     Image.new("RGB", (20, 20)).save(root / "novel" / "n0" / "new.png")
     assert run(root, out).provenance.fingerprint != before
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many images went through the network in each forward pass."""
+    counts: list[int] = []
+    original = Forward.__call__
+
+    def count(self: Forward, images: torch.Tensor) -> np.ndarray:
+        counts.append(len(images))
+        return original(self, images)
+
+    monkeypatch.setattr(Forward, "__call__", count)
+    return counts
+
+
+FLAT = [f"c{number}" for number in range(8)]
+
+
+def divide(root: Path, out: Path, seed: int = 0, force: bool = False, **changes: object) -> FeatureFile:
+    """Extract class folders, divided by fractions."""
+    dataset = load_own(root, fractions=(0.5, 0.25, 0.25), seed=seed)
+    backbone = load_backbone("rn12", random_seed=0, width=4)
+    return extract(dataset, backbone, out, replace(PLAIN, **changes), CPU, QUIET, force=force)  # type: ignore[arg-type]
+
+
+def by_name(file: FeatureFile) -> dict[str, np.ndarray]:
+    return {
+        name: row for split in file.splits for name, row in zip(*(vars(file.read(split))[k] for k in KEYS), strict=True)
+    }
+
+
+KEYS = ("images", "features")
+
+
+def test_another_split_is_another_view_of_the_same_rows(tmp_path: Path, seen: list[int]) -> None:
+    root = write_images(tmp_path / "own", {"": FLAT})
+    first = divide(root, tmp_path / "f.h5")
+    assert sum(seen) == 32
+    seen.clear()
+    beside = divide(root, tmp_path / "g.h5", seed=1)
+    elsewhere = divide(root, tmp_path / "far" / "h.h5", seed=1, library=tmp_path)
+    kept = by_name(first)
+    again = divide(root, tmp_path / "f.h5", seed=2, force=True)
+    assert seen == []  # the network was not called
+    assert first.summary("novel").class_names != beside.summary("novel").class_names
+    assert again.provenance.split_digest not in {first.provenance.split_digest, beside.provenance.split_digest}
+    for file in (beside, elsewhere, again):
+        found = by_name(file)
+        assert found.keys() == kept.keys()
+        assert all(np.array_equal(found[name], kept[name]) for name in kept)
+    whole = divide(root, tmp_path / "apart" / "f.h5", seed=2)  # made from nothing, it is the same file
+    assert whole.provenance == again.provenance
+    assert sum(seen) == 32
+    for name in whole.splits:
+        np.testing.assert_allclose(whole.read(name).features, again.read(name).features, atol=1e-5)
+        assert whole.images(name) == again.images(name)
+
+
+def test_one_more_class_adds_that_class_and_a_changed_image_itself(root: Path, tmp_path: Path, seen: list[int]) -> None:
+    out = tmp_path / "f.h5"
+    before = by_name(run(root, out))
+    seen.clear()
+    write_images(root, {"novel": ["n9"]}, seed=5)
+    after = by_name(run(root, out))
+    assert sum(seen) == 4
+    assert all(np.array_equal(after[name], row) for name, row in before.items())
+    Image.new("RGB", (20, 20)).save(root / "val" / "v0" / "001.png")
+    with pytest.raises(FsbenchError, match=r"1 image has changed: val/v0/001\.png"):
+        run(root, out)
+    seen.clear()
+    changed = by_name(run(root, out, force=True))
+    assert sum(seen) == 1
+    assert [name for name in after if not np.array_equal(after[name], changed[name])] == ["val/v0/001.png"]
+    run(root, out, force=True)  # the same once more is computed anew
+    assert sum(seen) == 37
+
+
+def test_an_interrupted_extraction_of_new_classes_resumes(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: list[int]
+) -> None:
+    out = tmp_path / "f.h5"
+    run(root, out)
+    write_images(root, {"novel": ["n8", "n9"]}, seed=5)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_assemble", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run(root, out)
+    seen.clear()
+    assert run(root, out).summary("novel").rows == 20
+    assert seen == []
+
+
+def test_rows_of_another_network_transform_or_image_are_not_reused(tmp_path: Path, seen: list[int]) -> None:
+    root = write_images(tmp_path / "own", {"": FLAT})
+    divide(root, tmp_path / "f.h5")
+    dataset = load_own(root, fractions=(0.5, 0.25, 0.25))
+    for name, seed, settings in (("a", 1, PLAIN), ("b", 0, replace(PLAIN, crops=2)), ("c", 0, OTHER)):
+        seen.clear()
+        backbone = load_backbone("rn12", random_seed=seed, width=4)
+        extract(dataset, backbone, tmp_path / f"{name}.h5", settings, CPU, QUIET)
+        assert sum(seen) == 32, name
+    named = load_own(root, fractions=(0.5, 0.25, 0.25), name="other")
+    seen.clear()
+    extract(named, load_backbone("rn12", random_seed=0, width=4), tmp_path / "d.h5", PLAIN, CPU, QUIET)
+    assert sum(seen) == 32
+
+
+OTHER = replace(PLAIN, transform="metaoptnet")
+
+
+def test_a_file_of_an_earlier_version_is_read_and_never_replaced_in_silence(root: Path, tmp_path: Path) -> None:
+    out = tmp_path / "f.h5"
+    file = run(root, out)
+    older = {name: replace(file.read(name), marks=()) for name in file.splits}
+    write_features(out, replace(file.provenance, architecture=""), older)
+    assert run(root, out).images("val")[1] == ()
+    Image.new("RGB", (20, 20)).save(root / "val" / "v0" / "new.png")
+    with pytest.raises(FsbenchError, match="does not say which ones"):
+        run(root, out)
 
 
 def test_a_broken_image_is_named_or_skipped_and_recorded(root: Path, tmp_path: Path) -> None:

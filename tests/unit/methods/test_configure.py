@@ -138,11 +138,15 @@ def test_without_base_classes_a_method_says_what_it_lacks(name: str) -> None:
     [
         (np.ones((1, 2, 48)), np.array([[0, 2]]), np.ones((1, 3, 48)), "every class in every task"),
         (np.ones((1, 2, 48)), np.array([[-1, 0]]), np.ones((1, 3, 48)), "found -1"),
-        (np.ones((1, 2, 48)), np.array([[0.0, 1.0]]), np.ones((1, 3, 48)), "must be integers"),
-        (np.ones((2, 48)), np.array([0, 1]), np.ones((3, 48)), "Expected support"),
-        (np.ones((1, 2, 48)), np.array([[0, 1]]), np.ones((1, 3, 47)), "Expected support"),
-        (np.ones((1, 2, 7)), np.array([[0, 1]]), np.ones((1, 3, 7)), "7 features, the base statistics 48"),
-        (np.full((1, 2, 48), np.nan), np.array([[0, 1]]), np.ones((1, 3, 48)), "must be finite"),
+        (np.ones((1, 2, 48)), np.array([[0.0, 1.0]]), np.ones((1, 3, 48)), "support_labels: must be integers"),
+        (np.ones((2, 48)), np.array([0, 1]), np.ones((3, 48)), "support: expected (B, S, D), got (2, 48)"),
+        (np.ones((1, 2, 48)), np.array([[0, 1]]), np.ones((1, 3, 47)), "query: expected (1, Q, 48)"),
+        (np.ones((1, 2, 7)), np.array([[0, 1]]), np.ones((1, 3, 7)), "base: has 48 features per image, support has 7"),
+        (np.full((1, 2, 48), np.nan), np.array([[0, 1]]), np.ones((1, 3, 48)), "support: must be finite"),
+        (np.ones((1, 2, 48)), np.array([["cat", "dog"]]), np.ones((1, 3, 48)), "support_labels: expected an array of"),
+        (np.ones((1, 2, 48)), np.array([0, 1]), np.ones((1, 3, 48)), "support_labels: expected (1, 2), one per"),
+        (np.ones((1, 2, 48)), np.array([[0, 0]]), np.ones((1, 3, 48)), "support_labels: a task needs at least two"),
+        ([["a"]], np.array([[0, 1]]), np.ones((1, 3, 48)), "support: expected an array of numbers"),
     ],
 )
 def test_predict_names_what_is_wrong(features: Features, support: Any, labels: Any, query: Any, words: str) -> None:

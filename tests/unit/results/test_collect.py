@@ -176,9 +176,7 @@ def test_records_that_do_not_name_their_network_stay_beside_those_of_the_same_fe
     store(folders[0], *records)
     store(folders[1], copy)
     (found,) = collect(read_records(folders, tmp_path, QUIET))
-    assert [group.title for group in found.groups] == [
-        *("glyphs rn12 (1 crop)", "glyphs rn12 (1 crop, rn12-easy, mine.pth@00000000)")
-    ]
+    assert [group.title for group in found.groups] == [*("glyphs rn12", "glyphs rn12 (rn12-easy, mine.pth@00000000)")]
     assert [len(group.cells) for group in found.groups] == [1, 2]
     other = make_record("pt-map", family="rn12-rfs")  # and now it could be of either
     (found,) = collect(read_records(store(tmp_path, records[0], records[1], other), tmp_path, QUIET))

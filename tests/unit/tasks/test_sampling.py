@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import subprocess
 import sys
@@ -13,10 +14,12 @@ from scipy import stats
 
 from fsbench.errors import FsbenchError
 from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import TaskRows, apportion, sample_tasks
+from fsbench.tasks.sampling import TaskRows, apportion, check_feasible, feasible_queries, pool_sizes, sample_tasks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from fsbench.tasks.protocol import ProtocolName
 
 SIZES = np.array([30, 48, 31, 60, 44, 52, 39])
 OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
@@ -194,3 +197,51 @@ def test_tiny_alpha_gives_one_class_everything() -> None:
 def test_senseless_protocols_are_refused(fields: dict[str, float]) -> None:
     with pytest.raises(FsbenchError):
         TaskProtocol(**fields)  # type: ignore[arg-type]
+
+
+FOLDERS = ((20, 20, 20, 20, 20), (6, 9, 30, 40, 50, 60), (3, 5, 5, 5, 5), (16, 80, 80, 80, 80))
+
+
+@pytest.mark.parametrize("sizes", FOLDERS)
+@pytest.mark.parametrize("shots", [1, 5])
+@pytest.mark.parametrize("name", ["disjoint", "released", "veilleux"])
+def test_balanced_feasible_queries_are_the_most_that_are_not_refused(
+    sizes: tuple[int, ...], shots: int, name: ProtocolName
+) -> None:
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+
+    def refused(queries: int) -> bool:
+        protocol = TaskProtocol(name, shots=shots, queries=queries, alpha=None)
+        try:
+            check_feasible(protocol, pool_sizes(protocol, offsets))
+        except FsbenchError:
+            return True
+        return False
+
+    expected = max((queries for queries in range(1, 76) if not refused(queries)), default=0)
+    protocol = TaskProtocol(name, shots=shots, alpha=None)
+    assert feasible_queries(protocol, pool_sizes(protocol, offsets)) == expected
+
+
+@pytest.mark.parametrize("sizes", FOLDERS)
+@pytest.mark.parametrize("shots", [1, 5])
+def test_unbalanced_feasible_queries_can_be_drawn(sizes: tuple[int, ...], shots: int) -> None:
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    protocol = TaskProtocol(shots=shots)
+    most = feasible_queries(protocol, np.array(sizes))
+    if most:
+        rows = sample_tasks(dataclasses.replace(protocol, queries=most), offsets, 0, np.arange(300))
+        assert rows.query.shape == (300, most)
+    else:
+        assert min(sizes) <= shots
+    large = np.full(5, 1000)
+    assert feasible_queries(protocol, large) == 75
+
+
+def test_what_is_not_feasible_says_what_is() -> None:
+    with pytest.raises(FsbenchError, match="smallest class has 16") as caught:
+        check_feasible(TaskProtocol(shots=5, alpha=None), np.full(5, 16))
+    assert caught.value.hint == "Use --queries 55 or fewer, or --shots 1."
+    with pytest.raises(FsbenchError) as caught:
+        check_feasible(TaskProtocol(shots=5), np.full(5, 2))
+    assert "--min-images" in caught.value.hint
