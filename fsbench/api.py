@@ -350,7 +350,7 @@ def extract(
         random_weights: Instead of a checkpoint: fresh weights of this seed.
         transform: Name of a transform that replaces the backbone's own.
         crops: Average the features of that many random crops.
-        precision: `fp32`, `bf16` or `fp16`.
+        precision: `fp32`, `tf32`, `bf16` or `fp16`.
         skip_broken: Leave out images that cannot be read, and record it.
         out: Folder of feature files, or the file itself if it ends in `.h5`.
         force: Extract again what is there.

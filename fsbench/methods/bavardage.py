@@ -178,7 +178,7 @@ class Bavardage(Parameters):
                     matrix = (base.class_weighted + RIDGE * identity) / base.images_per_class
                     _released[base] = inverse_square_root(matrix)
             return _released[base]
-        floor = max(float(base.eigenvalues[0]) * 1e-12, 1e-16)  # so that a direction without scatter stays finite
+        floor = (base.eigenvalues[0] * 1e-12).clamp_min(1e-16)  # so that a direction without scatter stays finite
         scaling = base.eigenvalues.clamp_min(floor).rsqrt()  # Eq. 7
         # Departs from the T = S R printed before Eq. 7: with eigenvectors in the columns of R it is S Rᵀ that
         # decorrelates.
