@@ -248,6 +248,7 @@ def compare(
     base: Features | None = None,
     tune: bool = False,
     preset: str = "",
+    prior_alpha: float | str | None = None,
     published: bool = True,
     over_data: bool = False,
     results: str | Path | None = None,
@@ -274,6 +275,7 @@ def compare(
         base: Feature file whose base classes to use, if not the files' own.
         tune: Use parameters tuned on the val classes, where a method has some.
         preset: `article` uses the article's parameters for its own data sets; else scale-free ones.
+        prior_alpha: Dirichlet prior of BAVARDAGE, a number or `sampler` for that of the tasks; 2 unless given.
         published: Look up published numbers.
         over_data: Add intervals over the data.
         results: Folder of records, where a run that is there is not repeated; None stores nothing.
@@ -299,7 +301,7 @@ def compare(
     spec = Spec.from_words(
         methods=methods, baseline=baseline, shots=shots, settings=settings,
         alpha=alpha, ways=ways, queries=queries, protocol=protocol, split=split, tasks=tasks, seed=seed, tune=tune,
-        preset=preset, published=published, over_data=over_data,
+        preset=preset, published=published, over_data=over_data, prior_alpha=prior_alpha,
     )  # fmt: skip
     runner = _runner(device, batch, results, force=force, progress=progress)
     return Table(compare_files(spec, files, runner, _opened(base) if base else None))

@@ -9,9 +9,10 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli import options as use
+from fsbench.cli.parse import prior
 from fsbench.cli.session import find_features, format_of, open_runner, show_table
 from fsbench.evaluation.compare import compare as compare_files
-from fsbench.evaluation.spec import ABLATION, Spec, parse_protocols
+from fsbench.evaluation.spec import ABLATION, Spec, parse_protocols, with_prior
 from fsbench.features.store import FeatureFile
 
 
@@ -42,6 +43,7 @@ def compare(
     base: use.BaseFile = None,
     tune: use.Tune = False,
     preset: use.Preset = "",
+    prior_alpha: use.PriorAlpha = None,
     published: Annotated[bool, use.of_output("--published/--no-published", help="Show published numbers.")] = True,
     over_data: Annotated[bool, use.of_output("--over-data", help="Add intervals over the data.")] = False,
     timing: Annotated[bool, use.of_output("--timing", help="Add tasks per second and peak memory.")] = False,
@@ -66,7 +68,7 @@ def compare(
     spec = Spec.from_words(
         methods=methods, baseline=baseline, shots=shots, settings=settings, alpha=alpha, ways=ways, queries=queries,
         protocol=protocol, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset, published=published,
-        over_data=over_data,
+        over_data=over_data, prior_alpha=prior(prior_alpha),
     )  # fmt: skip
     other = FeatureFile.open(base) if base else None
     with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
@@ -86,6 +88,7 @@ def ablate(
     split: use.SplitName = "novel",
     protocol: use.ProtocolName = "disjoint",
     preset: use.Preset = "",
+    prior_alpha: use.PriorAlpha = None,
     output: use.TableFormat = None,
     out: use.TableFile = None,
     device: use.Device = "auto",
@@ -106,7 +109,7 @@ def ablate(
         settings=settings, alpha=alpha, shots=shots, ways=ways, queries=queries, protocol=protocol
     )
     spec = Spec(
-        methods=ABLATION,
+        methods=with_prior(ABLATION, prior(prior_alpha)),
         protocols=protocols,
         baseline="soft-kmeans",
         split=split,

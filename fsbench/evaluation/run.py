@@ -143,6 +143,7 @@ def key_of(job: Job, source: Source) -> RunKey:
         tasks=job.tasks,
         method=job.name or job.method.info.name,
         params=job.method.params(),
+        method_version=job.method.info.version,
     )
 
 
@@ -181,10 +182,15 @@ def signature(job: Job, source: Source, version: str = fsbench.__version__) -> s
         *([f"base:{source.base_name}"] if source.base_name else []),
         job.protocol.signature(),
         f"seed:{job.seed}|tasks:{job.tasks}",
-        f"{job.method.info.name}({params})" if params else job.method.info.name,
+        f"{_named(job.method)}({params})" if params else _named(job.method),
         f"params:{job.params_from}",
     ]
     return "|".join(parts)
+
+
+def _named(method: Method) -> str:
+    """A method in a signature, with its version from the second on."""
+    return method.info.name + (f":{method.info.version}" if method.info.version > 1 else "")
 
 
 def _device_name(device: torch.device) -> str:

@@ -71,6 +71,7 @@ class SpecWords(TaskWords, total=False):
     preset: str
     published: bool
     over_data: bool
+    prior_alpha: float | str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +116,7 @@ class Spec:
         choices = tuple(with_options(choice, words.get("options", {})) for choice in parse_methods(words["methods"]))
         refuse_same_methods(choices, words.get("baseline"))
         said: dict[str, Any] = {**words}
+        choices = with_prior(choices, said.pop("prior_alpha", None))
         tasks = {name: said.pop(name) for name in TaskWords.__annotations__ if name in said}
         said.pop("options", None)
         everything = said.pop("methods") == ALL
@@ -161,6 +163,17 @@ def with_options(choice: MethodChoice, options: Mapping[str, Any]) -> MethodChoi
         if name in options:
             raise UsageError(name, f"also given by {choice.label}; choose one")
     return dataclasses.replace(choice, options={**choice.options, **options}) if options else choice
+
+
+def with_prior(choices: Sequence[MethodChoice], prior: float | str | None) -> tuple[MethodChoice, ...]:
+    """Methods with a Dirichlet prior α_o, a number or `sampler`, where they have one; None leaves them as they are."""
+    if prior is None:
+        return tuple(choices)
+    having = [choice for choice in choices if hasattr(method_class(choice.method), "prior_alpha")]
+    if not having:
+        names = ", ".join(choice.label for choice in choices)
+        raise UsageError("prior-alpha", f"no method has such a prior: {names}", "BAVARDAGE has one.")
+    return tuple(with_options(choice, {"prior_alpha": prior}) if choice in having else choice for choice in choices)
 
 
 def refuse_same_methods(choices: Sequence[MethodChoice], baseline: str | None = None) -> None:

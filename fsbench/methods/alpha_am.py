@@ -184,6 +184,9 @@ class AlphaAm(Parameters):
         reference='Lazarou et al., "Adaptive manifold for imbalanced transductive few-shot learning", WACV 2024',
         transductive=True,
         prior="free",
+        prior_by={"order": {1.0: "uniform"}},
+        # Small, as a setting takes minutes: the values of its released program.
+        grid={"order": (1.0, 2.0, 5.0), "propagation": (0.8, 0.9), "neighbours": (10, 20)},
         cost="very slow",
     )
 

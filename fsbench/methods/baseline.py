@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from fsbench.tasks.batch import TaskBatch
 
 _REFERENCE = 'Chen et al., "A Closer Look at Few-shot Classification", ICLR 2019'
+_GRID = {
+    "temperature": (0.1, 0.5, 1.5, 5.0, 15.0, 30.0, 60.0),
+    "rate": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
+}
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,12 @@ class Baseline(Parameters):
     steps: int = 100
 
     info: ClassVar[MethodInfo] = MethodInfo(
-        name="baseline", title="Baseline", reference=_REFERENCE, transductive=False, prior="none"
+        name="baseline",
+        title="Baseline",
+        reference=_REFERENCE,
+        transductive=False,
+        prior="none",
+        grid=_GRID,
     )
 
     def __post_init__(self) -> None:
@@ -67,7 +76,12 @@ class BaselinePlusPlus(Baseline):
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
-        name="baseline++", title="Baseline++", reference=_REFERENCE, transductive=False, prior="none"
+        name="baseline++",
+        title="Baseline++",
+        reference=_REFERENCE,
+        transductive=False,
+        prior="none",
+        grid=_GRID,
     )
 
     def classify(self, tasks: TaskBatch) -> Tensor:

@@ -41,7 +41,7 @@ class Bms(Parameters):
         "Algorithms 2022",
         transductive=True,
         prior="free",
-        grid={"scale": (4.0, 6.0, 8.5, 12.0, 17.0)},
+        grid={"scale": (2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.5, 10.0, 12.0, 14.0, 17.0, 24.0)},
         published={"PEME-BMS": {}},
     )
 

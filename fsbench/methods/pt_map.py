@@ -43,7 +43,7 @@ class PtMap(Parameters):
         reference='Hu et al., "Leveraging the Feature Distribution in Transfer-based Few-Shot Learning", ICANN 2021',
         transductive=True,
         prior="uniform",
-        grid={"scale": (5.0, 10.0, 20.0), "rate": (0.1, 0.2, 0.4)},
+        grid={"scale": (2.5, 5.0, 7.0, 10.0, 15.0, 20.0, 40.0), "rate": (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6)},
         published={"PT-MAP": {}},
     )
 

@@ -241,7 +241,7 @@ def _flat_row(comparison: Comparison, group: Group, entry: Entry, column: Column
         "dataset": group.dataset,
         "backbone": group.backbone,
         "method": entry.label,
-        "assumes": entry.assumes,
+        "assumes": cell.assumes or entry.assumes,
         "setting": "balanced" if column.balanced else "unbalanced",
         "alpha": column.alpha,
         "shots": column.shots,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fsbench.methods.base import MethodInfo
     from fsbench.results.record import RunRecord
     from fsbench.tasks.protocol import TaskProtocol
 
@@ -43,17 +44,25 @@ class Column:
 
 @dataclass(frozen=True)
 class Entry:
-    """A method as it appears in the table: named with its variant, alone, and inductive or the prior it assumes."""
+    """A method as it appears in the table.
+
+    Attributes:
+        label: Its name and variant.
+        method: Its name alone.
+        assumes: Inductive, or its prior; where that depends on the column, one after the other.
+        info: What is known of it; None if it is not installed.
+    """
 
     label: str
     method: str
-    assumes: str
+    assumes: str = ""
+    info: MethodInfo | None = None
 
 
 def entry_of(label: str, method: str) -> Entry:
     """The row of a method that is installed, or of a file."""
     info = method_class(method).info
-    return Entry(label, info.name, info.assumes)
+    return Entry(label, info.name, info=info)
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,7 @@ class Cell:
         difference: To the baseline, over the same tasks; None for the baseline itself, or where it did not run.
         p_value: Of that difference, Holm-corrected over the table's differences to the baseline.
         over_data: Interval over the data, if asked for.
+        assumes: What the method assumes in this setting.
     """
 
     record: RunRecord | None
@@ -76,6 +86,7 @@ class Cell:
     p_value: float | None = None
     published: Published | None = None
     over_data: Interval | None = None
+    assumes: str = ""
 
 
 @dataclass(frozen=True)
@@ -181,6 +192,7 @@ def compare_records(
     p_values = _p_values(runs)
     against_any = _corrected(p_values)
     against_baseline = _corrected({pair: p_value for pair, p_value in p_values.items() if baseline in pair[2]})
+    by_label = {entry.label: entry for entry in entries}
     sources: dict[int, dict[tuple[str, Column], Cell]] = {}
     for key, record in runs.items():
         source, label, column = key
@@ -194,6 +206,7 @@ def compare_records(
             p_value=against_baseline.get((source, column, frozenset((label, baseline)))),
             published=published(record) if with_published else None,
             over_data=(over_data or {}).get(key),
+            assumes=_assumed(by_label[label], record),
         )
     if with_published:
         for cells in sources.values():
@@ -201,7 +214,22 @@ def compare_records(
     groups = _groups(sources)
     shown = {label for group in groups for label, _ in group.cells}
     extra = [Entry(name, name, "trains the network") for name in ONLY_PUBLISHED if name in shown]
-    return Comparison([*entries, *extra], columns, groups, baseline, next(iter(runs.values())).key.tasks)
+    told = [replace(entry, assumes=_in_all_columns(entry, groups, columns)) for entry in entries]
+    return Comparison([*told, *extra], columns, groups, baseline, next(iter(runs.values())).key.tasks)
+
+
+def _assumed(entry: Entry, record: RunRecord) -> str:
+    """What a method assumes in one run."""
+    return entry.info.assumes(record.key.params, record.key.protocol["alpha"]) if entry.info else entry.assumes
+
+
+def _in_all_columns(entry: Entry, groups: Sequence[Group], columns: Sequence[Column]) -> str:
+    """What a method assumes, column after column where that differs: `free / uniform prior`."""
+    cells = (group.cells.get((entry.label, column)) for column in columns for group in groups)
+    words = list(dict.fromkeys(cell.assumes for cell in cells if cell))
+    if len(words) > 1 and all(word.endswith(" prior") for word in words):
+        return " / ".join(word.removesuffix(" prior") for word in words) + " prior"
+    return " / ".join(words)
 
 
 def _p_values(runs: Runs) -> Pairs:
