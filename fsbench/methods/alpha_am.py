@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fsbench.errors import FsbenchError
-from fsbench.features.preprocess import centre_task, power_rows, unit_norm
+from fsbench.features.preprocess import apply_rows, centre_task, power_rows
 from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_count
 from fsbench.methods.centroids import class_means
 from fsbench.methods.heads import Adam, Objective
@@ -215,7 +215,7 @@ class AlphaAm(Parameters):
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
         """L2N rows, or the row-level half of PLC: signed square root, unit norm. The rest of PLC needs whole tasks."""
-        return unit_norm(features) if self.chain == "L2N" else power_rows(features)
+        return apply_rows("L2N", features) if self.chain == "L2N" else power_rows(features)
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax of T times what the labels of the centroids reach in the last pass, (B, Q, K)."""

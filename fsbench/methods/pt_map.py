@@ -30,7 +30,8 @@ class PtMap(Parameters):
     Features are made Gaussian-like by a power transform (the chain PT). Then, in turns, queries are assigned to the
     centroids by entropic transport with classes of equal size, and centroids move part of the way to the means of what
     was assigned to them. Transductive; it assumes that all classes are equally frequent among the queries, also where
-    they are not.
+    they are not. Queries are centred with their own mean, so that of a single query nothing is left: its answer is the
+    same whatever it shows.
     """
 
     scale: float = 10.0  # λ; the transport starts from exp(−λ d²)
