@@ -251,6 +251,7 @@ def compare(
     prior_alpha: float | str | None = None,
     published: bool = True,
     over_data: bool = False,
+    over_classes: bool = False,
     results: str | Path | None = None,
     force: bool = False,
     device: str = "auto",
@@ -277,7 +278,8 @@ def compare(
         preset: `article` uses the article's parameters for its own data sets; else scale-free ones.
         prior_alpha: Dirichlet prior of BAVARDAGE, a number or `sampler` for that of the tasks; 2 unless given.
         published: Look up published numbers.
-        over_data: Add intervals over the data.
+        over_data: Add intervals for new images of these classes.
+        over_classes: Add intervals for new classes.
         results: Folder of records, where a run that is there is not repeated; None stores nothing.
         force: Run again what has a record.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`.
@@ -301,7 +303,8 @@ def compare(
     spec = Spec.from_words(
         methods=methods, baseline=baseline, shots=shots, settings=settings,
         alpha=alpha, ways=ways, queries=queries, protocol=protocol, split=split, tasks=tasks, seed=seed, tune=tune,
-        preset=preset, published=published, over_data=over_data, prior_alpha=prior_alpha,
+        preset=preset, published=published, over_data=over_data, over_classes=over_classes,
+        prior_alpha=prior_alpha,
     )  # fmt: skip
     runner = _runner(device, batch, results, force=force, progress=progress)
     return Table(compare_files(spec, files, runner, _opened(base) if base else None))

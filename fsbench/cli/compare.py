@@ -45,7 +45,10 @@ def compare(
     preset: use.Preset = "",
     prior_alpha: use.PriorAlpha = None,
     published: Annotated[bool, use.of_output("--published/--no-published", help="Show published numbers.")] = True,
-    over_data: Annotated[bool, use.of_output("--over-data", help="Add intervals over the data.")] = False,
+    over_data: Annotated[
+        bool, use.of_output("--over-data", help="Add intervals for new images of these classes.")
+    ] = False,
+    over_classes: Annotated[bool, use.of_output("--over-classes", help="Add intervals for new classes.")] = False,
     timing: Annotated[bool, use.of_output("--timing", help="Add tasks per second and peak memory.")] = False,
     output: use.TableFormat = None,
     out: use.TableFile = None,
@@ -59,8 +62,9 @@ def compare(
     """Compare methods on the same tasks, with paired statistics.
 
     Shows accuracy with its interval, the paired difference to a baseline, and the published numbers that match data
-    set, backbone and setting. The best of a column and all that is not significantly worse are marked. Results are
-    recorded in results/ and reused.
+    set, backbone and setting. The best of a column and all that is not significantly worse are marked. Intervals are
+    those for more tasks from the same images, unless --over-data or --over-classes asks for more. Results are recorded
+    in results/ and reused.
 
     Example: [bold]fsbench compare --methods all --out table.tex[/bold]
     """
@@ -68,7 +72,7 @@ def compare(
     spec = Spec.from_words(
         methods=methods, baseline=baseline, shots=shots, settings=settings, alpha=alpha, ways=ways, queries=queries,
         protocol=protocol, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset, published=published,
-        over_data=over_data, prior_alpha=prior(prior_alpha),
+        over_data=over_data, over_classes=over_classes, prior_alpha=prior(prior_alpha),
     )  # fmt: skip
     other = FeatureFile.open(base) if base else None
     with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:

@@ -12,13 +12,14 @@ import numpy as np
 import torch
 
 import fsbench
+from fsbench.devices import float32_products
 from fsbench.evaluation.engine import BlockSize, TaskList, embed_split, solve_rows, solve_tasks
 from fsbench.io.files import require_writable
 from fsbench.methods.registry import method_class
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
 from fsbench.results.record import RunKey, RunRecord, load_record, record_path, save_record
-from fsbench.results.statistics import Interval, accuracies, interval
+from fsbench.results.statistics import accuracies, interval
 from fsbench.tasks.sampling import TaskRows, apportion
 
 if TYPE_CHECKING:
@@ -202,16 +203,16 @@ def _device_name(device: torch.device) -> str:
 _DRAWS = 200  # of the class counts, before the images are taken to be used up
 
 
-def interval_over_data(
+def accuracies_over_data(
     method: Method, source: Source, protocol: TaskProtocol, seed: int, device: torch.device
-) -> Interval | None:
-    """Mean accuracy and Student's interval over tasks that share no image; None if fewer than two fit."""
+) -> NDArray[np.float64] | None:
+    """Accuracies on tasks that share no image, the same for every method; None if fewer than two fit."""
     rows = tasks_without_shared_images(protocol, source.split.offsets, seed)
     if rows is None or len(rows.classes) < 2:
         return None
-    table = embed_split(method, source.split, source.base, device)
-    correct, queries = solve_rows(method, table, rows, BlockSize(64))
-    return interval(accuracies(correct, queries))
+    with float32_products():
+        table = embed_split(method, source.split, source.base, device)
+        return accuracies(*solve_rows(method, table, rows, BlockSize(64)))
 
 
 def tasks_without_shared_images(protocol: TaskProtocol, offsets: NDArray[np.int64], seed: int) -> TaskRows | None:

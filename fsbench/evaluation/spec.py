@@ -71,6 +71,7 @@ class SpecWords(TaskWords, total=False):
     preset: str
     published: bool
     over_data: bool
+    over_classes: bool
     prior_alpha: float | str | None
 
 
@@ -88,7 +89,8 @@ class Spec:
         tune: Use parameters chosen on the val classes, where a method has some to choose.
         preset: `article` uses the published parameters of the data set; empty the scale-free defaults.
         published: Look up published numbers.
-        over_data: Add intervals over the data.
+        over_data: Add intervals for new images of these classes.
+        over_classes: Add intervals for new classes.
         all_methods: Every method was asked for, so those that lack what they need are left out.
     """
 
@@ -102,6 +104,7 @@ class Spec:
     preset: str = ""
     published: bool = True
     over_data: bool = False
+    over_classes: bool = False
     all_methods: bool = False
 
     def __post_init__(self) -> None:

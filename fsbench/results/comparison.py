@@ -10,7 +10,15 @@ import numpy as np
 
 from fsbench.methods.registry import method_class
 from fsbench.results.published import ONLY_PUBLISHED, Published, published
-from fsbench.results.statistics import LEVEL, Interval, holm, paired_difference, paired_p_values
+from fsbench.results.statistics import (
+    LEVEL,
+    Interval,
+    holm,
+    interval,
+    interval_over_classes,
+    paired_difference,
+    paired_p_values,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,7 +83,10 @@ class Cell:
         tied: Whether it is not significantly worse than the best, Holm-corrected over all pairs of the table.
         difference: To the baseline, over the same tasks; None for the baseline itself, or where it did not run.
         p_value: Of that difference, Holm-corrected over the table's differences to the baseline.
-        over_data: Interval over the data, if asked for.
+        over_data: Accuracy for new images of these classes, from tasks that share none; if asked for.
+        over_data_difference: To the baseline, on the same tasks.
+        over_classes: Accuracy for new classes, from the jackknife over the classes; if asked for.
+        over_classes_difference: To the baseline.
         assumes: What the method assumes in this setting.
     """
 
@@ -86,6 +97,9 @@ class Cell:
     p_value: float | None = None
     published: Published | None = None
     over_data: Interval | None = None
+    over_data_difference: Interval | None = None
+    over_classes: Interval | None = None
+    over_classes_difference: Interval | None = None
     assumes: str = ""
 
 
@@ -168,6 +182,35 @@ class Comparison:
         return f"fsbench:{'+'.join(made)}|{key.split}{base}|{rules}|seed:{key.seed}|tasks:{key.tasks}"
 
 
+@dataclass(frozen=True)
+class Beyond:
+    """What intervals beyond the sampled tasks are computed from.
+
+    Attributes:
+        over_data: Accuracies (T',) of a run's method on tasks that share no image.
+        classes: (T, K) classes of the tasks of a source and column.
+    """
+
+    over_data: Mapping[tuple[int, str, Column], NDArray[np.float64]] = field(default_factory=dict)
+    classes: Mapping[tuple[int, Column], NDArray[np.int64]] = field(default_factory=dict)
+
+    def intervals(self, key: tuple[int, str, Column], baseline: str, runs: Runs) -> dict[str, Interval | None]:
+        """The fields of a cell that they give."""
+        source, label, column = key
+        other = (source, baseline, column) if label != baseline else None
+        found: dict[str, Interval | None] = {}
+        if key in self.over_data:
+            found["over_data"] = interval(self.over_data[key])
+            if other in self.over_data:
+                found["over_data_difference"] = paired_difference(self.over_data[key], self.over_data[other])
+        if (source, column) in self.classes:
+            classes, values = self.classes[source, column], runs[key].per_task
+            found["over_classes"] = interval_over_classes(values, classes)
+            if other in runs:
+                found["over_classes_difference"] = interval_over_classes(values - runs[other].per_task, classes)
+        return found
+
+
 Runs = dict[tuple[int, str, Column], "RunRecord"]  # by number of the source, label of the method, and column
 Pairs = dict[tuple[int, Column, frozenset[str]], float]
 
@@ -179,7 +222,7 @@ def compare_records(
     baseline: str,
     *,
     with_published: bool = True,
-    over_data: Mapping[tuple[int, str, Column], Interval] | None = None,
+    beyond: Beyond | None = None,
 ) -> Comparison:
     """Test all pairs of methods, mark the best, and add published numbers.
 
@@ -205,8 +248,8 @@ def compare_records(
             difference=paired_difference(record.per_task, reference.per_task) if reference else None,
             p_value=against_baseline.get((source, column, frozenset((label, baseline)))),
             published=published(record) if with_published else None,
-            over_data=(over_data or {}).get(key),
             assumes=_assumed(by_label[label], record),
+            **(beyond or Beyond()).intervals(key, baseline, runs),  # type: ignore[arg-type]
         )
     if with_published:
         for cells in sources.values():
