@@ -230,9 +230,11 @@ def compare(
     base: Features | None = None,
     tune: bool = False,
     preset: str = "",
+    prior_alpha: float | str | None = None,
     published: bool = True,
     over_data: bool = False,
     skip_infeasible: bool = False,
+    over_classes: bool = False,
     results: str | Path | None = None,
     force: bool = False,
     device: str = "auto",
@@ -257,8 +259,10 @@ def compare(
         base: Feature file whose base classes to use, if not the files' own.
         tune: Use parameters tuned on the val classes, where a method has some.
         preset: `article` uses the article's parameters for its own data sets; else scale-free ones.
+        prior_alpha: Dirichlet prior of BAVARDAGE, a number or `sampler` for that of the tasks; 2 unless given.
         published: Look up published numbers.
-        over_data: Add intervals over the data.
+        over_data: Add intervals for new images of these classes.
+        over_classes: Add intervals for new classes.
         skip_infeasible: Leave out settings for which a file has too few images, instead of refusing them.
         results: Folder of records, where a run that is there is not repeated; None stores nothing.
         force: Run again what has a record.
@@ -284,7 +288,8 @@ def compare(
     spec = Spec.from_words(
         methods=methods, baseline=baseline, shots=shots, settings=settings,
         alpha=alpha, ways=ways, queries=queries, protocol=protocol, split=split, tasks=tasks, seed=seed, tune=tune,
-        preset=preset, published=published, over_data=over_data, skip_infeasible=skip_infeasible,
+        preset=preset, published=published, over_data=over_data, over_classes=over_classes,
+        skip_infeasible=skip_infeasible, prior_alpha=prior_alpha,
     )  # fmt: skip
     runner = _runner(device, batch, results, force=force, progress=progress)
     with opened(given, "features") as files, opened(base, "base") as others:
@@ -341,7 +346,7 @@ def extract(
         pretrained: For `timm/NAME`: use the published weights, and let timm download them if need be.
         transform: Name of a transform that replaces the backbone's own.
         crops: Average the features of that many random crops.
-        precision: `fp32`, `bf16` or `fp16`.
+        precision: `fp32`, `tf32`, `bf16` or `fp16`.
         skip_broken: Leave out images that cannot be read, and record it.
         out: Folder of feature files, or the file itself if it ends in `.h5`.
         tag: A word at the end of the file's name, to keep features of two networks apart.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch.utils.data import get_worker_info
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 Batch = TypeVar("Batch")
+# What libraries say when memory runs out: the CPU's allocator, cuBLAS, cuSOLVER, cuDNN and the MPS backend.
+_NO_MEMORY = re.compile(r"can't allocate memory|CU\w+_STATUS_ALLOC_FAILED|out of memory")
+_MOST_READERS = 8
 _WORKER_REMEDY = "Read images without other processes, --workers 0, or enlarge the shared memory (docker: --shm-size)."
 
 
@@ -53,8 +57,53 @@ def device_of_process(name: str, local_number: int, local_count: int) -> str:
 
 
 def out_of_memory(error: RuntimeError) -> bool:
-    """Whether an error says that memory ran out, on a GPU or on the CPU."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    """Whether an error says that memory ran out, on a GPU or on the CPU.
+
+    cuSOLVER reports a failed allocation of its workspace as an internal error too, so that one is tried again as well.
+    """
+    text = str(error)
+    refused = _NO_MEMORY.search(text) or "CUSOLVER_STATUS_INTERNAL_ERROR" in text
+    return isinstance(error, torch.OutOfMemoryError) or bool(refused)
+
+
+@contextmanager
+def float32_products(tf32: bool = False) -> Iterator[None]:
+    """Compute products and convolutions of float32 on NVIDIA GPUs in float32, or in TF32, for the duration of a block.
+
+    torch allows TF32, which keeps 10 of the 23 bits of a fraction, in convolutions unless told otherwise.
+    """
+    places: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [place.allow_tf32 for place in places]
+    try:
+        for place in places:
+            place.allow_tf32 = tf32
+        yield
+    finally:
+        for place, allowed in zip(places, before, strict=True):
+            place.allow_tf32 = allowed
+
+
+def reading_processes(device: torch.device) -> int:
+    """Processes that read images beside a forward pass: one for the CPU, and the share of the cores for a GPU."""
+    return min(_MOST_READERS, cpu_share()) if device.type == "cuda" else 1
+
+
+def cpu_share(groups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Cores that this process may use: of those it may run on, within the quota of its container, its rank's part."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, int(min(cores, _quota(groups))) // ranks)
+
+
+def _quota(groups: Path) -> float:
+    """Cores that the control group of a container allows; infinite if it sets no limit."""
+    with suppress(OSError, ValueError):
+        quota, period = (groups / "cpu.max").read_text().split()  # `max 100000` without a limit
+        return float("inf") if quota == "max" else int(quota) / int(period)
+    with suppress(OSError, ValueError):
+        quota, period = ((groups / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        return int(quota) / int(period) if int(quota) > 0 else float("inf")
+    return float("inf")
 
 
 def peak_memory(device: torch.device) -> int:

@@ -9,9 +9,10 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli import options as use
+from fsbench.cli.parse import prior
 from fsbench.cli.session import find_features, format_of, open_runner, show_table
 from fsbench.evaluation.compare import compare as compare_files
-from fsbench.evaluation.spec import ABLATION, Spec, parse_protocols
+from fsbench.evaluation.spec import ABLATION, Spec, parse_protocols, with_prior
 from fsbench.features.store import FeatureFile
 
 
@@ -43,8 +44,12 @@ def compare(
     base: use.BaseFile = None,
     tune: use.Tune = False,
     preset: use.Preset = "",
+    prior_alpha: use.PriorAlpha = None,
     published: Annotated[bool, use.of_output("--published/--no-published", help="Show published numbers.")] = True,
-    over_data: Annotated[bool, use.of_output("--over-data", help="Add intervals over the data.")] = False,
+    over_data: Annotated[
+        bool, use.of_output("--over-data", help="Add intervals for new images of these classes.")
+    ] = False,
+    over_classes: Annotated[bool, use.of_output("--over-classes", help="Add intervals for new classes.")] = False,
     timing: Annotated[bool, use.of_output("--timing", help="Add tasks per second and peak memory.")] = False,
     output: use.TableFormat = None,
     out: use.TableFile = None,
@@ -58,8 +63,9 @@ def compare(
     """Compare methods on the same tasks, with paired statistics.
 
     Shows accuracy with its interval, the paired difference to a baseline, and the published numbers that match data
-    set, backbone and setting. The best of a column and all that is not significantly worse are marked. Results are
-    recorded in results/ and reused.
+    set, backbone and setting. The best of a column and all that is not significantly worse are marked. Intervals are
+    those for more tasks from the same images, unless --over-data or --over-classes asks for more. Results are recorded
+    in results/ and reused.
 
     Example: [bold]fsbench compare --methods all --out table.tex[/bold]
     """
@@ -67,7 +73,7 @@ def compare(
     spec = Spec.from_words(
         methods=methods, baseline=baseline, shots=shots, settings=settings, alpha=alpha, ways=ways, queries=queries,
         protocol=protocol, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset, published=published,
-        over_data=over_data, skip_infeasible=skip_infeasible,
+        over_data=over_data, over_classes=over_classes, prior_alpha=prior(prior_alpha), skip_infeasible=skip_infeasible,
     )  # fmt: skip
     other = FeatureFile.open(base) if base else None
     with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
@@ -88,6 +94,7 @@ def ablate(
     protocol: use.ProtocolName = "disjoint",
     skip_infeasible: use.SkipInfeasible = False,
     preset: use.Preset = "",
+    prior_alpha: use.PriorAlpha = None,
     output: use.TableFormat = None,
     out: use.TableFile = None,
     device: use.Device = "auto",
@@ -108,7 +115,7 @@ def ablate(
         settings=settings, alpha=alpha, shots=shots, ways=ways, queries=queries, protocol=protocol
     )
     spec = Spec(
-        methods=ABLATION,
+        methods=with_prior(ABLATION, prior(prior_alpha)),
         protocols=protocols,
         baseline="soft-kmeans",
         split=split,

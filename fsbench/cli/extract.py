@@ -46,7 +46,8 @@ def extract(
     transform: Annotated[str | None, typer.Option(help="Replace the backbone's own transform, e.g. ptmap.")] = None,
     crops: Annotated[int, typer.Option(min=1, help="Average the features of that many random crops (RN12*: 30).")] = 1,
     precision: Annotated[
-        str, typer.Option(help="fp32, bf16 or fp16.", autocompletion=complete.words("fp32", "bf16", "fp16"))
+        str,
+        typer.Option(help="fp32, tf32, bf16 or fp16.", autocompletion=complete.words("fp32", "tf32", "bf16", "fp16")),
     ] = "fp32",
     device: use.Device = "auto",
     batch: Annotated[int | None, typer.Option(min=1, help="Images per forward pass. (default: automatic)")] = None,

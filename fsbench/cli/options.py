@@ -88,6 +88,13 @@ ArticlePrecision = Annotated[float | None, of_method(help="Precision, in the art
 ArticleClamp = Annotated[float | None, of_method(help="Largest scaling, in the article's units.")]
 Precision = Annotated[str | None, of_method(help="Scale-free precision, or `learned`.")]
 Clamp = Annotated[float | None, of_method(help="Scale-free largest scaling.")]
+PriorAlpha = Annotated[
+    str | None,
+    of_method(
+        help="Dirichlet prior α_o of BAVARDAGE: a number, or `sampler` for that of --alpha. (default: 2)",
+        autocompletion=complete.words("sampler"),
+    ),
+]
 Steps = Annotated[int | None, of_method(help="Iterations of the method. (default: its own)")]
 SetOption = Annotated[
     list[str] | None, of_method("--set", metavar="NAME=VALUE", help="Any other parameter of the method.")

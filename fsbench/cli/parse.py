@@ -69,12 +69,21 @@ def axes(texts: Sequence[str] | None) -> list[Axis]:
 
 def precision(text: str | None) -> float | str | None:
     """τ as a number, or the word `learned`."""
-    if text is None or text == "learned":
+    return _number_or(text, "learned", "tau")
+
+
+def prior(text: str | None) -> float | str | None:
+    """α_o as a number, or the word `sampler`."""
+    return _number_or(text, "sampler", "prior-alpha")
+
+
+def _number_or(text: str | None, word: str, option: str) -> float | str | None:
+    if text is None or text == word:
         return text
     try:
         return float(text)
     except ValueError:
-        raise UsageError("tau", f"expected a number or `learned`, got {text!r}") from None
+        raise UsageError(option, f"expected a number or `{word}`, got {text!r}") from None
 
 
 def typed(context: typer.Context, names: Iterable[str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fsbench.cli import complete
 from fsbench.cli import options as use
-from fsbench.cli.parse import given, method_options, precision, setting_of
+from fsbench.cli.parse import given, method_options, precision, prior, setting_of
 from fsbench.cli.session import find_features, open_runner
 from fsbench.evaluation.compare import compare
 from fsbench.evaluation.spec import Spec
@@ -50,7 +50,7 @@ def solve(
     t_vb: use.ArticlePrecision = None,
     s_max: use.ArticleClamp = None,
     beta: Annotated[float | None, use.of_method(help="β_o. (default: 10)")] = None,
-    prior_alpha: Annotated[float | None, use.of_method(help="α_o. (default: that of --alpha)")] = None,
+    prior_alpha: use.PriorAlpha = None,
     mixing: Annotated[
         str | None,
         use.of_method(
@@ -78,7 +78,7 @@ def solve(
     """
     named = given(
         variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, beta=beta,
-        prior_alpha=prior_alpha, mixing=mixing, stage=stage, steps=steps,
+        prior_alpha=prior(prior_alpha), mixing=mixing, stage=stage, steps=steps,
     )  # fmt: skip
     spec = Spec.from_words(
         methods=[method], options=method_options(named, others), shots=shots,

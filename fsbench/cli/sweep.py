@@ -9,10 +9,10 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli import options as use
-from fsbench.cli.parse import axes, parameters, refuse_common, refuse_swept_and_given, setting_of, typed
+from fsbench.cli.parse import axes, parameters, prior, refuse_common, refuse_swept_and_given, setting_of, typed
 from fsbench.cli.session import find_features, open_runner
 from fsbench.errors import UsageError
-from fsbench.evaluation.spec import parse_methods, parse_protocols, parse_words, refuse_same_methods
+from fsbench.evaluation.spec import parse_methods, parse_protocols, parse_words, refuse_same_methods, with_prior
 from fsbench.evaluation.sweep import figure as figure_plans
 from fsbench.evaluation.sweep import plan_sweep, run_sweep
 from fsbench.io.files import require_writable
@@ -24,7 +24,18 @@ from fsbench.results.curves import SWEEPS, save_sweep
 if TYPE_CHECKING:
     from fsbench.results.curves import Sweep
 
-_FIXED_BY_FIGURES = ("methods", "split", "unbalanced", "alpha", "shots", "ways", "queries", "protocol", "others")
+_FIXED_BY_FIGURES = (
+    "methods",
+    "split",
+    "unbalanced",
+    "alpha",
+    "shots",
+    "ways",
+    "queries",
+    "protocol",
+    "others",
+    "prior_alpha",
+)
 
 
 def sweep(
@@ -52,6 +63,7 @@ def sweep(
     seed: use.Seed = 0,
     protocol: use.ProtocolName = "disjoint",
     preset: use.Preset = "",
+    prior_alpha: use.PriorAlpha = None,
     others: use.SetOption = None,
     plot: Annotated[Path | None, use.of_output(help="Figure file: PNG, PDF or SVG.")] = None,
     device: use.Device = "auto",
@@ -82,7 +94,7 @@ def sweep(
     )
     if "shots" in swept:
         protocols = protocols[:1]  # its own number of shots does not matter
-    choices = parse_methods(methods)
+    choices = with_prior(parse_methods(methods), prior(prior_alpha))
     refuse_same_methods(choices)
     for choice in choices:
         refuse_common(choice.options, f"--methods {choice.label}", options, "set")

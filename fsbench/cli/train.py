@@ -61,7 +61,8 @@ def train(
     """Train a backbone on the base classes.
 
     Writes the weights, in half precision, where `fsbench extract` looks for them, and a card (.json) beside them. After
-    an interruption, run the same command again to resume. Several processes share the work under torchrun.
+    an interruption, run the same command again to resume; on a CPU it ends with the same weights. Several processes
+    share the work under torchrun.
 
     Example: [bold]fsbench train --backbone rn12 --dataset cifarfs[/bold]
     """

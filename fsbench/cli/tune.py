@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from fsbench.cli import complete
 from fsbench.cli import options as use
-from fsbench.cli.parse import axes, parameters, refuse_common, setting_of
+from fsbench.cli.parse import axes, parameters, prior, refuse_common, setting_of
 from fsbench.cli.session import find_features, open_runner
 from fsbench.evaluation.source import base_of
-from fsbench.evaluation.spec import parse_methods, parse_protocols
+from fsbench.evaluation.spec import parse_methods, parse_protocols, with_prior
 from fsbench.evaluation.tuning import Search, grid_of, tuning_path, validation_source
 from fsbench.evaluation.tuning import tune as search_parameters
 from fsbench.io.files import require_writable
@@ -37,6 +37,7 @@ def tune(
         int | None,
         use.of_method(min=1, help="Number of Optuna trials within the grid's range. (default: the whole grid)"),
     ] = None,
+    prior_alpha: use.PriorAlpha = None,
     others: use.SetOption = None,
     unbalanced: use.Unbalanced = True,
     alpha: use.Alpha = None,
@@ -70,7 +71,7 @@ def tune(
     protocols = parse_protocols(
         settings=setting_of(unbalanced), alpha=alpha, shots=shots, ways=ways, queries=queries, protocol=protocol
     )
-    (choice,) = parse_methods([method])
+    (choice,) = with_prior(parse_methods([method]), prior(prior_alpha))
     refuse_common(choice.options, f"--method {method}", fixed, "set")
     refuse_common(choice.options, f"--method {method}", swept, "over")
     fixed = {**choice.options, **fixed}

@@ -6,19 +6,23 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fsbench.errors import FsbenchError, UsageError
-from fsbench.evaluation.run import Job, configure, interval_over_data
+from fsbench.evaluation.run import Job, accuracies_over_data, configure
 from fsbench.evaluation.source import source_of
 from fsbench.evaluation.spec import NO_BASELINE, MethodChoice, Spec, parse_methods
 from fsbench.evaluation.tuning import Search, configure_tuned, grid_of, tuning_path, validation_source
 from fsbench.methods import presets
 from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, method_key
-from fsbench.results.comparison import Column, Comparison, compare_records, entry_of
-from fsbench.results.statistics import paired_difference
-from fsbench.tasks.sampling import check_feasible, pool_sizes
+from fsbench.results.comparison import Beyond, Column, Comparison, compare_records, entry_of
+from fsbench.results.statistics import interval_over_classes, paired_difference
+from fsbench.tasks.sampling import check_feasible, pool_sizes, sample_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from fsbench.evaluation.run import Runner
     from fsbench.evaluation.source import Source
@@ -27,9 +31,9 @@ if TYPE_CHECKING:
     from fsbench.reporter import Reporter
     from fsbench.results.comparison import Runs
     from fsbench.results.record import RunRecord
-    from fsbench.results.statistics import Interval
     from fsbench.tasks.protocol import TaskProtocol
 
+_DRAWN_AT_ONCE = 512
 _CLEARLY_BELOW = 1.0  # points below Soft-KMEANS from which BAVARDAGE is said to have failed
 
 
@@ -49,7 +53,8 @@ def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: Feat
         raise UsageError("preset", "tuned parameters replace a preset; choose one of --tune and --preset")
     protocols = _feasible(spec, files, runner.reporter)
     runs: Runs = {}
-    over_data: dict[tuple[int, str, Column], Interval] = {}
+    over_data: dict[tuple[int, str, Column], NDArray[np.float64]] = {}
+    classes: dict[tuple[int, Column], NDArray[np.int64]] = {}
     for number, file in enumerate(files):
         source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
         configurations = _Configurations(spec, file, source, choices, runner)
@@ -60,17 +65,28 @@ def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: Feat
                 job = Job(method, protocol, spec.seed, spec.tasks, origin, method_key(choice.method))
                 with runner.reporter.bar(f"{source.dataset} {column.title} {choice.label}", job.tasks) as advance:
                     runs[number, choice.label, column] = runner.run(job, source, advance)
-                if spec.over_data and (width := interval_over_data(method, source, protocol, spec.seed, runner.device)):
-                    over_data[number, choice.label, column] = width
+                if spec.over_data:
+                    values = accuracies_over_data(method, source, protocol, spec.seed, runner.device)
+                    over_data |= {} if values is None else {(number, choice.label, column): values}
             if spec.over_data and (number, choices[0].label, column) not in over_data:
                 runner.reporter.warn(
                     f"{source.dataset} {column.title}: fewer than two tasks that share no image fit into "
                     f"{spec.split}, so there is no interval over the data."
                 )
+            if spec.over_classes:
+                parts = np.array_split(np.arange(spec.tasks), -(-spec.tasks // _DRAWN_AT_ONCE))
+                drawn = (sample_tasks(protocol, source.split.offsets, spec.seed, part).classes for part in parts)
+                classes[number, column] = np.concatenate([*drawn])
+                if interval_over_classes(np.zeros(spec.tasks), classes[number, column]) is None:
+                    runner.reporter.warn(
+                        f"{source.dataset} {column.title}: no class of {spec.split} can be left out, so there is no "
+                        "interval over the classes."
+                    )
     _warn(runs, baseline, runner.reporter)
     entries = [entry_of(choice.label, choice.method) for choice in choices]
     columns = [column for protocol in spec.protocols if (column := Column.of(protocol)) in {key[2] for key in runs}]
-    return compare_records(runs, entries, columns, baseline, with_published=spec.published, over_data=over_data)
+    beyond = Beyond(over_data, classes)
+    return compare_records(runs, entries, columns, baseline, with_published=spec.published, beyond=beyond)
 
 
 def _feasible(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> list[list[TaskProtocol]]:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from fsbench.devices import out_of_memory, peak_memory
+from fsbench.devices import float32_products, out_of_memory, peak_memory
 from fsbench.errors import FsbenchError
 from fsbench.ranks import ALONE
 from fsbench.tasks.batch import TaskBatch
@@ -98,7 +98,7 @@ def solve_tasks(
         torch.cuda.reset_peak_memory_stats(device)
     correct = np.zeros(tasks.count, dtype=np.int64)
     queries = np.zeros(tasks.count, dtype=np.int64)
-    with torch.inference_mode():
+    with torch.inference_mode(), float32_products():
         table = embed_split(method, split, base, device)
     samples = protocol.ways * protocol.shots + protocol.queries
     block = BlockSize(batch or tasks_at_once(samples, table.shape[1], _free_memory(device)))
@@ -110,7 +110,7 @@ def solve_tasks(
         return chunk
 
     report = ranks.counting(progress)
-    with _pool(device) as (pool, workers):
+    with float32_products(), _pool(device) as (pool, workers):
         # One list, agreed by all: processes differ in memory and threads, and so in what they would choose alone.
         together, smallest = sum(ranks.gather(workers)), min(ranks.gather(block.tasks))
         chunks = ranks.hand_out(list(_chunks(tasks.count, together, smallest)))
@@ -208,9 +208,15 @@ def _count_right(
                 right = (predicted == labels_there[part]).sum(dim=1)
                 counts[part] = torch.where(probabilities.sum(dim=(1, 2)).isfinite(), right, -1)
         except RuntimeError as error:
+            if isinstance(error, NotImplementedError) and device.type != "cpu":
+                lacking = str(error).partition("\n")[0]
+                raise FsbenchError(
+                    f"{method.info.title} cannot run on {device.type}: {lacking}", "Use --device cpu."
+                ) from error
             if not out_of_memory(error):
                 raise
             block.halve(len(rows[part]), error)
+            torch.cuda.empty_cache()  # cuBLAS and cuSOLVER allocate beside what torch reserves
             continue
         done += len(rows[part])
     found = counts.cpu().numpy()
@@ -235,12 +241,12 @@ def _pool(device: torch.device) -> Iterator[tuple[ThreadPoolExecutor, int]]:
     try:
         with threadpool_limits(1 if device.type == "cpu" else None, "blas"):  # of NumPy
             yield pool, workers
+        pool.shutdown()  # before the number of threads is restored: a thread that starts late would set it to 1 again
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         raise
     finally:
         torch.set_num_threads(threads)
-    pool.shutdown()
 
 
 def _side_by_side(

@@ -12,13 +12,14 @@ import numpy as np
 import torch
 
 import fsbench
+from fsbench.devices import float32_products
 from fsbench.evaluation.engine import BlockSize, TaskList, embed_split, solve_rows, solve_tasks
 from fsbench.io.files import require_writable
 from fsbench.methods.registry import method_class
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
 from fsbench.results.record import RunKey, RunRecord, load_record, record_path, save_record
-from fsbench.results.statistics import Interval, accuracies, interval
+from fsbench.results.statistics import accuracies, interval
 from fsbench.tasks.sampling import TaskRows, apportion
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ def key_of(job: Job, source: Source) -> RunKey:
         tasks=job.tasks,
         method=job.name or job.method.info.name,
         params=job.method.params(),
+        method_version=job.method.info.version,
     )
 
 
@@ -181,10 +183,15 @@ def signature(job: Job, source: Source, version: str = fsbench.__version__) -> s
         *([f"base:{source.base_name}"] if source.base_name else []),
         job.protocol.signature(),
         f"seed:{job.seed}|tasks:{job.tasks}",
-        f"{job.method.info.name}({params})" if params else job.method.info.name,
+        f"{_named(job.method)}({params})" if params else _named(job.method),
         f"params:{job.params_from}",
     ]
     return "|".join(parts)
+
+
+def _named(method: Method) -> str:
+    """A method in a signature, with its version from the second on."""
+    return method.info.name + (f":{method.info.version}" if method.info.version > 1 else "")
 
 
 def _device_name(device: torch.device) -> str:
@@ -196,16 +203,16 @@ def _device_name(device: torch.device) -> str:
 _DRAWS = 200  # of the class counts, before the images are taken to be used up
 
 
-def interval_over_data(
+def accuracies_over_data(
     method: Method, source: Source, protocol: TaskProtocol, seed: int, device: torch.device
-) -> Interval | None:
-    """Mean accuracy and Student's interval over tasks that share no image; None if fewer than two fit."""
+) -> NDArray[np.float64] | None:
+    """Accuracies on tasks that share no image, the same for every method; None if fewer than two fit."""
     rows = tasks_without_shared_images(protocol, source.split.offsets, seed)
     if rows is None or len(rows.classes) < 2:
         return None
-    table = embed_split(method, source.split, source.base, device)
-    correct, queries = solve_rows(method, table, rows, BlockSize(64))
-    return interval(accuracies(correct, queries))
+    with float32_products():
+        table = embed_split(method, source.split, source.base, device)
+        return accuracies(*solve_rows(method, table, rows, BlockSize(64)))
 
 
 def tasks_without_shared_images(protocol: TaskProtocol, offsets: NDArray[np.int64], seed: int) -> TaskRows | None:

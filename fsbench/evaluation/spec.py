@@ -72,6 +72,8 @@ class SpecWords(TaskWords, total=False):
     published: bool
     over_data: bool
     skip_infeasible: bool
+    over_classes: bool
+    prior_alpha: float | str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,8 @@ class Spec:
         tune: Use parameters chosen on the val classes, where a method has some to choose.
         preset: `article` uses the published parameters of the data set; empty the scale-free defaults.
         published: Look up published numbers.
-        over_data: Add intervals over the data.
+        over_data: Add intervals for new images of these classes.
+        over_classes: Add intervals for new classes.
         skip_infeasible: Leave out settings for which a feature file has too few images, instead of refusing them.
         all_methods: Every method was asked for, so those that lack what they need are left out.
     """
@@ -104,6 +107,7 @@ class Spec:
     published: bool = True
     over_data: bool = False
     skip_infeasible: bool = False
+    over_classes: bool = False
     all_methods: bool = False
 
     def __post_init__(self) -> None:
@@ -118,6 +122,7 @@ class Spec:
         choices = tuple(with_options(choice, words.get("options", {})) for choice in parse_methods(words["methods"]))
         refuse_same_methods(choices, words.get("baseline"))
         said: dict[str, Any] = {**words}
+        choices = with_prior(choices, said.pop("prior_alpha", None))
         tasks = {name: said.pop(name) for name in TaskWords.__annotations__ if name in said}
         said.pop("options", None)
         everything = said.pop("methods") == ALL
@@ -164,6 +169,17 @@ def with_options(choice: MethodChoice, options: Mapping[str, Any]) -> MethodChoi
         if name in options:
             raise UsageError(name, f"also given by {choice.label}; choose one")
     return dataclasses.replace(choice, options={**choice.options, **options}) if options else choice
+
+
+def with_prior(choices: Sequence[MethodChoice], prior: float | str | None) -> tuple[MethodChoice, ...]:
+    """Methods with a Dirichlet prior α_o, a number or `sampler`, where they have one; None leaves them as they are."""
+    if prior is None:
+        return tuple(choices)
+    having = [choice for choice in choices if hasattr(method_class(choice.method), "prior_alpha")]
+    if not having:
+        names = ", ".join(choice.label for choice in choices)
+        raise UsageError("prior-alpha", f"no method has such a prior: {names}", "BAVARDAGE has one.")
+    return tuple(with_options(choice, {"prior_alpha": prior}) if choice in having else choice for choice in choices)
 
 
 def refuse_same_methods(choices: Sequence[MethodChoice], baseline: str | None = None) -> None:

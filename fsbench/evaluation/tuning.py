@@ -1,11 +1,12 @@
 """Tuning: parameters are chosen on the val classes, never on novel ones, and kept beside the feature file.
 
-The outcome belongs to a method, its fixed parameters, a protocol and the features. A later search for the same replaces
-an earlier one, so `solve --tune` and `compare --tune` use whatever `fsbench tune` found last.
+The outcome belongs to a method with its version, grid and fixed parameters, a protocol and the features. A later search
+for the same replaces an earlier one, so `solve --tune` and `compare --tune` use whatever `fsbench tune` found last.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import itertools
@@ -144,7 +145,8 @@ class Tuned:
     def describe(self) -> str:
         """One line for people."""
         found = ", ".join(f"{symbol(name)} {value}" for name, value in self.params.items())
-        trials = f"{self.how}, {len(self.trials)} × {self.tasks} tasks"
+        each = "cells" if self.how == "grid" else "trials"
+        trials = f"{self.how}, {len(self.trials)} {each} × {self.tasks} tasks"
         return f"{self.method} tuned on val ({trials}): {found} → {self.best.accuracy:.2f} % there"
 
 
@@ -174,9 +176,12 @@ class Search:
 
     @property
     def key(self) -> str:
-        """Of everything that the parameters belong to, but not of how they were searched."""
+        """Of everything that the parameters belong to. Of searches: the method's own grid, not the one searched."""
+        info = method_class(self.method).info
         question = {
             "method": method_key(self.method),
+            "version": info.version,
+            "grid": info.grid,
             "fixed": with_declared_types(method_class(self.method), self.fixed),
             "protocol": self.protocol.as_dict(),
             "features": self.source.split.digest,
@@ -228,6 +233,8 @@ def grid_of(method: str, fixed: Mapping[str, Any]) -> list[Axis]:
     grid = method_class(method).info.grid
     if not grid:
         known = [name for name in method_names() if method_class(name).info.grid]
+        if not dataclasses.fields(method_class(method)):  # type: ignore[arg-type]
+            raise FsbenchError(f"There is no grid to tune {method} on: it has no parameters.", "Leave out --tune.")
         raise FsbenchError(
             f"There is no grid to tune {method} on.",
             f"Give one: fsbench tune --method {method} --over NAME=VALUE,VALUE. Known grids: {', '.join(known)}.",

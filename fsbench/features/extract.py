@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections import deque
@@ -23,7 +22,7 @@ from fsbench.backbones.weights import find_weights
 from fsbench.data.catalog import EMBEDDED
 from fsbench.data.choose import choose_datasets
 from fsbench.data.published_transforms import crops_for, timm_transform, transform_for
-from fsbench.devices import while_workers_live
+from fsbench.devices import reading_processes, while_workers_live
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.features.forward import PRECISIONS, Forward, Images, collate
 from fsbench.features.overlap import overlaps
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from fsbench.reporter import Reporter
 
 
+_FIRST_WITH_TF32 = (8, 0)  # compute capability
 _MOST_CROPS = 1000  # all crops of an image are in memory at once
 
 
@@ -56,7 +56,7 @@ class Settings:
 
     Attributes:
         crops: 1 is the evaluation transform; more averages the features of that many random crops.
-        precision: fp32, bf16 or fp16.
+        precision: fp32, tf32, bf16 or fp16.
         transform: Name of a transform that replaces the backbone's own.
         batch: Images per forward pass; None is automatic.
         workers: Processes that read images; None is automatic.
@@ -213,6 +213,11 @@ def refuse_unusable(precision: str, device: torch.device) -> None:
         raise FsbenchError(f"Unknown precision {precision!r}.", f"Use one of {', '.join(PRECISIONS)}.")
     if precision == "fp32":
         return
+    if precision == "tf32":
+        if device.type != "cuda" or torch.cuda.get_device_capability(device) < _FIRST_WITH_TF32:
+            reason = f"tf32 is a number format of NVIDIA GPUs from Ampere on, which {device} is not."
+            raise FsbenchError(reason, "Use --precision fp32.")
+        return
     problem = precision_problem(str(device), str(PRECISIONS[precision]).removeprefix("torch."))
     if problem:
         raise FsbenchError(f"{precision} cannot be used on {device}: {problem}.", "Use --precision fp32.")
@@ -350,9 +355,7 @@ def _features(
             for start in range(part.start, part.stop, per_load):
                 yield list(range(start, min(start + per_load, part.stop)))
 
-    # On a GPU several processes read images; on the CPU one does, beside the forward pass.
-    automatic = min(8, os.cpu_count() or 1) if device.type == "cuda" else 1
-    workers = automatic if settings.workers is None else settings.workers
+    workers = reading_processes(device) if settings.workers is None else settings.workers
     loader = DataLoader(
         images, batch_sampler=batches(), num_workers=workers, collate_fn=collate, pin_memory=device.type == "cuda"
     )

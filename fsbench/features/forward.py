@@ -13,7 +13,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils.data import Dataset
 
 from fsbench.data.images import OutOfReachError
-from fsbench.devices import out_of_memory, share
+from fsbench.devices import float32_products, out_of_memory, share
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def collate(items: list[Item]) -> tuple[list[int], Tensor, dict[int, str], Fsben
         return [], torch.empty(0), {}, error
 
 
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+PRECISIONS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Forward:
@@ -136,7 +136,7 @@ class Forward:
         sample = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(0))
         network: nn.Module = fold(backbone.cpu().eval(), sample)
         self.network = network.to(device).to(memory_format=torch.channels_last)
-        self.device, self.dtype, self.batch = device, PRECISIONS[precision], batch
+        self.device, self.dtype, self.batch, self.tf32 = device, PRECISIONS[precision], batch, precision == "tf32"
 
     @torch.inference_mode()
     def __call__(self, images: Tensor) -> NDArray[np.float32]:
@@ -152,6 +152,7 @@ class Forward:
                 if len(piece) == 1 or not out_of_memory(error):
                     raise
                 self.batch = len(piece) // 2
+                torch.cuda.empty_cache()  # cuDNN allocates beside what torch reserves
                 continue
             done += len(piece)
         features: NDArray[np.float32] = torch.cat(pieces).unflatten(0, images.shape[:2]).mean(dim=1).cpu().numpy()
@@ -159,6 +160,7 @@ class Forward:
 
     def _features(self, images: Tensor) -> Tensor:
         there = images.to(self.device, non_blocking=True).contiguous(memory_format=torch.channels_last)
-        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
+        reduced = torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
+        with float32_products(self.tf32), reduced:
             features: Tensor = self.network(there)
         return features.float()

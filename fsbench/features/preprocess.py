@@ -31,6 +31,18 @@ if TYPE_CHECKING:
 ROW_CHAINS = ("UN", "L2N", "CL2N")
 
 
+_SMALL, _LARGE = 2.0**-10, 2.0**50  # between them squares of float32 keep their digits, and so do square roots
+
+
+def extreme_scale(x: Tensor, dims: tuple[int, ...] = (-1,)) -> Tensor:
+    """The largest magnitude along the dimensions, kept, where its square could overflow or vanish; 1 elsewhere.
+
+    Features of any scale are divided by it before norms are taken. Those of a usual scale are not changed in any bit.
+    """
+    most = x.abs().amax(dim=dims, keepdim=True)
+    return torch.where((most > _LARGE) | ((most < _SMALL) & (most > 0)), most, 1.0)
+
+
 def unit_norm(x: Tensor) -> Tensor:
     """Scale rows to unit Euclidean length; a zero row stays zero."""
     return functional.normalize(x, dim=-1, eps=1e-12)
@@ -46,17 +58,18 @@ def apply_rows(chain: str, x: Tensor, base_mean: Tensor | None = None) -> Tensor
     if chain == "UN":
         return x
     if chain == "L2N":
-        return unit_norm(x)
+        return unit_norm(x / extreme_scale(x))
     if chain == "CL2N":
         if base_mean is None:
             raise FsbenchError("CL2N needs the mean of the base features.", "Pass base=… (features of base classes).")
-        return unit_norm(x - base_mean)
+        centred = x - base_mean
+        return unit_norm(centred / extreme_scale(centred))
     raise unknown_name("row-level pre-processing", chain, ROW_CHAINS)
 
 
 def power_rows(x: Tensor) -> Tensor:
     """The first half of PT and PLC, which concerns rows alone: signed square root, unit norm."""
-    return unit_norm(power(x))
+    return unit_norm(power(x / extreme_scale(x)))
 
 
 def centre_parts(x: Tensor, support: int) -> Tensor:

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fsbench.errors import FsbenchError
-from fsbench.features.preprocess import centre_task, power_rows, unit_norm
+from fsbench.features.preprocess import apply_rows, centre_task, power_rows
 from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_count
 from fsbench.methods.centroids import class_means
 from fsbench.methods.heads import Adam, Objective
@@ -184,6 +184,9 @@ class AlphaAm(Parameters):
         reference='Lazarou et al., "Adaptive manifold for imbalanced transductive few-shot learning", WACV 2024',
         transductive=True,
         prior="free",
+        prior_by={"order": {1.0: "uniform"}},
+        # Small, as a setting takes minutes: the values of its released program.
+        grid={"order": (1.0, 2.0, 5.0), "propagation": (0.8, 0.9), "neighbours": (10, 20)},
         cost="very slow",
     )
 
@@ -212,7 +215,7 @@ class AlphaAm(Parameters):
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
         """L2N rows, or the row-level half of PLC: signed square root, unit norm. The rest of PLC needs whole tasks."""
-        return unit_norm(features) if self.chain == "L2N" else power_rows(features)
+        return apply_rows("L2N", features) if self.chain == "L2N" else power_rows(features)
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax of T times what the labels of the centroids reach in the last pass, (B, Q, K)."""

@@ -32,6 +32,8 @@ class AlphaTim(InformationHead):
         reference='Veilleux et al., "Realistic Evaluation of Transductive Few-Shot Learning", NeurIPS 2021',
         transductive=True,
         prior="free",
+        prior_by={"order": {1.0: "uniform"}},
+        grid={"order": (1.5, 2.0, 3.0, 5.0, 7.0), "temperature": (5.0, 10.0, 15.0, 30.0, 60.0), "marginal": (0.3, 1.0)},
         published={"alpha-TIM": {}},
         cost="slow",
     )

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtim
 
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.features.preprocess import apply_rows
+from fsbench.tasks.protocol import ALPHA
+
+Prior = Literal["none", "uniform", "free"]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,7 +48,11 @@ class MethodInfo:
         transductive: Whether a query's answer depends on the other queries.
         prior: What it assumes of the class proportions among the queries: `none` (no role), `uniform`, or `free`
             (estimated).
-        grid: Parameters that tuning searches, with their values.
+        prior_by: Values of parameters that make the prior another one: `{"mixing": {"uniform": "uniform"}}`.
+        grid: Parameters that tuning searches, with their values: about 50 cells, or a dozen along a single parameter;
+            never the number of iterations.
+        version: Raised when the same parameters give other results. Records and tuned parameters of an earlier version
+            are not used.
         published: Its names in published tables, each with the parameters that such a row belongs to; parameters that
             are not named may have any value.
         cost: `fast`: closed-form steps. `slow`: about a thousand gradient steps. `very slow`: minutes per setting, so
@@ -56,18 +63,29 @@ class MethodInfo:
     title: str
     reference: str
     transductive: bool
-    prior: Literal["none", "uniform", "free"]
+    prior: Prior
     needs_base: bool = False
     variants: Variants | None = None
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     published: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     cost: Literal["fast", "slow", "very slow"] = "fast"
+    prior_by: Mapping[str, Mapping[Any, Prior]] = field(default_factory=dict)
+    version: int = 1
 
-    @property
-    def assumes(self) -> str:
-        """What the method assumes, as tables say it: `inductive`, or the prior of a transductive method."""
-        words = {"none": "no prior", "uniform": "uniform prior", "free": "free prior"}
-        return words[self.prior] if self.transductive else "inductive"
+    def assumes(self, params: Mapping[str, Any], alpha: float | None = None) -> str:
+        """What the method assumes with these parameters, as tables say it: `inductive`, or the prior it has.
+
+        It is told α if its prior is the α that the tasks are drawn with, and not merely the usual one.
+        """
+        if not self.transductive:
+            return "inductive"
+        prior = self.prior
+        for name, priors in self.prior_by.items():
+            prior = priors.get(params.get(name), prior)
+        told = prior == "free" and alpha not in (None, ALPHA) and params.get("prior_alpha") == alpha
+        return {"none": "no prior", "uniform": "uniform prior", "free": "free prior"}[prior] + (
+            ", told α" if told else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -77,7 +95,7 @@ class Context:
     balanced: bool  # whether the classes are equally frequent among the queries
     shots: int = 1
     preset: str = ""  # benchmark whose published parameters to use, such as `mini`; else the general defaults
-    alpha: float = 2.0  # α of the Dirichlet distribution that the class proportions are drawn from
+    alpha: float | None = None  # α of the Dirichlet distribution of the class proportions, where it is known
     base: BaseStatistics | None = None
 
 

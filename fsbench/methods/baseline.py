@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from fsbench.features.preprocess import apply_rows
+from fsbench.features.preprocess import apply_rows, extreme_scale
 from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_count
-from fsbench.methods.centroids import class_means
-from fsbench.methods.heads import descend, probabilities, support_slope
+from fsbench.methods.centroids import class_means, squared_distances
+from fsbench.methods.heads import TINY, descend, probabilities, support_slope
 
 if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
 _REFERENCE = 'Chen et al., "A Closer Look at Few-shot Classification", ICLR 2019'
+_GRID = {
+    "temperature": (0.1, 0.5, 1.5, 5.0, 15.0, 30.0, 60.0),
+    "rate": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
+}
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,8 @@ class Baseline(Parameters):
 
     As in Veilleux et al., "Realistic Evaluation of Transductive Few-Shot Learning", NeurIPS 2021, that is with logits
     −T/2 d², started from the class means. On raw features the softmax is so sharp that with one shot the head hardly
-    leaves the means. The proportions of the classes among the queries play no role.
+    leaves the means. The proportions of the classes among the queries play no role. Features are moved so that the
+    class means of the support are around 0, which changes no distance and keeps their digits.
     """
 
     temperature: float = 15.0
@@ -36,7 +40,13 @@ class Baseline(Parameters):
     steps: int = 100
 
     info: ClassVar[MethodInfo] = MethodInfo(
-        name="baseline", title="Baseline", reference=_REFERENCE, transductive=False, prior="none"
+        name="baseline",
+        title="Baseline",
+        reference=_REFERENCE,
+        transductive=False,
+        prior="none",
+        grid=_GRID,
+        version=2,  # 1: features were not centred
     )
 
     def __post_init__(self) -> None:
@@ -49,7 +59,8 @@ class Baseline(Parameters):
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax of the logits under the fitted head, (B, Q, K)."""
-        return probabilities(tasks.rows[:, tasks.support_size :], self._fit(tasks), self.temperature).mT
+        moved, _ = around_support(tasks)
+        return probabilities(moved.rows[:, tasks.support_size :], self._fit(moved), self.temperature).mT
 
     def _fit(self, tasks: TaskBatch) -> Tensor:
         """Weights (B, K, D) after the last step on the mean of −log p_y over the support."""
@@ -63,15 +74,41 @@ class BaselinePlusPlus(Baseline):
     """The head of Baseline, read by cosines: the softmax of T times those between queries and weights. Inductive.
 
     Departs from Chen et al.: the head is fitted with the logits −T/2 d² of Baseline, not with cosines. The tables
-    of Veilleux et al. were made this way.
+    of Veilleux et al. were made this way. Cosines are those of the features as they are: unlike Baseline, they depend
+    on an offset that all features share.
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
-        name="baseline++", title="Baseline++", reference=_REFERENCE, transductive=False, prior="none"
+        name="baseline++",
+        title="Baseline++",
+        reference=_REFERENCE,
+        transductive=False,
+        prior="none",
+        grid=_GRID,
+        version=2,  # 1: features were not centred
     )
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax of T times the cosines, (B, Q, K)."""
-        query = functional.normalize(tasks.rows[:, tasks.support_size :], dim=2)
-        weights = functional.normalize(self._fit(tasks), dim=2)
-        return torch.softmax(self.temperature * (query @ weights.mT), dim=2)
+        moved, origin = around_support(tasks)
+        query, weights = (directions(x, origin) for x in (moved.rows[:, tasks.support_size :], self._fit(moved)))
+        return torch.softmax(-self.temperature / 2 * squared_distances(weights, query), dim=1).mT  # cos = 1 − d²/2
+
+
+def around_support(tasks: TaskBatch) -> tuple[TaskBatch, Tensor]:
+    """Tasks minus the mean of their class means, and that mean (B, 1, D); extreme ones are scaled like the support."""
+    origin = class_means(tasks).mean(dim=1, keepdim=True)
+    moved = tasks.rows - origin
+    scale = extreme_scale(moved[:, : tasks.support_size], (-2, -1))
+    return replace(tasks, rows=moved / scale), origin / scale
+
+
+def directions(moved: Tensor, origin: Tensor) -> Tensor:
+    """Unit vectors of x = `moved` + `origin`, minus that of the origin c: (B, N, D) each, and (B, 1, D).
+
+    x/‖x‖ − c/‖c‖ = (moved − c/‖c‖ (‖x‖ − ‖c‖)) / ‖x‖ keeps its digits where all x are far away in one direction.
+    """
+    length = torch.linalg.vector_norm(origin, dim=2, keepdim=True)
+    whole = torch.linalg.vector_norm(moved + origin, dim=2, keepdim=True).clamp_min(TINY)
+    longer = (moved * (moved + 2 * origin)).sum(dim=2, keepdim=True) / (whole + length)  # ‖x‖ − ‖c‖
+    return (moved - origin / length.clamp_min(TINY) * longer) / whole

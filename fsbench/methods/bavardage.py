@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
+SAMPLER = "sampler"  # the word for the α that the tasks are drawn with
 RIDGE = 1e-6  # the released program adds it to its matrix
 T = TypeVar("T")
 # The released program's sphering, an eigen-decomposition: `embed` is called for many parts of a split.
@@ -88,7 +89,7 @@ class Bavardage(Parameters):
             every M step.
         sigma: Largest scaling, s_max in units of 1/√(images per base class).
         mixing: Whether mixing weights are `learned` (Eq. 3) or `uniform`.
-        prior_alpha: α_o of the Dirichlet prior.
+        prior_alpha: α_o of the Dirichlet prior. The option `sampler` sets it to the α that the tasks are drawn with.
         beta: β_o, also γ of Eq. 8.
         steps: Iterations of variational Bayes.
         km_steps: Iterations of Soft-KMEANS.
@@ -111,6 +112,7 @@ class Bavardage(Parameters):
         reference='Hu, Pateux, Gripon, "Adaptive Dimension Reduction and Variational Inference…", 2022',
         transductive=True,
         prior="free",
+        prior_by={"mixing": {"uniform": "uniform"}},
         needs_base=True,
         variants=Variants("variant", ("article", "released"), in_all=("released",)),
         grid={"t_km": (10.0, 50.0), "tau": (0.1, 0.2, 0.3, 0.5, 1.0), "sigma": (10.0, 15.0, 20.0, 30.0, 50.0)},
@@ -140,6 +142,10 @@ class Bavardage(Parameters):
                 "Use either t_vb and s_max, or tau and sigma.",
             )
         require_amount(**{name: value for name, value in article_units.items() if value != math.inf})
+        if options.get("prior_alpha") == SAMPLER:
+            if context.alpha is None:
+                raise FsbenchError("How these tasks were drawn is not known.", "Give prior_alpha as a number.")
+            options["prior_alpha"] = context.alpha
         images = require_base(context.base, cls.info.title).images_per_class
         if "t_vb" in article_units:
             options["tau"] = article_units["t_vb"] / images
@@ -153,7 +159,6 @@ class Bavardage(Parameters):
         chosen: dict[str, Any] = {
             "t_km": presets.temperature_of(context),
             "mixing": "uniform" if context.balanced else "learned",
-            "prior_alpha": context.alpha,
         }
         if preset := presets.preset_of(context):
             images = require_base(context.base, cls.info.title).images_per_class
@@ -178,7 +183,7 @@ class Bavardage(Parameters):
                     matrix = (base.class_weighted + RIDGE * identity) / base.images_per_class
                     _released[base] = inverse_square_root(matrix)
             return _released[base]
-        floor = max(float(base.eigenvalues[0]) * 1e-12, 1e-16)  # so that a direction without scatter stays finite
+        floor = (base.eigenvalues[0] * 1e-12).clamp_min(1e-16)  # so that a direction without scatter stays finite
         scaling = base.eigenvalues.clamp_min(floor).rsqrt()  # Eq. 7
         # Departs from the T = S R printed before Eq. 7: with eigenvectors in the columns of R it is S Rᵀ that
         # decorrelates.

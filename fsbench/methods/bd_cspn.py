@@ -37,7 +37,7 @@ class BdCspn(CentredRows):
         transductive=True,
         prior="none",
         needs_base=True,
-        grid={"temperature": (5.0, 10.0, 15.0, 20.0, 30.0)},
+        grid={"temperature": (1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)},
         published={"BD-CSPN": {}},
     )
 

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 class Bms(Parameters):
     """Transport of the queries to classes that have a least size, found along the way.
 
-    Features get a power transform and are centred in the task. Queries are assigned by their cosine similarity with the
-    centroids, classes below a least size are raised to it, and centroids become weighted means; the least size is that
-    of the smallest cluster before. Transductive; classes need not be equally frequent.
+    Features get a power transform and are centred with the mean of the task, in which a single query hardly counts.
+    Queries are assigned by their cosine similarity with the centroids, classes below a least size are raised to it, and
+    centroids become weighted means; the least size is that of the smallest cluster before. Transductive; classes need
+    not be equally frequent.
 
     This follows the authors' released program with its standard options: centroids are means, with no logistic
     regression on top of them. The least size counts the support but is asked of the queries alone, so that with
@@ -41,7 +42,7 @@ class Bms(Parameters):
         "Algorithms 2022",
         transductive=True,
         prior="free",
-        grid={"scale": (4.0, 6.0, 8.5, 12.0, 17.0)},
+        grid={"scale": (2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.5, 10.0, 12.0, 14.0, 17.0, 24.0)},
         published={"PEME-BMS": {}},
     )
 

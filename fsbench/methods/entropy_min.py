@@ -33,6 +33,10 @@ class EntropyMin(InformationHead):
         reference='Dhillon et al., "A Baseline for Few-Shot Image Classification", ICLR 2020',
         transductive=True,
         prior="none",
+        grid={
+            "temperature": (5.0, 10.0, 15.0, 30.0, 60.0),
+            "conditional": (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 10.0),
+        },
         published={"Entropy-min": {}},
         cost="slow",
     )

@@ -46,7 +46,7 @@ class LaplacianShot(CentredRows):
         transductive=True,
         prior="none",
         needs_base=True,
-        grid={"weight": (0.1, 0.3, 0.5, 0.7, 0.8, 1.0, 1.2, 1.5)},  # that of its authors
+        grid={"weight": (0.1, 0.3, 0.5, 0.7, 0.8, 1.0, 1.2, 1.5), "neighbours": (1, 2, 3, 4, 6, 9)},  # λ: the authors'
         published={"LaplacianShot": {}},
     )
 

@@ -32,12 +32,13 @@ def clamp_within_span(gram: Tensor, whitened: Tensor, limit: float) -> Tensor:
     With G = X Xᵀ = L Lᵀ (`gram`) and A = X S_w⁻¹ Xᵀ (`whitened`), the eigenvalues of L⁻¹ A L⁻ᵀ are the squared
     scalings of the directions of the span; with their minimum with `limit`², G' = L min(L⁻¹ A L⁻ᵀ, limit²) Lᵀ.
     """
-    factor = cholesky(gram.double(), gram.dtype)  # L
-    half = torch.linalg.solve_triangular(factor, whitened.double(), upper=False)  # L⁻¹ A
+    exact = torch.device("cpu") if gram.device.type == "mps" else gram.device  # MPS has no float64
+    factor = cholesky(gram.to(exact).double(), gram.dtype)  # L
+    half = torch.linalg.solve_triangular(factor, whitened.to(exact).double(), upper=False)  # L⁻¹ A
     squared = torch.linalg.solve_triangular(factor, half.mT, upper=False)  # L⁻¹ A L⁻ᵀ
-    spectral_minimum = minimum_by_eigenvalues if gram.device.type == "cpu" else minimum_by_products
+    spectral_minimum = minimum_by_eigenvalues if exact.type == "cpu" else minimum_by_products
     clamped: Tensor = factor @ spectral_minimum(squared, limit**2) @ factor.mT
-    return clamped.to(gram.dtype)
+    return clamped.to(gram.dtype).to(gram.device)
 
 
 def minimum_by_eigenvalues(matrix: Tensor, limit: float) -> Tensor:

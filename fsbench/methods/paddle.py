@@ -39,7 +39,7 @@ class Paddle(Parameters):
         'Inference", NeurIPS 2022',
         transductive=True,
         prior="free",
-        grid={"weight": (0.25, 0.5, 1.0, 2.0, 4.0)},
+        grid={"weight": (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)},
     )
 
     def __post_init__(self) -> None:

@@ -30,7 +30,8 @@ class PtMap(Parameters):
     Features are made Gaussian-like by a power transform (the chain PT). Then, in turns, queries are assigned to the
     centroids by entropic transport with classes of equal size, and centroids move part of the way to the means of what
     was assigned to them. Transductive; it assumes that all classes are equally frequent among the queries, also where
-    they are not.
+    they are not. Queries are centred with their own mean, so that of a single query nothing is left: its answer is the
+    same whatever it shows.
     """
 
     scale: float = 10.0  # λ; the transport starts from exp(−λ d²)
@@ -43,7 +44,7 @@ class PtMap(Parameters):
         reference='Hu et al., "Leveraging the Feature Distribution in Transfer-based Few-Shot Learning", ICANN 2021',
         transductive=True,
         prior="uniform",
-        grid={"scale": (5.0, 10.0, 20.0), "rate": (0.1, 0.2, 0.4)},
+        grid={"scale": (2.5, 5.0, 7.0, 10.0, 15.0, 20.0, 40.0), "rate": (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6)},
         published={"PT-MAP": {}},
     )
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fsbench.errors import unknown_name
-from fsbench.features.preprocess import ROW_CHAINS, apply_rows
+from fsbench.features.preprocess import ROW_CHAINS, apply_rows, extreme_scale
 from fsbench.methods.base import MethodInfo, Parameters, Variants, require_base
 from fsbench.methods.centroids import class_means, squared_distances, support_and_query
 
@@ -59,4 +59,6 @@ class SimpleShot(Parameters):
         means, query = class_means(tasks), support_and_query(tasks)[1]
         # Distances from a point nearby keep their digits when raw features share a large offset.
         origin = means.mean(dim=1, keepdim=True)
-        return torch.softmax(-squared_distances(means - origin, query - origin), dim=1).mT
+        means, query = means - origin, query - origin
+        scale = extreme_scale(means, (-2, -1))
+        return torch.softmax(-squared_distances(means / scale, query / scale), dim=1).mT

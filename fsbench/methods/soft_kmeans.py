@@ -37,7 +37,7 @@ class SoftKMeans(CentredRows):
         transductive=True,
         prior="none",
         needs_base=True,
-        grid={"t_km": (5.0, 10.0, 20.0, 50.0, 100.0)},
+        grid={"t_km": (2.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0, 150.0, 200.0)},
         published={"Soft-KMEANS": {}},
     )
 

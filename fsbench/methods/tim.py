@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 _REFERENCE = 'Boudiaf et al., "Transductive Information Maximization for Few-Shot Learning", NeurIPS 2020'
 
+_GRID = {
+    "temperature": (5.0, 10.0, 15.0, 30.0, 60.0),
+    "marginal": (0.1, 0.3, 1.0, 3.0, 10.0),
+    "conditional": (0.1, 1.0),
+}
+
 
 @dataclass(frozen=True)
 class TimGradient(InformationHead):
@@ -42,6 +48,8 @@ class TimGradient(InformationHead):
         reference=_REFERENCE,
         transductive=True,
         prior="uniform",
+        prior_by={"marginal": {0.0: "none"}},
+        grid=_GRID,
         published={"TIM": {}, "TIM-GD": {}},
         cost="slow",
     )
@@ -78,7 +86,8 @@ class TimAlternating(Parameters):
         reference=_REFERENCE,
         transductive=True,
         prior="uniform",
-        grid={"temperature": (5.0, 15.0, 30.0), "marginal": (0.3, 1.0)},
+        prior_by={"marginal": {0.0: "none"}},
+        grid=_GRID,
         published={"TIM-ADM": {}},
     )
 

@@ -35,6 +35,12 @@ LEGEND = (
 )
 
 
+_BEYOND = {
+    "over_data": "new images of these classes, from tasks that share no image",
+    "over_classes": "new classes, from the jackknife over the classes",
+}
+
+
 @dataclass(frozen=True)
 class Table:
     """A comparison that can be printed, shown in a notebook, and written to a file."""
@@ -107,9 +113,10 @@ def published_text(cell: Cell, *, interval: bool = False) -> str:
     return f"{text} ({cell.record.accuracy - cell.published.accuracy:+.1f})" if cell.record else text
 
 
-def over_data_text(cell: Cell) -> str:
-    """Mean and interval over the data."""
-    return plus_minus(cell.over_data.mean, cell.over_data.half_width) if cell.over_data else "–"
+def _interval_text(name: str) -> Callable[[Cell], str]:
+    """A function from a cell to one of its intervals: an accuracy, or a difference with its sign."""
+    text = signed if name.endswith("difference") else lambda found: plus_minus(found.mean, found.half_width)
+    return lambda cell: text(getattr(cell, name)) if getattr(cell, name) else "–"
 
 
 def timing_text(cell: Cell) -> str:
@@ -126,8 +133,11 @@ def _views(comparison: Comparison, group: Group, timing: bool) -> Iterator[tuple
         yield f"difference to {comparison.baseline} on the same tasks; (…): not significant", difference_text
     if any(cell.published for cell in cells):
         yield "published (ours minus published)", published_text
-    if any(cell.over_data for cell in cells):
-        yield "accuracy over the data: tasks that share no image ± 95 % interval", over_data_text
+    for name, covered in _BEYOND.items():
+        if any(getattr(cell, name) for cell in cells):
+            yield f"accuracy ± 95 % interval for {covered}", _interval_text(name)
+        if any(getattr(cell, f"{name}_difference") for cell in cells):
+            yield f"difference to {comparison.baseline}, for {covered}", _interval_text(f"{name}_difference")
     if timing:
         yield "tasks per second, peak memory", timing_text
 
@@ -241,7 +251,7 @@ def _flat_row(comparison: Comparison, group: Group, entry: Entry, column: Column
         "dataset": group.dataset,
         "backbone": group.backbone,
         "method": entry.label,
-        "assumes": entry.assumes,
+        "assumes": cell.assumes or entry.assumes,
         "setting": "balanced" if column.balanced else "unbalanced",
         "alpha": column.alpha,
         "shots": column.shots,
@@ -257,8 +267,7 @@ def _flat_row(comparison: Comparison, group: Group, entry: Entry, column: Column
         "published": number.accuracy if number else None,
         "published_ci95": number.ci95 if number else None,
         "published_source": number.source if number else None,
-        "over_data": cell.over_data.mean if cell.over_data else None,
-        "over_data_ci95": _finite(cell.over_data.half_width) if cell.over_data else None,
+        **_beyond(cell),
         "tasks_per_second": record.tasks_per_second if record else None,
         "peak_memory": record.peak_memory if record else None,
         "family": of_group.family,
@@ -268,6 +277,15 @@ def _flat_row(comparison: Comparison, group: Group, entry: Entry, column: Column
         "base_sha256": of_group.key.base_sha256 or None,
         "signature": record.signature if record else None,
     }
+
+
+def _beyond(cell: Cell) -> dict[str, float | None]:
+    """Means and half-widths of the intervals beyond the sampled tasks."""
+    row: dict[str, float | None] = {}
+    for name in (f"{kind}{part}" for kind in _BEYOND for part in ("", "_difference")):
+        found = getattr(cell, name)
+        row |= {name: found.mean if found else None, f"{name}_ci95": _finite(found.half_width) if found else None}
+    return row
 
 
 def _finite(value: float) -> float | None:

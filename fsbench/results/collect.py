@@ -112,6 +112,7 @@ def read_records(given: Sequence[Path] | None, folder: Path, reporter: Reporter)
     for path in given or [folder]:
         is_folder = path.is_dir() or not given
         records += _valid(path.glob("*.json"), load_record, reporter) if is_folder else [load_record(path)]
+    records = _of_present_versions(records, reporter)
     if not records:
         places = ", ".join(f"{path}/" for path in given or [folder])
         remedy = "Create some with fsbench compare, or name a folder of records."
@@ -120,6 +121,21 @@ def read_records(given: Sequence[Path] | None, folder: Path, reporter: Reporter)
     for record in sorted(_with_networks(records), key=lambda record: record.created):
         newest[_identity(record)] = record  # equal keys mean equal results, so one of them is enough
     return list(newest.values())
+
+
+def _of_present_versions(records: Sequence[RunRecord], reporter: Reporter) -> list[RunRecord]:
+    """Leave out records of methods that have changed since, with a warning."""
+    old: Counter[str] = Counter()
+    kept = []
+    for record in records:
+        method = installed_class(record.key.method.partition("@")[0])
+        if method and record.key.method_version < method.info.version:
+            old[record.key.method] += 1
+        else:
+            kept.append(record)
+    for name, count in old.items():
+        reporter.warn(f"{count} records of an earlier version of {name} are left out. Run it again to replace them.")
+    return kept
 
 
 def _with_networks(records: Sequence[RunRecord]) -> list[RunRecord]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,13 +11,22 @@ import numpy as np
 from fsbench.methods.registry import method_class
 from fsbench.results.published import ONLY_PUBLISHED, Published, published
 from fsbench.results.record import named_network, network_words
-from fsbench.results.statistics import LEVEL, Interval, holm, paired_difference, paired_p_values
+from fsbench.results.statistics import (
+    LEVEL,
+    Interval,
+    holm,
+    interval,
+    interval_over_classes,
+    paired_difference,
+    paired_p_values,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from fsbench.methods.base import MethodInfo
     from fsbench.results.record import RunRecord
     from fsbench.tasks.protocol import TaskProtocol
 
@@ -44,17 +53,25 @@ class Column:
 
 @dataclass(frozen=True)
 class Entry:
-    """A method as it appears in the table: named with its variant, alone, and inductive or the prior it assumes."""
+    """A method as it appears in the table.
+
+    Attributes:
+        label: Its name and variant.
+        method: Its name alone.
+        assumes: Inductive, or its prior; where that depends on the column, one after the other.
+        info: What is known of it; None if it is not installed.
+    """
 
     label: str
     method: str
-    assumes: str
+    assumes: str = ""
+    info: MethodInfo | None = None
 
 
 def entry_of(label: str, method: str) -> Entry:
     """The row of a method that is installed, or of a file."""
     info = method_class(method).info
-    return Entry(label, info.name, info.assumes)
+    return Entry(label, info.name, info=info)
 
 
 @dataclass(frozen=True)
@@ -67,7 +84,11 @@ class Cell:
         tied: Whether it is not significantly worse than the best, Holm-corrected over all pairs of the table.
         difference: To the baseline, over the same tasks; None for the baseline itself, or where it did not run.
         p_value: Of that difference, Holm-corrected over the table's differences to the baseline.
-        over_data: Interval over the data, if asked for.
+        over_data: Accuracy for new images of these classes, from tasks that share none; if asked for.
+        over_data_difference: To the baseline, on the same tasks.
+        over_classes: Accuracy for new classes, from the jackknife over the classes; if asked for.
+        over_classes_difference: To the baseline.
+        assumes: What the method assumes in this setting.
     """
 
     record: RunRecord | None
@@ -77,6 +98,10 @@ class Cell:
     p_value: float | None = None
     published: Published | None = None
     over_data: Interval | None = None
+    over_data_difference: Interval | None = None
+    over_classes: Interval | None = None
+    over_classes_difference: Interval | None = None
+    assumes: str = ""
 
 
 @dataclass(frozen=True)
@@ -161,6 +186,35 @@ class Comparison:
         )
 
 
+@dataclass(frozen=True)
+class Beyond:
+    """What intervals beyond the sampled tasks are computed from.
+
+    Attributes:
+        over_data: Accuracies (T',) of a run's method on tasks that share no image.
+        classes: (T, K) classes of the tasks of a source and column.
+    """
+
+    over_data: Mapping[tuple[int, str, Column], NDArray[np.float64]] = field(default_factory=dict)
+    classes: Mapping[tuple[int, Column], NDArray[np.int64]] = field(default_factory=dict)
+
+    def intervals(self, key: tuple[int, str, Column], baseline: str, runs: Runs) -> dict[str, Interval | None]:
+        """The fields of a cell that they give."""
+        source, label, column = key
+        other = (source, baseline, column) if label != baseline else None
+        found: dict[str, Interval | None] = {}
+        if key in self.over_data:
+            found["over_data"] = interval(self.over_data[key])
+            if other in self.over_data:
+                found["over_data_difference"] = paired_difference(self.over_data[key], self.over_data[other])
+        if (source, column) in self.classes:
+            classes, values = self.classes[source, column], runs[key].per_task
+            found["over_classes"] = interval_over_classes(values, classes)
+            if other in runs:
+                found["over_classes_difference"] = interval_over_classes(values - runs[other].per_task, classes)
+        return found
+
+
 Runs = dict[tuple[int, str, Column], "RunRecord"]  # by number of the source, label of the method, and column
 Pairs = dict[tuple[int, Column, frozenset[str]], float]
 
@@ -172,7 +226,7 @@ def compare_records(
     baseline: str,
     *,
     with_published: bool = True,
-    over_data: Mapping[tuple[int, str, Column], Interval] | None = None,
+    beyond: Beyond | None = None,
 ) -> Comparison:
     """Test all pairs of methods, mark the best, and add published numbers.
 
@@ -185,6 +239,7 @@ def compare_records(
     p_values = _p_values(runs)
     against_any = _corrected(p_values)
     against_baseline = _corrected({pair: p_value for pair, p_value in p_values.items() if baseline in pair[2]})
+    by_label = {entry.label: entry for entry in entries}
     sources: dict[int, dict[tuple[str, Column], Cell]] = {}
     for key, record in runs.items():
         source, label, column = key
@@ -197,7 +252,8 @@ def compare_records(
             difference=paired_difference(record.per_task, reference.per_task) if reference else None,
             p_value=against_baseline.get((source, column, frozenset((label, baseline)))),
             published=published(record) if with_published else None,
-            over_data=(over_data or {}).get(key),
+            assumes=_assumed(by_label[label], record),
+            **(beyond or Beyond()).intervals(key, baseline, runs),  # type: ignore[arg-type]
         )
     if with_published:
         for cells in sources.values():
@@ -205,7 +261,22 @@ def compare_records(
     groups = _groups(sources)
     shown = {label for group in groups for label, _ in group.cells}
     extra = [Entry(name, name, "trains the network") for name in ONLY_PUBLISHED if name in shown]
-    return Comparison([*entries, *extra], columns, groups, baseline, next(iter(runs.values())).key.tasks)
+    told = [replace(entry, assumes=_in_all_columns(entry, groups, columns)) for entry in entries]
+    return Comparison([*told, *extra], columns, groups, baseline, next(iter(runs.values())).key.tasks)
+
+
+def _assumed(entry: Entry, record: RunRecord) -> str:
+    """What a method assumes in one run."""
+    return entry.info.assumes(record.key.params, record.key.protocol["alpha"]) if entry.info else entry.assumes
+
+
+def _in_all_columns(entry: Entry, groups: Sequence[Group], columns: Sequence[Column]) -> str:
+    """What a method assumes, column after column where that differs: `free / uniform prior`."""
+    cells = (group.cells.get((entry.label, column)) for column in columns for group in groups)
+    words = list(dict.fromkeys(cell.assumes for cell in cells if cell))
+    if len(words) > 1 and all(word.endswith(" prior") for word in words):
+        return " / ".join(word.removesuffix(" prior") for word in words) + " prior"
+    return " / ".join(words)
 
 
 def _p_values(runs: Runs) -> Pairs:

@@ -38,10 +38,14 @@ class RunKey:
     method: str
     params: dict[str, Any]
     version: int = VERSION
+    method_version: int = 1  # that of `MethodInfo`; records from before there was one are of version 1
 
     def digest(self) -> str:
-        """Twelve hexadecimal digits of the SHA-256 of the key."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
+        """Twelve hexadecimal digits of the SHA-256 of the key; a first version is not in it, as it once was not."""
+        content = asdict(self)
+        if self.method_version == 1:
+            del content["method_version"]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)

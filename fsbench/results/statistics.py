@@ -65,6 +65,25 @@ def paired_p_values(values: NDArray[np.float64], baseline: NDArray[np.float64]) 
     return np.where(differences.any(axis=-1), p_values, 1.0)
 
 
+def interval_over_classes(values: NDArray[np.float64], classes: NDArray[np.int64]) -> Interval | None:
+    """Mean of (T,) tasks with a 95 % interval for tasks of new classes, from the classes (T, K) of each task.
+
+    The jackknife: the mean without the tasks of class c, for every c, and Student's quantile of their number minus one.
+    The images of a class go with it, so that new images are covered too. None where each task needs all classes, or
+    hardly any task is without one.
+    """
+    names, places = np.unique(classes, return_inverse=True)
+    holds = np.zeros((len(values), len(names)))
+    np.put_along_axis(holds, places.reshape(classes.shape), 1.0, axis=1)  # (T, C)
+    without = len(values) - holds.sum(axis=0)  # (C,) tasks
+    if without.min() < 2:
+        return None
+    means = (values.sum() - values @ holds) / without  # (C,)
+    freedom = len(names) - 1
+    error = (freedom / len(names) * ((means - means.mean()) ** 2).sum()) ** 0.5
+    return Interval(float(values.mean()), float(stdtrit(freedom, 1 - LEVEL / 2) * error))
+
+
 def _standard_error(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Standard deviation (n − 1) of (…, n) values over √n; NaN for a single value."""
     n = values.shape[-1]

@@ -1,4 +1,8 @@
-"""The state of a training after a step, from which it resumes to the same end as without an interruption."""
+"""The state of a training after a step, from which it resumes.
+
+On a CPU it ends as without an interruption, bit for bit. On GPUs sums are added in an order that varies from run to
+run, with an interruption or without, so that weights differ by rounding errors.
+"""
 
 from __future__ import annotations
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fsbench.devices import reading_processes
 from fsbench.errors import FsbenchError
 from fsbench.ranks import ALONE
 from fsbench.train import draws
@@ -175,6 +175,4 @@ def choose_workers(asked: int | None, device: torch.device, in_memory: bool) -> 
     """Processes that read images: several for a GPU; for the CPU one if files must be read, else none."""
     if asked is not None:
         return asked
-    if device.type == "cuda":
-        return min(8, os.cpu_count() or 1)
-    return 0 if in_memory else 1
+    return 0 if in_memory and device.type != "cuda" else reading_processes(device)

@@ -136,8 +136,8 @@ def train_backbone(
 ) -> Trained:
     """Train a fresh backbone on the base classes and save it with its card, unless that is done already.
 
-    Killed at any moment, the same call resumes from the last checkpoint and ends with the same weights. The val
-    classes are used for evaluation if there are enough of them.
+    Killed at any moment, the same call resumes from the last checkpoint, and on a CPU it ends with the same weights.
+    The val classes are used for evaluation if there are enough of them.
     """
     plan = Plan.make(dataset, settings)
     checkpoint = CheckpointFile.beside(out, fingerprint(plan.describe()))

@@ -74,11 +74,28 @@ def test_balanced_has_no_alpha() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_prior_alpha_follows_alpha() -> None:
-    (row,) = json.loads(fsbench("solve", "--alpha", "4", "--shots", "1", "--tasks", "5", "--json").stdout)
-    assert row["params"]["prior_alpha"] == 4
-    arguments = ("solve", "--alpha", "4", "--prior-alpha", "1", "--shots", "1", "--tasks", "5", "--json")
-    assert json.loads(fsbench(*arguments).stdout)[0]["params"]["prior_alpha"] == 1
+@pytest.mark.parametrize(("given", "prior"), [((), 2), (("--prior-alpha", "1"), 1), (("--prior-alpha", "sampler"), 4)])
+def test_the_prior_is_2_unless_asked(given: tuple[str, ...], prior: float) -> None:
+    arguments = ("solve", "--alpha", "4", "--shots", "1", "--tasks", "5", "--json")
+    (row,) = json.loads(fsbench(*arguments, *given).stdout)
+    assert row["params"]["prior_alpha"] == prior
+
+
+@pytest.mark.usefixtures("folder")
+def test_who_is_told_alpha_says_so_in_its_column() -> None:
+    arguments = ("compare", "--methods", "soft-kmeans,bavardage", "--shots", "1", "--tasks", "5", "--alpha", "4")
+    told = json.loads(fsbench(*arguments, "--prior-alpha", "sampler", "--format", "json").stdout)
+    assert [row["assumes"] for row in told] == ["no prior", "no prior", "free prior, told α", "uniform prior"]
+    usual = json.loads(fsbench(*arguments, "--format", "json").stdout)
+    assert [row["assumes"] for row in usual] == ["no prior", "no prior", "free prior", "uniform prior"]
+    assert "free / uniform prior" in fsbench(*arguments, "--format", "markdown").stdout
+    for command in ("sweep --over tau=0.3", "ablate", "tune --over tau=0.3"):
+        done = fsbench(*command.split(), "--prior-alpha", "sampler", "--alpha", "4", "--shots", "1", "--tasks", "5")
+        assert done.exit_code == 0
+    refused = fsbench("compare", "--methods", "ncm", "--prior-alpha", "3")
+    assert refused.exit_code == 2
+    assert "no method has such a prior" in refused.stderr
+    assert "expected a number or `sampler`" in fsbench("solve", "--prior-alpha", "two").stderr
 
 
 @pytest.mark.usefixtures("folder")

@@ -12,6 +12,8 @@ import torch
 import fsbench
 import fsbench.api
 from fsbench.errors import FsbenchError, in_python
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.sampling import sample_tasks
 from tests.workspace import SHIPPED, write_feature_files, write_photos
 
 if TYPE_CHECKING:
@@ -216,3 +218,17 @@ def test_warnings_and_errors_from_python_name_arguments(folder: Path, capsys: py
     with pytest.raises(FsbenchError, match="force=True, or keep both with tag=NAME or out=FILE") as caught:
         fsbench.extract("few", "rn18", data="photos", split_fractions=shares, random_weights=1)
     assert "--" not in said + str(caught.value)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 2.0, 10.0])
+@pytest.mark.parametrize("method", ["bavardage", "bavardage:released", "alpha-tim", "soft-kmeans"])
+def test_predict_and_evaluate_agree_for_every_alpha(
+    features: Features, tmp_path: Path, method: str, alpha: float
+) -> None:
+    path = features.write(tmp_path / "f.h5")
+    params: dict[str, Any] = {"steps": 50, "rate": 2e-3} if method == "alpha-tim" else {}
+    record = fsbench.evaluate(method, path, alpha=alpha, queries=30, tasks=6, **params)
+    tasks = sample_tasks(TaskProtocol(alpha=alpha, queries=30), features.novel.offsets, 0, np.arange(6))
+    support, query = features.novel.features[tasks.support], features.novel.features[tasks.query]
+    p = fsbench.predict(method, support, tasks.support_labels, query, base=features.statistics, **params)
+    assert (p.argmax(axis=2) == tasks.query_labels).sum(axis=1).tolist() == record.correct

@@ -53,13 +53,13 @@ def draw_bars(comparison: Comparison) -> Figure:
             for axes, column in zip(grid[0], comparison.columns, strict=True):
                 _bars(axes, group, entries, column)
             grid[0, 0].set_yticklabels([entry.label for entry in entries])
-        _legend(foot, [entry.assumes for _, entries in rows for entry in entries])
+        _legend(foot, [cell.assumes for group, _ in rows for cell in group.cells.values() if cell.record])
     return figure
 
 
 def _bars(axes: Axes, group: Group, entries: Sequence[Entry], column: Column) -> None:
     ran = [
-        (place, entry, cell, cell.record)
+        (place, cell, cell.record)
         for place, entry in enumerate(entries)
         if (cell := group.cells.get((entry.label, column))) and cell.record
     ]
@@ -78,8 +78,8 @@ def _bars(axes: Axes, group: Group, entries: Sequence[Entry], column: Column) ->
     span = max(most - least, 4.0)
     low = max(0.0, least - 0.3 * span)
     axes.set_xlim(low, most + 0.06 * span)
-    for place, entry, cell, record in ran:
-        for look in layers(*_LOOKS.get(entry.assumes, _OTHER)):
+    for place, cell, record in ran:
+        for look in layers(*_LOOKS.get(cell.assumes, _OTHER)):
             axes.barh(place, record.accuracy - low, 0.72, left=low, **look)
         mean, beside = record.accuracy, axes.get_yaxis_transform()
         axes.errorbar(mean, place, xerr=record.ci95, fmt="o", markersize=2.6, color=INK, capsize=2, linewidth=1)

@@ -16,16 +16,18 @@ from scipy import stats
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import TaskList, solve_tasks
-from fsbench.evaluation.run import interval_over_data, tasks_without_shared_images
+from fsbench.evaluation.run import accuracies_over_data, tasks_without_shared_images
 from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import parse_methods
 from fsbench.features.store import FeatureFile
 from fsbench.methods.ncm import NearestClassMean
+from fsbench.methods.soft_kmeans import SoftKMeans
 from fsbench.report.render import Table, render_csv, render_json, render_latex, render_markdown, render_rich
 from fsbench.results.comparison import Column, Comparison
-from fsbench.results.statistics import accuracies, interval
+from fsbench.results.statistics import accuracies, interval, interval_over_classes
 from fsbench.tasks.protocol import TaskProtocol
-from tests.comparing import compared
+from fsbench.tasks.sampling import sample_tasks
+from tests.comparing import CPU, compared
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -203,8 +205,9 @@ def test_tasks_without_shared_images(features: Features) -> None:
 
 def test_the_interval_over_the_data_is_wider_than_the_one_over_tasks(features: Features) -> None:
     source = Source("x", "y", "novel", features.novel, features.statistics)
-    found = interval_over_data(NearestClassMean(), source, TaskProtocol(), 0, torch.device("cpu"))
-    assert found is not None
+    values = accuracies_over_data(NearestClassMean(), source, TaskProtocol(), 0, torch.device("cpu"))
+    assert values is not None
+    found = interval(values)
     drawn = solve_tasks(
         NearestClassMean(),
         features.novel,
@@ -216,7 +219,37 @@ def test_the_interval_over_the_data_is_wider_than_the_one_over_tasks(features: F
     assert found.half_width > 2 * over_tasks.half_width
     assert abs(found.mean - over_tasks.mean) < found.half_width + over_tasks.half_width
     huge = TaskProtocol(queries=400)
-    assert interval_over_data(NearestClassMean(), source, huge, 0, torch.device("cpu")) is None
+    assert accuracies_over_data(NearestClassMean(), source, huge, 0, torch.device("cpu")) is None
+
+
+def test_intervals_for_new_images_and_new_classes_come_with_paired_differences(
+    features: Features, tmp_path: Path
+) -> None:
+    file = FeatureFile.open(features.write(tmp_path / "f.h5"))
+    table = compared("ncm,soft-kmeans", [file], [TaskProtocol()], tasks=60, over_data=True, over_classes=True)
+    ncm, soft = table.groups[0].cells.values()
+    source = Source("x", "y", "novel", features.novel, features.statistics)
+    values = [
+        accuracies_over_data(method, source, TaskProtocol(), 0, CPU) for method in (NearestClassMean(), SoftKMeans())
+    ]
+    assert soft.over_data == interval(values[1])  # type: ignore[arg-type]
+    assert ncm.over_data_difference == interval(values[0] - values[1])  # type: ignore[operator]
+    assert soft.over_data_difference is None
+    assert soft.over_classes_difference is None
+    classes = sample_tasks(TaskProtocol(), features.novel.offsets, 0, np.arange(60)).classes
+    assert ncm.record is not None
+    assert soft.record is not None
+    found = interval_over_classes(ncm.record.per_task - soft.record.per_task, classes)
+    assert ncm.over_classes_difference == found
+    row = json.loads(render_json(table))[0]
+    assert row["over_classes_difference_ci95"] == pytest.approx(found.half_width)  # type: ignore[union-attr]
+    text = render_markdown(table)
+    for words in (
+        "new images of these classes",
+        "new classes, from the jackknife",
+        "difference to soft-kmeans, for new",
+    ):
+        assert words in text
 
 
 PLUGIN = """

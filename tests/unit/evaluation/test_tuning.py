@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from fsbench.evaluation.spec import Axis
 from fsbench.evaluation.tuning import Search, grid_of, read_memory, tune, tuning_path, validation_source
 from fsbench.features.scatter import base_statistics
 from fsbench.features.store import FeatureFile, Provenance, write_features
+from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.registry import METHODS, method_class
 from fsbench.report.plots.studies import draw_surface
 from fsbench.report.plots.style import save
@@ -178,6 +180,28 @@ def test_what_the_user_fixed_is_not_tuned() -> None:
     assert {axis.name for axis in grid_of("bavardage", {"t_vb": 3.0, "sigma": 1.0})} == {"t_km"}
     with pytest.raises(FsbenchError, match="no grid to tune ncm"):
         grid_of("ncm", {})
+
+
+def test_another_grid_or_version_has_parameters_of_its_own(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {search.key}
+    set_grid(monkeypatch, "bavardage", {"tau": (0.1, 0.3)})
+    keys.add(search.key)
+    monkeypatch.setattr(Bavardage, "info", replace(Bavardage.info, version=2))
+    keys.add(search.key)
+    assert len(keys) == 3
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_grids_are_of_comparable_size(name: str) -> None:
+    grid = method_class(name).info.grid
+    cells = math.prod(map(len, grid.values())) if grid else 0
+    if name in {"ncm", "simpleshot"}:  # no parameter, and only a variant
+        assert cells == 0
+    elif len(grid) == 1 or name == "alpha-am":  # which takes minutes per cell
+        assert cells == 12
+    else:
+        assert 48 <= cells <= 50
+    assert not any("steps" in axis or axis in {"epochs", "passes"} for axis in grid)
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if method_class(name).info.grid])

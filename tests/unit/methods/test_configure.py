@@ -86,7 +86,14 @@ def test_a_data_set_without_a_preset_is_told_which_ones_have_one(features: Featu
 def test_scale_free_defaults_everywhere_else(features: Features, balanced: bool, t_km: float, mixing: str) -> None:
     method = Bavardage.configure(Context(balanced=balanced, alpha=3.0, base=features.statistics))
     assert (method.t_km, method.tau, method.sigma, method.mixing) == (t_km, 0.3, 20.0, mixing)
-    assert (method.prior_alpha, method.beta, method.steps, method.km_steps) == (3.0, 10.0, 5, 5)
+    assert (method.prior_alpha, method.beta, method.steps, method.km_steps) == (2.0, 10.0, 5, 5)
+
+
+def test_the_prior_is_that_of_the_sampler_only_if_asked_and_known(features: Features) -> None:
+    known, unknown = (Context(balanced=False, alpha=alpha, base=features.statistics) for alpha in (3.0, None))
+    assert Bavardage.configure(known, prior_alpha="sampler").prior_alpha == 3.0
+    with pytest.raises(FsbenchError, match="not known"):
+        Bavardage.configure(unknown, prior_alpha="sampler")
 
 
 @pytest.mark.parametrize(

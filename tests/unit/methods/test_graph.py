@@ -1,7 +1,8 @@
-"""The inner loops never ask the device for a value: they trace into one graph and run on tensors without data."""
+"""Methods on devices that are not here: tensors without data on a GPU, one graph, no question to the device."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fsbench.evaluation.engine import BlockSize, solve_rows
+from fsbench.errors import FsbenchError
+from fsbench.evaluation.engine import BlockSize, embed_split, solve_rows
 from fsbench.methods.alpha_am import AlphaAm
 from fsbench.methods.alpha_tim import AlphaTim
 from fsbench.methods.baseline import Baseline, BaselinePlusPlus
@@ -19,7 +21,7 @@ from fsbench.methods.bd_cspn import BdCspn
 from fsbench.methods.bms import Bms
 from fsbench.methods.entropy_min import EntropyMin
 from fsbench.methods.laplacianshot import LaplacianShot
-from fsbench.methods.linalg import minimum_by_products
+from fsbench.methods.linalg import clamp_within_span, minimum_by_products
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.paddle import Paddle
 from fsbench.methods.pt_map import PtMap
@@ -27,7 +29,9 @@ from fsbench.methods.simpleshot import SimpleShot
 from fsbench.methods.soft_kmeans import SoftKMeans
 from fsbench.methods.tim import TimAlternating, TimGradient
 from fsbench.tasks.batch import TaskBatch
-from fsbench.tasks.sampling import TaskRows
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.sampling import TaskRows, sample_tasks
+from tests.synthetic import make_features
 
 TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 METHODS = [
@@ -58,12 +62,61 @@ def inputs(width: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(3, 35, width), torch.arange(5).expand(3, 5).contiguous()
 
 
+BASE = make_features(dimension=96).statistics
+
+
 @pytest.mark.parametrize(("method", "width"), METHODS)
-def test_runs_on_fake_tensors(method: Any, width: int) -> None:
-    rows, labels = inputs(width)
+def test_embeds_and_classifies_on_a_fake_gpu(method: Any, width: int) -> None:
+    """Tensors without data find tensors that were left on the CPU, and operations that depend on values."""
     with FakeTensorMode() as mode:
-        p = method.classify(TaskBatch(mode.from_tensor(rows), mode.from_tensor(labels), 5))
-    assert p.shape == (3, 30, 5)
+        tensors: dict[str, Any] = {
+            name: mode.from_tensor(value) for name, value in vars(BASE).items() if torch.is_tensor(value)
+        }
+        base = replace(BASE, **tensors) if method.info.needs_base else None
+        embedded = method.embed(torch.empty(105, 96, device="cuda"), base)
+        assert embedded.device.type == "cuda"
+        labels = torch.empty(3, 5, dtype=torch.int64, device="cuda")
+        p = method.classify(TaskBatch(embedded.view(3, 35, -1), labels, 5))
+    assert (p.shape, p.device.type, p.dtype) == ((3, 30, 5), "cuda", torch.float32)
+
+
+class NoDoubles(TorchDispatchMode):
+    """Fails where MPS, which has no float64, would hold some."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        for tensor in found if isinstance(found, tuple) else (found,):
+            if torch.is_tensor(tensor):
+                assert (tensor.device.type, tensor.dtype) != ("mps", torch.float64), func
+        return found
+
+
+def test_the_released_clamp_avoids_float64_on_mps() -> None:
+    with FakeTensorMode(), NoDoubles():
+        gram = torch.empty(2, 6, 6, device="mps")
+        clamped = clamp_within_span(gram, gram, 2.0)
+    assert (clamped.device.type, clamped.dtype) == ("mps", torch.float32)
+
+
+@pytest.mark.parametrize(("method", "width"), METHODS)
+def test_the_solve_path_runs_on_a_fake_gpu(method: Any, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of `embed_split` and `solve_rows` but the counts, which are the one thing that comes back to the host."""
+    split = make_features(dimension=96).novel
+    drawn = sample_tasks(TaskProtocol(), split.offsets, 0, np.arange(7))
+    cuda, base = torch.device("cuda"), BASE if method.info.needs_base else None
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        table = embed_split(method, split, base, cuda)
+        assert (len(table), table.device.type) == (len(split.features), "cuda")
+        monkeypatch.setattr(torch.Tensor, "cpu", _copy_to_the_host)
+        with pytest.raises(FsbenchError, match=r"7 counts on cuda"):
+            solve_rows(method, table, drawn, BlockSize(3))
+
+
+def _copy_to_the_host(counts: torch.Tensor) -> None:
+    raise FsbenchError(f"{len(counts)} counts on {counts.device.type}")
 
 
 @pytest.mark.skipif(TORCH < (2, 15), reason="the compilers of torch 2.6, 2.7 and 2.10 cannot trace all methods")

@@ -11,10 +11,13 @@ import pytest
 
 from fsbench.errors import FsbenchError
 from fsbench.features.store import FeatureFile
+from fsbench.io.sealed import write_sealed
+from fsbench.methods.pt_map import PtMap
 from fsbench.report.render import render_csv, render_json, render_markdown, render_rich
 from fsbench.reporter import Reporter, SafeConsole
 from fsbench.results.collect import collect, read_records
 from fsbench.results.comparison import Column
+from fsbench.results.record import load_record
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import QUIET, compared
 from tests.records import four_settings, make_record, store
@@ -82,6 +85,51 @@ def test_entries_come_as_the_methods_are_listed_then_others() -> None:
     assert [entry.assumes for entry in found.entries] == [
         *("inductive", "uniform prior", "no prior", "free prior", "not known", "not known")
     ]
+
+
+def test_what_is_assumed_is_that_of_the_parameters_in_each_column() -> None:
+    learned, uniform = {"mixing": "learned", "prior_alpha": 4.0}, {"mixing": "uniform", "prior_alpha": 2.0}
+    records = [
+        make_record("bavardage", params={**learned, "prior_alpha": 2.0}),
+        make_record("bavardage", params=learned, alpha=4.0),
+        make_record("bavardage", params=uniform, alpha=None),
+        make_record("alpha-am", params={"order": 1.0}, alpha=None),
+        make_record("tim-gd", params={"marginal": 0.0}),
+    ]
+    (found,) = collect(records)
+    assert {(label, column.alpha): cell.assumes for (label, column), cell in found.groups[0].cells.items()} == {
+        ("tim-gd", 2.0): "no prior",
+        ("alpha-am", None): "uniform prior",
+        ("bavardage", 2.0): "free prior",
+        ("bavardage", 4.0): "free prior, told α",
+        ("bavardage", None): "uniform prior",
+    }
+    assert found.entries[-1].assumes == "free prior / free prior, told α / uniform prior"
+
+
+def test_records_of_a_method_that_has_changed_since_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, kept = make_record("pt-map"), make_record("ncm")
+    new = dataclasses.replace(old, key=dataclasses.replace(old.key, method_version=2))
+    paths = store(tmp_path, old, kept, new)
+    assert len(set(paths)) == 3
+    info = dataclasses.replace(PtMap.info, version=2)
+    monkeypatch.setattr(PtMap, "info", info)
+    reporter, heard = listening()
+    found = read_records(None, tmp_path, reporter)
+    assert sorted((record.key.method, record.key.method_version) for record in found) == [("ncm", 1), ("pt-map", 2)]
+    assert "1 records of an earlier version of pt-map are left out" in heard.getvalue()
+
+
+def test_a_record_without_a_version_of_its_method_is_of_the_first(tmp_path: Path) -> None:
+    record = make_record()
+    (path,) = store(tmp_path, record)
+    content = dataclasses.asdict(record)
+    del content["key"]["method_version"]
+    write_sealed(path, content)
+    assert load_record(path, record.key).key.method_version == 1
+    assert record.key.digest() == "32fc21b15be6"  # as before there were versions
 
 
 def test_a_record_never_makes_a_file_of_its_makers_run(tmp_path: Path) -> None:

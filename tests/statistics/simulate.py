@@ -1,0 +1,156 @@
+"""Simulations behind docs/statistics.md: `python -m tests.statistics.simulate` prints its tables, in some minutes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+
+from fsbench.evaluation.engine import TaskList, solve_tasks
+from fsbench.evaluation.run import accuracies_over_data
+from fsbench.evaluation.source import Source
+from fsbench.features.scatter import BaseStatistics
+from fsbench.features.store import Split, make_split
+from fsbench.methods.bavardage import Bavardage
+from fsbench.methods.simpleshot import SimpleShot
+from fsbench.results.statistics import Interval, accuracies, interval, interval_over_classes
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.sampling import _dirichlet_counts, _draw_counts, sample_tasks
+from tests.unit.results.test_comparison import simulated
+
+CPU = torch.device("cpu")
+METHODS = SimpleShot("L2N"), SimpleShot("UN")  # whose difference is simulated too
+PROTOCOL = TaskProtocol(queries=25)
+DIMENSION = 16
+
+
+@dataclass(frozen=True)
+class World:
+    """Classes that differ in where they are and in how wide they are."""
+
+    means: np.ndarray  # (C, D)
+    widths: np.ndarray  # (C,)
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, classes: int) -> World:
+        return cls(rng.normal(size=(classes, DIMENSION)), np.exp(rng.normal(0, 0.5, classes)))
+
+    def images(self, rng: np.random.Generator, each: int) -> Split:
+        labels = np.repeat(np.arange(len(self.means)), each)
+        noise = rng.normal(size=(len(labels), DIMENSION)) * self.widths[labels][:, None]
+        return make_split((self.means[labels] + 1.5 * noise).astype(np.float32), labels)
+
+
+def run(split: Split, tasks: int, seed: int) -> np.ndarray:
+    """(3, T): accuracies of both methods, and their difference."""
+    outcomes = [solve_tasks(method, split, None, TaskList(PROTOCOL, seed, tasks), device=CPU) for method in METHODS]
+    first, second = (accuracies(outcome.correct, outcome.queries) for outcome in outcomes)
+    return np.stack([first, second, first - second])
+
+
+@cache
+def anywhere(worlds: int) -> tuple[float, ...]:
+    """The means over all classes there are: of many worlds, 500 tasks each."""
+    rng = np.random.default_rng(0)
+    found = [run(World.draw(rng, 150).images(rng, 40), 500, seed).mean(axis=1) for seed in range(worlds)]
+    return tuple(np.mean(found, axis=0).tolist())
+
+
+def coverage(
+    classes: int, images: int, repeats: int, tasks: int = 300, *, worlds: int = 60, seed: int = 0
+) -> dict[str, list[float]]:
+    """How often three kinds of intervals hold what they are for: per kind, for two methods and their difference.
+
+    `tasks`: more tasks; `images`: new images of these classes; `classes`: new classes. Each interval is also tried
+    for new classes, where the first two promise nothing.
+    """
+    rng = np.random.default_rng(seed)
+    everywhere = anywhere(worlds)
+    held: dict[str, list[np.ndarray]] = {}
+    for repeat in range(repeats):
+        world = World.draw(rng, classes)
+        split = world.images(rng, images)
+        here = run(world.images(rng, 300), 3 * tasks, repeat).mean(axis=1)  # the same classes, other images
+        values = run(split, tasks, repeat)
+        drawn = sample_tasks(PROTOCOL, split.offsets, repeat, np.arange(tasks)).classes
+        source = Source("simulated", "none", "novel", split, None)
+        apart = [accuracies_over_data(method, source, PROTOCOL, repeat, CPU) for method in METHODS]
+        assert apart[0] is not None
+        assert apart[1] is not None
+        found: dict[str, list[Interval | None]] = {
+            "tasks": [interval(one) for one in values],
+            "images": [interval(one) for one in (*apart, apart[0] - apart[1])],
+            "classes": [interval_over_classes(one, drawn) for one in values],
+        }
+        for kind, truth in (
+            ("tasks", everywhere), ("images, these classes", here), ("images", everywhere), ("classes", everywhere)
+        ):  # fmt: skip
+            intervals = [one for one in found[kind.partition(",")[0]] if one]
+            inside = [one.low < value < one.high for one, value in zip(intervals, truth, strict=True)]
+            held.setdefault(kind, []).append(np.array(inside))
+    return {kind: np.mean(inside, axis=0).tolist() for kind, inside in held.items()}
+
+
+def told_alpha(alpha: float, tasks: int, spread: float = 0.25, *, seed: int = 0) -> Interval:
+    """Accuracy of BAVARDAGE with the sampler's α as its prior, minus that with 2, on weak features."""
+    rng = np.random.default_rng(seed)
+    base, novel = (_weak(rng, count, spread) for count in (30, 20))
+    statistics = BaseStatistics.fit(base.features, base.labels)
+    values = []
+    for prior in (alpha, 2.0):
+        method = Bavardage(prior_alpha=prior)
+        found = solve_tasks(method, novel, statistics, TaskList(TaskProtocol(alpha=alpha), seed, tasks), device=CPU)
+        values.append(accuracies(found.correct, found.queries))
+    return interval(values[0] - values[1])
+
+
+def _weak(rng: np.random.Generator, classes: int, spread: float) -> Split:
+    labels = np.repeat(np.arange(classes), 150)
+    means = rng.normal(size=(classes, 40)) * spread + 0.8
+    rows = np.maximum(means[labels] + rng.normal(size=(len(labels), 40)) * np.geomspace(1.2, 0.2, 40), 0)
+    return make_split(rows.astype(np.float32), labels)
+
+
+def false_alarms(methods: int, tables: int) -> tuple[float, float]:
+    """Share of tables of equal methods where one is called worse than the best, and other than the baseline."""
+    rng = np.random.default_rng(methods)
+    worse = other = 0
+    for _ in range(tables):
+        cells = simulated(methods, rng).groups[0].cells.values()
+        worse += any(not cell.best and not cell.tied for cell in cells)
+        other += any(cell.p_value is not None and cell.p_value < 0.05 for cell in cells)
+    return worse / tables, other / tables
+
+
+def truncation(alpha: float, images: int, tasks: int = 100_000) -> tuple[float, float]:
+    """Share of tasks whose counts are redrawn, and what that does to the variance of the counts, both in percent."""
+    protocol, numbers = TaskProtocol(alpha=alpha), np.arange(tasks)
+    free = _dirichlet_counts(protocol, 0, numbers, attempt=0)
+    kept = _draw_counts(protocol, 0, numbers, np.full((tasks, 5), images))
+    redrawn = (free > images - protocol.shots).any(axis=1).mean()
+    return 100 * float(redrawn), 100 * float(kept.var() / free.var() - 1)
+
+
+def main() -> None:
+    """Print all tables."""
+    print("false alarms: methods, worse than the best, other than the baseline")
+    for methods in (3, 8, 16):
+        print(methods, *(f"{share:.3f}" for share in false_alarms(methods, 1000)))
+    print("coverage of 95 % intervals: classes, kind, two methods, their difference")
+    for classes in (10, 20, 50):
+        for kind, shares in coverage(classes, 60, 250).items():
+            print(classes, kind, *(f"{share:.3f}" for share in shares))
+    print("told α minus fixed 2, in points")
+    for alpha in (0.5, 1.0, 2.0, 4.0, 10.0):
+        found = told_alpha(alpha, 2000)
+        print(alpha, f"{found.mean:+.2f} ± {found.half_width:.2f}")
+    print("redraws: images, α, redrawn in %, change of the variance in %")
+    for images in (60, 600):
+        for alpha in (0.5, 1.0, 2.0):
+            print(images, alpha, *(f"{value:.1f}" for value in truncation(alpha, images)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Small versions of the simulations that docs/statistics.md reports, and the full ones as slow tests."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fsbench.results.statistics import interval_over_classes
+from tests.statistics.simulate import coverage, false_alarms, told_alpha, truncation
+
+
+def test_the_interval_over_classes_is_the_jackknife() -> None:
+    rng = np.random.default_rng(0)
+    classes = np.stack([rng.permutation(7)[:3] for _ in range(50)])
+    values = rng.normal(60, 9, size=50)
+    means = np.array([np.mean([v for v, held in zip(values, classes, strict=True) if c not in held]) for c in range(7)])
+    error = np.sqrt(6 / 7 * np.sum((means - means.mean()) ** 2))
+    found = interval_over_classes(values, classes)
+    assert found is not None
+    assert found.mean == pytest.approx(values.mean())
+    assert found.half_width == pytest.approx(2.446912 * error, rel=1e-6)  # Student's quantile of 6 degrees of freedom
+
+
+def test_without_a_class_to_leave_out_there_is_no_interval_over_classes() -> None:
+    assert interval_over_classes(np.ones(9), np.tile(np.arange(5), (9, 1))) is None
+
+
+def test_intervals_cover_what_they_say() -> None:
+    found = coverage(20, 60, repeats=15, tasks=100, worlds=6)
+    assert min(found["classes"]) >= 0.7
+    assert min(found["images, these classes"]) >= 0.7
+    assert min(found["tasks"]) < 0.8  # they are about more tasks from the same images
+
+
+def test_redraws_truncate_only_where_classes_are_small() -> None:
+    redrawn, change = truncation(0.5, 60, tasks=20_000)
+    assert 8 < redrawn < 10
+    assert -16 < change < -12
+    assert abs(truncation(2.0, 60, tasks=20_000)[1]) < 0.5
+    assert truncation(0.5, 600, tasks=2000) == (0.0, 0.0)
+
+
+def test_to_be_told_alpha_matters_where_it_is_large() -> None:
+    assert told_alpha(10.0, 60).low > 0
+    assert told_alpha(2.0, 10).mean == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("classes", [10, 20, 50])
+def test_coverage_for_new_classes_in_full(classes: int) -> None:
+    found = coverage(classes, 60, repeats=250)
+    assert min(found["classes"]) >= 0.92
+    assert min(found["images, these classes"]) >= 0.92
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("methods", [3, 8, 16])
+def test_false_alarms_in_full(methods: int) -> None:
+    assert max(false_alarms(methods, 1000)) < 0.05

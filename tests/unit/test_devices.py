@@ -1,0 +1,95 @@
+"""Memory that runs out, TF32, and the cores that belong to a process."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from fsbench.devices import cpu_share, float32_products, out_of_memory, reading_processes
+from fsbench.errors import FsbenchError
+from fsbench.features.extract import refuse_unusable
+from fsbench.features.forward import PRECISIONS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling `cusolverDnCreate(handle)`",
+        "cusolver error: CUSOLVER_STATUS_INTERNAL_ERROR, when calling `cusolverDnCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "MPS backend out of memory (MPS allocated: 8.0 GB, other allocations: 1.0 GB, max allowed: 9.0 GB).",
+        "CUDA out of memory. Tried to allocate 20.00 GiB.",
+        "CUDA error: out of memory",
+    ],
+)
+def test_every_librarys_words_for_no_memory_are_known(message: str) -> None:
+    assert out_of_memory(RuntimeError(message))
+
+
+@pytest.mark.parametrize(
+    "message", ["CUDA error: an illegal memory access", "CUBLAS_STATUS_EXECUTION_FAILED", "sizes do not match"]
+)
+def test_other_errors_are_not_taken_for_it(message: str) -> None:
+    assert not out_of_memory(RuntimeError(message))
+
+
+def test_tf32_is_off_unless_named_and_what_was_set_comes_back() -> None:
+    places: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [place.allow_tf32 for place in places]
+    with float32_products():
+        assert [place.allow_tf32 for place in places] == [False, False]
+        with float32_products(tf32=True):
+            assert [place.allow_tf32 for place in places] == [True, True]
+        assert [place.allow_tf32 for place in places] == [False, False]
+    assert [place.allow_tf32 for place in places] == before
+
+
+def test_tf32_is_refused_where_there_is_none() -> None:
+    assert "tf32" in PRECISIONS
+    with pytest.raises(FsbenchError, match="tf32 is a number format of NVIDIA GPUs"):
+        refuse_unusable("tf32", torch.device("cpu"))
+
+
+def test_cores_are_those_of_the_affinity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(12)), raising=False)
+    assert cpu_share(tmp_path) == 12
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert cpu_share(tmp_path) == 3
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "99")
+    assert cpu_share(tmp_path) == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "250000 100000\n"}, 2),
+        ({"cpu.max": "50000 100000\n"}, 1),
+        ({"cpu.max": "max 100000\n"}, 12),
+        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 12),
+        ({"cpu.max": "nonsense"}, 12),
+    ],
+)
+def test_a_container_may_have_fewer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: dict[str, str], cores: int
+) -> None:
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(12)), raising=False)
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert cpu_share(tmp_path) == cores
+
+
+def test_readers_of_images() -> None:
+    assert reading_processes(torch.device("cpu")) == 1
+    assert 1 <= reading_processes(torch.device("cuda")) <= 8
