@@ -28,6 +28,7 @@ class Variants:
     values: tuple[str, ...]  # the words, the default first
     in_all: tuple[str, ...] = ()  # those that `all` runs beside the default
     without_base: tuple[str, ...] = ()  # those that need no base classes, although the method does
+    uniform: tuple[str, ...] = ()  # those that assume equally frequent classes, although the method does not
 
     @property
     def default(self) -> str:

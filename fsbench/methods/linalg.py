@@ -101,3 +101,19 @@ def equal_sizes(logits: Tensor, potentials: Tensor, steps: int) -> tuple[Tensor,
         length = extent.log1p() / extent.clamp_min(torch.finfo(extent.dtype).tiny)
         potentials = potentials + length * direction
     return torch.softmax(logits + potentials, dim=1), potentials
+
+
+class EqualSizes:
+    """Assignments to classes of equal size for one problem after another, each starting from the potentials before."""
+
+    FIRST_STEPS, NEXT_STEPS = 16, 10
+
+    def __init__(self) -> None:
+        self.potentials: Tensor | None = None
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """The plan (B, K, Q) of logits (B, K, Q)."""
+        first = self.potentials is None
+        start = torch.zeros_like(logits[:, :, :1]) if self.potentials is None else self.potentials
+        plan, self.potentials = equal_sizes(logits, start, self.FIRST_STEPS if first else self.NEXT_STEPS)
+        return plan

@@ -53,7 +53,8 @@ class Entry:
 def entry_of(label: str, method: str) -> Entry:
     """The row of a method that is installed, or of a file."""
     info = method_class(method).info
-    return Entry(label, info.name, info.assumes)
+    uniform = info.variants is not None and label.partition(" ")[0].partition(":")[2] in info.variants.uniform
+    return Entry(label, info.name, "uniform prior" if uniform else info.assumes)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ DEPENDS_ON_AXES = {
 CONFIGURATIONS: list[tuple[str, dict[str, Any]]] = [
     *((name, SHORTER.get(name, {})) for name in METHODS),
     ("bavardage", {"variant": "released"}),
+    ("bavardage", {"variant": "transport"}),
     ("bavardage", {"stage": "vb"}),
     ("bavardage", {"tau": "learned"}),
     ("bavardage", {"sigma": float("inf")}),

@@ -33,6 +33,7 @@ TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 METHODS = [
     (Bavardage(), 96),
     (Bavardage(variant="released"), 96),
+    (Bavardage(variant="transport"), 96),
     (Bavardage(tau="learned", stage="vb"), 96),
     (Bavardage(mixing="uniform"), 40),  # more samples than features
     (SoftKMeans(), 48),
