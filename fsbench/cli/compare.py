@@ -23,7 +23,7 @@ def compare(
         typer.Option(
             help="Names separated by commas, NAME:VARIANT, file.py:CLASS, or all.", autocompletion=complete.methods
         ),
-    ] = "soft-kmeans,bavardage,bavardage:released",
+    ] = "soft-kmeans,bavardage,bavardage:released,bavardage:transport",
     shots: use.Shots = "1,5",
     settings: use.Settings = "unbalanced,balanced",
     alpha: use.Alpha = None,

@@ -73,7 +73,10 @@ SplitName = Annotated[str, of_tasks(help="novel, val or base.", autocompletion=c
 ProtocolName = Annotated[str, of_tasks(help="disjoint, released or veilleux.", autocompletion=complete.protocols)]
 Variant = Annotated[
     str | None,
-    of_method(help="Variant of BAVARDAGE: article or released.", autocompletion=complete.words("article", "released")),
+    of_method(
+        help="Variant of BAVARDAGE: article, released or transport.",
+        autocompletion=complete.words("article", "released", "transport"),
+    ),
 ]
 Preset = Annotated[
     str,

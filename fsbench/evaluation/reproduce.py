@@ -62,7 +62,7 @@ def _choice(published: str) -> MethodChoice | None:
     for name in method_names():
         names = method_class(name).info.published
         if published in names:
-            return MethodChoice(published, name, dict(names[published]))
+            return MethodChoice(published, name, {key: values[0] for key, values in names[published].items()})
     return None
 
 

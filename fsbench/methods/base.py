@@ -53,8 +53,8 @@ class MethodInfo:
             never the number of iterations.
         version: Raised when the same parameters give other results. Records and tuned parameters of an earlier version
             are not used.
-        published: Its names in published tables, each with the parameters that such a row belongs to; parameters that
-            are not named may have any value.
+        published: Its names in published tables, each with the values of parameters that such a row belongs to;
+            parameters that are not named may have any value.
         cost: `fast`: closed-form steps. `slow`: about a thousand gradient steps. `very slow`: minutes per setting, so
             that `all` leaves it out.
     """
@@ -67,7 +67,7 @@ class MethodInfo:
     needs_base: bool = False
     variants: Variants | None = None
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    published: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    published: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     cost: Literal["fast", "slow", "very slow"] = "fast"
     prior_by: Mapping[str, Mapping[Any, Prior]] = field(default_factory=dict)
     version: int = 1

@@ -10,6 +10,10 @@ m'_k − m'_j, so for each sample
     ‖u_n − m_k‖² = ‖x'_n − m'_k‖² − r_n,    r_n: squared distance of x'_n from the affine span of the centroids,
 
 and r_n, the same for every class, cancels when Eq. 5 is normalised. What PLDA adds is the sphering of Eq. 7.
+
+The variant `transport` is not the article's. It knows that the classes are equally frequent among the queries, and
+maximises the same lower bound over assignments with Σ_q o_qk = Q/K: the E step becomes o_qk ∝ ρ_qk e^(v_k), with the
+v_k that give every class its size. `docs/transport.md` derives and measures it.
 """
 
 from __future__ import annotations
@@ -36,8 +40,8 @@ from fsbench.methods.base import (
     require_weight,
 )
 from fsbench.methods.centroids import Clusters, InnerProducts, gram, inner_products
-from fsbench.methods.linalg import cholesky, clamp_within_span, inverse_square_root
-from fsbench.methods.soft_kmeans import last, soft_kmeans
+from fsbench.methods.linalg import EqualSizes, cholesky, clamp_within_span, inverse_square_root
+from fsbench.methods.soft_kmeans import last, over_classes, soft_kmeans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +85,7 @@ class Bavardage(Parameters):
     Attributes:
         variant: `article`: one sphering from S_w of Eq. 6 for all tasks, α_k counts the support. `released`: as the
             authors' program: a class-weighted scatter, scalings clamped inside the span of each task, α_k without
-            the support.
+            the support. `transport`: as `article`, with classes of equal size in every E step.
         stage: `plda`: everything. `vb`: without sphering, every direction scaled by σ alone (the second row of the
             article's ablation).
         t_km: Temperature of Soft-KMEANS.
@@ -95,7 +99,7 @@ class Bavardage(Parameters):
         km_steps: Iterations of Soft-KMEANS.
     """
 
-    variant: Literal["article", "released"] = "article"
+    variant: Literal["article", "released", "transport"] = "article"
     stage: Literal["plda", "vb"] = "plda"
     t_km: float = 50.0
     tau: float | Literal["learned"] = presets.TAU
@@ -112,15 +116,22 @@ class Bavardage(Parameters):
         reference='Hu, Pateux, Gripon, "Adaptive Dimension Reduction and Variational Inference…", 2022',
         transductive=True,
         prior="free",
-        prior_by={"mixing": {"uniform": "uniform"}},
+        prior_by={"mixing": {"uniform": "uniform"}, "variant": {"transport": "uniform"}},
         needs_base=True,
-        variants=Variants("variant", ("article", "released"), in_all=("released",)),
+        variants=Variants("variant", ("article", "released", "transport"), in_all=("released", "transport")),
         grid={"t_km": (10.0, 50.0), "tau": (0.1, 0.2, 0.3, 0.5, 1.0), "sigma": (10.0, 15.0, 20.0, 30.0, 50.0)},
-        published={"BAVARDAGE": {"stage": "plda"}, "Soft-KMEANS+VB": {"stage": "vb"}},
+        published={
+            "BAVARDAGE": {"stage": ("plda",), "variant": ("article", "released")},
+            "Soft-KMEANS+VB": {"stage": ("vb",), "variant": ("article", "released")},
+        },
     )
 
     def __post_init__(self) -> None:
-        words = {"variant": ("article", "released"), "stage": ("plda", "vb"), "mixing": ("learned", "uniform")}
+        words = {
+            "variant": ("article", "released", "transport"),
+            "stage": ("plda", "vb"),
+            "mixing": ("learned", "uniform"),
+        }
         for name, known in words.items():
             if getattr(self, name) not in known:
                 raise FsbenchError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}.")
@@ -200,15 +211,16 @@ class Bavardage(Parameters):
         """
         products, support = self.products(unpack(tasks.rows)), tasks.one_hot()
         plain, sphered = Clusters(products.plain, support), Clusters(products.sphered, support)
-        for assigned in soft_kmeans(plain, self.t_km, self.km_steps):
+        normalised = EqualSizes() if self.variant == "transport" else over_classes
+        for assigned in soft_kmeans(plain, self.t_km, self.km_steps, normalised):
             yield assigned
         for _ in range(self.steps):
-            assigned = self._e_step(self._m_step(sphered, assigned))
+            assigned = normalised(self._log_rho(self._m_step(sphered, assigned)))
             yield assigned
 
     def products(self, rows: Spaces[Tensor]) -> Spaces[InnerProducts]:
         """Inner products of the samples of tasks, rows (B, N, D) in each space."""
-        if self.variant == "article" or self.stage == "vb":
+        if self.variant != "released" or self.stage == "vb":
             return Spaces(inner_products(rows.plain), inner_products(rows.sphered))
         plain = gram(rows.plain)  # (B, N, N)
         return Spaces(InnerProducts(plain), InnerProducts(clamp_within_span(plain, gram(rows.sphered), self.sigma)))
@@ -220,12 +232,11 @@ class Bavardage(Parameters):
         precision = _learned_precision(clusters, assigned, beta) if isinstance(self.tau, str) else self.tau
         return Posterior(self._log_mixing(clusters, count), beta, *clusters.centroids(assigned, beta), precision)
 
-    def _e_step(self, posterior: Posterior) -> Tensor:
-        """Eq. 5 without the terms that are the same for every class: assignments (B, K, Q) of the queries."""
+    def _log_rho(self, posterior: Posterior) -> Tensor:
+        """Eq. 5 without the terms that are the same for every class, (B, K, Q): the E step before it is normalised."""
         log_mixing, beta, similarity, squared, precision = posterior
         dimension = similarity.shape[1] - 1  # d = K − 1
-        log_rho = log_mixing - dimension / (2 * beta) + precision * (similarity - squared / 2)
-        return torch.softmax(log_rho, dim=1)
+        return log_mixing - dimension / (2 * beta) + precision * (similarity - squared / 2)
 
     def _log_mixing(self, clusters: Clusters, count: Tensor) -> Tensor:
         """E[log π_k] = ψ(α_k) − ψ(Σ_j α_j) of Eq. 5 with α_k = α_o + N_k of Eq. 3, (B, K, 1)."""

@@ -90,15 +90,56 @@ def equal_sizes(logits: Tensor, potentials: Tensor, steps: int) -> tuple[Tensor,
         equal as far as the steps have converged.
     """
     _, K, Q = logits.shape
-    lift = 10 * torch.finfo(logits.dtype).eps * Q  # above the rounding errors of ∇²f, so that it factorises
     for _ in range(steps):
-        plan = torch.softmax(logits + potentials, dim=1)
-        sizes = plan.sum(dim=2)  # (B, K)
-        # ∇²f is singular along the constant vectors, to which ∇f is orthogonal: Q/K² lifts them alone.
-        curvature = torch.diag_embed(sizes + lift) - plan @ plan.mT + Q / K**2  # (B, K, K)
-        factor = torch.linalg.cholesky_ex(curvature)[0]
-        direction = torch.cholesky_solve((Q / K - sizes)[:, :, None], factor)  # (B, K, 1) Δ
-        extent = direction.amax(dim=1, keepdim=True) - direction.amin(dim=1, keepdim=True)  # (B, 1, 1) ρ
-        length = extent.log1p() / extent.clamp_min(torch.finfo(extent.dtype).tiny)
-        potentials = potentials + length * direction
+        potentials = potentials + _newton_step(torch.softmax(logits + potentials, dim=1), Q / K)
     return torch.softmax(logits + potentials, dim=1), potentials
+
+
+def given_sizes(logits: Tensor, sizes: Tensor, present: Tensor, steps: int) -> Tensor:
+    """The same for classes of given sizes (B, K, 1), some of them empty, and for the samples that are present.
+
+    Args:
+        logits: l, (B, K, Q).
+        sizes: Their sum is the number of samples that are present.
+        present: (B, 1, Q), 1 or 0.
+        steps: Newton steps, from where one round of Sinkhorn's iteration ends.
+
+    Returns:
+        The plan P, (B, K, Q), for all samples.
+    """
+    absent = torch.where(present > 0, 0.0, -torch.inf)  # (B, 1, Q)
+    mass = torch.logsumexp(torch.log_softmax(logits, dim=1) + absent, dim=2, keepdim=True)  # (B, K, 1)
+    start = sizes.clamp_min(1e-12).log() - torch.where(mass.isfinite(), mass, 0.0)
+    potentials = torch.where(sizes > 0, start, -1e4)
+    for _ in range(steps):
+        potentials = potentials + _newton_step(torch.softmax(logits + potentials, dim=1) * present, sizes[:, :, 0])
+    return torch.softmax(logits + potentials, dim=1)
+
+
+def _newton_step(plan: Tensor, wanted: Tensor | float) -> Tensor:
+    """A step of the potentials, (B, K, 1), from the plan (B, K, Q) that they give towards the sizes wanted, (B, K)."""
+    _, K, Q = plan.shape
+    lift = 10 * torch.finfo(plan.dtype).eps * Q  # above the rounding errors of ∇²f, so that it factorises
+    sizes = plan.sum(dim=2)  # (B, K)
+    # ∇²f is singular along the constant vectors, to which ∇f is orthogonal: Q/K² lifts them alone.
+    curvature = torch.diag_embed(sizes + lift) - plan @ plan.mT + Q / K**2  # (B, K, K)
+    factor = torch.linalg.cholesky_ex(curvature)[0]
+    direction = torch.cholesky_solve((wanted - sizes)[:, :, None], factor)  # (B, K, 1) Δ
+    extent = direction.amax(dim=1, keepdim=True) - direction.amin(dim=1, keepdim=True)  # (B, 1, 1) ρ
+    length = extent.log1p() / extent.clamp_min(torch.finfo(extent.dtype).tiny)
+    return length * direction
+
+
+class EqualSizes:
+    """Assignments to classes of equal size for one problem after another, each starting from the potentials before."""
+
+    def __init__(self, first_steps: int = 16, next_steps: int = 10) -> None:
+        self.steps, self.next_steps = first_steps, next_steps
+        self.potentials: Tensor | None = None
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """The plan (B, K, Q) of logits (B, K, Q)."""
+        start = torch.zeros_like(logits[:, :, :1]) if self.potentials is None else self.potentials
+        plan, self.potentials = equal_sizes(logits, start, self.steps)
+        self.steps = self.next_steps
+        return plan

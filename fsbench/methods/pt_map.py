@@ -12,7 +12,7 @@ from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import centre_parts, power_rows
 from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_count
 from fsbench.methods.centroids import InnerProducts, inner_products, mean_weights
-from fsbench.methods.linalg import equal_sizes
+from fsbench.methods.linalg import EqualSizes
 
 if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
@@ -64,21 +64,20 @@ class PtMap(Parameters):
         products = inner_products(centre_parts(tasks.rows, tasks.support_size))
         support = tasks.one_hot()  # (B, K, S)
         centroids = mean_weights(tasks)  # (B, K, N) weights over the samples
-        nothing = torch.zeros_like(centroids[:, :, :1])  # (B, K, 1)
-        plan, potentials = self._assign(products, centroids, nothing, tasks.support_size, FIRST_STEPS)
+        # Departs from the released program: it stops Sinkhorn's iteration when no sum of a query's shares changes by
+        # more than 1e-6, or after 1000 rounds. Here its limit is approached more directly.
+        assign = EqualSizes(FIRST_STEPS, NEXT_STEPS)
+        plan = assign(self._logits(products, centroids, tasks.support_size))  # (B, K, Q)
         for _ in range(self.epochs):
             assigned = torch.cat([support, plan], dim=2)  # (B, K, N)
             estimate = assigned / assigned.sum(dim=2, keepdim=True)
             centroids = centroids + self.rate * (estimate - centroids)
-            plan, potentials = self._assign(products, centroids, potentials, tasks.support_size, NEXT_STEPS)
+            plan = assign(self._logits(products, centroids, tasks.support_size))
         return plan.mT
 
-    def _assign(
-        self, products: InnerProducts, centroids: Tensor, potentials: Tensor, support: int, steps: int
-    ) -> tuple[Tensor, Tensor]:
-        """Transport plan of the queries (B, K, Q), and its potentials (B, K, 1)."""
-        # −λ d², without ‖x_n‖² and ‖μ_k‖²: the plan does not depend on what a sample or a class adds to the logits.
-        logits = 2 * self.scale * products(centroids)  # (B, K, N)
-        # Departs from the released program: it stops Sinkhorn's iteration when no sum of a query's shares changes by
-        # more than 1e-6, or after 1000 rounds. Here its limit is approached more directly.
-        return equal_sizes(logits[:, :, support:], potentials, steps)
+    def _logits(self, products: InnerProducts, centroids: Tensor, support: int) -> Tensor:
+        """−λ d² of the queries, (B, K, Q), without ‖x_n‖² and ‖μ_k‖².
+
+        The plan does not depend on what a sample or a class adds to the logits.
+        """
+        return 2 * self.scale * products(centroids)[:, :, support:]

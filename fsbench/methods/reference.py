@@ -12,6 +12,8 @@ import numpy as np
 from scipy.special import digamma
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from fsbench.methods.bavardage import Bavardage
@@ -19,10 +21,16 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-def bavardage(x: Array, sphered: Array, labels: Array, given: Bavardage) -> Array:
-    """Algorithm 1: assignments (N, K) from CL2N features (N, D), support first, the same sphered, and labels (S,)."""
+def bavardage(
+    x: Array, sphered: Array, labels: Array, given: Bavardage, normalised: Callable[[Array], Array] | None = None
+) -> Array:
+    """Algorithm 1: assignments (N, K) from CL2N features (N, D), support first, the same sphered, and labels (S,).
+
+    `normalised` makes assignments of the logits of the queries, (Q, K); a softmax unless given.
+    """
+    normalised = normalised or softmax
     known = np.eye(labels.max() + 1, dtype=x.dtype)[labels]  # (S, K)
-    o = soft_kmeans(x, known, given.t_km, given.km_steps)
+    o = soft_kmeans(x, known, given.t_km, given.km_steps, normalised)
     tau, d = float(given.tau), known.shape[1] - 1
     for _ in range(given.steps):
         u = plda(sphered, o, gamma=given.beta)
@@ -32,17 +40,18 @@ def bavardage(x: Array, sphered: Array, labels: Array, given: Bavardage) -> Arra
         m = o.T @ u / beta[:, None]  # m_o = 0
         log_pi = digamma(alpha) - digamma(alpha.sum()) if given.mixing == "learned" else 0
         constant = 0.5 * d * np.log(tau) - 0.5 * d * np.log(2 * np.pi)  # Λ = τ I
-        o = softmax(log_pi + constant - 0.5 * (d / beta + tau * squared_distances(u, m)))  # Eq. 5
-        o[: len(known)] = known
+        log_rho = log_pi + constant - 0.5 * (d / beta + tau * squared_distances(u, m))  # Eq. 5
+        o = np.concatenate([known, normalised(log_rho[len(known) :])])
     return o
 
 
-def soft_kmeans(x: Array, known: Array, t_km: float, steps: int) -> Array:
+def soft_kmeans(
+    x: Array, known: Array, t_km: float, steps: int, normalised: Callable[[Array], Array] | None = None
+) -> Array:
     """EM(X, T_km) of Algorithm 1: assignments (N, K) from one-hot labels (S, K)."""
     centroids = known.T @ x[: len(known)] / known.sum(axis=0)[:, None]
     for _ in range(steps):
-        o = softmax(-t_km * squared_distances(x, centroids))
-        o[: len(known)] = known
+        o = np.concatenate([known, (normalised or softmax)(-t_km * squared_distances(x, centroids)[len(known) :])])
         centroids = o.T @ x / o.sum(axis=0)[:, None]
     return o
 

@@ -41,7 +41,7 @@ class SimpleShot(Parameters):
         prior="none",
         needs_base=True,
         variants=Variants("norm", ("CL2N", "L2N", "UN"), without_base=("L2N", "UN")),
-        published={"SimpleShot": {"norm": "CL2N"}},
+        published={"SimpleShot": {"norm": ("CL2N",)}},
     )
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from fsbench.methods.centroids import Clusters, inner_products
 from fsbench.methods.presets import temperature_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from fsbench.tasks.batch import TaskBatch
 
@@ -59,8 +59,15 @@ class SoftKMeans(CentredRows):
         return soft_kmeans(Clusters(inner_products(tasks.rows), tasks.one_hot()), self.t_km, self.km_steps)
 
 
-def soft_kmeans(clusters: Clusters, temperature: float, steps: int) -> Iterator[Tensor]:
-    """Soft assignments o (B, K, Q) of the queries after every E step.
+def over_classes(logits: Tensor) -> Tensor:
+    """Assignments (B, K, Q) of the queries: softmax over the classes."""
+    return torch.softmax(logits, dim=1)
+
+
+def soft_kmeans(
+    clusters: Clusters, temperature: float, steps: int, normalised: Callable[[Tensor], Tensor] = over_classes
+) -> Iterator[Tensor]:
+    """Soft assignments o (B, K, Q) of the queries after every E step, which `normalised` makes of the logits.
 
     The first ones are those of the nearest class mean, softmax(−T_km d²) with d the distance to the support's means.
     The centroids after the last step are not needed.
@@ -69,7 +76,7 @@ def soft_kmeans(clusters: Clusters, temperature: float, steps: int) -> Iterator[
     for _ in range(steps):
         similarity, squared = clusters.centroids(assigned, clusters.count(assigned))
         logits = temperature * (2 * similarity - squared)  # −T d², up to ‖x_n‖², which is the same for every class
-        assigned = torch.softmax(logits, dim=1)
+        assigned = normalised(logits)
         yield assigned
 
 

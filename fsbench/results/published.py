@@ -106,7 +106,7 @@ def _names(record: RunRecord) -> list[str]:
     return [
         name
         for name, needed in names.items()
-        if all(params.get(key, getattr(method, key)) == value for key, value in needed.items())
+        if all(params.get(key, getattr(method, key)) in values for key, values in needed.items())
     ]
 
 

@@ -48,7 +48,7 @@ class Base:
 
     def sphere(self, x: Floats, method: Bavardage) -> Floats:
         """Samples of a task, sphered as the variant does it."""
-        if method.variant == "article":
+        if method.variant != "released":
             return reference.sphere(x, self.scatter, method.sigma)
         matrix = (self.class_weighted + RIDGE * np.eye(x.shape[1])) / self.per_class
         return reference.sphere_in_span(x, np.linalg.inv(matrix), method.sigma)
@@ -73,4 +73,18 @@ def configured(base: Any, *, balanced: bool = False, **params: Any) -> Bavardage
 def bavardage(rows: NDArray[Any], labels: Ints, base: Base, method: Bavardage) -> Floats:
     """Algorithm 1 from raw features (N, D) to probabilities (Q, K)."""
     x = cl2n(rows, base.mean)
-    return reference.bavardage(x, base.sphere(x, method), labels, method)[len(labels) :]
+    normalised = sinkhorn if method.variant == "transport" else None
+    return reference.bavardage(x, base.sphere(x, method), labels, method, normalised)[len(labels) :]
+
+
+def sinkhorn(logits: Floats, sizes: Floats | None = None, rounds: int = 100_000) -> Floats:
+    """Scale exp(logits) (Q, K) to rows of 1 and columns of Q/K, or of the sizes given, in turns until nothing moves."""
+    queries, ways = logits.shape
+    target = np.full(ways, queries / ways) if sizes is None else sizes
+    row, column = np.zeros((queries, 1)), np.zeros(ways)
+    for _ in range(rounds):
+        row = -np.logaddexp.reduce(logits + column, axis=1, keepdims=True)
+        before, column = column, np.log(target) - np.logaddexp.reduce(logits + row, axis=0)
+        if np.abs(column - before).max() < 1e-8:
+            break
+    return np.exp(logits + row + column)

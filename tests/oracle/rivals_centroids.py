@@ -11,6 +11,7 @@ import numpy as np
 
 from fsbench.methods.reference import softmax
 from tests.oracle.reference import Floats, Ints, cl2n
+from tests.oracle.reference import sinkhorn as balanced
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -167,3 +168,111 @@ def bms(rows: NDArray[Any], labels: Ints, ways: int, *, scale: float = 8.5, step
         least = int(np.bincount(o.argmax(axis=1), minlength=ways).min())
         mu = unit((o.T @ x) / o.sum(axis=0)[:, None])
     return p
+
+
+def leading(x: Floats, count: int) -> Floats:
+    """Rows projected on the first right singular vectors."""
+    return np.asarray(x @ np.linalg.svd(x, full_matrices=False)[2][:count].T)
+
+
+def plc(rows: NDArray[Any], dimensions: int | None = None) -> Floats:
+    """The chain PLC; optionally only the leading directions before the mean is subtracted."""
+    x = unit(np.where(rows < 0, -1, 1) * np.sqrt(np.abs(rows.astype(np.float64)) + 1e-6))
+    x = leading(x, dimensions) if dimensions else x
+    return unit(x - x.mean(axis=0))
+
+
+def protolp(
+    rows: NDArray[Any],
+    labels: Ints,
+    ways: int,
+    *,
+    graph: str = "normalised",
+    assignment: str = "softmax",
+    weight: float = 1.0,
+    share: float = 0.6,
+    rounds: int = 100,
+) -> Floats:
+    x, support = plc(rows, 40), len(labels)
+    known = np.eye(ways)[labels]
+    mu = unit(class_means(x, labels, ways))
+    assign = softmax if assignment == "softmax" else balanced
+    for _ in range(rounds):
+        z = np.concatenate([known, assign(-10 * distances(x[support:], mu))])
+        among, inverse = z.T @ z, np.diag(1 / z.sum(axis=0))
+        laplacian = np.eye(ways) - among @ inverse if graph == "normalised" else among - among @ inverse @ among
+        anchors = np.linalg.inv(known.T @ known + weight * laplacian) @ known.T @ known
+        spread = np.maximum((z @ anchors)[support:], 1e-300)
+        mixed = np.concatenate([known, share * balanced(np.log(spread)) + (1 - share) * z[support:]])
+        mu = mu + 0.2 * (mixed.T @ x / mixed.sum(axis=0)[:, None] - mu)
+    return assign(-10 * distances(x[support:], mu))
+
+
+def unem(
+    rows: NDArray[Any], labels: Ints, ways: int, scale: float, balance: list[float], temperature: list[float]
+) -> Floats:
+    z, support = scale * rows.astype(np.float64), len(labels)
+    w, v = class_means(z, labels, ways), np.ones(ways)
+    for g, t in zip(balance, temperature, strict=True):
+        u = softmax((-0.5 * distances(z[support:], w) + g * v) / t)
+        v = np.log(u.mean(axis=0) + 1e-6) + 1
+        everything = np.concatenate([np.eye(ways)[labels], u])
+        w = everything.T @ z / everything.sum(axis=0)[:, None]
+    return u
+
+
+def ilpc(rows: NDArray[Any], labels: Ints, ways: int, *, propagation: float, neighbours: int, steps: int) -> Floats:
+    """Labels only: one-hot."""
+    x, support = plc(rows), len(labels)
+    n = len(x)
+    w = np.zeros((n, n))
+    for i in range(n):
+        similar = [(x[i] @ x[j], j) for j in range(n) if j != i]
+        for similarity, j in sorted(similar, reverse=True)[:neighbours]:
+            w[i, j] = max(similarity, 0) ** 3
+    w = w + w.T
+    root = np.diag(w.sum(axis=1) ** -0.5)
+    system = np.eye(n) - propagation * root @ w @ root
+    known = {i: int(label) for i, label in enumerate(labels)}
+    quota = np.full(ways, (n - support) / ways)
+    answer: dict[int, int] = {}
+    while len(known) < n:
+        indicator = np.zeros((n, ways))
+        for i, label in known.items():
+            indicator[i, label] = 1
+        f = np.maximum(np.linalg.solve(system, indicator), 0)
+        p = f / f.sum(axis=1, keepdims=True)
+        rest = [i for i in range(n) if i not in known]
+        active = np.flatnonzero(quota > 0)
+        sizes = quota[active] * len(rest) / quota.sum()
+        plan = balanced(3 * np.log(np.maximum(p[np.ix_(rest, active)], 1e-8)), sizes)
+        guess = dict(zip(rest, active[plan.argmax(axis=1)], strict=True))
+        answer |= guess
+        effort = classifier_effort(x, {**guess, **known}, known, ways, steps)
+        chosen = []
+        for k in range(ways):
+            mine = sorted((effort[i], i) for i in rest if guess[i] == k)
+            chosen += [i for _, i in mine[:3]]
+        if len(chosen) < 5:
+            break
+        for i in chosen:
+            known[i] = int(guess[i])
+            quota[guess[i]] = max(quota[guess[i]] - 1, 0)
+    answer |= known
+    return np.eye(ways)[[answer[i] for i in range(support, n)]]
+
+
+def classifier_effort(x: Floats, target: dict[int, int], known: dict[int, int], ways: int, steps: int) -> Floats:
+    """Loss of every sample, averaged over the steps of gradient descent on a linear classifier."""
+    y = np.eye(ways)[[target[i] for i in range(len(x))]]
+    w = unit(np.stack([x[[i for i, label in known.items() if label == k]].mean(axis=0) for k in range(ways)]))
+    b = np.zeros(ways)
+    momenta = [np.zeros_like(w), np.zeros_like(b)]
+    total = np.zeros(len(x))
+    for _ in range(steps):
+        p = softmax(x @ w.T + b)
+        total -= np.log((p * y).sum(axis=1))
+        slopes = (p - y).T @ x / len(x) + 5e-4 * w, (p - y).mean(axis=0) + 5e-4 * b
+        momenta = [0.9 * momentum + slope for momentum, slope in zip(momenta, slopes, strict=True)]
+        w, b = w - 0.1 * momenta[0], b - 0.1 * momenta[1]
+    return total / steps

@@ -53,9 +53,9 @@ def test_ncm_and_soft_kmeans_agree_with_the_loops(features: Features, base: refe
         np.testing.assert_allclose(soft[b], reference.soft_kmeans(x, labels[b], 30.0), atol=1e-9)
 
 
-@pytest.mark.parametrize("variant", ["article", "released"])
+@pytest.mark.parametrize("variant", ["article", "released", "transport"])
 @pytest.mark.parametrize("balanced", [False, True])
-@pytest.mark.parametrize(("shots", "ways", "queries"), [(1, 5, 30), (3, 4, 20), (5, 7, 60), (1, 2, 10)])
+@pytest.mark.parametrize(("shots", "ways", "queries"), [(1, 5, 30), (3, 4, 22), (5, 7, 60), (1, 2, 10)])
 def test_bavardage_agrees_with_algorithm_1(
     features: Features, base: reference.Base, variant: str, balanced: bool, shots: int, ways: int, queries: int
 ) -> None:
@@ -64,9 +64,12 @@ def test_bavardage_agrees_with_algorithm_1(
     predicted = fsbench.predict("bavardage", support, labels, query, base=features.statistics, **params)
     assert predicted.shape == (12, queries, ways)
     method = reference.configured(features.statistics, **params)
+    atol = 1e-5 if variant == "transport" else 1e-8  # Newton's steps are counted, not carried on to the last digit
     for b in range(12):
         rows = np.concatenate([support[b], query[b]])
-        np.testing.assert_allclose(predicted[b], reference.bavardage(rows, labels[b], base, method), atol=1e-8)
+        np.testing.assert_allclose(predicted[b], reference.bavardage(rows, labels[b], base, method), atol=atol)
+    if variant == "transport":
+        np.testing.assert_allclose(predicted.sum(axis=1), queries / ways, atol=1e-4)
 
 
 def test_the_clamp_matters_in_the_comparison_above(features: Features) -> None:

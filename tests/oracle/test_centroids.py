@@ -1,4 +1,4 @@
-"""SimpleShot, PT-MAP, BD-CSPN, LaplacianShot, PADDLE and BMS against the loop versions."""
+"""SimpleShot, PT-MAP, BD-CSPN, LaplacianShot, PADDLE, BMS, protoLP, UNEM and iLPC against the loop versions."""
 
 from __future__ import annotations
 
@@ -242,3 +242,42 @@ def test_parameters_of_laplacianshot(preset: str, balanced: bool, shots: int, ex
     method = LaplacianShot.configure(Context(balanced=balanced, shots=shots, preset=preset))
     assert (method.weight, method.rectify) == expected
     assert (method.neighbours, method.steps) == (2, 20)
+
+
+@SETTINGS
+@pytest.mark.parametrize("graph", ["normalised", "anchor"])
+def test_protolp(features: Features, graph: str, shots: int, ways: int, queries: int, alpha: float | None) -> None:
+    support, labels, query, _ = tasks_of(features, 2, shots=shots, ways=ways, queries=queries, alpha=alpha)
+    released = {"normalised": (1.0, 0.6, 100), "anchor": (0.05, 0.7, 50)}[graph]
+    params = {**dict(zip(("weight", "share", "rounds"), released, strict=True)), "rounds": 12}
+    assignment = "transport" if alpha is None else "softmax"
+    found = fsbench.predict("protolp", support, labels, query, graph=graph, rounds=12, **settings_of(alpha))
+    rows = np.concatenate([support, query], axis=1)
+    slow = lambda *task: loops.protolp(*task, graph=graph, assignment=assignment, **params)  # noqa: E731
+    agree(found, rows, labels, slow, atol=1e-4)
+
+
+@SETTINGS
+@pytest.mark.parametrize("varied", [False, True])
+def test_unem(features: Features, varied: bool, shots: int, ways: int, queries: int, alpha: float | None) -> None:
+    support, labels, query, _ = tasks_of(features, COUNT, shots=shots, ways=ways, queries=queries, alpha=alpha)
+    one = np.log(1 + np.e)
+    balance, temperature = [one] * 10, [1 + one] * 10
+    params: dict[str, Any] = {}
+    if varied:
+        balance, temperature = [0.1 * n for n in range(10)], [1 + 0.2 * n for n in range(10)]
+        params = {"scale": 2.0, "balance": ",".join(map(str, balance)), "temperature": ",".join(map(str, temperature))}
+    found = fsbench.predict("unem-gaussian", support, labels, query, **params, **settings_of(alpha))
+    rows = np.concatenate([support, query], axis=1)
+    agree(found, rows, labels, lambda *task: loops.unem(*task, params.get("scale", one), balance, temperature))
+
+
+@SETTINGS
+def test_ilpc(features: Features, shots: int, ways: int, queries: int, alpha: float | None) -> None:
+    support, labels, query, _ = tasks_of(features, 3, shots=shots, ways=ways, queries=queries, alpha=alpha)
+    found = fsbench.predict("ilpc", support, labels, query, steps=60, **settings_of(alpha))
+    propagation, neighbours = (0.9, 10) if shots >= 5 else (0.8, 20)
+    for b in range(3):
+        rows = np.concatenate([support[b], query[b]])
+        slow = loops.ilpc(rows, labels[b], ways, propagation=propagation, neighbours=neighbours, steps=60)
+        assert (found[b].argmax(axis=1) == slow.argmax(axis=1)).mean() >= 0.995

@@ -26,20 +26,24 @@ SHORTER: dict[str, dict[str, Any]] = {  # schedules of many small steps: fewer, 
     "tim-adm": {"steps": 15},  # with fewer queries than classes it does not settle, and magnifies rounding errors
     "alpha-tim": {"steps": 25, "rate": 1e-3},
     "alpha-am": {"steps": 12, "rate": 1e-3},
+    "ilpc": {"steps": 20},
+    "protolp": {"rounds": 10},
 }
 DEPENDS_ON_AXES = {
     # Adam gives every coordinate its own step size.
     *("baseline", "baseline++", "entropy-min", "tim-gd", "alpha-tim", "alpha-am"),
-    # Pre-processing acts on each coordinate: powers (PT-MAP, BMS) and ranges (PADDLE).
-    *("pt-map", "bms", "paddle"),
+    # Pre-processing acts on each coordinate: powers (PT-MAP, BMS, protoLP, iLPC) and ranges (PADDLE).
+    *("pt-map", "bms", "protolp", "ilpc", "paddle"),
 }
 CONFIGURATIONS: list[tuple[str, dict[str, Any]]] = [
     *((name, SHORTER.get(name, {})) for name in METHODS),
     ("bavardage", {"variant": "released"}),
+    ("bavardage", {"variant": "transport"}),
     ("bavardage", {"stage": "vb"}),
     ("bavardage", {"tau": "learned"}),
     ("bavardage", {"sigma": float("inf")}),
     ("bavardage", {"variant": "released", "sigma": float("inf")}),
+    ("protolp", {"graph": "anchor", "rounds": 10}),
     ("simpleshot", {"norm": "UN"}),
     ("simpleshot", {"norm": "L2N"}),
     ("laplacianshot", {"weight": 0.7, "rectify": True}),

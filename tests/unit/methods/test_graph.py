@@ -20,14 +20,17 @@ from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.bd_cspn import BdCspn
 from fsbench.methods.bms import Bms
 from fsbench.methods.entropy_min import EntropyMin
+from fsbench.methods.ilpc import Ilpc
 from fsbench.methods.laplacianshot import LaplacianShot
 from fsbench.methods.linalg import clamp_within_span, minimum_by_products
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.paddle import Paddle
+from fsbench.methods.proto_lp import ProtoLp
 from fsbench.methods.pt_map import PtMap
 from fsbench.methods.simpleshot import SimpleShot
 from fsbench.methods.soft_kmeans import SoftKMeans
 from fsbench.methods.tim import TimAlternating, TimGradient
+from fsbench.methods.unem import UnemGaussian
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import TaskRows, sample_tasks
@@ -37,6 +40,7 @@ TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 METHODS = [
     (Bavardage(), 96),
     (Bavardage(variant="released"), 96),
+    (Bavardage(variant="transport"), 96),
     (Bavardage(tau="learned", stage="vb"), 96),
     (Bavardage(mixing="uniform"), 40),  # more samples than features
     (SoftKMeans(), 48),
@@ -46,6 +50,10 @@ METHODS = [
     (LaplacianShot(rectify=True, steps=4), 48),
     (PtMap(epochs=1), 48),
     (Bms(steps=2, passes=3), 48),
+    (ProtoLp(rounds=2), 48),
+    (ProtoLp(rounds=2, assignment="transport", graph="anchor"), 20),  # more samples than features
+    (Ilpc(steps=2), 48),
+    (UnemGaussian(), 48),
     (Paddle(steps=3), 20),  # more samples than features
     (Baseline(steps=3), 48),
     (BaselinePlusPlus(steps=3), 48),

@@ -86,7 +86,7 @@ def test_a_wrong_variant_is_named(label: str, words: str) -> None:
 
 def test_all_leaves_out_what_takes_minutes_and_has_both_variants_of_bavardage() -> None:
     labels = [choice.label for choice in parse_methods("all")]
-    assert labels == [name for name in METHODS if name != "alpha-am"] + ["bavardage:released"]
+    assert labels == [name for name in METHODS if name != "alpha-am"] + ["bavardage:released", "bavardage:transport"]
     assert [name for name in METHODS if INFO[name].cost == "very slow"] == ["alpha-am"]
 
 

@@ -44,7 +44,7 @@ def listening() -> tuple[Reporter, io.StringIO]:
 
 def test_records_alone_give_the_table_that_compare_gave(features: Features, tmp_path: Path) -> None:
     file = FeatureFile.open(features.write(tmp_path / "a.h5", "mini", "rn18"))
-    methods = "ncm,simpleshot,simpleshot:L2N,soft-kmeans,bavardage,bavardage:released"
+    methods = "ncm,simpleshot,simpleshot:L2N,soft-kmeans,bavardage,bavardage:released,bavardage:transport"
     protocols = [TaskProtocol(), TaskProtocol(shots=5, alpha=None)]
     table = compared(methods, [file], protocols, tasks=12, results=tmp_path / "results")
     (found,) = collect(read_records(None, tmp_path / "results", QUIET))

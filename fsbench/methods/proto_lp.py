@@ -1,0 +1,131 @@
+"""protoLP: prototypes whose assignments are smoothed by label propagation over a graph of the prototypes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+from fsbench.errors import FsbenchError
+from fsbench.features.preprocess import centre_task, power_rows
+from fsbench.methods.base import Context, MethodInfo, Parameters, Variants, require_amount, require_count
+from fsbench.methods.centroids import InnerProducts, gram, inner_products, mean_weights
+from fsbench.methods.linalg import EqualSizes
+from fsbench.methods.soft_kmeans import over_classes
+
+if TYPE_CHECKING:
+    from fsbench.features.scatter import BaseStatistics
+    from fsbench.tasks.batch import TaskBatch
+
+
+@dataclass(frozen=True)
+class ProtoLp(Parameters):
+    """Prototypes and a graph of them, in turns: queries are assigned, and the assignments spread over the graph.
+
+    Transductive. On balanced tasks queries are assigned by transport to classes of equal size; on others by a softmax,
+    after which the spread assignments are still scaled to equal sizes, as in the port of Lazarou et al.
+
+    Attributes:
+        graph: Laplacian of the prototypes; each goes with one of the two released settings of weight, share and rounds.
+            `normalised`: I − ZᵀZ Λ⁻¹, with assignments Z (N, K) and their column sums Λ. `anchor`: ZᵀZ − ZᵀZ Λ⁻¹ ZᵀZ.
+        assignment: `transport`, or `softmax`; by setting unless given.
+        weight: g of the graph.
+        share: b, what spread assignments contribute to the new prototypes.
+        rate: The part of the way that prototypes go in a round.
+        scale: λ of exp(−λ d²).
+        dimensions: Leading directions of the task that are kept.
+    """
+
+    graph: Literal["normalised", "anchor"] = "normalised"
+    assignment: Literal["softmax", "transport"] = "softmax"
+    weight: float = 1.0
+    share: float = 0.6
+    rate: float = 0.2
+    scale: float = 10.0
+    dimensions: int = 40
+    rounds: int = 100
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        name="protolp",
+        title="protoLP",
+        reference='Zhu, Koniusz, "Transductive Few-shot Learning with Prototype-based Label Propagation by Iterative '
+        'Graph Refinement", CVPR 2023',
+        transductive=True,
+        prior="uniform",
+        variants=Variants("graph", ("normalised", "anchor")),
+        grid={"weight": (0.1, 1.0, 10.0), "share": (0.3, 0.6, 0.9)},
+    )
+
+    def __post_init__(self) -> None:
+        for name, known in {"graph": ("normalised", "anchor"), "assignment": ("softmax", "transport")}.items():
+            if getattr(self, name) not in known:
+                raise FsbenchError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}.")
+        require_amount(weight=self.weight, share=self.share, rate=self.rate, scale=self.scale)
+        require_count(dimensions=self.dimensions, rounds=self.rounds)
+        for name in ("share", "rate"):
+            if getattr(self, name) > 1:
+                raise FsbenchError(f"{name} must be at most 1, got {getattr(self, name)}.")
+
+    @classmethod
+    def configure(cls, context: Context, **options: Any) -> Self:
+        """The released settings of the graph that is asked for."""
+        released = {"weight": 0.05, "share": 0.7, "rounds": 50} if options.get("graph") == "anchor" else {}
+        return super().configure(context, **{**released, **options})
+
+    @classmethod
+    def defaults(cls, context: Context) -> dict[str, Any]:
+        """Equal sizes where tasks are known to have them."""
+        return {"assignment": "transport" if context.balanced else "softmax"}
+
+    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
+        """Signed square root, unit norm; the rest of the pre-processing needs whole tasks."""
+        return power_rows(features)
+
+    def classify(self, tasks: TaskBatch) -> Tensor:
+        """Assignments of the queries to the last prototypes, (B, Q, K)."""
+        products = inner_products(centre_task(leading_directions(tasks.rows, self.dimensions)))
+        support = tasks.one_hot()  # (B, K, S)
+        weights = mean_weights(tasks)  # (B, K, N) prototypes as weights over the samples
+        length = (products(weights) * weights).sum(dim=2, keepdim=True).clamp_min(1e-24).sqrt()  # (B, K, 1)
+        prototypes = weights / length
+        # Departs from the released program: Sinkhorn's limit, where that stops at 1e-3 and at 0.01. Support rows are
+        # reset to one-hot in its second scaling, so that in the limit the queries alone have equal sizes.
+        assign = EqualSizes(next_steps=4) if self.assignment == "transport" else over_classes
+        balance = EqualSizes(next_steps=4)
+        for _ in range(self.rounds):
+            assigned = assign(self._logits(products, prototypes, tasks.support_size))  # (B, K, Q)
+            smooth = balance(self._spread(support, assigned).log())
+            mixed = torch.cat([support, self.share * smooth + (1 - self.share) * assigned], dim=2)  # (B, K, N)
+            prototypes = prototypes + self.rate * (mixed / mixed.sum(dim=2, keepdim=True) - prototypes)
+        return assign(self._logits(products, prototypes, tasks.support_size)).mT
+
+    def _logits(self, products: InnerProducts, prototypes: Tensor, support: int) -> Tensor:
+        """−λ d² of the queries, (B, K, Q), up to what is the same for all classes."""
+        similarity = products(prototypes)  # (B, K, N)
+        squared = (similarity * prototypes).sum(dim=2, keepdim=True)  # (B, K, 1)
+        return self.scale * (2 * similarity[:, :, support:] - squared)
+
+    def _spread(self, support: Tensor, assigned: Tensor) -> Tensor:
+        """Z (Z_sᵀZ_s + g L)⁻¹ Z_sᵀ Y_s in the rows of the queries, (B, K, Q), positive.
+
+        Z_s is the support's, one-hot like its labels Y_s, so that Z_sᵀZ_s and Z_sᵀY_s are its class sizes.
+        """
+        everything = torch.cat([support, assigned], dim=2)  # (B, K, N) Zᵀ
+        among = everything @ everything.mT  # (B, K, K) ZᵀZ
+        per_class = among / everything.sum(dim=2)[:, None, :]  # ZᵀZ Λ⁻¹
+        identity = torch.eye(among.shape[1], dtype=among.dtype, device=among.device)
+        laplacian = identity - per_class if self.graph == "normalised" else among - per_class @ among
+        shots = torch.diag_embed(support.sum(dim=2))  # (B, K, K)
+        anchors: Tensor = torch.linalg.solve_ex(shots + self.weight * laplacian, shots)[0]
+        return (anchors.mT @ assigned).clamp_min(torch.finfo(assigned.dtype).tiny)
+
+
+def leading_directions(rows: Tensor, count: int) -> Tensor:
+    """Coordinates (B, N, R) of rows (B, N, D) along the first right singular vectors of each task, not centred."""
+    values, vectors = torch.linalg.eigh(gram(rows))  # ascending
+    largest = values[:, -1:]
+    noise = values.shape[1] * torch.finfo(values.dtype).eps * largest
+    values = torch.where(values > noise, values, 0.0)[:, None, -count:]
+    return vectors[:, :, -count:] * values.sqrt()
