@@ -60,9 +60,9 @@ def _written(path: Path, given: Arrays, argument: str) -> FeatureFile:
 def _split(pair: Any, argument: str) -> Split:
     if not isinstance(pair, Sequence) or len(pair) != 2:
         raise UsageError(argument, f"expected (features, labels), got {described(pair)}", _EXAMPLE)
-    arrays = [array.detach().cpu() if hasattr(array, "detach") else array for array in pair]
     try:
-        return make_split(*map(np.asarray, arrays))
+        features, labels = (np.asarray(array.detach().cpu() if hasattr(array, "detach") else array) for array in pair)
+        return make_split(features, labels)
     except (FsbenchError, ValueError, TypeError) as error:
         problem = error.message if isinstance(error, FsbenchError) else str(error)
         raise UsageError(argument, problem.rstrip(".")) from error

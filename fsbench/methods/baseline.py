@@ -111,4 +111,5 @@ def directions(moved: Tensor, origin: Tensor) -> Tensor:
     length = torch.linalg.vector_norm(origin, dim=2, keepdim=True)
     whole = torch.linalg.vector_norm(moved + origin, dim=2, keepdim=True).clamp_min(TINY)
     longer = (moved * (moved + 2 * origin)).sum(dim=2, keepdim=True) / (whole + length)  # ‖x‖ − ‖c‖
-    return (moved - origin / length.clamp_min(TINY) * longer) / whole
+    unit: Tensor = (moved - origin / length.clamp_min(TINY) * longer) / whole
+    return unit

@@ -128,4 +128,5 @@ def leading_directions(rows: Tensor, count: int) -> Tensor:
     largest = values[:, -1:]
     noise = values.shape[1] * torch.finfo(values.dtype).eps * largest
     values = torch.where(values > noise, values, 0.0)[:, None, -count:]
-    return vectors[:, :, -count:] * values.sqrt()
+    coordinates: Tensor = vectors[:, :, -count:] * values.sqrt()
+    return coordinates

@@ -82,9 +82,9 @@ class UnemGaussian(Parameters):
             adam.step()
             progress(1)
         with torch.no_grad():
-            scale, *lists = _positive(raw)
-        balance, temperature = (",".join(f"{float(value):.5g}" for value in values) for values in lists)
-        return {"scale": float(f"{float(scale):.5g}"), "balance": balance, "temperature": temperature}
+            learned, *lists = _positive(raw)
+        weights, divisors = (",".join(f"{float(value):.5g}" for value in values) for values in lists)
+        return {"scale": float(f"{float(learned):.5g}"), "balance": weights, "temperature": divisors}
 
 
 def _positive(raw: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -110,7 +110,7 @@ def unrolled(
     log_proportion = torch.zeros_like(assigned[:, :, :1])  # (B, K, 1)
     for weight, divisor in zip(balance, temperature, strict=True):
         similarity, squared = clusters.centroids(assigned, clusters.count(assigned))
-        logits = (scale * scale * (similarity - squared / 2) + weight * log_proportion) / divisor
+        logits: Tensor = (scale * scale * (similarity - squared / 2) + weight * log_proportion) / divisor
         assigned = torch.softmax(logits, dim=1)
         log_proportion = (assigned.mean(dim=2, keepdim=True) + _PROPORTION_OFFSET).log()
     return logits

@@ -201,16 +201,16 @@ class Beyond:
     def intervals(self, key: tuple[int, str, Column], baseline: str, runs: Runs) -> dict[str, Interval | None]:
         """The fields of a cell that they give."""
         source, label, column = key
-        other = (source, baseline, column) if label != baseline else None
+        other = (source, baseline, column)
         found: dict[str, Interval | None] = {}
         if key in self.over_data:
             found["over_data"] = interval(self.over_data[key])
-            if other in self.over_data:
+            if label != baseline and other in self.over_data:
                 found["over_data_difference"] = paired_difference(self.over_data[key], self.over_data[other])
         if (source, column) in self.classes:
             classes, values = self.classes[source, column], runs[key].per_task
             found["over_classes"] = interval_over_classes(values, classes)
-            if other in runs:
+            if label != baseline and other in runs:
                 found["over_classes_difference"] = interval_over_classes(values - runs[other].per_task, classes)
         return found
 
@@ -253,7 +253,7 @@ def compare_records(
             p_value=against_baseline.get((source, column, frozenset((label, baseline)))),
             published=published(record) if with_published else None,
             assumes=_assumed(by_label[label], record),
-            **(beyond or Beyond()).intervals(key, baseline, runs),  # type: ignore[arg-type]
+            **(beyond or Beyond()).intervals(key, baseline, runs),
         )
     if with_published:
         for cells in sources.values():

@@ -245,7 +245,7 @@ def ilpc(rows: NDArray[Any], labels: Ints, ways: int, *, propagation: float, nei
         rest = [i for i in range(n) if i not in known]
         active = np.flatnonzero(quota > 0)
         sizes = quota[active] * len(rest) / quota.sum()
-        plan = balanced(3 * np.log(np.maximum(p[np.ix_(rest, active)], 1e-8)), sizes)
+        plan = balanced(3 * np.log(np.maximum(p[rest][:, active], 1e-8)), sizes)
         guess = dict(zip(rest, active[plan.argmax(axis=1)], strict=True))
         answer |= guess
         effort = classifier_effort(x, {**guess, **known}, known, ways, steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -249,11 +250,11 @@ def test_parameters_of_laplacianshot(preset: str, balanced: bool, shots: int, ex
 def test_protolp(features: Features, graph: str, shots: int, ways: int, queries: int, alpha: float | None) -> None:
     support, labels, query, _ = tasks_of(features, 2, shots=shots, ways=ways, queries=queries, alpha=alpha)
     released = {"normalised": (1.0, 0.6, 100), "anchor": (0.05, 0.7, 50)}[graph]
-    params = {**dict(zip(("weight", "share", "rounds"), released, strict=True)), "rounds": 12}
+    params: dict[str, Any] = {**dict(zip(("weight", "share", "rounds"), released, strict=True)), "rounds": 12}
     assignment = "transport" if alpha is None else "softmax"
     found = fsbench.predict("protolp", support, labels, query, graph=graph, rounds=12, **settings_of(alpha))
     rows = np.concatenate([support, query], axis=1)
-    slow = lambda *task: loops.protolp(*task, graph=graph, assignment=assignment, **params)  # noqa: E731
+    slow = partial(loops.protolp, graph=graph, assignment=assignment, **params)
     agree(found, rows, labels, slow, atol=1e-4)
 
 
@@ -269,7 +270,8 @@ def test_unem(features: Features, varied: bool, shots: int, ways: int, queries: 
         params = {"scale": 2.0, "balance": ",".join(map(str, balance)), "temperature": ",".join(map(str, temperature))}
     found = fsbench.predict("unem-gaussian", support, labels, query, **params, **settings_of(alpha))
     rows = np.concatenate([support, query], axis=1)
-    agree(found, rows, labels, lambda *task: loops.unem(*task, params.get("scale", one), balance, temperature))
+    slow = partial(loops.unem, scale=float(params.get("scale", one)), balance=balance, temperature=temperature)
+    agree(found, rows, labels, slow)
 
 
 @SETTINGS

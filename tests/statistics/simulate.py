@@ -81,7 +81,7 @@ def coverage(
         assert apart[1] is not None
         found: dict[str, list[Interval | None]] = {
             "tasks": [interval(one) for one in values],
-            "images": [interval(one) for one in (*apart, apart[0] - apart[1])],
+            "images": [interval(one) for one in (apart[0], apart[1], apart[0] - apart[1])],
             "classes": [interval_over_classes(one, drawn) for one in values],
         }
         for kind, truth in (

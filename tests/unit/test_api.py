@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 GLYPHS = "features/glyphs-rn12.h5"
 X = np.ones((1, 2, 2))
+SQUARE: Any = np.ones((4, 3))
 
 
 @pytest.fixture(scope="module")
@@ -147,16 +148,19 @@ def test_what_is_printed_of_a_record_and_a_table_is_short() -> None:
         ),
         (lambda: fsbench.compare("ncm", GLYPHS, tasks=-1), "tasks: expected 1 to"),
         (lambda: fsbench.extract("mini,cub", "rn12"), "One data set at a time"),
-        (lambda: fsbench.evaluate("ncm", np.ones((4, 3))), "features: expected a feature file, got an array of shape"),
-        (lambda: fsbench.evaluate("ncm", GLYPHS, base=np.ones((4, 3))), "base: expected a feature file, got an array"),
+        (lambda: fsbench.evaluate("ncm", SQUARE), "features: expected a feature file, got an array of shape"),
+        (lambda: fsbench.evaluate("ncm", GLYPHS, base=SQUARE), "base: expected a feature file, got an array"),
         (lambda: fsbench.evaluate("ncm", (np.ones((4, 3)), np.arange(5))), "features: Expected features (M, D) and"),
         (
             lambda: fsbench.evaluate("ncm", {"novel": (np.ones((2, 3)), ["a", "b"])}),
             "features['novel']: Labels must be",
         ),
         (lambda: fsbench.evaluate("ncm", {"test": (np.ones((2, 3)), [0, 1])}), "features: 'test' is no split"),
-        (lambda: fsbench.evaluate("ncm", {"novel": np.ones((2, 3))}), "features['novel']: expected (features, labels)"),
-        (lambda: fsbench.predict("ncm", X, [[0, 1]], X, base=np.ones((9, 2))), "base: expected BaseStatistics, got an"),
+        (lambda: fsbench.evaluate("ncm", {"novel": SQUARE}), "features['novel']: expected (features, labels)"),
+        (
+            lambda: fsbench.predict("ncm", X, np.array([[0, 1]]), X, base=SQUARE),
+            "base: expected BaseStatistics, got an",
+        ),
         (lambda: fsbench.evaluate("ncm", GLYPHS, shots=45, balanced=True), "Use shots=25."),
         (lambda: fsbench.extract("photos", "rn81", data="photos"), "Unknown backbone 'rn81'"),
     ],
