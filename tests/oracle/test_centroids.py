@@ -270,7 +270,7 @@ def test_unem(features: Features, varied: bool, shots: int, ways: int, queries: 
         params = {"scale": 2.0, "balance": ",".join(map(str, balance)), "temperature": ",".join(map(str, temperature))}
     found = fsbench.predict("unem-gaussian", support, labels, query, **params, **settings_of(alpha))
     rows = np.concatenate([support, query], axis=1)
-    slow = partial(loops.unem, scale=float(params.get("scale", one)), balance=balance, temperature=temperature)
+    slow = partial(loops.unem, scale=2.0 if varied else one, balance=balance, temperature=temperature)
     agree(found, rows, labels, slow)
 
 
