@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsbench.backbones.families import BACKBONES, FAMILIES
-from fsbench.data.catalog import EMBEDDED, dataset_names
+from fsbench.data.catalog import dataset_names
 from fsbench.errors import FsbenchError
 from fsbench.io.files import sha256_of
 
@@ -84,15 +84,13 @@ def _entry(path: Path, number: int, entry: Any) -> PublishedCheckpoint:
 
 
 def find_weights(root: Path, dataset: str, backbone: str, manifest: Path | None = None) -> Path:
-    """Find `<root>/<dataset>/<backbone>.*`, or for the embedded data set the weights that come with fsbench.
+    """Find `<root>/<dataset>/<backbone>.*`, else the small network of that name that comes with fsbench.
 
     Raises:
         FsbenchError: There is none (the hint says what to put where, and from where), there are several, or
             the file is not the published one of that name.
     """
-    files = candidates(root, dataset, backbone)
-    if not files and dataset == EMBEDDED:
-        files = candidates(shipped_weights(), dataset, backbone)
+    files = candidates(root, dataset, backbone) or candidates(shipped_weights(), dataset, backbone)
     published = read_manifest(manifest)
     if not files:
         raise _missing(root, dataset, backbone, published)

@@ -55,9 +55,7 @@ def extract(
     skip_broken: Annotated[
         bool, typer.Option("--skip-broken", help="Leave out unreadable images, and record it.")
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="A .h5 file or a folder. (default: features/DATASET-BACKBONE[-TAG].h5)")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A .h5 file or a folder. (default: in features/)")] = None,
     tag: Annotated[str, typer.Option(help="Word at the end of the file's name, to keep two networks apart.")] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace other features, recompute the same ones.")] = False,
     data_dir: use.DataRoot = Path("data"),

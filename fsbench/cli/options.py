@@ -44,7 +44,7 @@ SplitFile = Annotated[Path | None, typer.Option(help="With --data: json or csv f
 SplitFractions = Annotated[
     str | None, typer.Option(help="With --data: shares of base, val and novel classes, such as 0.64,0.16,0.2.")
 ]
-SplitSeed = Annotated[int | None, typer.Option(min=0, help="Random seed of --split-fractions. (default: 0)")]
+SplitSeed = Annotated[int | None, typer.Option(min=0, help="Random seed of the split. (default: 0)")]
 MinImages = Annotated[
     int | None, typer.Option(min=1, help="With --data: leave out classes with fewer images than this.")
 ]

@@ -95,7 +95,7 @@ def completions(monkeypatch: pytest.MonkeyPatch, line: str) -> set[str]:
     [
         ("fsbench sol", {"solve"}),
         ("fsbench solve --method soft", {"soft-kmeans"}),
-        ("fsbench solve --method bavardage:", {"bavardage:article", "bavardage:released"}),
+        ("fsbench solve --method bavardage:", {f"bavardage:{name}" for name in ("article", "released", "transport")}),
         ("fsbench compare --methods ncm,soft", {"ncm,soft-kmeans"}),
         ("fsbench compare --methods ncm,nc", set()),
         ("fsbench compare --protocol v", {"veilleux"}),

@@ -98,17 +98,16 @@ def test_a_dataset_without_public_weights(tmp_path: Path) -> None:
     assert "fsbench train" not in caught.value.hint
 
 
-def test_the_embedded_dataset_falls_back_to_the_shipped_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shipped_weights_serve_where_there_are_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shipped, own = tmp_path / "shipped", tmp_path / "own"
     inside = put(shipped, "glyphs/rn12.safetensors")
-    put(shipped, "mini/rn12.safetensors")
     put(shipped, "manifest.toml", b"")
     monkeypatch.setattr(weights, "shipped_weights", lambda: shipped)
     assert find_weights(own, "glyphs", "rn12") == inside
     with pytest.raises(FsbenchError, match="No weights"):
         find_weights(own, "mini", "rn12")
+    benchmark = put(shipped, "mini/rn12.safetensors")
+    assert find_weights(own, "mini", "rn12") == benchmark
     mine = put(own, "glyphs/rn12.pt")
     assert find_weights(own, "glyphs", "rn12") == mine
 
