@@ -49,8 +49,8 @@ class MethodInfo:
         prior: What it assumes of the class proportions among the queries: `none` (no role), `uniform`, or `free`
             (estimated).
         prior_by: Values of parameters that make the prior another one: `{"mixing": {"uniform": "uniform"}}`.
-        grid: Parameters that tuning searches, with their values: about 50 cells, or a dozen along a single parameter;
-            never the number of iterations.
+        grid: Parameters that tuning searches, with their values: about 50 cells, or a dozen along a single parameter
+            or where a cell takes minutes; never the number of iterations.
         version: Raised when the same parameters give other results. Records and tuned parameters of an earlier version
             are not used.
         published: Its names in published tables, each with the values of parameters that such a row belongs to;

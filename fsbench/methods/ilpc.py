@@ -54,6 +54,7 @@ class Ilpc(Parameters):
         'few-shot learning", ICCV 2021',
         transductive=True,
         prior="uniform",
+        grid={"propagation": (0.6, 0.8, 0.9), "neighbours": (5, 10, 20, 40)},
         cost="slow",
     )
 

@@ -55,7 +55,7 @@ class ProtoLp(Parameters):
         transductive=True,
         prior="uniform",
         variants=Variants("graph", ("normalised", "anchor")),
-        grid={"weight": (0.1, 1.0, 10.0), "share": (0.3, 0.6, 0.9)},
+        grid={"weight": (0.05, 0.3, 1.0, 10.0), "share": (0.3, 0.6, 0.7, 0.9), "scale": (5.0, 10.0, 20.0)},
     )
 
     def __post_init__(self) -> None:

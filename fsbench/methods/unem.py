@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fsbench.errors import FsbenchError
+from fsbench.features.preprocess import extreme_scale
 from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_weight
 from fsbench.methods.centroids import Clusters, inner_products, support_and_query
 
@@ -94,9 +95,12 @@ def _positive(raw: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def clusters_of(tasks: TaskBatch) -> Clusters:
-    """Centroids of tasks, moved so that the queries have mean 0: distances stay, and inner products keep digits."""
+    """Centroids of tasks, moved so that the queries have mean 0: distances stay, and inner products keep digits.
+
+    Tasks of an extreme scale are brought to a usual one, where squares neither overflow nor vanish.
+    """
     rows = tasks.rows - support_and_query(tasks)[1].mean(dim=1, keepdim=True)
-    return Clusters(inner_products(rows), tasks.one_hot())
+    return Clusters(inner_products(rows / extreme_scale(rows, (-2, -1))), tasks.one_hot())
 
 
 def unrolled(

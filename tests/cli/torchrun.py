@@ -13,7 +13,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from fsbench.cli.app import main
+from fsbench.evaluation import engine
 from fsbench.features import shards
 from fsbench.features.shards import Shards
 
@@ -46,10 +49,25 @@ def write_slowly(self: Shards, part: range, *rest: Any) -> None:
     _write(self, part, *rest)
 
 
+def make_unequal(number: int) -> None:
+    """Give this process memory, threads and a speed of its own."""
+    sample = engine.sample_tasks
+
+    def sample_slowly(*arguments: Any) -> Any:
+        time.sleep(0.05 * number)
+        return sample(*arguments)
+
+    torch.set_num_threads(1 + number)
+    engine._free_memory = lambda device: 8 << 20 >> 4 * number
+    engine.sample_tasks = sample_slowly
+
+
 _write = Shards.write
 _TROUBLE = {("killed", "0"): write_slowly, ("killed", "1"): write_unless_killed, ("slow", "1"): write_slowly}
 
 if __name__ == "__main__":
     shards.IMAGES_PER_SHARD = IMAGES_PER_SHARD
     Shards.write = _TROUBLE.get((os.environ["TROUBLE"], os.environ["RANK"]), _write)  # type: ignore[method-assign,assignment]
+    if os.environ["TROUBLE"] == "unequal":
+        make_unequal(int(os.environ["RANK"]))
     main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from fsbench.ranks import Ranks
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 from tests.comparing import CPU
+from tests.properties.test_methods import CONFIGURATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.synthetic import Features
 
-TASKS = 230
+TASKS = 90
 
 
 @dataclass
@@ -61,38 +63,66 @@ def played(count: int) -> list[Played]:
     return [Played(number, count, store, meeting=meeting) for number in range(count)]
 
 
-@pytest.mark.parametrize("name", ["ncm", "soft-kmeans", "bavardage", "pt-map", "tim-adm"])
-@pytest.mark.parametrize(("blocks", "workers"), [((50, 45), (1, 1)), ((64, 7, 1), (1, 3, 2))])
+@dataclass(frozen=True)
+class Machine:
+    """What a process has: bytes of free memory, threads, and seconds that each chunk takes longer."""
+
+    memory: int
+    threads: int = 1
+    delay: float = 0.0
+
+
+TWO = (Machine(8 << 20), Machine(7 << 20))  # nearly the same, and still other blocks
+THREE = (Machine(16 << 20), Machine(1 << 20, threads=3, delay=0.02), Machine(1, threads=2))
+CASES = [
+    *(pytest.param(name, params, THREE, id=f"{name} {params}") for name, params in CONFIGURATIONS),
+    pytest.param("bavardage", {}, TWO, id="two"),
+]
+
+
+@pytest.mark.parametrize(("name", "params", "machines"), CASES)
 def test_unequal_processes_give_what_one_gives(
-    name: str, blocks: tuple[int, ...], workers: tuple[int, ...], features: Features, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    params: dict[str, Any],
+    machines: tuple[Machine, ...],
+    features: Features,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    method = method_class(name).configure(Context(balanced=False, base=features.statistics))
+    statistics = features.statistics
+    method = method_class(name).configure(Context(balanced=False, base=statistics), **params)
     tasks = TaskList(TaskProtocol(queries=20), 3, TASKS)
-    expected = solve_tasks(method, features.novel, features.statistics, tasks, device=CPU)
-    here, solved = threading.local(), []
-    real = sample_tasks
+    expected = solve_tasks(method, features.novel, statistics, tasks, device=CPU)
+    here, solved, blocks = threading.local(), [], []
+    sample, at_once = sample_tasks, engine.tasks_at_once
 
     @contextlib.contextmanager
     def threads(device: object) -> Iterator[tuple[ThreadPoolExecutor, int]]:
-        with ThreadPoolExecutor(workers[here.number]) as pool:
-            yield pool, workers[here.number]
+        machine = machines[here.number]
+        with ThreadPoolExecutor(machine.threads, initializer=setattr, initargs=(here, "number", here.number)) as pool:
+            yield pool, machine.threads
 
     def counted(*arguments: Any) -> Any:
         solved.extend(arguments[-1].tolist())
-        return real(*arguments)
+        time.sleep(machines[here.number].delay)
+        return sample(*arguments)
+
+    def planned(*arguments: Any) -> int:
+        blocks.append(at_once(*arguments))
+        return blocks[-1]
 
     def process(ranks: Played) -> NDArray[np.int64]:
         here.number = ranks.number
-        batch = blocks[ranks.number]
-        outcome = solve_tasks(method, features.novel, features.statistics, tasks, device=CPU, batch=batch, ranks=ranks)
-        return outcome.correct
+        return solve_tasks(method, features.novel, statistics, tasks, device=CPU, ranks=ranks).correct
 
     monkeypatch.setattr(engine, "_pool", threads)
+    monkeypatch.setattr(engine, "_free_memory", lambda device: machines[here.number].memory)
     monkeypatch.setattr(engine, "sample_tasks", counted)
-    with ThreadPoolExecutor(len(blocks)) as pool:
-        for correct in pool.map(process, played(len(blocks))):
+    monkeypatch.setattr(engine, "tasks_at_once", planned)
+    with ThreadPoolExecutor(len(machines)) as pool:
+        for correct in pool.map(process, played(len(machines))):
             np.testing.assert_array_equal(correct, expected.correct)
     assert sorted(solved) == list(range(TASKS))
+    assert len(set(blocks)) == len(machines)  # every process planned with blocks of its own
 
 
 @pytest.mark.parametrize(("tasks", "workers", "block"), [(10_000, 16, 2048), (10_000, 2, 64), (300, 2, 64), (5, 8, 64)])

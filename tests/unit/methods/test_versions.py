@@ -1,0 +1,72 @@
+"""The same version of a method gives the same results: right answers on fixed tasks, pinned per version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fsbench.evaluation.engine import TaskList, solve_tasks
+from fsbench.methods.base import Context
+from fsbench.methods.registry import METHODS, method_class
+from fsbench.tasks.protocol import TaskProtocol
+from tests.comparing import CPU
+from tests.properties.test_methods import CONFIGURATIONS
+from tests.synthetic import make_features
+
+DATA = make_features(seed=2)
+BASE = DATA.statistics
+TASKS = TaskList(TaskProtocol(shots=2, queries=40), 0, 12)
+ROUNDING = 2  # of 480 answers, on another processor
+# After a change of results: raise `version` in the method's `info`, say it in CHANGELOG.md, and put its counts here.
+PINNED: dict[str, tuple[int, list[int]]] = {
+    "ncm {}": (1, [28, 30, 29, 19, 18, 28, 25, 29, 28, 28, 21, 33]),
+    "simpleshot {}": (1, [28, 30, 29, 19, 18, 28, 25, 29, 28, 28, 21, 33]),
+    "baseline {}": (2, [26, 29, 28, 19, 16, 24, 23, 29, 28, 27, 22, 29]),
+    "baseline++ {}": (2, [28, 33, 28, 20, 19, 28, 25, 29, 30, 27, 17, 33]),
+    "entropy-min {'steps': 25, 'rate': 0.001}": (1, [28, 28, 31, 21, 16, 24, 25, 30, 33, 25, 15, 34]),
+    "laplacianshot {}": (1, [27, 31, 30, 21, 19, 27, 26, 32, 32, 26, 23, 34]),
+    "bd-cspn {}": (1, [26, 29, 29, 22, 19, 29, 16, 32, 23, 30, 21, 34]),
+    "pt-map {}": (1, [27, 27, 23, 17, 17, 30, 8, 25, 18, 29, 21, 29]),
+    "bms {}": (1, [26, 25, 23, 17, 18, 26, 11, 24, 20, 33, 21, 29]),
+    "protolp {'rounds': 10}": (1, [31, 30, 26, 19, 21, 36, 12, 29, 26, 31, 23, 32]),
+    "ilpc {'steps': 20}": (1, [26, 28, 24, 20, 18, 27, 9, 26, 21, 30, 22, 30]),
+    "tim-gd {'steps': 25, 'rate': 0.001}": (1, [29, 31, 30, 21, 19, 30, 22, 31, 29, 30, 20, 33]),
+    "tim-adm {'steps': 15}": (1, [27, 26, 28, 18, 19, 28, 10, 27, 20, 31, 21, 32]),
+    "alpha-tim {'steps': 25, 'rate': 0.001}": (1, [29, 32, 28, 21, 19, 27, 29, 31, 33, 28, 18, 33]),
+    "paddle {}": (1, [6, 13, 12, 16, 4, 15, 24, 16, 20, 7, 12, 2]),
+    "unem-gaussian {}": (1, [31, 30, 30, 23, 18, 31, 23, 32, 31, 36, 18, 35]),
+    "alpha-am {'steps': 12, 'rate': 0.001}": (1, [30, 31, 31, 21, 22, 33, 22, 31, 30, 29, 22, 34]),
+    "soft-kmeans {}": (1, [32, 31, 30, 19, 17, 32, 27, 32, 32, 33, 23, 34]),
+    "bavardage {}": (1, [40, 40, 40, 36, 24, 38, 40, 40, 40, 40, 37, 40]),
+    "bavardage {'variant': 'released'}": (1, [40, 40, 40, 33, 23, 38, 39, 39, 40, 40, 37, 39]),
+    "bavardage {'variant': 'transport'}": (1, [33, 33, 34, 31, 17, 29, 17, 31, 25, 39, 32, 35]),
+    "bavardage {'stage': 'vb'}": (1, [34, 31, 31, 16, 17, 33, 28, 33, 31, 35, 22, 34]),
+    "bavardage {'tau': 'learned'}": (1, [40, 40, 40, 28, 24, 38, 40, 40, 40, 40, 37, 40]),
+    "bavardage {'sigma': inf}": (1, [40, 40, 40, 36, 24, 38, 40, 40, 40, 40, 37, 40]),
+    "bavardage {'variant': 'released', 'sigma': inf}": (1, [40, 40, 40, 33, 23, 38, 39, 39, 40, 40, 37, 39]),
+    "protolp {'graph': 'anchor', 'rounds': 10}": (1, [31, 30, 26, 19, 21, 34, 10, 28, 26, 31, 23, 33]),
+    "simpleshot {'norm': 'UN'}": (1, [26, 29, 28, 19, 16, 24, 23, 29, 28, 27, 22, 29]),
+    "simpleshot {'norm': 'L2N'}": (1, [29, 31, 29, 20, 18, 28, 26, 29, 30, 27, 16, 33]),
+    "laplacianshot {'weight': 0.7, 'rectify': True}": (1, [29, 29, 31, 21, 19, 28, 19, 32, 26, 32, 20, 32]),
+}
+
+
+def counts(name: str, params: dict[str, Any]) -> list[int]:
+    method = method_class(name).configure(Context(balanced=False, shots=2, base=BASE), **params)
+    found: list[int] = solve_tasks(method, DATA.novel, BASE, TASKS, device=CPU).correct.tolist()
+    return found
+
+
+@pytest.mark.parametrize(("name", "params"), CONFIGURATIONS, ids=str)
+def test_results_change_only_with_the_version(name: str, params: dict[str, Any]) -> None:
+    key, found = f"{name} {params}", counts(name, params)
+    assert key in PINNED, f"Add to PINNED: {key!r}: ({method_class(name).info.version}, {found})"
+    version, expected = PINNED[key]
+    assert method_class(name).info.version == version, f"Put the counts of this version into PINNED: {found}"
+    differing = sum(abs(one - other) for one, other in zip(found, expected, strict=True))
+    assert differing <= ROUNDING, f"{name} gives other results: raise its version. Now: {found}"
+
+
+def test_every_method_is_pinned() -> None:
+    assert {key.partition(" ")[0] for key in PINNED} == set(METHODS)
