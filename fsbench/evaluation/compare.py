@@ -52,33 +52,35 @@ def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: Feat
     runs: Runs = {}
     over_data: dict[tuple[int, str, Column], NDArray[np.float64]] = {}
     classes: dict[tuple[int, Column], NDArray[np.int64]] = {}
-    for number, file in enumerate(files):
-        source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
-        configurations = _Configurations(spec, file, source, choices, runner)
-        for protocol in protocols[number]:
-            column = Column.of(protocol)
-            for choice in choices:
-                method, origin = configurations.of(choice, protocol)
-                job = Job(method, protocol, spec.seed, spec.tasks, origin, method_key(choice.method))
-                with runner.reporter.bar(f"{source.dataset} {column.title} {choice.label}", job.tasks) as advance:
+    count = len(choices) * sum(map(len, protocols))
+    with runner.reporter.cells(count, spec.tasks) as next_cell:
+        for number, file in enumerate(files):
+            source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
+            configurations = _Configurations(spec, file, source, choices, runner)
+            for protocol in protocols[number]:
+                column = Column.of(protocol)
+                for choice in choices:
+                    method, origin = configurations.of(choice, protocol)
+                    job = Job(method, protocol, spec.seed, spec.tasks, origin, method_key(choice.method))
+                    advance = next_cell(f"{source.dataset} {column.title} {choice.label}")
                     runs[number, choice.label, column] = runner.run(job, source, advance)
-                if spec.over_data:
-                    values = accuracies_over_data(method, source, protocol, spec.seed, runner.device)
-                    over_data |= {} if values is None else {(number, choice.label, column): values}
-            if spec.over_data and (number, choices[0].label, column) not in over_data:
-                runner.reporter.warn(
-                    f"{source.dataset} {column.title}: fewer than two tasks that share no image fit into "
-                    f"{spec.split}, so there is no interval over the data."
-                )
-            if spec.over_classes:
-                parts = np.array_split(np.arange(spec.tasks), -(-spec.tasks // _DRAWN_AT_ONCE))
-                drawn = (sample_tasks(protocol, source.split.offsets, spec.seed, part).classes for part in parts)
-                classes[number, column] = np.concatenate([*drawn])
-                if interval_over_classes(np.zeros(spec.tasks), classes[number, column]) is None:
+                    if spec.over_data:
+                        values = accuracies_over_data(method, source, protocol, spec.seed, runner.device)
+                        over_data |= {} if values is None else {(number, choice.label, column): values}
+                if spec.over_data and (number, choices[0].label, column) not in over_data:
                     runner.reporter.warn(
-                        f"{source.dataset} {column.title}: no class of {spec.split} can be left out, so there is no "
-                        "interval over the classes."
+                        f"{source.dataset} {column.title}: fewer than two tasks that share no image fit into "
+                        f"{spec.split}, so there is no interval over the data."
                     )
+                if spec.over_classes:
+                    parts = np.array_split(np.arange(spec.tasks), -(-spec.tasks // _DRAWN_AT_ONCE))
+                    drawn = (sample_tasks(protocol, source.split.offsets, spec.seed, part).classes for part in parts)
+                    classes[number, column] = np.concatenate([*drawn])
+                    if interval_over_classes(np.zeros(spec.tasks), classes[number, column]) is None:
+                        runner.reporter.warn(
+                            f"{source.dataset} {column.title}: no class of {spec.split} can be left out, so there is "
+                            "no interval over the classes."
+                        )
     entries = [entry_of(choice.label, choice.method) for choice in choices]
     columns = [column for protocol in spec.protocols if (column := Column.of(protocol)) in {key[2] for key in runs}]
     beyond = Beyond(over_data, classes)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fsbench.methods.registry import method_class
 from fsbench.results.published import ONLY_PUBLISHED, Published, published
-from fsbench.results.record import named_network, network_words
+from fsbench.results.record import common_signature, network_words
 from fsbench.results.statistics import (
     LEVEL,
     Interval,
@@ -185,21 +185,28 @@ class Comparison:
         return warning_lines(
             (group.title if len(self.groups) > 1 else "", label, column.title, cell.warnings)
             for group in self.groups
-            for (label, column), cell in group.cells.items()
+            for label in (entry.label for entry in self.entries)
+            for column in self.columns
+            if (cell := group.cells.get((label, column)))
         )
 
+    def by_accuracy(self) -> Comparison:
+        """The same with methods ordered by their mean accuracy over all cells, the best first; published ones last."""
+
+        def mean(entry: Entry) -> float:
+            cells = [group.cells.get((entry.label, column)) for group in self.groups for column in self.columns]
+            return float(np.mean([cell.record.accuracy for cell in cells if cell and cell.record] or [-1.0]))
+
+        return replace(self, entries=sorted(self.entries, key=mean, reverse=True))
+
+    def is_tuned(self, label: str) -> bool:
+        """Whether parameters of a method were tuned, in any setting."""
+        cells = (cell for group in self.groups for (other, _), cell in group.cells.items() if other == label)
+        return any(cell.record and cell.record.params_from.startswith("tuned") for cell in cells)
+
     def signature(self) -> str:
-        """What all runs have in common, in one line; each run's own line is in the CSV and JSON formats."""
-        records = self.records
-        key = records[0].key
-        made = sorted({record.versions.get("fsbench", "unknown") for record in records})
-        rules = f"{key.protocol['name']}:{key.protocol['version']}|{key.protocol['ways']}w{key.protocol['queries']}q"
-        bases = sorted({record.base_name for record in records})
-        base = f"|base:{'+'.join(name or 'own' for name in bases)}" if any(bases) else ""
-        networks = dict.fromkeys(named_network(one.backbone, one.family, one.weights) for one in records)
-        return (
-            f"fsbench:{'+'.join(made)}|{'+'.join(networks)}|{key.split}{base}|{rules}|seed:{key.seed}|tasks:{key.tasks}"
-        )
+        """Everything that determines the comparison, in one line; that of each run is in the CSV and JSON formats."""
+        return common_signature(self.records)
 
 
 @dataclass(frozen=True)

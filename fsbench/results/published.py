@@ -93,8 +93,8 @@ def published_curve(record: RunRecord, axis: str) -> list[tuple[float, float]]:
 def article_number(dataset: str, backbone: str, method: str, column: Column) -> float | None:
     """The accuracy that a table of the article has in one cell."""
     wanted = {
-        "source": _ARTICLE, "dataset": _DATASETS[dataset], "backbone": backbone, "param": "", "split": "test",
-        "setting": "balanced" if column.balanced else "dirichlet", "shots": str(column.shots),
+        "source": _ARTICLE, "dataset": _DATASETS.get(dataset, "none"), "backbone": backbone, "param": "",
+        "split": "test", "setting": "balanced" if column.balanced else "dirichlet", "shots": str(column.shots),
     }  # fmt: skip
     rows = [row for row in _matching([method], wanted) if row["table"].startswith("table")]
     return float(rows[0]["accuracy"]) if rows else None

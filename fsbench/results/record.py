@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from fsbench.results.statistics import interval
 from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -162,6 +164,46 @@ def named_network(backbone: str, family: str, weights: str) -> str:
 def network_words(backbone: str, family: str, weights: str) -> str:
     """Family and weights of a backbone in a heading: `wrn-s2m2, wrn.pth@0a1b2c3d`; empty if nothing is known."""
     return ", ".join(part for part in ("" if family == backbone else family, weights) if part)
+
+
+def common_signature(records: Sequence[RunRecord]) -> str:
+    """Everything that determines runs of one split, protocol, seed and number of tasks, in one line.
+
+    The parameters are named by their origins and a digest: the same digest means the same methods and parameters.
+    """
+    key = records[0].key
+    protocols = [record.key.protocol for record in records]
+    made = sorted({record.versions.get("fsbench", "unknown") for record in records})
+    names = dict.fromkeys(
+        f"{one.dataset}/{named_network(one.backbone, one.family, one.weights)}/{key.split}" for one in records
+    )
+    bases = sorted({record.base_name for record in records})
+    shots = "+".join(map(str, sorted({protocol["shots"] for protocol in protocols})))
+    levels = sorted({protocol["alpha"] or math.inf for protocol in protocols})
+    parts = [
+        f"fsbench:{'+'.join(made)}",
+        "+".join(names),
+        *([f"base:{'+'.join(name or 'own' for name in bases)}"] if any(bases) else []),
+        f"{key.protocol['name']}:{key.protocol['version']}",
+        f"{key.protocol['ways']}w{shots}s{key.protocol['queries']}q",
+        "+".join("balanced" if alpha == math.inf else f"dirichlet:{alpha:g}" for alpha in levels),
+        f"seed:{key.seed}|tasks:{key.tasks}",
+        f"params:{'+'.join(_origins(records))}@{_digest(records)}",
+    ]
+    return "|".join(parts)
+
+
+def _origins(records: Sequence[RunRecord]) -> list[str]:
+    """Where parameters come from, each once: `default`, `given`, `preset`, `tuned`."""
+    words = (record.params_from.replace(" + given:", ":given:").split(":") for record in records)
+    return sorted({word for one in words for word in one if word in {"default", "given", "preset", "tuned"}})
+
+
+def _digest(records: Sequence[RunRecord]) -> str:
+    """Eight digits of the SHA-256 of all methods, their versions, settings and parameters."""
+    keys = [record.key for record in records]
+    runs = {json.dumps([key.method, key.method_version, key.protocol, key.params], sort_keys=True) for key in keys}
+    return hashlib.sha256("\n".join(sorted(runs)).encode()).hexdigest()[:8]
 
 
 def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
