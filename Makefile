@@ -65,7 +65,7 @@ bench: $(READY)  ## speed, as ratios within one run, and what must hold of it
 
 figures: $(READY)  ## the article's tables and figures on the embedded data set, into results/
 	$(BIN)/fsbench compare --tasks 1000 $(ARGS)
-	$(BIN)/fsbench ablate --tasks 1000 $(ARGS)
+	$(BIN)/fsbench reproduce table2 --tasks 1000 $(ARGS)
 	$(BIN)/fsbench tune --shots 1 --tasks 300 --plot results/surface.png $(ARGS)
 	for figure in 3 4 5; do $(BIN)/fsbench sweep --figure $$figure --tasks 500 $(ARGS) || exit; done
 	for picture in simplex task; do $(BIN)/fsbench plot $$picture --task 3 --out results/$$picture.png $(ARGS) || exit; done

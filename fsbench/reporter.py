@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 import time
 from contextlib import contextmanager
@@ -9,8 +11,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
 from rich.segment import Segment
+from rich.table import Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -40,10 +43,36 @@ class SafeConsole(Console):
 
 
 class Advance(Protocol):
-    """Advances a progress bar."""
+    """Advances a progress bar, which has a label that may change."""
 
-    def __call__(self, done: int, total: int | None = None) -> None:
-        """Add `done` to what is done; set the total if it has become known."""
+    label: str
+
+    def __call__(self, done: int, total: int | None = None, *, timed: bool = True) -> None:
+        """Add `done` to what is done, and to the speed if it took time; set the total if it has become known."""
+
+
+class _Pace:
+    """Steps per second, smoothed over the last half minute or so."""
+
+    def __init__(self) -> None:
+        self.last, self.done, self.seconds = time.monotonic(), 0.0, 0.0
+
+    def add(self, done: int, timed: bool) -> None:
+        """Count steps that were just done, or leave them and their time out."""
+        passed = time.monotonic() - self.last
+        self.last += passed
+        if timed:
+            keep = math.exp(-passed / SECONDS_OF_SILENCE)
+            self.done, self.seconds = self.done * keep + done, self.seconds * keep + passed
+
+    def left(self, steps: int) -> str:
+        """The time that further steps take; empty as long as nobody can tell."""
+        return str(timedelta(seconds=round(steps / self.rate))) if self.rate else ""
+
+    @property
+    def rate(self) -> float:
+        """Per second."""
+        return self.done / self.seconds if self.seconds else 0.0
 
 
 class Reporter:
@@ -54,29 +83,48 @@ class Reporter:
         self.console: Console = SafeConsole(stderr=True, quiet=silent)
         self.quiet = quiet or silent
         self.spoken = time.monotonic()
+        self._drawn: Progress | None = None  # all bars that are on the screen
 
     @contextmanager
     def bar(self, label: str, total: int) -> Iterator[Advance]:
-        """Show a progress bar with speed and time left while the block runs; in a log, a line now and then."""
+        """Show a progress bar with speed and time left while the block runs; in a log, a line now and then.
+
+        A bar within the block of another one is drawn below it.
+        """
         if self.quiet or not self.console.is_terminal:
             yield _Lines(self, label, total)
-            return
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[speed]}"),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=self.console, transient=True) as progress:
-            task = progress.add_task(label, total=total or None, speed="")
+        elif self._drawn:
+            yield from self._below(self._drawn, label, total)
+        else:
+            with Progress(*_columns(self.console.width), console=self.console, transient=True, expand=True) as drawn:
+                self._drawn = drawn
+                try:
+                    yield from self._below(drawn, label, total)
+                finally:
+                    self._drawn = None
 
-            def advance(done: int, total: int | None = None) -> None:
-                progress.update(task, advance=done, total=total)
-                speed = progress.tasks[0].speed if progress.tasks else None
-                progress.update(task, speed=f"{speed:,.0f}/s" if speed else "")
+    def _below(self, drawn: Progress, label: str, total: int) -> Iterator[Advance]:
+        bar = _Bar(drawn, label, total)
+        try:
+            yield bar
+        finally:
+            drawn.remove_task(bar.task)
 
-            yield advance
+    @contextmanager
+    def cells(self, count: int, steps: int, noun: str = "cell") -> Iterator[Callable[[str], Callable[[int], None]]]:
+        """One bar over many cells of as many steps each: `cell 5 of 64: …`, with the time left for all of them.
+
+        Gives a function from the label of the next cell to what advances it. A cell that is done at once, as its result
+        is read from a record, does not count for the speed.
+        """
+        with self.bar("", count * steps) as advance:
+            numbers = itertools.count(1)
+
+            def next_cell(label: str) -> Callable[[int], None]:
+                advance.label = f"{noun} {next(numbers)} of {count}: {label}" if count > 1 else label
+                return lambda done: advance(done, timed=done < steps)
+
+            yield next_cell
 
     def say(self, text: str) -> None:
         """Print a note, unless quiet."""
@@ -89,19 +137,54 @@ class Reporter:
         self.console.print(f"warning: {self.words(text)}", style="yellow", soft_wrap=True)
 
 
+def _columns(width: int) -> list[ProgressColumn]:
+    """The fields of a bar, the less important ones only where there is room; labels are cut before fields are."""
+    fields: list[tuple[int, ProgressColumn]] = [
+        (0, TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True))),
+        (70, BarColumn(bar_width=24 if width >= 110 else 12)),
+        (100, MofNCompleteColumn(table_column=Column(no_wrap=True))),
+        (85, TextColumn("{task.fields[speed]}", table_column=Column(no_wrap=True))),
+        (0, TextColumn("{task.fields[left]}", table_column=Column(no_wrap=True))),
+    ]
+    return [field for least, field in fields if width >= least]
+
+
+class _Bar:
+    """A bar on a terminal."""
+
+    def __init__(self, drawn: Progress, label: str, total: int) -> None:
+        self.drawn, self.pace, self.done, self.total = drawn, _Pace(), 0, total
+        self.task = drawn.add_task(label, total=total or None, speed="", left="")
+
+    @property
+    def label(self) -> str:
+        """What stands before it."""
+        return self.drawn.tasks[self.drawn.task_ids.index(self.task)].description
+
+    @label.setter
+    def label(self, text: str) -> None:
+        self.drawn.update(self.task, description=text)
+
+    def __call__(self, done: int, total: int | None = None, *, timed: bool = True) -> None:
+        self.done, self.total = self.done + done, total or self.total
+        self.pace.add(done, timed)
+        speed = f"{self.pace.rate:,.0f}/s" if self.pace.rate else ""
+        left = self.pace.left(self.total - self.done) if self.total else ""
+        self.drawn.update(self.task, advance=done, total=self.total or None, speed=speed, left=left and f"{left} left")
+
+
 class _Lines:
     """Progress in a log, where no bar can be drawn: a line when nothing was printed for a while."""
 
     def __init__(self, reporter: Reporter, label: str, total: int) -> None:
         self.reporter, self.label, self.total = reporter, label, total
-        self.done, self.start = 0, time.monotonic()
+        self.pace, self.done = _Pace(), 0
 
-    def __call__(self, done: int, total: int | None = None) -> None:
+    def __call__(self, done: int, total: int | None = None, *, timed: bool = True) -> None:
         self.done += done
         self.total = total or self.total
-        now = time.monotonic()
-        if now - self.reporter.spoken < SECONDS_OF_SILENCE or not 0 < self.done < self.total:
+        self.pace.add(done, timed)
+        if self.pace.last - self.reporter.spoken < SECONDS_OF_SILENCE or not 0 < self.done < self.total:
             return
-        speed = self.done / (now - self.start)
-        left = timedelta(seconds=round((self.total - self.done) / speed))
-        self.reporter.say(f"{self.label}: {self.done:,} of {self.total:,}, {speed:,.1f}/s, {left} left")
+        left = self.pace.left(self.total - self.done)
+        self.reporter.say(f"{self.label}: {self.done:,} of {self.total:,}, {self.pace.rate:,.1f}/s, {left} left")

@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 import fsbench
+from fsbench.cli.complete import colons_within_words
 from fsbench.errors import FsbenchError, UsageError, system_trouble
 from fsbench.ranks import in_one_voice
 from fsbench.reporter import SafeConsole
@@ -65,26 +66,28 @@ def interrupts_raise() -> Iterator[None]:
                 signal.signal(number, found)
 
 
-MAIN, STUDIES, EXCHANGE, SETUP = "From images to a table", "Studies", "Exchange of features", "Setup and maintenance"
+MAIN, STUDIES, EXCHANGE, SETUP = "From images to a table", "Studies", "Exchange", "Setup"
 COMMANDS = {  # each is loaded from the module of its name when it is called, as torch takes seconds to import
     "extract": (MAIN, "Run a backbone over image folders: one feature file per data set."),
     "scatter": (MAIN, "Compute mean and within-class scatter S_w of the base features."),
     "solve": (MAIN, "Run one method, with Soft-KMEANS as the baseline."),
     "compare": (MAIN, "Compare methods on the same tasks, with paired statistics."),
-    "ablate": (STUDIES, "Show what each element of BAVARDAGE adds: the article's Table 2."),
     "reproduce": (STUDIES, "Repeat a table or figure of the article, beside its numbers."),
     "sweep": (STUDIES, "Show how accuracy depends on a parameter, as tables and a figure."),
     "tune": (STUDIES, "Tune parameters on the val classes, never on novel ones."),
-    "report": (STUDIES, "Write all records into one self-contained HTML page."),
     "plot": (STUDIES, "Plot results, features or a task as PNG, PDF or SVG."),
+    "report": (STUDIES, "Write all records into one self-contained HTML page."),
     "import": (EXCHANGE, "Make a feature file from features that others have extracted."),
     "export": (EXCHANGE, "Write a feature file in a layout that other programs read."),
-    "demo": (SETUP, "Run everything on the built-in data set, in about a minute."),
     "doctor": (SETUP, "Check data, weights and environment."),
+    "methods": (SETUP, "List methods, protocols, data sets or backbones."),
     "train": (SETUP, "Train a backbone on the base classes."),
+    "demo": (SETUP, "Run everything on the built-in data set, in about a minute."),
     "bench": (SETUP, "Measure speed on this CPU, as ratios within one run."),
 }
+_ALIASES = {"ablate": "Show what each element of BAVARDAGE adds: the article's Table 2."}  # works, but is not listed
 _HOMES = {"ablate": "compare", "import": "exchange", "export": "exchange"}  # modules of other names
+_METAVARS = {"int": "N", "float": "X", "Path": "PATH", "str": "NAME"}
 
 
 class LazyGroup(TyperGroup):
@@ -92,9 +95,28 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is called, loaded."""
-        if args and args[0] in COMMANDS:
-            self.commands[args[0]] = load_command(args[0])
+        if args and args[0] in {*COMMANDS, *_ALIASES}:
+            with _sign_of_life(args):
+                self.commands[args[0]] = load_command(args[0])
         return super().resolve_command(ctx, _with_seeds(args))
+
+    def get_params(self, ctx: Any) -> Any:
+        """The options of `fsbench` itself, none of which takes a value."""
+        options = super().get_params(ctx)
+        for option in options:
+            option.metavar = ""
+        return options
+
+
+@contextmanager
+def _sign_of_life(args: list[str]) -> Iterator[None]:
+    """Show on a terminal that something happens while torch is imported."""
+    console = SafeConsole(stderr=True)
+    if console.is_terminal and "_FSBENCH_COMPLETE" not in os.environ and not {"-q", "--quiet"} & {*args}:
+        with console.status("Starting …"):
+            yield
+    else:
+        yield
 
 
 def _with_seeds(args: list[str]) -> list[str]:
@@ -109,11 +131,35 @@ def load_command(name: str) -> Any:
     """Import the module of a command, and make the command of its function, or of its `app` if it has subcommands."""
     module = importlib.import_module(f"fsbench.cli.{_HOMES.get(name, name)}")
     if hasattr(module, "app"):
-        return get_command(module.app)
+        return _in_plain_words(get_command(module.app))
     function = getattr(module, "import_" if name == "import" else name)
     single = typer.Typer(rich_markup_mode="rich", add_completion=False)
-    single.command(name, help=help_of(function), rich_help_panel=COMMANDS[name][0])(function)
-    return get_command(single)
+    single.command(name, help=help_of(function))(function)
+    return _in_plain_words(get_command(single))
+
+
+def _in_plain_words(command: Any) -> Any:
+    """A command whose help has words in place of types, and `--help` in the last panel that other options are in."""
+    for inner in getattr(command, "commands", {}).values():
+        _in_plain_words(inner)
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: None  # its name says it
+        elif parameter.metavar is None:
+            kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", str)
+            parameter.metavar = "" if parameter.is_flag else _METAVARS.get(getattr(kind, "__name__", ""), "VALUE")
+    command.params.sort(key=lambda parameter: getattr(parameter, "rich_help_panel", "") == "Advanced")
+    panels = [panel for one in command.params if (panel := getattr(one, "rich_help_panel", None))]
+    make = command.get_help_option
+
+    def help_option(context: Any) -> Any:
+        option = make(context)
+        option.metavar, option.rich_help_panel = "", "Run" if "Run" in panels else (panels or [None])[-1]
+        option.hidden = not command.params  # no panel for `--help` alone
+        return option
+
+    command.get_help_option = help_option
+    return command
 
 
 def help_of(function: Callable[..., None]) -> str:
@@ -138,6 +184,8 @@ app = typer.Typer(
 )
 for command, (panel, summary) in COMMANDS.items():
     app.command(command, help=summary, rich_help_panel=panel)(lambda: None)  # stands for it until it is called
+for command, summary in _ALIASES.items():
+    app.command(command, help=summary, hidden=True)(lambda: None)
 
 
 @app.callback()
@@ -167,7 +215,8 @@ def main() -> None:
     try:
         with interrupts_raise():
             try:
-                status = app(standalone_mode=False)
+                with colons_within_words():
+                    status = app(standalone_mode=False, prog_name="fsbench")
             finally:
                 sys.stdout.flush()  # here, where a full disk behind it can still be named
         if isinstance(status, int):  # that of typer.Exit

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from fsbench.cli import complete
 from fsbench.cli import options as use
 from fsbench.cli.parse import prior
@@ -20,8 +18,10 @@ def compare(
     features: use.FeaturesArgument = None,
     methods: Annotated[
         str,
-        typer.Option(
-            help="Names separated by commas, NAME:VARIANT, file.py:CLASS, or all.", autocompletion=complete.methods
+        use.of_method(
+            metavar="NAMES",
+            help="Names separated by commas, NAME:VARIANT, file.py:CLASS, or all. See fsbench methods.",
+            autocompletion=complete.methods,
         ),
     ] = "soft-kmeans,bavardage,bavardage:released,bavardage:transport",
     shots: use.Shots = "1,5",
@@ -36,7 +36,7 @@ def compare(
     skip_infeasible: use.SkipInfeasible = False,
     baseline: Annotated[
         str | None,
-        typer.Option(
+        use.of_method(
             help="Method that others are compared to. (default: soft-kmeans; without base classes simpleshot:L2N)",
             autocompletion=complete.methods,
         ),
@@ -51,6 +51,7 @@ def compare(
     ] = False,
     over_classes: Annotated[bool, use.of_output("--over-classes", help="Add intervals for new classes.")] = False,
     timing: Annotated[bool, use.of_output("--timing", help="Add tasks per second and peak memory.")] = False,
+    sort: use.Sort = False,
     output: use.TableFormat = None,
     out: use.TableFile = None,
     device: use.Device = "auto",
@@ -78,7 +79,8 @@ def compare(
     other = FeatureFile.open(base) if base else None
     with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
         files = find_features(features, features_dir, runner.reporter, runner.ranks)
-        show_table(compare_files(spec, files, runner, other), form, out, runner, timing=timing)
+        table = compare_files(spec, files, runner, other)
+        show_table(table.by_accuracy() if sort else table, form, out, runner, timing=timing)
 
 
 def ablate(

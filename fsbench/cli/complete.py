@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from fsbench.backbones import families
@@ -10,7 +14,7 @@ from fsbench.methods.registry import installed_class, method_names
 from fsbench.tasks.protocol import PROTOCOL_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 BACKBONES = (*families.BACKBONES, families.TIMM)
 NAMED_BACKBONES = ", ".join(families.BACKBONES)  # for help texts
@@ -43,6 +47,30 @@ splits = words(*SPLITS)
 protocols = words(*PROTOCOL_NAMES)
 settings = words("unbalanced", "balanced")
 formats = words("rich", "markdown", "latex", "csv", "json")
+
+
+@contextlib.contextmanager
+def colons_within_words() -> Iterator[None]:
+    """Let bash complete words with a colon in them, which it passes and replaces in parts: `bavardage`, `:`, `rel`."""
+    if os.environ.get("_FSBENCH_COMPLETE") != "complete_bash":
+        yield
+        return
+    current = int(os.environ["COMP_CWORD"])
+    words: list[str] = []
+    for place, word in enumerate(os.environ["COMP_WORDS"].split("\n")[: current + 1]):
+        if place > 1 and (word == ":" or words[-1].endswith(":")):
+            words[-1] += word
+        else:
+            words.append(word)
+    joined = len(words) <= current
+    os.environ |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            yield
+    finally:
+        lines = printed.getvalue().splitlines(keepends=True)
+        sys.stdout.writelines(line.rpartition(":")[2] if joined else line for line in lines)
 
 
 def _in_a_list(names: Iterable[str], incomplete: str) -> list[str]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from fsbench.cli import options as use
 from fsbench.cli.session import open_runner
+from fsbench.errors import UsageError
 from fsbench.evaluation.compare import compare
 from fsbench.evaluation.spec import Spec
 from fsbench.features.extract import embedded_features
@@ -25,7 +23,7 @@ NEXT = """Next, on real data: put images into data/ and a checkpoint into weight
 
 
 def demo(
-    tasks: Annotated[int, typer.Option(min=2, help="Tasks per setting.")] = 2_000,
+    tasks: use.Tasks = 2_000,
     data_dir: use.DataRoot = Path("data"),
     weights_dir: use.WeightsRoot = Path("weights"),
     features_dir: use.FeaturesRoot = Path("features"),
@@ -38,6 +36,8 @@ def demo(
 
     Example: [bold]fsbench demo[/bold]
     """
+    if tasks < 2:
+        raise UsageError("tasks", f"expected at least 2, got {tasks}", "A figure shows intervals.")
     spec = Spec.from_words(methods=METHODS, tasks=tasks)
     with open_runner("auto", None, results_dir, quiet=quiet) as runner:
         file = embedded_features(data_dir, weights_dir, features_dir, runner.reporter, runner.ranks)

@@ -11,8 +11,8 @@ import typer
 
 from fsbench.cli import complete
 
-of_tasks, of_method, of_run, of_output = (  # options in a panel of the help
-    partial(typer.Option, rich_help_panel=panel) for panel in ("Tasks", "Method", "Run", "Output")
+of_tasks, of_method, of_run, of_output, for_experts = (  # options in a panel of the help
+    partial(typer.Option, rich_help_panel=panel) for panel in ("Tasks", "Method", "Run", "Output", "Advanced")
 )
 
 
@@ -35,10 +35,16 @@ RecordsArgument = Annotated[
     list[Path] | None,
     typer.Argument(metavar="RECORDS", help="Records, or folders of them. (default: the results folder)"),
 ]
-FeaturesRoot = Annotated[Path, of_run("--features-dir", envvar="FSBENCH_FEATURES", help="Folder of feature files.")]
-DataRoot = Annotated[Path, of_run("--data-dir", envvar="FSBENCH_DATA", help="Folder of data sets.")]
-WeightsRoot = Annotated[Path, of_run("--weights-dir", envvar="FSBENCH_WEIGHTS", help="Folder of checkpoints.")]
-ResultsRoot = Annotated[Path, of_run("--results-dir", envvar="FSBENCH_RESULTS", help="Folder of records.")]
+FeaturesRoot = Annotated[
+    Path, of_run("--features-dir", metavar="DIR", envvar="FSBENCH_FEATURES", help="Folder of feature files.")
+]
+DataRoot = Annotated[Path, of_run("--data-dir", metavar="DIR", envvar="FSBENCH_DATA", help="Folder of data sets.")]
+WeightsRoot = Annotated[
+    Path, of_run("--weights-dir", metavar="DIR", envvar="FSBENCH_WEIGHTS", help="Folder of checkpoints.")
+]
+ResultsRoot = Annotated[
+    Path, of_run("--results-dir", metavar="DIR", envvar="FSBENCH_RESULTS", help="Folder of records.")
+]
 OwnFolder = Annotated[Path | None, typer.Option("--data", help="Folder of your own images, one folder per class.")]
 SplitFile = Annotated[Path | None, typer.Option(help="With --data: json or csv file with the split of each class.")]
 SplitFractions = Annotated[
@@ -49,28 +55,39 @@ MinImages = Annotated[
     int | None, typer.Option(min=1, help="With --data: leave out classes with fewer images than this.")
 ]
 BaseFile = Annotated[
-    Path | None, of_tasks("--base", help="Feature file of the same backbone whose base classes to use.")
+    Path | None,
+    for_experts("--base", metavar="FILE", help="Feature file of the same backbone whose base classes to use."),
 ]
 Quiet = Annotated[bool, of_run("--quiet", "-q", help="Suppress progress and notes.")]
 AsJson = Annotated[bool, of_output("--json", help="Print JSON instead of a table.")]
 Device = Annotated[
     str, of_run(help="auto, cpu, cuda, cuda:1, mps.", autocompletion=complete.words("auto", "cpu", "cuda", "mps"))
 ]
-Batch = Annotated[int | None, of_run(min=1, help="Tasks per block. (default: automatic)")]
+Batch = Annotated[int | None, for_experts(min=1, help="Tasks per block. (default: automatic)")]
 Force = Annotated[bool, of_run("--force", help="Recompute existing results.")]
 SkipInfeasible = Annotated[
-    bool, of_tasks("--skip-infeasible", help="Leave out settings for which a file has too few images.")
+    bool, for_experts("--skip-infeasible", help="Leave out settings for which a file has too few images.")
 ]
 Unbalanced = Annotated[bool, of_tasks("--unbalanced/--balanced", help="Class proportions of the queries.")]
-Settings = Annotated[str, of_tasks(help="unbalanced, balanced, or both.", autocompletion=complete.settings)]
+Settings = Annotated[
+    str, of_tasks(metavar="NAMES", help="unbalanced, balanced, or both.", autocompletion=complete.settings)
+]
 Alpha = Annotated[float | None, of_tasks(help="Dirichlet α of unbalanced queries. (default: 2)")]
-Shots = Annotated[str, of_tasks(help="Labelled images per class, separated by commas.")]
+Shots = Annotated[str, of_tasks(metavar="N,N", help="Labelled images per class, separated by commas.")]
 Ways = Annotated[int, of_tasks(help="Classes per task.")]
 Queries = Annotated[int, of_tasks(help="Unlabelled images per task.")]
 Tasks = Annotated[int, of_tasks(parser=whole_number, metavar="N", help="Tasks per setting.")]
 Seed = Annotated[int, of_tasks(min=0, help="Random seed of the task lists.")]
-SplitName = Annotated[str, of_tasks(help="novel, val or base.", autocompletion=complete.splits)]
-ProtocolName = Annotated[str, of_tasks(help="disjoint, released or veilleux.", autocompletion=complete.protocols)]
+SplitName = Annotated[
+    str, of_tasks(metavar="novel|val|base", help="Classes that tasks are drawn from.", autocompletion=complete.splits)
+]
+ProtocolName = Annotated[
+    str,
+    of_tasks(
+        help="How tasks are drawn: disjoint, released or veilleux. See fsbench methods --protocols.",
+        autocompletion=complete.protocols,
+    ),
+]
 Variant = Annotated[
     str | None,
     of_method(
@@ -86,23 +103,26 @@ Preset = Annotated[
     ),
 ]
 Tune = Annotated[bool, of_method("--tune", help="Use parameters tuned on the val classes, where a method has some.")]
-Temperature = Annotated[float | None, of_method(help="Temperature of Soft-KMEANS.")]
-ArticlePrecision = Annotated[float | None, of_method(help="Precision, in the article's units.")]
-ArticleClamp = Annotated[float | None, of_method(help="Largest scaling, in the article's units.")]
-Precision = Annotated[str | None, of_method(help="Scale-free precision, or `learned`.")]
-Clamp = Annotated[float | None, of_method(help="Scale-free largest scaling.")]
+Temperature = Annotated[float | None, for_experts(help="Temperature T_km of Soft-KMEANS and BAVARDAGE.")]
+ArticlePrecision = Annotated[float | None, for_experts(help="Precision T_vb of BAVARDAGE, in the article's units.")]
+ArticleClamp = Annotated[float | None, for_experts(help="Largest scaling s_max, in the article's units.")]
+Precision = Annotated[
+    str | None, for_experts(metavar="X|learned", help="Scale-free precision τ of BAVARDAGE. (default: 0.3)")
+]
+Clamp = Annotated[float | None, for_experts(help="Scale-free largest scaling σ of BAVARDAGE. (default: 20)")]
 PriorAlpha = Annotated[
     str | None,
-    of_method(
-        help="Dirichlet prior α_o of BAVARDAGE: a number, or `sampler` for that of --alpha. (default: 2)",
+    for_experts(
+        metavar="X|sampler",
+        help="Dirichlet prior α_o of BAVARDAGE; `sampler`: that of --alpha. (default: 2)",
         autocompletion=complete.words("sampler"),
     ),
 ]
-Steps = Annotated[int | None, of_method(help="Iterations of the method. (default: its own)")]
+Steps = Annotated[int | None, for_experts(help="Iterations of the method. (default: its own)")]
 SetOption = Annotated[
-    list[str] | None, of_method("--set", metavar="NAME=VALUE", help="Any other parameter of the method.")
+    list[str] | None, of_method("--set", metavar="NAME=VALUE", help="Any parameter; fsbench methods NAME lists them.")
 ]
-FigureFile = Annotated[Path, of_output("--out", help="PNG, PDF or SVG file.")]
+FigureFile = Annotated[Path, of_output("--out", metavar="FILE", help="PNG, PDF or SVG file.")]
 TableFormat = Annotated[
     str | None,
     of_output(
@@ -111,4 +131,7 @@ TableFormat = Annotated[
         autocompletion=complete.formats,
     ),
 ]
-TableFile = Annotated[Path | None, of_output("--out", help="Write the table to this file.")]
+TableFile = Annotated[
+    Path | None, of_output("--out", metavar="FILE", help="Write the table to this file: .md, .tex, .csv, .json, .txt.")
+]
+Sort = Annotated[bool, of_output("--sort", help="Order methods by their mean accuracy, the best first.")]

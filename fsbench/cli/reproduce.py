@@ -57,7 +57,8 @@ def reproduce(
     """Repeat a table or figure of the article, beside its numbers.
 
     Uses all feature files that have a place in it, and says what to put where for the other cells. Parameters are the
-    article's where the network is the published one, and the scale-free defaults elsewhere.
+    article's where the network is the published one, and the scale-free defaults elsewhere. table2, the elements of
+    BAVARDAGE, goes on with any other feature files.
 
     Example: [bold]fsbench reproduce table3 --out table3.tex[/bold]
     """

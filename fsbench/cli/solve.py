@@ -38,36 +38,41 @@ def solve(
     seed: use.Seed = 0,
     split: use.SplitName = "novel",
     protocol: use.ProtocolName = "disjoint",
-    skip_infeasible: use.SkipInfeasible = False,
-    base: use.BaseFile = None,
-    device: use.Device = "auto",
-    batch: use.Batch = None,
     preset: use.Preset = "",
     tune: use.Tune = False,
+    others: use.SetOption = None,
+    device: use.Device = "auto",
+    force: use.Force = False,
+    features_dir: use.FeaturesRoot = Path("features"),
+    results_dir: use.ResultsRoot = Path("results"),
+    quiet: use.Quiet = False,
+    out: Annotated[Path | None, use.of_output(metavar="FILE", help="Also write the rows to this JSON file.")] = None,
+    as_json: use.AsJson = False,
     t_km: use.Temperature = None,
     tau: use.Precision = None,
     sigma: use.Clamp = None,
     t_vb: use.ArticlePrecision = None,
     s_max: use.ArticleClamp = None,
-    beta: Annotated[float | None, use.of_method(help="β_o. (default: 10)")] = None,
+    beta: Annotated[float | None, use.for_experts(help="Prior precision β_o of BAVARDAGE. (default: 10)")] = None,
     prior_alpha: use.PriorAlpha = None,
     mixing: Annotated[
         str | None,
-        use.of_method(
-            help="learned or uniform. (default: by setting)", autocompletion=complete.words("learned", "uniform")
+        use.for_experts(
+            metavar="learned|uniform",
+            help="Mixing weights of BAVARDAGE. (default: by setting)",
+            autocompletion=complete.words("learned", "uniform"),
         ),
     ] = None,
     stage: Annotated[
-        str | None, use.of_method(help="plda, or vb for the ablation.", autocompletion=complete.words("plda", "vb"))
+        str | None,
+        use.for_experts(
+            metavar="plda|vb", help="Where BAVARDAGE ends. (default: plda)", autocompletion=complete.words("plda", "vb")
+        ),
     ] = None,
     steps: use.Steps = None,
-    others: use.SetOption = None,
-    out: Annotated[Path | None, use.of_output(help="Also write the rows to this JSON file.")] = None,
-    force: use.Force = False,
-    features_dir: use.FeaturesRoot = Path("features"),
-    results_dir: use.ResultsRoot = Path("results"),
-    as_json: use.AsJson = False,
-    quiet: use.Quiet = False,
+    skip_infeasible: use.SkipInfeasible = False,
+    base: use.BaseFile = None,
+    batch: use.Batch = None,
 ) -> None:
     """Run one method, with Soft-KMEANS as the baseline.
 
@@ -104,5 +109,7 @@ def _show(table: Comparison, out: Path | None, as_json: bool) -> None:
         return
     console = stdout_console()
     console.print(solved_table(table))
+    for line in table.warnings():
+        console.print(f"! {line}", style="yellow", soft_wrap=True)
     for row in table.paired_rows():
         console.print(row.record.signature, style="dim", markup=False, soft_wrap=True)

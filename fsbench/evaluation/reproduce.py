@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fsbench.backbones.families import FAMILIES, first_family
@@ -28,17 +29,23 @@ def reproduce(
 ) -> Reproduction:
     """Run the cells of `table1`, `table2` or `table3` whose data set and network are among the files.
 
-    Parameters are the article's where the network is the published one, and the scale-free defaults elsewhere.
+    Parameters are the article's where the network is the published one, and the scale-free defaults elsewhere. Table 2
+    goes on with the files that have no place in it.
     """
-    layout = layout_of(table)
+    article = layout_of(table)
+    places = _places(article, files, runner)
+    others = _others(article, places, files)
+    blocks = {name: dict(networks) for name, networks in article.blocks}
+    for name, network in others:
+        blocks.setdefault(name, {})[network] = article.others
+    layout = replace(article, blocks=tuple((name, tuple(networks.items())) for name, networks in blocks.items()))
     protocols = parse_protocols(settings=layout.settings)
     runs: dict[tuple[str, str, str, Column], RunRecord] = {}
     notes = []
-    for (dataset, backbone), file in _places(layout, files, runner).items():
-        methods = dict(dict(layout.blocks)[dataset])[backbone]
-        choices = [choice for choice in map(_choice, methods) if choice]
+    for (dataset, backbone), file in {**places, **others}.items():
+        choices = [choice for choice in map(_choice, blocks[dataset][backbone]) if choice]
         differs = network_of(file)
-        preset = "" if differs else "article"
+        preset = "" if differs or (dataset, backbone) in others else "article"
         spec = Spec(
             methods=tuple(choices), protocols=protocols, baseline=NO_BASELINE, tasks=tasks, seed=seed, preset=preset,
             published=False,
@@ -49,11 +56,10 @@ def reproduce(
                 for (label, column), cell in group.cells.items()
                 if cell.record
             }
-        parameters = (
-            "the article's parameters" if preset else f"not the published network ({differs}); scale-free defaults"
-        )
+        parameters = "the article's parameters" if preset else "scale-free defaults"
+        parameters += f"; not the published network ({differs})" if differs and (dataset, backbone) in places else ""
         notes.append(f"{dataset} {backbone}: {file.path}, {parameters}.")
-    notes += _missing(layout, {key[:2] for key in runs}, weights)
+    notes += _missing(article, {key[:2] for key in runs}, weights)
     return assemble(layout, [Column.of(protocol) for protocol in protocols], runs, notes)
 
 
@@ -75,10 +81,23 @@ def _places(layout: Layout, files: Sequence[FeatureFile], runner: Runner) -> dic
         family = FAMILIES.get(made.family) if made.family else first_family(made.backbone)
         place = benchmark_of(made.dataset), (family.published if family else "") + ("*" if made.crops > 1 else "")
         if place not in wanted or "base" not in file.splits:
-            runner.reporter.say(f"{file.path} has no place in this table.")
+            if not layout.others:
+                runner.reporter.say(f"{file.path} has no place in this table.")
         elif found.setdefault(place, file) is not file:
             runner.reporter.say(f"{file.path} is left out: {found[place].path} has its place.")
     return found
+
+
+def _others(
+    layout: Layout, places: dict[tuple[str, str], FeatureFile], files: Sequence[FeatureFile]
+) -> dict[tuple[str, str], FeatureFile]:
+    """The files that have no place in the table, by data set and name of the file, if the table goes on with them."""
+    taken = {file.path for file in places.values()}
+    return {
+        (file.provenance.dataset, file.path.stem): file
+        for file in files
+        if layout.others and file.path not in taken and "base" in file.splits
+    }
 
 
 def _missing(layout: Layout, present: set[tuple[str, str]], weights: Path) -> list[str]:

@@ -93,13 +93,14 @@ def run_sweep(
     ]
     points = replace(runner, results=runner.results / POINTS if runner.results else None)
     panels, versions = [], set()
-    total = tasks * sum(len(along) for lines in jobs for along in lines)
-    with runner.reporter.bar(f"{made.dataset} {name}", total) as advance:
+    count = sum(len(along) for lines in jobs for along in lines)
+    with runner.reporter.cells(count, tasks, "point") as next_point:
         for plan, lines in zip(plans, jobs, strict=True):
             curves = []
             for line, along in zip(plan.lines, lines, strict=True):
                 source = sources[line.split]
-                records = [points.run(job, source, advance) for job in along]
+                label = f"{made.dataset} {name}, {line.label}"
+                records = [points.run(job, source, next_point(label)) for job in along]
                 curves.append(_curve(plan.axis, line, records))
                 versions |= {record.versions.get("fsbench", "unknown") for record in records}
             panels.append(Panel(plan.axis.symbol, plan.title, tuple(curves)))

@@ -16,24 +16,27 @@ from rich.text import Text
 
 from fsbench.errors import unknown_name
 from fsbench.io.files import write_text
-from fsbench.report.tables import plain_table, plus_minus, signed, stdout_console
+from fsbench.report.tables import FirstThatFits, plain_table, plus_minus, signed, stdout_console
 from fsbench.reporter import SafeConsole, printable
 from fsbench.results.statistics import LEVEL
+from fsbench.results.warnings import OF_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rich.console import RenderableType
+    from rich.table import Table as RichTable
 
     from fsbench.results.comparison import Cell, Column, Comparison, Entry, Group
     from fsbench.results.record import RunRecord
 
 FORMATS = ("rich", "markdown", "latex", "csv", "json")
+TUNED = "parameters tuned on the val classes"
 LEGEND = (
     "best of its column; *: not significantly worse than the best (paired test, 5 %, Holm-corrected over all pairs of "
     "the table)"
 )
-
+_LONG_NAME = 40  # characters of a method's name that are never broken into lines
 
 _BEYOND = {
     "over_data": "new images of these classes, from tasks that share no image",
@@ -97,6 +100,12 @@ def accuracy_text(cell: Cell) -> str:
     return plus_minus(cell.record.accuracy, cell.record.ci95) + (" *" if cell.tied else "")
 
 
+def _warned_accuracy(cell: Cell) -> str:
+    """The same, with an exclamation mark where a warning belongs to this method and setting."""
+    value, star, _ = accuracy_text(cell).partition(" *")
+    return value + ("!" if any(one.code not in OF_FEATURES for one in cell.warnings) else "") + star
+
+
 def difference_text(cell: Cell) -> str:
     """Difference to the baseline, with its interval; in brackets where it is not significant."""
     if cell.difference is None:
@@ -128,7 +137,7 @@ def timing_text(cell: Cell) -> str:
 def _views(comparison: Comparison, group: Group, timing: bool) -> Iterator[tuple[str, Callable[[Cell], str]]]:
     """The tables of a group that have something to show: a title and a function from cell to text."""
     cells = group.cells.values()
-    yield f"accuracy in %, {comparison.tasks:,} tasks ± 95 % interval", accuracy_text
+    yield f"accuracy in %, {comparison.tasks:,} tasks ± 95 % interval", _warned_accuracy
     if any(cell.difference for cell in cells):
         yield f"difference to {comparison.baseline} on the same tasks; (…): not significant", difference_text
     if any(cell.published for cell in cells):
@@ -152,28 +161,54 @@ def _tables(comparison: Comparison, timing: bool) -> Iterator[tuple[str, list[Ro
             rows: list[Row] = []
             for entry in comparison.entries:
                 cells = [group.cells.get((entry.label, column)) for column in comparison.columns]
-                texts = [(text(cell), text is accuracy_text and cell.best) if cell else ("–", False) for cell in cells]
+                texts = [
+                    (text(cell), text is _warned_accuracy and cell.best) if cell else ("–", False) for cell in cells
+                ]
                 if any(value != "–" for value, _ in texts):
-                    rows.append((entry.label, entry.assumes, texts))
+                    label = f"{entry.label} †" if comparison.is_tuned(entry.label) else entry.label
+                    rows.append((label, entry.assumes, texts))
             yield f"{group.title}: {title}", rows
 
 
 def render_rich(comparison: Comparison, timing: bool = False) -> RenderableType:
-    """For the terminal, within 100 columns for four settings."""
+    """For the terminal: four settings fit into 80 columns, where what methods assume is left out."""
     parts: list[RenderableType] = []
     for heading, rows in _tables(comparison, timing):
-        table = plain_table(heading)
-        table.add_column("method", overflow="fold", min_width=10)
-        table.add_column("assumes", overflow="fold")
-        for column in comparison.columns:
-            table.add_column(column.title.replace(" ", "\n", 1), justify="right", no_wrap=True)
-        for label, assumes, cells in rows:
-            styled = [Text(f"{value} ▲", style="bold") if best else Text(value) for value, best in cells]
-            table.add_row(label, assumes, *styled)
-        parts.append(table)
-    parts += [Text(f"▲: {LEGEND}", style="dim"), Text(comparison.signature(), style="dim")]
+        layouts = [(True, " ± "), (True, "±"), (False, "±")]
+        parts.append(FirstThatFits(*(_rich_table(comparison, heading, rows, *layout) for layout in layouts)))
+    parts += [Text(f"▲: {LEGEND}", style="dim")]
+    parts += [Text(f"†: {TUNED}", style="dim")] if _any_tuned(comparison) else []
+    parts.append(Text(comparison.signature(), style="dim"))
+    parts += [Text(f"! {line}", style="yellow") for line in comparison.warnings()]
     parts += [Text(f"published: {note}", style="dim") for note in comparison.notes()]
     return RichGroup(*parts)
+
+
+def _rich_table(comparison: Comparison, heading: str, rows: list[Row], assumptions: bool, sign: str) -> RichTable:
+    """One table for the terminal, with or without what methods assume, and the signs between means and intervals."""
+    table = plain_table(heading)
+    table.add_column("method", overflow="fold", min_width=min(_LONG_NAME, max(len(label) for label, *_ in rows)))
+    if assumptions:
+        table.add_column("assumes", overflow="fold")
+    for column in comparison.columns:
+        table.add_column(column.title.replace(" ", "\n", 1), justify="right", no_wrap=True)
+    for label, assumes, cells in rows:
+        styled = [
+            Text(_marks_first(value.replace(" ± ", sign), best), style="bold" if best else "") for value, best in cells
+        ]
+        table.add_row(label, *([assumes] if assumptions else []), *styled)
+    return table
+
+
+def _marks_first(value: str, best: bool) -> str:
+    """A cell with its marks in front, so that the digits of a column stay below each other."""
+    plain = value.removesuffix(" *").removesuffix("!")
+    marks = ("▲" if best else "*" if value.endswith(" *") else "") + ("!" if "!" in value else "")
+    return f"{marks:2}{plain}" if marks else plain
+
+
+def _any_tuned(comparison: Comparison) -> bool:
+    return any(comparison.is_tuned(entry.label) for entry in comparison.entries)
 
 
 def render_markdown(comparison: Comparison, timing: bool = False) -> str:
@@ -190,6 +225,8 @@ def render_markdown(comparison: Comparison, timing: bool = False) -> str:
     signature = comparison.signature()
     fence = "`" * (1 + max(map(len, re.findall("`+", signature)), default=0))  # more than the text has in a row
     lines += ["Bold: " + LEGEND.replace("*", r"\*") + ".", "", f"{fence}{_one_line(signature)}{fence}", ""]
+    lines += [f"†: {TUNED}.", ""] if _any_tuned(comparison) else []
+    lines += [f"- ! {markdown(line)}." for line in comparison.warnings()]
     lines += [f"Published: {markdown(note)}." for note in comparison.notes()]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -207,6 +244,8 @@ def render_latex(comparison: Comparison, timing: bool = False) -> str:
             lines.append(" & ".join([latex(label), latex(assumes), *marked]) + " \\\\")
         lines += ["\\bottomrule", "\\end{tabular}", ""]
     lines += [f"% bold: {latex(LEGEND)}", f"% {_one_line(comparison.signature())}"]
+    lines += [f"% \\dag: {TUNED}"] if _any_tuned(comparison) else []
+    lines += [f"% ! {latex(line)}" for line in comparison.warnings()]
     lines += [f"% published: {latex(note)}" for note in comparison.notes()]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -276,6 +315,8 @@ def _flat_row(comparison: Comparison, group: Group, entry: Entry, column: Column
         "features_sha256": of_group.key.features_sha256,
         "base_sha256": of_group.key.base_sha256 or None,
         "signature": record.signature if record else None,
+        "params_from": record.params_from if record else None,
+        "warnings": " ".join(one.code for one in cell.warnings),
     }
 
 
@@ -305,7 +346,7 @@ def _one_line(text: str) -> str:
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "α": r"$\alpha$", "–": "--", "…": r"\ldots{}",
-    "*": r"$^{*}$", "<": r"$<$", ">": r"$>$",
+    "*": r"$^{*}$", "†": r"\dag{}", "<": r"$<$", ">": r"$>$",
 }  # fmt: skip
 
 

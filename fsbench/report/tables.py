@@ -94,6 +94,11 @@ class _Headed(Table):
             if not left:
                 break
 
+    def fits(self, console: Console, options: ConsoleOptions) -> bool:
+        """Whether all columns have room beside each other."""
+        widths = (self._width(place, console, options) for place in range(len(self.columns)))
+        return 1 + sum(widths) <= options.max_width
+
     def _is_text(self, place: int) -> bool:
         """Whether a column is repeated beside all numbers: the first one, and those not aligned to the right."""
         return place == 0 or self.columns[place].justify != "right"
@@ -109,6 +114,17 @@ class _Headed(Table):
         measured = Measurement.get(console, options.update(max_width=10_000), self._part([place]))
         folds = place > 0 and self._is_text(place) and not self.columns[place].no_wrap
         return (measured.minimum if folds else measured.maximum) - 1
+
+
+class FirstThatFits:
+    """The first of several tables whose columns have room beside each other; else the last one, continued below."""
+
+    def __init__(self, *tables: Table) -> None:
+        self.tables = tables
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        fitting = (table for table in self.tables if isinstance(table, _Headed) and table.fits(console, options))
+        yield next(fitting, self.tables[-1])
 
 
 def plain_table(heading: str) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from fsbench.results.statistics import interval
 from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -68,6 +70,7 @@ class RunRecord:
         family: Family of the backbone, such as `wrn-s2m2`; empty if it is not known.
         weights: Name of the weights file and eight digits of its SHA-256, `rn12.pt1@0a1b2c3d`, or `random seed 0`.
         network: How the network differs from the published one of its family; empty if nothing is known.
+        images: How the numbers of images differ from those of the benchmark; empty if they do not, or there is none.
     """
 
     key: RunKey
@@ -91,6 +94,7 @@ class RunRecord:
     family: str = ""
     weights: str = ""
     network: str = ""
+    images: str = ""
 
     def __str__(self) -> str:
         alpha, shots = self.key.protocol["alpha"], self.key.protocol["shots"]
@@ -162,6 +166,46 @@ def network_words(backbone: str, family: str, weights: str) -> str:
     return ", ".join(part for part in ("" if family == backbone else family, weights) if part)
 
 
+def common_signature(records: Sequence[RunRecord]) -> str:
+    """Everything that determines runs of one split, protocol, seed and number of tasks, in one line.
+
+    The parameters are named by their origins and a digest: the same digest means the same methods and parameters.
+    """
+    key = records[0].key
+    protocols = [record.key.protocol for record in records]
+    made = sorted({record.versions.get("fsbench", "unknown") for record in records})
+    names = dict.fromkeys(
+        f"{one.dataset}/{named_network(one.backbone, one.family, one.weights)}/{key.split}" for one in records
+    )
+    bases = sorted({record.base_name for record in records})
+    shots = "+".join(map(str, sorted({protocol["shots"] for protocol in protocols})))
+    levels = sorted({protocol["alpha"] or math.inf for protocol in protocols})
+    parts = [
+        f"fsbench:{'+'.join(made)}",
+        "+".join(names),
+        *([f"base:{'+'.join(name or 'own' for name in bases)}"] if any(bases) else []),
+        f"{key.protocol['name']}:{key.protocol['version']}",
+        f"{key.protocol['ways']}w{shots}s{key.protocol['queries']}q",
+        "+".join("balanced" if alpha == math.inf else f"dirichlet:{alpha:g}" for alpha in levels),
+        f"seed:{key.seed}|tasks:{key.tasks}",
+        f"params:{'+'.join(_origins(records))}@{_digest(records)}",
+    ]
+    return "|".join(parts)
+
+
+def _origins(records: Sequence[RunRecord]) -> list[str]:
+    """Where parameters come from, each once: `default`, `given`, `preset`, `tuned`."""
+    words = (record.params_from.replace(" + given:", ":given:").split(":") for record in records)
+    return sorted({word for one in words for word in one if word in {"default", "given", "preset", "tuned"}})
+
+
+def _digest(records: Sequence[RunRecord]) -> str:
+    """Eight digits of the SHA-256 of all methods, their versions, settings and parameters."""
+    keys = [record.key for record in records]
+    runs = {json.dumps([key.method, key.method_version, key.protocol, key.params], sort_keys=True) for key in keys}
+    return hashlib.sha256("\n".join(sorted(runs)).encode()).hexdigest()[:8]
+
+
 def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
     """The file of a run's record: a readable name, made unique by the key."""
     setting = "balanced" if key.protocol["alpha"] is None else "unbalanced"
@@ -191,7 +235,7 @@ def _trouble(record: RunRecord) -> str:
     key = record.key
     if not all(map(is_name, (record.dataset, record.backbone, key.method, key.split))):
         return "its data set, backbone, method or split has no proper name"
-    if not (record.family + record.weights + record.network).isprintable():
+    if not (record.family + record.weights + record.network + record.images).isprintable():
         return "its family, weights or network cannot be printed"
     if key.version != VERSION:
         return f"it has version {key.version}, and this fsbench reads version {VERSION}"

@@ -1,16 +1,7 @@
 """Task protocols: frozen, named, versioned descriptions of how a task is drawn.
 
 "5-way, 75 queries, Dirichlet α = 2" means three different things in circulation. Each is a named value here, and the
-name is part of every signature line.
-
-========== ================= ============================ =====================================
-name       support and query images of a class            a class is too small for its count
-========== ================= ============================ =====================================
-disjoint   disjoint          all                          the counts are drawn again
-released   disjoint          the first n, n = the         drawn again, already at equality
-                             smallest class of the split
-veilleux   may overlap       all                          the query set is shorter
-========== ================= ============================ =====================================
+name is part of every signature line. `RULES` says how they differ.
 """
 
 from __future__ import annotations
@@ -27,6 +18,11 @@ if TYPE_CHECKING:
 
 ProtocolName = Literal["disjoint", "released", "veilleux"]
 PROTOCOL_NAMES: tuple[str, ...] = get_args(ProtocolName)
+RULES = {  # support and queries; images of a class that are used; what happens where a class is too small for its count
+    "disjoint": ("disjoint", "all", "counts are drawn again"),
+    "released": ("disjoint", "the first n, n = the smallest class of the split", "drawn again, already at equality"),
+    "veilleux": ("may overlap", "all", "the query set is shorter"),
+}
 ALPHA = 2.0  # of the Dirichlet law, unless told otherwise
 
 

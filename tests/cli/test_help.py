@@ -95,7 +95,7 @@ def completions(monkeypatch: pytest.MonkeyPatch, line: str) -> set[str]:
     [
         ("fsbench sol", {"solve"}),
         ("fsbench solve --method soft", {"soft-kmeans"}),
-        ("fsbench solve --method bavardage:", {f"bavardage:{name}" for name in ("article", "released", "transport")}),
+        ("fsbench solve --method bavardage:", {"bavardage:article", "bavardage:released", "bavardage:transport"}),
         ("fsbench compare --methods ncm,soft", {"ncm,soft-kmeans"}),
         ("fsbench compare --methods ncm,nc", set()),
         ("fsbench compare --protocol v", {"veilleux"}),
@@ -111,6 +111,35 @@ def completions(monkeypatch: pytest.MonkeyPatch, line: str) -> set[str]:
 )
 def test_the_shell_completes_names(line: str, expected: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert completions(monkeypatch, line) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("fsbench solve --method bavardage : rel", ["released"]),
+        ("fsbench solve --method bavardage :", ["article", "released", "transport"]),
+        ("fsbench compare --methods ncm,bavardage : r", ["released"]),
+        ("fsbench compare --methods ncm,bavardage:r", ["ncm,bavardage:released"]),  # where a colon ends no word
+        ("fsbench solve --method bavardage : released --split n", ["novel"]),
+    ],
+)
+def test_bash_completes_across_a_colon(words: str, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_FSBENCH_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words.replace(" ", "\n"))
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    assert run().stdout.split() == expected
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_has_words_in_place_of_types(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = help_text(*name.split(), width=100, monkeypatch=monkeypatch)
+    assert not re.search(r"<(str|bool|int|float|path|list)", text, re.IGNORECASE)
+    assert not re.search(r"─╮\n│ --help +-h [^╰]*─╯", text.replace("\n│  ", "")), "a panel with nothing but --help"
+
+
+def test_an_old_word_still_works_and_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "ablate" not in help_text(width=80, monkeypatch=monkeypatch)
+    assert "Table 2" in help_text("ablate", width=80, monkeypatch=monkeypatch)
 
 
 def test_completed_backbones_are_those_that_load() -> None:

@@ -28,7 +28,10 @@ def test_bars_show_the_largest_comparison_and_name_the_others(folder: Path) -> N
     done = run("plot", "bars", "--out", "bars.svg")
     assert done.returncode == 0
     assert done.stdout == ""
-    assert "Left out: fsbench:0.1.0|novel|disjoint:1|5w75q|seed:0|tasks:20." in done.stderr
+    assert (
+        "Left out: fsbench:0.1.0|glyphs/rn12/novel|disjoint:1|5w1s75q|dirichlet:2|seed:0|tasks:20|params:"
+        in done.stderr
+    )
     assert "Wrote bars.svg" in done.stderr
     assert (folder / "bars.svg").read_text().startswith("<?xml")
 

@@ -28,7 +28,6 @@ SOUND: dict[tuple[str, ...], tuple[str, ...]] = {
     ("scatter",): ("features/a.h5",),
     ("solve",): FEW,
     ("compare",): (*FEW, "--methods", "ncm"),
-    ("ablate",): FEW,
     ("reproduce",): ("table2", "features/a.h5", "--tasks", "3"),
     ("sweep",): (*FEW, "--over", "tau=0.1,0.2"),
     ("tune",): (*FEW, "--over", "tau=0.1,0.2"),

@@ -126,7 +126,7 @@ def test_rich_table_fits_100_columns(table: Comparison) -> None:
     assert max(map(len, lines)) <= 100
     assert sum("soft-kmeans" in line and "±" in line for line in lines) >= 2
     assert stream.getvalue().count("▲") == 2 * 4 + 1  # one per column, and the legend
-    assert "novel|disjoint:1|5w75q|seed:0|tasks:60" in stream.getvalue()
+    assert "|disjoint:1|5w1+5s75q|dirichlet:2+balanced|seed:0|tasks:60|params:" in stream.getvalue().replace("\n", "")
 
 
 def test_markdown_has_even_rows_and_escapes_names(table: Comparison) -> None:

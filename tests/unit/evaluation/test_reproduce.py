@@ -97,6 +97,15 @@ def test_other_networks_get_the_scale_free_defaults_and_a_note(files: list[Featu
     assert any("mini WRN" in note and "the article's parameters" in note for note in table.notes)
 
 
+def test_table_2_goes_on_with_any_other_features(files: list[FeatureFile], tmp_path: Path) -> None:
+    table = table_of("table2", files, tmp_path)
+    rows = dict(table.blocks)["cifarfs"]
+    assert [row.method for row in rows] == ["Soft-KMEANS", "Soft-KMEANS+VB", "BAVARDAGE"]
+    assert all(cell.ours and cell.published is None for row in rows for cell in row.cells)
+    assert all("tau" not in (cell.ours.params_from if cell.ours else "") for cell in rows[2].cells)
+    assert not any(note.startswith("cifarfs") and "is missing" in note for note in table.notes)
+
+
 def test_missing_cells_say_what_to_put_where(tmp_path: Path) -> None:
     table = table_of("table1", [], tmp_path)
     assert not any(cell.ours for _, rows in table.blocks for row in rows for cell in row.cells)

@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import io
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fsbench.report.render import render_latex, render_markdown, render_rich
 from fsbench.report.tables import plain_table
 from fsbench.reporter import SafeConsole
+from fsbench.results.collect import collect
+from tests.records import four_settings, make_record
 
 
 def shown(width: int, labels: list[str], rows: list[list[str]]) -> str:
@@ -42,3 +46,67 @@ def test_columns_without_room_come_below_beside_the_same_texts(width: int, table
     text = shown(width, ["ncm"], [["11.11 ± 1.11", "22.22 ± 2.22", "33.33 ± 3.33", "44.44 ± 4.44"]])
     assert text.count("ncm") == tables
     assert text.count("heading") == 1
+
+
+LONGEST = "bavardage:transport"
+TUNED: dict[str, Any] = {"params": {"variant": "transport"}, "params_from": "tuned:val:grid:50x500"}
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_four_settings_fit_into_80_columns_and_no_name_is_broken(width: int) -> None:
+    records = [
+        record for method in ("ncm", "soft-kmeans", "paddle") for record in four_settings(method, 0.5, tasks=200)
+    ]
+    (comparison,) = collect([*records, *four_settings("bavardage", 0.44, tasks=200, **TUNED)], published=False)
+    stream = io.StringIO()
+    SafeConsole(file=stream, width=width).print(render_rich(comparison))
+    lines = stream.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    rows = [line for line in lines if line.startswith(f" {LONGEST} †")]
+    assert len(rows) == (4 if width == 60 else 2)  # accuracies and differences, in two parts each at 60 columns
+    assert any("assumes" in line for line in lines) is (width >= 100)
+    assert "†: parameters tuned on the val classes" in lines
+    of_accuracies = [line for line in lines if re.search(r"\d ?±", line) and not re.search(r"[+-]\d", line)]
+    points = [[match.end() for match in re.finditer(r"\d\.\d\d ?±", line)] for line in of_accuracies[:4]]
+    assert points[0] == points[1] == points[2] == points[3]  # digits below each other, whatever the marks
+
+
+def test_tuned_rows_are_marked_in_every_format() -> None:
+    (comparison,) = collect([make_record("ncm"), make_record("bavardage", **TUNED)], published=False)
+    assert "bavardage:transport †" in render_markdown(comparison)
+    assert r"bavardage:transport \dag{}" in render_latex(comparison)
+    assert "ncm †" not in render_markdown(comparison)
+
+
+def test_methods_by_accuracy() -> None:
+    records = [make_record(method, right) for method, right in (("ncm", 0.5), ("paddle", 0.7), ("soft-kmeans", 0.6))]
+    (comparison,) = collect(records)
+    assert [entry.label for entry in comparison.by_accuracy().entries] == ["paddle", "soft-kmeans", "ncm"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dataset": "mini"},
+        {"backbone": "wrn"},
+        {"weights": "a.pth@00000000"},
+        {"shots": 5},
+        {"alpha": 3.0},
+        {"alpha": None},
+        {"params_from": "tuned:val:grid:50x500"},
+        {"params": {"tau": 0.2}},
+        {"name": "veilleux"},
+        {"ways": 4},
+        {"seed": 1},
+        {"tasks": 41},
+        {"split": "val"},
+        {"base_dataset": "other"},
+    ],
+)
+def test_whatever_determines_a_comparison_changes_its_signature(change: dict[str, Any]) -> None:
+    (plain,), (other,) = collect([make_record("bavardage")]), collect([make_record("bavardage", **change)])
+    assert plain.signature() != other.signature()
+    assert re.fullmatch(
+        r"fsbench:0\.1\.0\|glyphs/rn12/novel\|disjoint:1\|5w1s75q\|dirichlet:2\|seed:0\|tasks:40\|params:default@[0-9a-f]{8}",
+        plain.signature(),
+    )

@@ -1,0 +1,57 @@
+"""`fsbench methods`: every list is complete, and a method is described as it runs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fsbench.backbones.families import FAMILIES
+from fsbench.data.catalog import dataset_names
+from fsbench.methods.registry import METHODS, method_class
+from fsbench.tasks.protocol import PROTOCOL_NAMES
+from tests.cli import run
+
+
+@pytest.mark.parametrize(
+    ("option", "names"),
+    [
+        ((), METHODS),
+        (("--protocols",), PROTOCOL_NAMES),
+        (("--datasets",), dataset_names()),
+        (("--backbones",), FAMILIES),
+    ],
+)
+def test_lists_are_complete(option: tuple[str, ...], names: object) -> None:
+    done = run("methods", *option, "--json")
+    assert done.exit_code == 0, done.output
+    assert [next(iter(row.values())) for row in json.loads(done.stdout)] == [*names]  # type: ignore[misc]
+    shown = run("methods", *option).stdout
+    assert max(map(len, shown.splitlines())) <= 100
+    assert all(f" {name} " in shown for name in names)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_described(name: str) -> None:
+    described = json.loads(run("methods", name, "--json").stdout)
+    assert described["source"]
+    assert described["assumes"]
+    grid = {one["name"]: one["tuning grid"] for one in described["parameters"] if one["tuning grid"]}
+    assert grid == {parameter: [*values] for parameter, values in method_class(name).info.grid.items()}
+    assert described["title"] in run("methods", name).stdout
+
+
+def test_defaults_by_setting_and_variants() -> None:
+    shown = run("methods", "bavardage").stdout
+    assert "50 unbalanced, 10 balanced" in shown
+    assert "0.1, 0.2, 0.3, 0.5, 1" in shown
+    described = json.loads(run("methods", "bavardage:transport", "--json").stdout)
+    assert described["assumes"] == "uniform prior"
+    assert json.loads(run("methods", "simpleshot:L2N", "--json").stdout)["needs base classes"] == "no"
+
+
+def test_one_thing_at_a_time_and_known_names() -> None:
+    both = run("methods", "ncm", "--protocols")
+    assert both.exit_code == 2
+    assert "choose one" in both.stderr
+    assert "Did you mean 'paddle'" in run("methods", "padle").stderr
