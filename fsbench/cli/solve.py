@@ -104,5 +104,7 @@ def _show(table: Comparison, out: Path | None, as_json: bool) -> None:
         return
     console = stdout_console()
     console.print(solved_table(table))
+    for line in table.warnings():
+        console.print(f"! {line}", style="yellow", soft_wrap=True)
     for row in table.paired_rows():
         console.print(row.record.signature, style="dim", markup=False, soft_wrap=True)

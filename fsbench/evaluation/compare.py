@@ -13,10 +13,9 @@ from fsbench.evaluation.run import Job, accuracies_over_data, configure
 from fsbench.evaluation.source import source_of
 from fsbench.evaluation.spec import NO_BASELINE, MethodChoice, Spec, parse_methods
 from fsbench.evaluation.tuning import Search, configure_tuned, grid_of, tuning_path, validation_source
-from fsbench.methods import presets
 from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, method_key
 from fsbench.results.comparison import Beyond, Column, Comparison, compare_records, entry_of
-from fsbench.results.statistics import interval_over_classes, paired_difference
+from fsbench.results.statistics import interval_over_classes
 from fsbench.tasks.sampling import check_feasible, pool_sizes, sample_tasks
 
 if TYPE_CHECKING:
@@ -30,11 +29,9 @@ if TYPE_CHECKING:
     from fsbench.methods.base import Method
     from fsbench.reporter import Reporter
     from fsbench.results.comparison import Runs
-    from fsbench.results.record import RunRecord
     from fsbench.tasks.protocol import TaskProtocol
 
 _DRAWN_AT_ONCE = 512
-_CLEARLY_BELOW = 1.0  # points below Soft-KMEANS from which BAVARDAGE is said to have failed
 
 
 def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: FeatureFile | None = None) -> Comparison:
@@ -82,7 +79,6 @@ def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: Feat
                         f"{source.dataset} {column.title}: no class of {spec.split} can be left out, so there is no "
                         "interval over the classes."
                     )
-    _warn(runs, baseline, runner.reporter)
     entries = [entry_of(choice.label, choice.method) for choice in choices]
     columns = [column for protocol in spec.protocols if (column := Column.of(protocol)) in {key[2] for key in runs}]
     beyond = Beyond(over_data, classes)
@@ -177,37 +173,3 @@ class _Configurations:
             return None
         search = Search(choice.method, choice.options, self.val, protocol, tuning_path(self.file.path))
         return search if search.possible() else None
-
-
-def _warn(runs: Runs, baseline: str, reporter: Reporter) -> None:
-    """Say where BAVARDAGE ended clearly below Soft-KMEANS: once per feature file and variant, where it is worst."""
-    if baseline != BASELINE:
-        return
-    failed: dict[tuple[int, str], list[tuple[float, str]]] = {}
-    for (source, label, column), record in runs.items():
-        reference = runs[source, baseline, column]
-        if text := warning(record, reference):
-            failed.setdefault((source, label), []).append((record.accuracy - reference.accuracy, text))
-    for cases in failed.values():
-        others = f" The same holds in {len(cases) - 1} more of these settings." if len(cases) > 1 else ""
-        reporter.warn(f"{min(cases)[1]}{others}")
-
-
-def warning(record: RunRecord, baseline: RunRecord) -> str:
-    """What to say when BAVARDAGE ends clearly below Soft-KMEANS, its own starting point; empty if it does not."""
-    params, gain = record.key.params, paired_difference(record.per_task, baseline.per_task)
-    if record.key.method != "bavardage" or not (gain.high < 0 and gain.mean < -_CLEARLY_BELOW):
-        return ""
-    remedies = []
-    if not record.params_from.startswith("tuned"):
-        remedies.append("tune them on val classes with --tune")
-    if (params["tau"], params["sigma"]) != (presets.TAU, presets.SIGMA):
-        remedies.append(f"use the scale-free defaults --tau {presets.TAU:g} --sigma {presets.SIGMA:g}")
-    row = record.row()
-    tau = params["tau"] if isinstance(params["tau"], str) else f"{params['tau']:.3g}"
-    return (
-        f"BAVARDAGE ({params['variant']}) is {-gain.mean:.1f} points below Soft-KMEANS on the same {row['tasks']} "
-        f"tasks ({row['dataset']}, {row['setting']}, {row['shots']}-shot). Likely cause: τ = {tau}, "
-        f"σ = {float(params['sigma']):.3g} do not suit these features. Remedies: "
-        f"{'; '.join(remedies) or 'use Soft-KMEANS'}."
-    )

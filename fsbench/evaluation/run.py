@@ -118,6 +118,7 @@ class Runner:
             family=source.family,
             weights=source.weights,
             network=source.network,
+            images=source.images,
         )
 
 
@@ -162,6 +163,7 @@ def _renamed(stored: RunRecord, job: Job, source: Source) -> RunRecord:
         family=source.family,
         weights=source.weights,
         network=source.network,
+        images=source.images,
     )
 
 

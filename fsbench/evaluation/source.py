@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fsbench.backbones.families import differences
+from fsbench.data.catalog import dataset_info, dataset_names
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.features.overlap import overlap
 from fsbench.features.scatter import base_statistics
@@ -39,6 +42,7 @@ class Source:
         family: Family of the backbone; empty if it is not known.
         weights: Name and digest of the weights, or their random seed.
         network: How the network differs from the published one of its family.
+        images: How the numbers of images differ from those of the benchmark.
     """
 
     dataset: str
@@ -52,6 +56,7 @@ class Source:
     family: str = ""
     weights: str = ""
     network: str = ""
+    images: str = ""
 
     @property
     def network_name(self) -> str:
@@ -97,6 +102,7 @@ def load_source(file: FeatureFile, split: str, base: BaseStatistics | None, othe
         family=made.family,
         weights=_printable(made.named_weights),
         network=network_of(file),
+        images=image_counts_of(file),
     )
 
 
@@ -106,6 +112,19 @@ def network_of(file: FeatureFile) -> str:
     random = made.weights.startswith("none, seed ")
     origin = "random weights" if random else f"trained by {made.trained_by}" if made.trained_by else ""
     return _printable("; ".join(differences(made.family, made.architecture, file.dimension, origin)))
+
+
+def image_counts_of(file: FeatureFile) -> str:
+    """How the numbers of images differ from those of the benchmark; empty if they do not, or there is none."""
+    if file.provenance.dataset not in dataset_names():
+        return ""
+    info, found = dataset_info(file.provenance.dataset), []
+    for name, split in file.splits.items():
+        sizes, expected = np.diff(split.offsets).tolist(), [*info.splits[name].values()]
+        if sorted(sizes) != sorted(expected):
+            counts = (f"{sum(each):,} images of {len(each)} classes" for each in (sizes, expected))
+            found.append(f"{name} has {' instead of '.join(counts)}")
+    return "; ".join(found)
 
 
 def _printable(text: str) -> str:

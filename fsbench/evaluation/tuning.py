@@ -139,8 +139,22 @@ class Tuned:
         return self.best.params
 
     def origin(self) -> str:
-        """Where parameters come from, for records and signatures."""
-        return f"tuned:val:{self.how}:{len(self.trials)}x{self.tasks}"
+        """Where parameters come from, for records and signatures; names those at an end of the searched range."""
+        edge = f":edge:{','.join(names)}" if (names := self.at_the_edge()) else ""
+        return f"tuned:val:{self.how}:{len(self.trials)}x{self.tasks}{edge}"
+
+    def at_the_edge(self) -> list[str]:
+        """Parameters whose best value is the first or last of three or more; zero is an end with nothing beyond."""
+        equals = [trial for trial in self.trials if trial.accuracy == self.best.accuracy]
+        names = []
+        for name in self.params:
+            values = {trial.params[name] for trial in self.trials}
+            if len(values) < 3 or any(isinstance(value, str) for value in values):
+                continue
+            ends = {min(values), max(values)} - {0}
+            if all(trial.params[name] in ends for trial in equals):
+                names.append(name)
+        return names
 
     def describe(self) -> str:
         """One line for people."""

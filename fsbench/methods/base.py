@@ -57,6 +57,7 @@ class MethodInfo:
             parameters that are not named may have any value.
         cost: `fast`: closed-form steps. `slow`: about a thousand gradient steps. `very slow`: minutes per setting, so
             that `all` leaves it out.
+        starts_from: Method whose result it starts from, and should not end below.
     """
 
     name: str
@@ -71,6 +72,7 @@ class MethodInfo:
     cost: Literal["fast", "slow", "very slow"] = "fast"
     prior_by: Mapping[str, Mapping[Any, Prior]] = field(default_factory=dict)
     version: int = 1
+    starts_from: str = ""
 
     def assumes(self, params: Mapping[str, Any], alpha: float | None = None) -> str:
         """What the method assumes with these parameters, as tables say it: `inductive`, or the prior it has.

@@ -124,6 +124,7 @@ class Bavardage(Parameters):
             "BAVARDAGE": {"stage": ("plda",), "variant": ("article", "released")},
             "Soft-KMEANS+VB": {"stage": ("vb",), "variant": ("article", "released")},
         },
+        starts_from="soft-kmeans",
     )
 
     def __post_init__(self) -> None:

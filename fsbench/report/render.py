@@ -19,6 +19,7 @@ from fsbench.io.files import write_text
 from fsbench.report.tables import plain_table, plus_minus, signed, stdout_console
 from fsbench.reporter import SafeConsole, printable
 from fsbench.results.statistics import LEVEL
+from fsbench.results.warnings import OF_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,6 +98,12 @@ def accuracy_text(cell: Cell) -> str:
     return plus_minus(cell.record.accuracy, cell.record.ci95) + (" *" if cell.tied else "")
 
 
+def _warned_accuracy(cell: Cell) -> str:
+    """The same, with an exclamation mark where a warning belongs to this method and setting."""
+    value, star, _ = accuracy_text(cell).partition(" *")
+    return value + ("!" if any(one.code not in OF_FEATURES for one in cell.warnings) else "") + star
+
+
 def difference_text(cell: Cell) -> str:
     """Difference to the baseline, with its interval; in brackets where it is not significant."""
     if cell.difference is None:
@@ -128,7 +135,7 @@ def timing_text(cell: Cell) -> str:
 def _views(comparison: Comparison, group: Group, timing: bool) -> Iterator[tuple[str, Callable[[Cell], str]]]:
     """The tables of a group that have something to show: a title and a function from cell to text."""
     cells = group.cells.values()
-    yield f"accuracy in %, {comparison.tasks:,} tasks ± 95 % interval", accuracy_text
+    yield f"accuracy in %, {comparison.tasks:,} tasks ± 95 % interval", _warned_accuracy
     if any(cell.difference for cell in cells):
         yield f"difference to {comparison.baseline} on the same tasks; (…): not significant", difference_text
     if any(cell.published for cell in cells):
@@ -152,7 +159,9 @@ def _tables(comparison: Comparison, timing: bool) -> Iterator[tuple[str, list[Ro
             rows: list[Row] = []
             for entry in comparison.entries:
                 cells = [group.cells.get((entry.label, column)) for column in comparison.columns]
-                texts = [(text(cell), text is accuracy_text and cell.best) if cell else ("–", False) for cell in cells]
+                texts = [
+                    (text(cell), text is _warned_accuracy and cell.best) if cell else ("–", False) for cell in cells
+                ]
                 if any(value != "–" for value, _ in texts):
                     rows.append((entry.label, entry.assumes, texts))
             yield f"{group.title}: {title}", rows
@@ -172,6 +181,7 @@ def render_rich(comparison: Comparison, timing: bool = False) -> RenderableType:
             table.add_row(label, assumes, *styled)
         parts.append(table)
     parts += [Text(f"▲: {LEGEND}", style="dim"), Text(comparison.signature(), style="dim")]
+    parts += [Text(f"! {line}", style="yellow") for line in comparison.warnings()]
     parts += [Text(f"published: {note}", style="dim") for note in comparison.notes()]
     return RichGroup(*parts)
 
@@ -190,6 +200,7 @@ def render_markdown(comparison: Comparison, timing: bool = False) -> str:
     signature = comparison.signature()
     fence = "`" * (1 + max(map(len, re.findall("`+", signature)), default=0))  # more than the text has in a row
     lines += ["Bold: " + LEGEND.replace("*", r"\*") + ".", "", f"{fence}{_one_line(signature)}{fence}", ""]
+    lines += [f"- ! {markdown(line)}." for line in comparison.warnings()]
     lines += [f"Published: {markdown(note)}." for note in comparison.notes()]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -207,6 +218,7 @@ def render_latex(comparison: Comparison, timing: bool = False) -> str:
             lines.append(" & ".join([latex(label), latex(assumes), *marked]) + " \\\\")
         lines += ["\\bottomrule", "\\end{tabular}", ""]
     lines += [f"% bold: {latex(LEGEND)}", f"% {_one_line(comparison.signature())}"]
+    lines += [f"% ! {latex(line)}" for line in comparison.warnings()]
     lines += [f"% published: {latex(note)}" for note in comparison.notes()]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -276,6 +288,7 @@ def _flat_row(comparison: Comparison, group: Group, entry: Entry, column: Column
         "features_sha256": of_group.key.features_sha256,
         "base_sha256": of_group.key.base_sha256 or None,
         "signature": record.signature if record else None,
+        "warnings": " ".join(one.code for one in cell.warnings),
     }
 
 

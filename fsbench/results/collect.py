@@ -78,6 +78,7 @@ def _variant(record: RunRecord) -> str:
 def _remark(record: RunRecord) -> str:
     """How parameters differ from the defaults: `tau=0.2`, `(tuned:val:50x500)`, or nothing."""
     origin, _, given = record.params_from.partition(" + given:")
+    origin = origin.partition(":edge:")[0]
     params, variants = record.key.params, _variants(record)
     words = [
         f"{name}={params[name]:.4g}" if isinstance(params[name], float) else f"{name}={params[name]}"

@@ -20,6 +20,7 @@ from fsbench.results.statistics import (
     paired_difference,
     paired_p_values,
 )
+from fsbench.results.warnings import warning_lines, warnings_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from fsbench.methods.base import MethodInfo
     from fsbench.results.record import RunRecord
+    from fsbench.results.warnings import ResultWarning
     from fsbench.tasks.protocol import TaskProtocol
 
 
@@ -89,6 +91,7 @@ class Cell:
         over_classes: Accuracy for new classes, from the jackknife over the classes; if asked for.
         over_classes_difference: To the baseline.
         assumes: What the method assumes in this setting.
+        warnings: What to know before trusting it.
     """
 
     record: RunRecord | None
@@ -102,6 +105,7 @@ class Cell:
     over_classes: Interval | None = None
     over_classes_difference: Interval | None = None
     assumes: str = ""
+    warnings: tuple[ResultWarning, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,7 @@ class PairedRow:
     record: RunRecord
     baseline: RunRecord | None
     difference: Interval | None
+    warnings: tuple[ResultWarning, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for `--json`."""
@@ -139,6 +144,7 @@ class PairedRow:
             row["baseline"] = {"method": other.key.method, "accuracy": other.accuracy, "ci95": other.ci95}
             width = difference.half_width if self.record.key.tasks > 1 else None
             row["baseline"] |= {"difference": difference.mean, "difference_ci95": width}
+        row["warnings"] = [warning.code for warning in self.warnings]
         return row
 
 
@@ -164,13 +170,23 @@ class Comparison:
             for (label, column), cell in group.cells.items():
                 if cell.record and (label != self.baseline or len(self.entries) == 1):
                     beside = group.cells.get((self.baseline, column)) if label != self.baseline else None
-                    rows.append(PairedRow(cell.record, beside.record if beside else None, cell.difference))
+                    rows.append(
+                        PairedRow(cell.record, beside.record if beside else None, cell.difference, cell.warnings)
+                    )
         return rows
 
     def notes(self) -> list[str]:
         """What a reader must know of the published numbers, each once."""
         cells = [cell for group in self.groups for cell in group.cells.values()]
         return list(dict.fromkeys(note for cell in cells if cell.published for note in cell.published.notes))
+
+    def warnings(self) -> list[str]:
+        """What to know before trusting the numbers, each once: first of the features, then of methods on them."""
+        return warning_lines(
+            (group.title if len(self.groups) > 1 else "", label, column.title, cell.warnings)
+            for group in self.groups
+            for (label, column), cell in group.cells.items()
+        )
 
     def signature(self) -> str:
         """What all runs have in common, in one line; each run's own line is in the CSV and JSON formats."""
@@ -239,6 +255,7 @@ def compare_records(
     p_values = _p_values(runs)
     against_any = _corrected(p_values)
     against_baseline = _corrected({pair: p_value for pair, p_value in p_values.items() if baseline in pair[2]})
+    warnings = warnings_of(runs, against_any)
     by_label = {entry.label: entry for entry in entries}
     sources: dict[int, dict[tuple[str, Column], Cell]] = {}
     for key, record in runs.items():
@@ -253,6 +270,7 @@ def compare_records(
             p_value=against_baseline.get((source, column, frozenset((label, baseline)))),
             published=published(record) if with_published else None,
             assumes=_assumed(by_label[label], record),
+            warnings=warnings[key],
             **(beyond or Beyond()).intervals(key, baseline, runs),
         )
     if with_published:

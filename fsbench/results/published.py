@@ -72,6 +72,11 @@ def published(record: RunRecord, method: str | None = None) -> Published | None:
     return Published(accuracy, ci95, f"{first['source']} {first['table']}", tuple(note for note in notes if note))
 
 
+def has_published_numbers(dataset: str) -> bool:
+    """Whether there are published numbers on a data set."""
+    return benchmark_of(dataset) in _DATASETS
+
+
 def published_curve(record: RunRecord, axis: str) -> list[tuple[float, float]]:
     """The published points (value of the axis, accuracy) of the curve that a run is a point of; empty if none.
 
@@ -153,4 +158,4 @@ def _network_notes(record: RunRecord) -> list[str]:
     where, family = f"{record.dataset} {record.backbone}", first_family(record.backbone)
     if not record.family and family:
         return [f"{where}: the family of the network is not known; the published numbers are of {family.name}"]
-    return [f"{where}: the network is not the published one: {record.network}"] if record.network else []
+    return []

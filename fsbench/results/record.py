@@ -68,6 +68,7 @@ class RunRecord:
         family: Family of the backbone, such as `wrn-s2m2`; empty if it is not known.
         weights: Name of the weights file and eight digits of its SHA-256, `rn12.pt1@0a1b2c3d`, or `random seed 0`.
         network: How the network differs from the published one of its family; empty if nothing is known.
+        images: How the numbers of images differ from those of the benchmark; empty if they do not, or there is none.
     """
 
     key: RunKey
@@ -91,6 +92,7 @@ class RunRecord:
     family: str = ""
     weights: str = ""
     network: str = ""
+    images: str = ""
 
     def __str__(self) -> str:
         alpha, shots = self.key.protocol["alpha"], self.key.protocol["shots"]
@@ -191,7 +193,7 @@ def _trouble(record: RunRecord) -> str:
     key = record.key
     if not all(map(is_name, (record.dataset, record.backbone, key.method, key.split))):
         return "its data set, backbone, method or split has no proper name"
-    if not (record.family + record.weights + record.network).isprintable():
+    if not (record.family + record.weights + record.network + record.images).isprintable():
         return "its family, weights or network cannot be printed"
     if key.version != VERSION:
         return f"it has version {key.version}, and this fsbench reads version {VERSION}"

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.compare import warning
 from fsbench.evaluation.run import Job
 from fsbench.evaluation.source import Source
 from fsbench.features.store import FeatureFile, Provenance, write_features
@@ -132,13 +131,12 @@ def test_solve_puts_soft_kmeans_beside(path: Path, tmp_path: Path) -> None:
 
 def test_a_clear_loss_against_soft_kmeans_is_told_with_its_cause(path: Path) -> None:
     (row,) = solved("bavardage", FeatureFile.open(path), options={"tau": 0.001}, tasks=200)
-    assert row.baseline is not None
-    text = warning(row.record, row.baseline)
-    assert "below Soft-KMEANS on the same 200 tasks" in text
-    assert "--tune" in text
+    (warning,) = row.warnings
+    assert warning.code == "below-baseline"
+    assert "points below soft-kmeans, which it starts from; tune its parameters, or use its defaults" in warning.text
+    assert row.as_dict()["warnings"] == ["below-baseline"]
     (good,) = solved("bavardage", FeatureFile.open(path), tasks=200)
-    assert good.baseline is not None
-    assert warning(good.record, good.baseline) == ""
+    assert good.warnings == ()
 
 
 def test_features_without_base_classes(features: Features, tmp_path: Path) -> None:
