@@ -70,7 +70,8 @@ figures: $(READY)  ## the article's tables and figures on the embedded data set,
 	for figure in 3 4 5; do $(BIN)/fsbench sweep --figure $$figure --tasks 500 $(ARGS) || exit; done
 	for picture in simplex task; do $(BIN)/fsbench plot $$picture --task 3 --out results/$$picture.png $(ARGS) || exit; done
 	$(BIN)/fsbench plot spectrum --out results/spectrum.png $(ARGS)
-	$(BIN)/fsbench plot bars --out results/bars.png $(ARGS)
+	$(BIN)/fsbench plot dots --out results/dots.png $(ARGS)
+	$(BIN)/fsbench plot speed --out results/speed.png $(ARGS)
 	$(BIN)/fsbench plot differences bavardage --out results/differences.png $(ARGS)
 	$(BIN)/fsbench report --out results/report.html $(ARGS)
 

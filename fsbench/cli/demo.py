@@ -10,7 +10,7 @@ from fsbench.errors import UsageError
 from fsbench.evaluation.compare import compare
 from fsbench.evaluation.spec import Spec
 from fsbench.features.extract import embedded_features
-from fsbench.report.plots.comparison import draw_bars
+from fsbench.report.plots.comparison import draw_dots
 from fsbench.report.plots.style import save
 from fsbench.report.render import render_rich
 from fsbench.report.tables import stdout_console
@@ -47,6 +47,6 @@ def demo(
         table = compare(spec, [file], runner)
         if runner.ranks.leads:
             console.print(render_rich(table))
-            save(draw_bars(table), results_dir / "demo.png")
+            save(draw_dots(table), results_dir / "demo.png")
             console.print(f"\nFigure: {results_dir / 'demo.png'}. Records of every task: {results_dir}/.\n")
             console.print(NEXT)

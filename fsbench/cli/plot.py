@@ -19,10 +19,10 @@ from fsbench.evaluation.task_views import three_views, watch
 from fsbench.features.scatter import base_statistics
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
-from fsbench.report.plots.comparison import draw_bars, draw_differences, paired_runs
+from fsbench.report.plots.comparison import draw_differences, draw_dots, draw_speed, paired_runs
 from fsbench.report.plots.spectrum import Spectrum, draw_spectra
 from fsbench.report.plots.studies import draw_sweep
-from fsbench.report.plots.style import check_ending, save
+from fsbench.report.plots.style import Width, check_ending, save
 from fsbench.report.plots.task import draw_simplex, draw_task
 from fsbench.reporter import Reporter
 from fsbench.results.collect import collect, read_records
@@ -33,22 +33,46 @@ if TYPE_CHECKING:
     from fsbench.results.comparison import Comparison
 
 TaskNumber = Annotated[int, use.of_tasks("--task", min=0, max=10**9, help="Number of the task in the list.")]
+FigureWidth = Annotated[
+    Width, use.of_output("--width", help="True size on paper: a column (3.25 in) or a page (6.75 in) wide.")
+]
 Shots = Annotated[int, use.of_tasks(help="Labelled images per class.")]
 
 
-def bars(
+def dots(
     records: use.RecordsArgument = None,
-    out: use.FigureFile = Path("bars.png"),
+    baseline: Annotated[str, typer.Option(help="Plot paired differences to this method instead of accuracies.")] = "",
+    width: FigureWidth = "page",
+    out: use.FigureFile = Path("dots.png"),
     results_dir: use.ResultsRoot = Path("results"),
     quiet: use.Quiet = False,
 ) -> None:
-    """Plot accuracies with their intervals.
+    """Plot accuracies, or differences to a baseline, as dots with their intervals.
 
-    Example: [bold]fsbench plot bars --out bars.pdf[/bold]
+    Example: [bold]fsbench plot dots --width column --out dots.pdf[/bold]
     """
     check_ending(out)
     reporter = Reporter(quiet)
-    save(draw_bars(_largest(collect(read_records(records, results_dir, reporter)), reporter)), out)
+    found = read_records(records, results_dir, reporter)
+    first = _first(collect(found, baseline) if baseline else collect(found), reporter)
+    save(draw_dots(first, width, baseline), out)
+    reporter.say(f"Wrote {out}.")
+
+
+def speed(
+    records: use.RecordsArgument = None,
+    width: FigureWidth = "page",
+    out: use.FigureFile = Path("speed.png"),
+    results_dir: use.ResultsRoot = Path("results"),
+    quiet: use.Quiet = False,
+) -> None:
+    """Plot accuracy against tasks per second.
+
+    Example: [bold]fsbench plot speed --out speed.pdf[/bold]
+    """
+    check_ending(out)
+    reporter = Reporter(quiet)
+    save(draw_speed(_first(collect(read_records(records, results_dir, reporter)), reporter), width), out)
     reporter.say(f"Wrote {out}.")
 
 
@@ -56,6 +80,7 @@ def differences(
     method: Annotated[str, typer.Argument(help="Label of the method, as in `fsbench compare`.")],
     baseline: Annotated[str, typer.Argument(help="The method to subtract.")] = "soft-kmeans",
     records: use.RecordsArgument = None,
+    width: FigureWidth = "page",
     out: use.FigureFile = Path("differences.png"),
     results_dir: use.ResultsRoot = Path("results"),
     quiet: use.Quiet = False,
@@ -77,12 +102,13 @@ def differences(
             f"{method} and {baseline} did not run on the same tasks of the same features.",
             f"Run them together: fsbench compare --methods {method} --baseline {baseline}",
         )
-    save(draw_differences(paired_runs(_largest(both, reporter), method, baseline), method, baseline), out)
+    save(draw_differences(paired_runs(_first(both, reporter), method, baseline), method, baseline, width), out)
     reporter.say(f"Wrote {out}.")
 
 
 def curves(
     sweep: Annotated[Path, typer.Argument(help="A file that `fsbench sweep` wrote into results/sweeps/.")],
+    width: FigureWidth = "page",
     out: use.FigureFile = Path("curves.png"),
     quiet: use.Quiet = False,
 ) -> None:
@@ -90,7 +116,7 @@ def curves(
 
     Example: [bold]fsbench plot curves results/sweeps/SWEEP.json --out curves.pdf[/bold]
     """
-    save(draw_sweep(load_sweep(sweep)), out)
+    save(draw_sweep(load_sweep(sweep), width), out)
     Reporter(quiet).say(f"Wrote {out}.")
 
 
@@ -115,6 +141,7 @@ def simplex(
     root: Annotated[
         int, typer.Option(min=1, max=64, help="Plot p^(1/ROOT), to open up the corners; 1 plots the probabilities.")
     ] = 4,
+    width: FigureWidth = "page",
     out: use.FigureFile = Path("simplex.png"),
     features_dir: use.FeaturesRoot = Path("features"),
     quiet: use.Quiet = False,
@@ -132,7 +159,7 @@ def simplex(
     )
     tasks, reporter = TaskList(rules, seed, number + 1), Reporter(quiet)
     seen = _watched(features, features_dir, split, tasks, method_options(named, others), reporter)
-    save(draw_simplex(seen, root), out)
+    save(draw_simplex(seen, root, width), out)
     reporter.say(f"Wrote {out}.")
 
 
@@ -155,6 +182,7 @@ def task(
     sigma: use.Clamp = None,
     steps: use.Steps = None,
     others: use.SetOption = None,
+    width: FigureWidth = "page",
     out: use.FigureFile = Path("task.png"),
     features_dir: use.FeaturesRoot = Path("features"),
     quiet: use.Quiet = False,
@@ -172,7 +200,7 @@ def task(
     )
     tasks, reporter = TaskList(rules, seed, number + 1), Reporter(quiet)
     seen = _watched(features, features_dir, split, tasks, method_options(named, others), reporter)
-    save(draw_task(seen, three_views(seen)), out)
+    save(draw_task(seen, three_views(seen), width), out)
     reporter.say(f"Wrote {out}.")
 
 
@@ -180,6 +208,7 @@ def spectrum(
     features: use.FeaturesArgument = None,
     s_max: use.ArticleClamp = None,
     sigma: use.Clamp = None,
+    width: FigureWidth = "page",
     out: use.FigureFile = Path("spectrum.png"),
     features_dir: use.FeaturesRoot = Path("features"),
     quiet: use.Quiet = False,
@@ -196,7 +225,7 @@ def spectrum(
             base = base_statistics(file, advance)
         clamp = Bavardage.configure(Context(balanced=False, base=base), **given(s_max=s_max, sigma=sigma)).sigma
         spectra.append(Spectrum(f"{file.path.stem} {file.provenance.named_weights}".strip(), base, clamp))
-    save(draw_spectra(spectra), out)
+    save(draw_spectra(spectra, width), out)
     reporter.say(f"Wrote {out}.")
 
 
@@ -211,8 +240,8 @@ def _watched(
     return watch(source, tasks.protocol, tasks.seed, tasks.count - 1, options)
 
 
-def _largest(comparisons: list[Comparison], reporter: Reporter) -> Comparison:
-    """The comparison of the most runs; a warning names those left out."""
+def _first(comparisons: list[Comparison], reporter: Reporter) -> Comparison:
+    """The comparison with the most tasks; a note names those left out."""
     first, *others = comparisons
     if others:
         left = ", ".join(other.signature() for other in others)
@@ -221,6 +250,8 @@ def _largest(comparisons: list[Comparison], reporter: Reporter) -> Comparison:
 
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich", help=COMMANDS["plot"][1])
-for panel, figures in (("From records", (bars, differences, curves)), ("From features", (simplex, task, spectrum))):
+_PANELS = {"From records": (dots, differences, speed, curves), "From features": (simplex, task, spectrum)}
+for panel, figures in _PANELS.items():
     for figure in figures:
         app.command(figure.__name__, help=help_of(figure), rich_help_panel=panel)(figure)
+app.command("bars", help=help_of(dots), hidden=True)(dots)  # an earlier name

@@ -9,12 +9,14 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli import options as use
+from fsbench.errors import FsbenchError
+from fsbench.evaluation.tuning import read_memory
 from fsbench.io.files import write_text
 from fsbench.report.html import render_html
-from fsbench.report.plots.studies import draw_sweep
+from fsbench.report.plots.studies import draw_surface, draw_sweep
 from fsbench.report.plots.style import svg_text
 from fsbench.reporter import Reporter
-from fsbench.results.collect import collect, read_records, read_sweeps
+from fsbench.results.collect import collect, read_records, read_sweeps, split_ablations
 
 
 def report(
@@ -26,16 +28,39 @@ def report(
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Few-shot benchmark",
     out: Annotated[Path, typer.Option(help="The page: one self-contained HTML file.")] = Path("report.html"),
     results_dir: use.ResultsRoot = Path("results"),
+    features_dir: use.FeaturesRoot = Path("features"),
     quiet: use.Quiet = False,
 ) -> None:
     """Write all records into one self-contained HTML page.
 
-    Sortable tables, figures, the curves of sweeps, signatures and environment.
+    A leaderboard with filters, a table per feature file, ablations, sweeps and tuning, and the command behind every
+    number. Searches are read from the features folder.
 
     Example: [bold]fsbench report --out report.html[/bold]
     """
     reporter = Reporter(quiet)
-    comparisons = collect(read_records(records, results_dir, reporter), baseline, published=published)
-    figures = [(sweep.title, svg_text(draw_sweep(sweep))) for sweep in read_sweeps(results_dir, reporter)]
-    write_text(out, render_html(comparisons, figures, title=title))
+    ranking, studied = split_ablations(read_records(records, results_dir, reporter), baseline)
+    comparisons = collect(ranking, baseline, published=published)
+    ablations = collect(studied, baseline, published=published) if studied else []
+    studies = {
+        "Sweeps": [(sweep.title, svg_text(draw_sweep(sweep))) for sweep in read_sweeps(results_dir, reporter)],
+        "Tuning": _searches(features_dir, reporter),
+    }
+    write_text(out, render_html(comparisons, ablations, studies, title=title))
     reporter.say(f"Wrote {out}.")
+
+
+def _searches(folder: Path, reporter: Reporter) -> list[tuple[str, str]]:
+    """What `fsbench tune` remembers beside the feature files, as titles and figures."""
+    found = []
+    for path in sorted(folder.glob("*.tuned.json")):
+        features = path.name.removesuffix(".tuned.json")
+        try:
+            searches = read_memory(path)
+        except FsbenchError as error:
+            reporter.warn(f"{error.message} It is left out.")
+            continue
+        found += [
+            (f"{features}: {tuned.describe()}.", svg_text(draw_surface(tuned, features))) for tuned in searches.values()
+        ]
+    return found

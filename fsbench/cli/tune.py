@@ -88,7 +88,7 @@ def tune(
                     _show(tuned, search.memory if search.remembered() == tuned else None)
                 if runner.ranks.leads and plot:
                     figure = plot.with_stem(f"{plot.stem}-{file.path.stem}-{setting.setting}-{setting.shots}shot")
-                    save(draw_surface(tuned), figure)
+                    save(draw_surface(tuned, file.path.stem), figure)
                     runner.reporter.say(f"Figure: {figure}.")
 
 

@@ -178,18 +178,57 @@ def read_sweeps(folder: Path, reporter: Reporter) -> list[Sweep]:
 def collect(records: Iterable[RunRecord], baseline: str = BASELINE, *, published: bool = True) -> list[Comparison]:
     """Collect records into comparisons: one per split, origin of the base classes, rules, seed and number of tasks.
 
-    The comparison with the most runs comes first. The order of the records does not matter. The baseline is the label
-    of the method that others are compared to, wherever it ran; published numbers are looked up unless told otherwise.
+    The comparison with the most tasks comes first, and of those the one with the most runs. The order of the records
+    does not matter. The baseline is the label of the method that others are compared to, wherever it ran; published
+    numbers are looked up unless told otherwise.
     """
     lists: dict[tuple[Any, ...], list[RunRecord]] = {}
     for record in sorted(records, key=_identity):
         lists.setdefault(_rules(record), []).append(record)
-    ordered = sorted(lists, key=lambda rules: (-len(lists[rules]), rules))
+    ordered = sorted(lists, key=lambda rules: (-rules[-1], -len(lists[rules]), rules))
     comparisons = [_comparison(lists[rules], baseline, published) for rules in ordered]
     labels = {entry.label for comparison in comparisons for entry in comparison.entries}
     if baseline != BASELINE and baseline not in labels:
         raise unknown_name("baseline", baseline, labels)
     return comparisons
+
+
+def split_ablations(records: Sequence[RunRecord], baseline: str = BASELINE) -> tuple[list[RunRecord], list[RunRecord]]:
+    """Records for the ranking, and those of ablations.
+
+    An ablation is a run with parameters set by hand, where the same method also ran on the same tasks without. The
+    second list has these runs, those of the same methods, and the baseline; only the first are not in both.
+    """
+    plain: dict[tuple[Any, ...], set[str]] = {}
+    for record in records:
+        if not _set_by_hand(record):
+            plain.setdefault(_tasks(record), set()).add(record.key.method)
+    studied: dict[tuple[Any, ...], set[str]] = {}
+    ablations = [
+        record for record in records if _set_by_hand(record) and record.key.method in plain.get(_tasks(record), ())
+    ]
+    for record in ablations:
+        studied.setdefault(_tasks(record), {baseline}).add(record.key.method)
+    ranking = [record for record in records if not any(record is other for other in ablations)]
+    return ranking, [record for record in records if record.key.method in studied.get(_tasks(record), ())]
+
+
+def _set_by_hand(record: RunRecord) -> bool:
+    """Whether a parameter was given, other than the word for the variant."""
+    variants = _variants(record)
+    given = {*record.params_from.partition(" + given:")[2].split(",")} - {"", variants.parameter if variants else ""}
+    return bool(given)
+
+
+def _tasks(record: RunRecord) -> tuple[Any, ...]:
+    """The very tasks that a record is of."""
+    return (
+        *record.source,
+        record.key.split,
+        *sorted(map(str, record.key.protocol.items())),
+        record.key.seed,
+        record.key.tasks,
+    )
 
 
 def _rules(record: RunRecord) -> tuple[Any, ...]:

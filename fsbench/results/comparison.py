@@ -359,3 +359,9 @@ def _published_only(cells: Mapping[tuple[str, Column], Cell]) -> dict[tuple[str,
     settings = {column: cell.record for (_, column), cell in cells.items() if cell.record}
     numbers = {(name, column): published(run, name) for name in ONLY_PUBLISHED for column, run in settings.items()}
     return {key: Cell(None, published=number) for key, number in numbers.items() if number}
+
+
+def pair_p_values(group: Group) -> dict[tuple[Column, frozenset[str]], float]:
+    """P-values of all pairs of methods that ran on a feature file, by column, Holm-corrected over all of them."""
+    runs = {(0, label, column): cell.record for (label, column), cell in group.cells.items() if cell.record}
+    return {(column, pair): p_value for (_, column, pair), p_value in _corrected(_p_values(runs)).items()}

@@ -1,19 +1,32 @@
-"""A comparison drawn: accuracy bars, and histograms of the differences task by task."""
+"""A comparison drawn: dots with intervals, accuracy against speed, and histograms of differences task by task."""
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.patches import Patch
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter
 
-from fsbench.report.plots.style import COLOURS, INK, STYLE, layers
-from fsbench.results.statistics import Interval, interval
+from fsbench.errors import FsbenchError
+from fsbench.report.plots.style import (
+    COLOURS,
+    INK,
+    MARKERS,
+    WIDTHS,
+    Width,
+    font_size,
+    layers,
+    short_name,
+    style_of,
+    wrapped,
+)
+from fsbench.results.statistics import LEVEL, Interval, interval, paired_difference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,79 +34,230 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from fsbench.results.comparison import Column, Comparison, Entry, Group
+    from fsbench.results.comparison import Column, Comparison, Group
+    from fsbench.results.record import RunRecord
 
-# What a method assumes of the class proportions gives its colour, and its hatch for readers in grey.
+# What a method assumes of the class proportions gives its colour, and its marker for readers in grey.
 _LOOKS = {
-    "inductive": (COLOURS[7], ""),
-    "no prior": (COLOURS[1], "////"),
-    "uniform prior": (COLOURS[2], "\\\\\\\\"),
-    "free prior": (COLOURS[0], ""),
+    "inductive": ("#5b5b5b", "s"),
+    "no prior": (COLOURS[5], "D"),
+    "uniform prior": (COLOURS[2], "^"),
+    "free prior": (COLOURS[0], "o"),
 }
-_OTHER = (COLOURS[3], "xxxx")
-_NOTE = "Dots: means, with 95 % intervals. ▲ best of its panel, * not significantly worse. Axes do not start at 0."
+_OTHER = (COLOURS[3], "v")
 
 
-def draw_bars(comparison: Comparison) -> Figure:
-    """Accuracies with their 95 % intervals, one row of panels per feature file."""
-    rows = []
-    for group in comparison.groups:
-        ran = {label for (label, _), cell in group.cells.items() if cell.record}
-        rows.append((group, [entry for entry in comparison.entries if entry.label in ran]))
-    heights = [0.95 + 0.2 * len(entries) for _, entries in rows]
-    longest = max(len(entry.label) for _, entries in rows for entry in entries)
-    width = max(6.4, 0.5 + 0.07 * longest + 2.1 * len(comparison.columns))
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(width, sum(heights) + 0.5), layout=ConstrainedLayoutEngine(w_pad=0.08))
-        *panels, foot = figure.subfigures(len(rows) + 1, 1, height_ratios=[*heights, 0.5], squeeze=False)[:, 0]
-        for panel, (group, entries) in zip(panels, rows, strict=True):
-            title = f"{group.title}, {comparison.tasks:,} tasks"
-            panel.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=10)
-            grid = panel.subplots(1, len(comparison.columns), squeeze=False)
-            for axes, column in zip(grid[0], comparison.columns, strict=True):
-                _bars(axes, group, entries, column)
-            grid[0, 0].set_yticklabels([entry.label for entry in entries])
-        _legend(foot, [cell.assumes for group, _ in rows for cell in group.cells.values() if cell.record])
+class Dot(NamedTuple):
+    """What is drawn of one method: mean and interval, and whether it is filled."""
+
+    label: str
+    assumes: str
+    mean: float
+    width: float
+    filled: bool
+
+
+def clipped_axis(records: Sequence[RunRecord]) -> tuple[float, float]:
+    """The ends of an axis for accuracies: whole percents around all runs but those far below the others."""
+    return _limits([(record.accuracy, record.ci95 or 0.0) for record in records], 0.0, 100.0)
+
+
+def _limits(values: Sequence[tuple[float, float]], least: float, most: float) -> tuple[float, float]:
+    """Ends around means and half-widths; means further below the best than thrice the median one are left out."""
+    means = np.array([mean for mean, _ in values])
+    reach = max(3 * (means.max() - float(np.median(means))), 5.0)
+    kept = [(mean, width) for mean, width in values if mean >= means.max() - reach]
+    low, high = min(mean - width for mean, width in kept), max(mean + width for mean, width in kept)
+    room = 0.03 * max(high - low, 4.0)
+    return max(float(math.floor(low - room)), least), min(float(math.ceil(high + room)), most)
+
+
+def draw_dots(comparison: Comparison, width: Width = "page", baseline: str = "") -> Figure:
+    """Means with their 95 % intervals, the best first, one row of panels per feature file.
+
+    With a baseline, the paired differences to it instead of accuracies.
+    """
+    inches = WIDTHS[width]
+    across = min(4 if width == "page" else 2, len(comparison.columns))
+    down = math.ceil(len(comparison.columns) / across)
+    groups = [(group, _sorted_labels(comparison, group, baseline)) for group in comparison.groups]
+    groups = [(group, labels) for group, labels in groups if labels]
+    if not groups:
+        raise FsbenchError(f"No method ran on the same tasks as {baseline}.", "Choose another --baseline.")
+    size, note = font_size(inches), _note(comparison, baseline)
+    line = 1.5 * size / 72
+    titles = [
+        wrapped(f"{group.title}, {comparison.tasks:,} tasks", 0.9 * inches, font_size(inches)) for group, _ in groups
+    ]
+    heights = [
+        down * (line * len(labels) + 5.2 * line) + line * (1 + title.count("\n"))
+        for (_, labels), title in zip(groups, titles, strict=True)
+    ]
+    kinds = [cell.assumes for group, _ in groups for cell in group.cells.values() if cell.record]
+    legend = wrapped(note, inches - 0.1)
+    foot_height = line * (2 + legend.count("\n") + math.ceil(len({*kinds}) / (4 if width == "page" else 2)))
+    with mpl.rc_context(style_of(inches)):
+        figure = Figure(figsize=(inches, sum(heights) + foot_height), layout="constrained")
+        *panels, foot = figure.subfigures(len(groups) + 1, 1, height_ratios=[*heights, foot_height], squeeze=False)[
+            :, 0
+        ]
+        for panel, (group, labels), title in zip(panels, groups, titles, strict=True):
+            panel.suptitle(title, x=0.01, ha="left", fontweight="bold")
+            _dots_of_group(panel.subplots(down, across, squeeze=False), comparison, group, labels, baseline)
+        _legend(foot, kinds, legend, 4 if width == "page" else 2)
     return figure
 
 
-def _bars(axes: Axes, group: Group, entries: Sequence[Entry], column: Column) -> None:
-    ran = [
-        (place, cell, cell.record)
-        for place, entry in enumerate(entries)
-        if (cell := group.cells.get((entry.label, column))) and cell.record
-    ]
-    axes.set_ylim(len(entries) - 0.4, -0.6)
-    axes.set_yticks(range(len(entries)), [])
-    axes.tick_params(axis="y", length=0)
-    axes.set_title(column.title, loc="left")
-    axes.set_xlabel("accuracy (%)" if ran else "no runs")
-    if not ran:
-        axes.set_xticks([])
-        axes.spines[:].set_visible(False)
+def _note(comparison: Comparison, baseline: str) -> str:
+    lines = f"lines: 95 % intervals over {comparison.tasks:,} tasks"
+    if baseline:
+        return f"Dots: mean difference to {baseline} on the same tasks; {lines}. Filled: significant (Holm, 5 %)."
+    return f"Dots: mean accuracy; {lines}. Filled: the best of its panel, or not significantly worse (Holm, 5 %)."
+
+
+def _sorted_labels(comparison: Comparison, group: Group, baseline: str) -> list[str]:
+    """Methods that have something to draw, the highest mean first."""
+    means: dict[str, list[float]] = {}
+    for column in comparison.columns:
+        for dot in _dots(group, column, baseline):
+            means.setdefault(dot.label, []).append(dot.mean)
+    return sorted(means, key=lambda label: -float(np.mean(means[label])))
+
+
+def _dots(group: Group, column: Column, baseline: str) -> list[Dot]:
+    """What is drawn in one panel."""
+    runs = {label: cell for (label, at), cell in group.cells.items() if at == column and cell.record}
+    other = runs[baseline].record if baseline in runs else None
+    dots = []
+    for label, cell in runs.items():
+        record = cell.record
+        assert record is not None
+        if not baseline:
+            dots.append(Dot(label, cell.assumes, record.accuracy, record.ci95 or 0.0, cell.best or cell.tied))
+        elif other and label != baseline:
+            found = paired_difference(record.per_task, other.per_task)
+            width = 0.0 if math.isnan(found.half_width) else found.half_width
+            significant = cell.p_value is not None and cell.p_value < LEVEL
+            dots.append(Dot(label, cell.assumes, found.mean, width, significant))
+    return dots
+
+
+def _dots_of_group(grid: Any, comparison: Comparison, group: Group, labels: Sequence[str], baseline: str) -> None:
+    """The panels of a feature file, which share both axes."""
+    drawn = [_dots(group, column, baseline) for column in comparison.columns]
+    every = [(dot.mean, dot.width) for dots in drawn for dot in dots]
+    ends = _limits([*every, (0.0, 0.0)], -100.0, 100.0) if baseline else _limits(every, 0.0, 100.0)
+    for number, axes in enumerate(grid.flat):
+        if number >= len(drawn):
+            axes.set_axis_off()
+            continue
+        axes.set_title("\n".join(comparison.columns[number].title.rsplit(" ", 1)), loc="left")
+        axes.set(xlim=ends, ylim=(len(labels) - 0.4, -0.6))
+        axes.set_yticks(
+            range(len(labels)), [figure_label(label) for label in labels] if number % grid.shape[1] == 0 else []
+        )
+        axes.tick_params(axis="y", length=0)
+        axes.grid(axis="x", color=INK, alpha=0.12, linewidth=0.5)
+        axes.set_axisbelow(True)
+        if baseline:
+            axes.axvline(0, color=INK, linewidth=0.7)
+        axes.set_xlabel(("difference (points)" if baseline else "accuracy (%)") if drawn[number] else "no runs")
+        for dot in drawn[number]:
+            _draw_dot(axes, labels.index(dot.label), dot, ends[0])
+
+
+def _draw_dot(axes: Axes, place: int, dot: Dot, low: float) -> None:
+    colour, marker = _LOOKS.get(dot.assumes, _OTHER)
+    if dot.mean < low:  # outside: an arrow at the edge, with the number
+        axes.annotate(
+            f"◂ {dot.mean:.1f}".replace("-", "−"), (low, place), (1.5, 0), textcoords="offset points", va="center",
+            color=colour, annotation_clip=False,
+        )  # fmt: skip
         return
-    # Limits that show the differences between methods, with room on the left so that every bar is visible
-    ends = [(record.accuracy, record.ci95 or 0.0) for *_, record in ran]
-    least, most = min(mean - width for mean, width in ends), max(mean + width for mean, width in ends)
-    span = max(most - least, 4.0)
-    low = max(0.0, least - 0.3 * span)
-    axes.set_xlim(low, most + 0.06 * span)
-    for place, cell, record in ran:
-        for look in layers(*_LOOKS.get(cell.assumes, _OTHER)):
-            axes.barh(place, record.accuracy - low, 0.72, left=low, **look)
-        mean, beside = record.accuracy, axes.get_yaxis_transform()
-        axes.errorbar(mean, place, xerr=record.ci95, fmt="o", markersize=2.6, color=INK, capsize=2, linewidth=1)
-        text = f"{mean:.2f}" + (" ▲" if cell.best else " *" if cell.tied else "")
-        weight = "bold" if cell.best else "normal"
-        axes.text(1.03, place, text, transform=beside, va="center", fontsize=8, fontweight=weight)
+    axes.errorbar(
+        dot.mean, place, xerr=dot.width or None, fmt=marker, markersize=3.6, color=colour, linewidth=1,
+        markerfacecolor=colour if dot.filled else "white", markeredgewidth=0.9,
+    )  # fmt: skip
 
 
-def _legend(foot: Any, kinds: Sequence[str]) -> None:
-    """What colours and marks mean."""
+def _legend(foot: Any, kinds: Sequence[str], note: str, columns: int) -> None:
+    """What colours, shapes and fillings mean."""
     names = [kind for kind in dict.fromkeys((*_LOOKS, *kinds)) if kind in kinds]
-    handles = [tuple(Patch(**look) for look in layers(*_LOOKS.get(kind, _OTHER))) for kind in names]
-    foot.legend(handles, names, loc="upper left", ncols=len(names), frameon=False, fontsize=8, bbox_to_anchor=(0, 1))
-    foot.text(0.01, 0.05, _NOTE, fontsize=8, ha="left", va="bottom")
+    looks = [_LOOKS.get(kind, _OTHER) for kind in names]
+    handles = [Line2D([], [], color=colour, marker=marker, linestyle="", markersize=3.6) for colour, marker in looks]
+    where = {"loc": "upper left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
+    foot.legend(handles, names, ncols=min(columns, len(names)), frameon=False, handletextpad=0.1, **where)
+    foot.text(0.01, 0.02, note, ha="left", va="bottom")
+
+
+def figure_label(label: str) -> str:
+    """A label without the details of its tuning, and not too long."""
+    return short_name(re.sub(r"\(tuned:[^)]*\)", "(tuned)", label), 30)
+
+
+def draw_speed(comparison: Comparison, width: Width = "page") -> Figure:
+    """Accuracy against tasks per second, averaged over the feature files, one panel per setting."""
+    inches = WIDTHS[width]
+    across = min(4 if width == "page" else 2, len(comparison.columns))
+    down = math.ceil(len(comparison.columns) / across)
+    labels = [entry.label for entry in comparison.entries if any(entry.label == label for group in comparison.groups
+              for (label, _), cell in group.cells.items() if cell.record)]  # fmt: skip
+    with mpl.rc_context(style_of(inches)):
+        columns = max(1, int(inches / (0.35 + 0.065 * max(len(figure_label(label)) for label in labels))))
+        devices = ", ".join(dict.fromkeys(record.device for record in comparison.records))
+        files = ", ".join(f"{group.dataset} {group.backbone}" for group in comparison.groups)
+        note = f"Mean over {files}; {comparison.tasks:,} tasks on {devices}. Grey line: not beaten in both."
+        note = wrapped(note, inches - 0.1)
+        height = 0.35 + 1.8 * down + 0.16 * (math.ceil(len(labels) / columns) + note.count("\n"))
+        figure = Figure(figsize=(inches, height), layout="constrained")
+        grid = figure.subplots(down, across, squeeze=False, sharex=True)
+        for axes in grid.flat[len(comparison.columns) :]:
+            axes.set_axis_off()
+        for axes, column in zip(grid.flat, comparison.columns, strict=False):
+            _speeds(axes, comparison, column, labels)
+        for row in grid:
+            row[0].set_ylabel("accuracy (%)")
+        handles = [Line2D([], [], linestyle="", markersize=4, label=figure_label(label), **_method_look(number))
+                   for number, label in enumerate(labels)]  # fmt: skip
+        figure.legend(handles=handles, loc="outside lower left", ncols=columns, frameon=False, handletextpad=0.1,
+                      title=note, alignment="left")  # fmt: skip
+    return figure
+
+
+def _method_look(number: int) -> dict[str, Any]:
+    """Colour and shape, another pair for each of 56 methods."""
+    colours = [colour for colour in COLOURS if colour != "#F0E442"]
+    return {"color": colours[number % len(colours)], "marker": MARKERS[number % len(MARKERS)]}
+
+
+def _speeds(axes: Axes, comparison: Comparison, column: Column, labels: Sequence[str]) -> None:
+    groups = [group for group in comparison.groups if any(at == column and cell.record
+              for (_, at), cell in group.cells.items())]  # fmt: skip
+    points = {}
+    for label in labels:
+        cells = [group.cells.get((label, column)) for group in groups]
+        runs = [cell.record for cell in cells if cell and cell.record]
+        if runs and len(runs) == len(groups):
+            speed = float(np.exp(np.mean([math.log(run.tasks_per_second) for run in runs])))
+            points[label] = speed, float(np.mean([run.accuracy for run in runs]))
+    front = sorted(
+        point for point in points.values() if not any(x > point[0] and y > point[1] for x, y in points.values())
+    )
+    if front:
+        axes.plot(*zip(*front, strict=True), color="0.7", linewidth=0.8, zorder=1)
+    low, high = _limits([(accuracy, 0.0) for _, accuracy in points.values()], 0.0, 100.0) if points else (0.0, 100.0)
+    for label, (speed, accuracy) in points.items():
+        look = _method_look(labels.index(label))
+        if accuracy >= low:
+            axes.plot(speed, accuracy, linestyle="", markersize=4, zorder=2, **look)
+            continue
+        axes.plot(speed, low, linestyle="", markersize=4, zorder=2, clip_on=False, **look)  # outside: at the edge
+        axes.annotate(f"▾ {accuracy:.1f}", (speed, low), (3, 3), textcoords="offset points")
+    axes.set(xscale="log", xlabel="tasks per second" if points else "no runs", ylim=(low, high))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_title("\n".join(column.title.rsplit(" ", 1)), loc="left")
+    axes.grid(color=INK, alpha=0.1, linewidth=0.5)
 
 
 _OUTCOMES = {"worse": (COLOURS[5], "////"), "equal": (COLOURS[7], ""), "better": (COLOURS[0], "")}
@@ -137,24 +301,46 @@ def paired_runs(comparison: Comparison, method: str, baseline: str) -> list[Pair
     return found
 
 
-def draw_differences(pairs: Sequence[Paired], method: str, baseline: str) -> Figure:
-    """Histograms of the differences, one panel per setting, at most four to a row."""
-    across = min(4, len(pairs))
+def draw_differences(pairs: Sequence[Paired], method: str, baseline: str, width: Width = "page") -> Figure:
+    """Histograms of the differences, one panel per setting, on the same axes."""
+    inches = WIDTHS[width]
+    across = min(4 if width == "page" else 2, len(pairs))
     down = math.ceil(len(pairs) / across)
-    title = f"{method} minus {baseline}, task by task"
-    with mpl.rc_context(STYLE):
-        size = (max(2.5 * across, 0.5 + 0.09 * len(title)), 0.6 + 2.5 * down)
-        figure = Figure(figsize=size, layout="constrained")
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=10)
-        figure.supxlabel("Dashed: mean, with its 95 % interval.", x=0.01, ha="left", fontsize=8)
-        grid = figure.subplots(down, across, squeeze=False)
-        for axes, pair in zip(grid.flat, pairs, strict=False):
+    places = list(dict.fromkeys(pair.place for pair in pairs))
+    title = f"{method} minus {baseline}, task by task" + (f", on {places[0]}" if len(places) == 1 else "")
+    title = wrapped(title, inches - 0.2)
+    each = inches / across - 0.25
+    short = [place.partition(" (")[0] for place in places]
+    names = dict(zip(places, short if len({*short}) == len(short) else places, strict=True))
+    heads = [_panel_title(pair, each, names[pair.place] if len(places) > 1 else "") for pair in pairs]
+    line = 1.25 * font_size(inches) / 72
+    note = wrapped(f"Dashed: mean over {len(pairs[0].values):,} tasks; grey band: its 95 % interval.", inches - 0.2)
+    with mpl.rc_context(style_of(inches)):
+        taken = down * (1.4 + line * max(head.count("\n") + 2 for head in heads))
+        figure = Figure(
+            figsize=(inches, taken + line * (3 + title.count("\n") + note.count("\n"))), layout="constrained"
+        )
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
+        figure.supxlabel(note, x=0.01, ha="left", fontsize=font_size(inches))
+        grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+        for axes, pair, head in zip(grid.flat, pairs, heads, strict=False):
             _histogram(axes, pair)
+            axes.set_title(head, loc="left")
+            axes.tick_params(labelbottom=True)
         for axes in grid.flat[len(pairs) :]:
             axes.set_axis_off()
         for row in grid:
             row[0].set_ylabel("share of tasks (%)")
     return figure
+
+
+def _panel_title(pair: Paired, inches: float, place: str) -> str:
+    """Setting, mean with its interval, and shares; the feature file where there are several."""
+    text = f"{pair.interval.mean:+.2f}".replace("-", "−")
+    text += "" if math.isnan(pair.interval.half_width) else f" ± {pair.interval.half_width:.2f}"
+    counts = ", ".join(f"{kind} {pair.share(kind):.0f} %" for kind in ("better", "equal", "worse"))
+    lines = [*([place] if place else []), pair.setting, f"mean {text}", counts]
+    return wrapped("\n".join(lines), inches, 7.0)
 
 
 def _histogram(axes: Axes, pair: Paired) -> None:
@@ -172,12 +358,8 @@ def _histogram(axes: Axes, pair: Paired) -> None:
     mean, width = pair.interval.mean, pair.interval.half_width
     axes.axvline(0, color=INK, linewidth=0.7)
     axes.axvline(mean, color=INK, linewidth=1.4, linestyle=(0, (3, 1.5)))
-    text = f"{mean:+.2f}".replace("-", "−")
     if not math.isnan(width):
         axes.axvspan(pair.interval.low, pair.interval.high, color=INK, alpha=0.25, linewidth=0)
-        text += f" ± {width:.2f}"
-    counts = ", ".join(f"{kind} {pair.share(kind):.0f} %" for kind in ("better", "equal", "worse"))
-    axes.set_title(f"{pair.place}\n{pair.setting}\nmean {text}\n{counts}", loc="left", fontsize=8)
     axes.set_xlabel("difference (points)")
 
 

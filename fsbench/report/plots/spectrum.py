@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fsbench.errors import FsbenchError
-from fsbench.report.plots.style import STYLE, line_look, short_name
+from fsbench.report.plots.style import WIDTHS, Width, line_look, short_name, style_of, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,23 +43,35 @@ class Spectrum:
         return np.where(values > _ROUNDING * values[0], values, 0.0)
 
 
-def draw_spectra(spectra: list[Spectrum]) -> Figure:
-    """Eigenvalues of S_w, and beside them the scalings with their clamp; one line per feature file."""
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(10.5, 4.0 + 0.2 * len(spectra)), layout="constrained")
-        left, right = figure.subplots(1, 2)
+def draw_spectra(spectra: list[Spectrum], width: Width = "page") -> Figure:
+    """Eigenvalues of S_w, and beside (in a column: below) them the scalings with their clamp; one line per file."""
+    inches = WIDTHS[width]
+    shape = (1, 2) if width == "page" else (2, 1)
+    with mpl.rc_context(style_of(inches)):
+        labels = sum(1 + wrapped(_label(spectrum), inches - 0.5).count("\n") for spectrum in spectra)
+        figure = Figure(figsize=(inches, 2.5 * shape[0] + 0.15 * labels), layout="constrained")
+        left, right = figure.subplots(*shape)
         for number, spectrum in enumerate(spectra):
-            _eigenvalues(left, spectrum, line_look(number))
+            label = wrapped(_label(spectrum), inches - 0.5)
+            _eigenvalues(left, spectrum, {**line_look(number), "label": label})
             _scalings(right, spectrum, line_look(number))
         left.set(yscale="log", xlabel="direction i", ylabel="eigenvalue λ")
-        left.set_title("Within-class scatter of the base classes (dot: effective rank)")
+        left.set_title("Scatter within base classes (dot: effective rank)")
         right.set(yscale="log", xlabel="direction i", ylabel="scaling min(1/√λ, σ)")
         right.set_title("Scalings of Eq. 7 (faint: without the clamp σ)")
         for axes in (left, right):
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
             axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
-        figure.legend(handles=left.get_lines()[::2], loc="outside lower center", frameon=False)
+        figure.legend(handles=left.get_lines()[::2], loc="outside lower left", frameon=False)
     return figure
+
+
+def _label(spectrum: Spectrum) -> str:
+    """A line of the legend."""
+    directions = len(spectrum.eigenvalues)
+    clamped = round(spectrum.base.share_clamped(spectrum.sigma) * directions)  # those whose λ^(-1/2) exceeds σ
+    label = f"{short_name(spectrum.name, 60)}: effective rank {spectrum.base.effective_rank:.1f} of {directions}"
+    return f"{label}; σ = {spectrum.sigma:g} clamps {clamped} directions"
 
 
 def _eigenvalues(axes: Axes, spectrum: Spectrum, look: dict[str, Any]) -> None:
@@ -68,11 +80,8 @@ def _eigenvalues(axes: Axes, spectrum: Spectrum, look: dict[str, Any]) -> None:
     shown = np.flatnonzero(values)
     rank = spectrum.base.effective_rank
     height = np.exp(np.interp(rank, shown + 1, np.log(values[shown])))
-    clamped = round(spectrum.base.share_clamped(spectrum.sigma) * len(values))  # directions whose λ^(-1/2) exceeds σ
-    label = f"{short_name(spectrum.name, 60)}: effective rank {rank:.1f} of {len(values)}"
-    label += f"; σ = {spectrum.sigma:g} clamps {clamped} directions"
-    axes.plot(shown + 1, values[shown], label=label, **look)
-    axes.plot(rank, height, marker="o", color=look["color"], markeredgecolor="black")
+    axes.plot(shown + 1, values[shown], **look)
+    axes.plot(rank, height, marker="o", color=look["color"], markeredgecolor="black", markersize=4)
 
 
 def _scalings(axes: Axes, spectrum: Spectrum, look: dict[str, Any]) -> None:
@@ -85,4 +94,4 @@ def _scalings(axes: Axes, spectrum: Spectrum, look: dict[str, Any]) -> None:
     if np.isfinite(spectrum.sigma):
         axes.axhline(spectrum.sigma, color=look["color"], linewidth=0.7, linestyle=":")
         text = f"σ = {spectrum.sigma:g}"
-        axes.annotate(text, (1, spectrum.sigma), (0, 3), textcoords="offset points", fontsize="small")
+        axes.annotate(text, (1, spectrum.sigma), (0, 3), textcoords="offset points")

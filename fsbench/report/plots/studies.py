@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
@@ -11,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from fsbench.evaluation.spec import symbol
-from fsbench.report.plots.style import COLOURS, INK, LINES, MARKERS, STYLE
+from fsbench.report.plots.style import COLOURS, INK, LINES, MARKERS, WIDTHS, Width, font_size, style_of, wrapped
 from fsbench.report.tables import grid_axes, number, split_axes
 
 if TYPE_CHECKING:
@@ -24,31 +25,56 @@ if TYPE_CHECKING:
     from fsbench.results.curves import Panel, Sweep
 
 
-def draw_sweep(sweep: Sweep) -> Figure:
-    """All panels of a sweep: bands are 95 % intervals, hollow grey-edged markers published points."""
-    across = min(4, len(sweep.panels))  # panels in a row
+def draw_sweep(sweep: Sweep, width: Width = "page") -> Figure:
+    """All panels of a sweep: bands are 95 % intervals, hollow markers published points."""
+    inches = WIDTHS[width]
+    across = min(3 if width == "page" else 2, len(sweep.panels))  # panels in a row
+    across = across - 1 if len(sweep.panels) % across == 1 and across == 3 else across  # 2 + 2 rather than 3 + 1
     rows = -(-len(sweep.panels) // across)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(0.6 + 3.1 * across, 0.9 + 2.5 * rows), layout="constrained")
-        figure.suptitle(sweep.title, x=0.01, ha="left", fontsize=10)
-        for number, panel in enumerate(sweep.panels, start=1):
-            _draw(figure.add_subplot(rows, across, number), panel)
-        shared = len({tuple(curve.label for curve in panel.curves) for panel in sweep.panels}) == 1
+    each = inches / across
+    titles = [wrapped(panel.title, each - 0.35, font_size(inches)) for panel in sweep.panels]
+    shared = len({tuple(curve.label for curve in panel.curves) for panel in sweep.panels}) == 1
+    with mpl.rc_context(style_of(inches)):
+        height = min(0.62 * each + 0.8, 2.5) + 0.13 * max(title.count("\n") for title in titles)
+        note = wrapped(_note(sweep), inches - 0.2)
+        figure = Figure(figsize=(inches, 0.7 + height * rows + 0.13 * note.count("\n")), layout="constrained")
+        figure.suptitle(wrapped(sweep.title, inches - 0.2), x=0.01, ha="left", fontweight="bold")
+        for number, (panel, title) in enumerate(zip(sweep.panels, titles, strict=True), start=1):
+            axes = figure.add_subplot(rows, across, number)
+            _draw(axes, panel, each - 0.55)
+            axes.set_title(title, loc="left")
         for axes in figure.axes[:1] if shared else figure.axes:
             handles, labels = axes.get_legend_handles_labels()
             place = figure if shared else axes
-            where = {"loc": "outside lower center", "ncols": min(4, len(labels))} if shared else {"loc": "best"}
-            place.legend(handles, labels, frameon=False, **where)
+            columns = max(1, int(inches / (0.5 + 0.07 * max(map(len, labels)))))
+            below = {
+                "loc": "outside lower left",
+                "ncols": min(columns, len(labels)),
+                "title": note,
+                "alignment": "left",
+            }
+            place.legend(handles, labels, frameon=False, **(below if shared else {"loc": "best"}))
+        if not shared:
+            figure.supxlabel(note, x=0.01, ha="left", fontsize=font_size(inches))
     return figure
 
 
-def _draw(axes: Axes, panel: Panel) -> None:
+def _note(sweep: Sweep) -> str:
+    """What bands and hollow markers are."""
+    tasks = re.search(r"tasks:(\d+)", sweep.signature)
+    over = f" over {int(tasks[1]):,} tasks" if tasks else ""
+    curves = [curve for panel in sweep.panels for curve in panel.curves]
+    published = " Hollow: published." if any(curve.published for curve in curves) else ""
+    return f"Bands: 95 % intervals{over}.{published}"
+
+
+def _draw(axes: Axes, panel: Panel, inches: float) -> None:
     positions = _positions(panel)
     for place, curve in enumerate(panel.curves):
         colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
         points = sorted(curve.points, key=lambda point: positions[point.x])
         x, y = [positions[point.x] for point in points], np.array([point.accuracy for point in points])
-        axes.plot(x, y, color=colour, linestyle=LINES[place % len(LINES)], marker=marker, ms=4, label=curve.label)
+        axes.plot(x, y, color=colour, linestyle=LINES[place % len(LINES)], marker=marker, ms=3, label=curve.label)
         widths = [point.ci95 for point in points if point.ci95 is not None]
         if len(widths) == len(points):
             axes.fill_between(x, y - widths, y + widths, color=colour, alpha=0.18, linewidth=0)
@@ -56,47 +82,80 @@ def _draw(axes: Axes, panel: Panel) -> None:
             axes.plot(
                 [positions.get(point.x, point.x) for point in curve.published],
                 [point.accuracy for point in curve.published],
-                linestyle="none", marker=marker, ms=6, markerfacecolor="none", markeredgecolor=colour,
+                linestyle="none", marker=marker, ms=5, markerfacecolor="none", markeredgecolor=colour,
                 label=f"{curve.label}, published",
             )  # fmt: skip
-    if any(isinstance(x, str) for x in positions):
-        axes.set_xticks(list(positions.values()), [str(x) for x in positions])
+    if _is_scale(positions):
+        axes.set_xscale("log")
+    _ticks(axes, positions, inches)
     axes.set(xlabel=panel.axis, ylabel="accuracy (%)", axisbelow=True)
-    axes.set_title(panel.title, loc="left", fontsize=9)
     axes.grid(axis="y", color=INK, alpha=0.1, linewidth=0.6)
+
+
+def _is_scale(positions: Mapping[float | str, float]) -> bool:
+    """Whether values differ by factors: positive fractions of which the largest is ten times the smallest."""
+    values = [*positions]
+    numbers = [value for value in values if isinstance(value, float)]
+    return len(numbers) == len(values) > 1 and min(numbers) > 0 and max(numbers) >= 10 * min(numbers)
+
+
+def _ticks(axes: Axes, positions: Mapping[float | str, float], inches: float) -> None:
+    """Ticks at the sampled points, labelled where there is room."""
+    ordered = sorted(positions.items(), key=lambda item: item[1])
+    places = np.array([place for _, place in ordered])
+    scaled = np.log(places) if axes.get_xscale() == "log" else places
+    along = inches * (scaled - scaled[0]) / max(scaled[-1] - scaled[0], 1e-9)
+    labels, free = [], -1.0
+    for (value, _), at in zip(ordered, along, strict=True):
+        text = number(value)
+        half = 0.032 * len(text)
+        labels.append(text if at - half >= free else "")
+        free = at + half + 0.05 if labels[-1] else free
+    axes.set_xticks(places, labels)
+    axes.set_xticks([], minor=True)
 
 
 def _positions(panel: Panel) -> dict[float | str, float]:
     """Where values lie on the axis: numbers at themselves; words, and what stands beside words, one after another."""
-    values = list(dict.fromkeys(point.x for curve in panel.curves for point in curve.points))
+    values: list[float | str] = list(dict.fromkeys(point.x for curve in panel.curves for point in curve.points))
     if any(isinstance(value, str) for value in values):
         return {value: float(number) for number, value in enumerate(values)}
     return {value: float(value) for value in values}
 
 
-def draw_surface(tuned: Tuned) -> Figure:
+def draw_surface(tuned: Tuned, features: str = "", width: Width = "page") -> Figure:
     """A grid of two or more axes as maps with their numbers; anything else as accuracy over each parameter."""
-    with mpl.rc_context(STYLE):
-        figure = _maps(tuned) if tuned.how == "grid" and len(tuned.params) > 1 else _scatter(tuned)
-        figure.suptitle(f"{tuned.method}, {tuned.setting}: accuracy on val (%), {tuned.tasks} tasks", x=0.01, ha="left")
+    inches = WIDTHS[width]
+    where = f" of {features}" if features else ""
+    title = f"{tuned.method}, {tuned.setting}: accuracy on the val classes{where} (%), {tuned.tasks:,} tasks"
+    with mpl.rc_context(style_of(inches)):
+        figure = _maps(tuned, inches) if tuned.how == "grid" and len(tuned.params) > 1 else _scatter(tuned, inches)
+        figure.suptitle(wrapped(title, inches - 0.2), x=0.01, ha="left", fontweight="bold")
     return figure
 
 
-def _maps(tuned: Tuned) -> Figure:
+def _maps(tuned: Tuned, inches: float) -> Figure:
     axes = grid_axes(tuned.trials)
     down, across, rest = split_axes(axes)
     panels = list(itertools.product(*(axes[name] for name in rest)))
-    width = 0.62 * len(axes[across]) + 1.0
-    figure = Figure(figsize=(width * len(panels) + 0.8, 0.36 * len(axes[down]) + 1.4), layout="constrained")
+    room = 0.075 * font_size(inches) / 7 * 5  # inches for a number of four digits
+    beside = max(1, min(len(panels), int((inches - 0.5) / (room * len(axes[across]) + 0.1))))
+    rows = -(-len(panels) // beside)
+    height = rows * (0.2 * len(axes[down]) + 0.55) + 0.45
+    figure = Figure(figsize=(inches, height), layout="constrained")
     for index, values in enumerate(panels, start=1):
-        _map(figure.add_subplot(1, len(panels), index), tuned, axes, dict(zip(rest, values, strict=True)))
-    figure.axes[0].set_ylabel(symbol(down))
+        place = figure.add_subplot(rows, beside, index)
+        _map(place, tuned, axes, dict(zip(rest, values, strict=True)))
+        if index % beside == 1 or beside == 1:
+            place.set_ylabel(symbol(down))
     return figure
 
 
 def _map(place: Axes, tuned: Tuned, axes: dict[str, list[Value]], fixed: Mapping[str, Value]) -> None:
     down, across, _ = split_axes(axes)
-    low, high = min(trial.accuracy for trial in tuned.trials), max(trial.accuracy for trial in tuned.trials)
+    every = [trial.accuracy for trial in tuned.trials]
+    high = max(every)
+    low = max(min(every), high - max(4 * (high - float(np.median(every))), 2.0))  # colours for what matters
     grid = np.zeros((len(axes[down]), len(axes[across])))
     for trial in tuned.trials:
         if all(trial.params[name] == value for name, value in fixed.items()):
@@ -105,27 +164,31 @@ def _map(place: Axes, tuned: Tuned, axes: dict[str, list[Value]], fixed: Mapping
             best = trial.params == tuned.params
             colour = "white" if trial.accuracy < (low + high) / 2 else "black"
             place.text(
-                j, i, f"{trial.accuracy:.1f}", ha="center", va="center", fontsize=8, color=colour,
+                j, i, f"{trial.accuracy:.1f}", ha="center", va="center", color=colour,
                 fontweight="bold" if best else "normal",
             )  # fmt: skip
             if best:
-                place.add_patch(Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, fill=False, lw=1.8, ec=COLOURS[5]))
-    place.imshow(grid, cmap="cividis", vmin=low, vmax=high, aspect="auto")
+                place.add_patch(
+                    Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, fill=False, lw=1.5, ec=COLOURS[5], zorder=3)
+                )
+    edges = (np.arange(len(axes[name]) + 1) - 0.5 for name in (across, down))
+    place.pcolormesh(*edges, grid, cmap="cividis", vmin=low, vmax=high)
+    place.invert_yaxis()
     place.set_xticks(range(len(axes[across])), [number(value) for value in axes[across]])
     place.set_yticks(range(len(axes[down])), [number(value) for value in axes[down]])
     place.set_xlabel(symbol(across))
     place.set_title(", ".join(f"{symbol(name)} = {number(value)}" for name, value in fixed.items()), loc="left")
 
 
-def _scatter(tuned: Tuned) -> Figure:
+def _scatter(tuned: Tuned, inches: float) -> Figure:
     names = list(tuned.trials[0].params)
-    figure = Figure(figsize=(0.6 + 2.7 * len(names), 2.9), layout="constrained")
+    figure = Figure(figsize=(inches, 2.4), layout="constrained")
     accuracies = [trial.accuracy for trial in tuned.trials]
     for index, name in enumerate(names, start=1):
         place = figure.add_subplot(1, len(names), index)
         values = [trial.params[name] for trial in tuned.trials]
-        place.plot(values, accuracies, "o", ms=4, color=COLOURS[0], alpha=0.6)
-        place.plot([tuned.params[name]], [tuned.best.accuracy], "s", ms=7, color=COLOURS[5])
+        place.plot(values, accuracies, "o", ms=3, color=COLOURS[0], alpha=0.6)
+        place.plot([tuned.params[name]], [tuned.best.accuracy], "s", ms=5, color=COLOURS[5])
         if all(isinstance(value, float) and value > 0 for value in values):
             place.set_xscale("log")
         place.set_xlabel(symbol(name))

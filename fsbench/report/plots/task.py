@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Ellipse
 
 from fsbench.errors import FsbenchError
-from fsbench.report.plots.style import COLOURS, MARKERS, STYLE, short_name
+from fsbench.report.plots.style import COLOURS, MARKERS, WIDTHS, Width, font_size, short_name, style_of, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _CLASS_COLOURS = tuple(colour for colour in COLOURS if colour != "#F0E442")  # too pale for hollow marks on white
 MOST_CLASSES = len(_CLASS_COLOURS) * len(MARKERS)
-_WIDTH, _LETTERS = 10.5, 145  # of the figure in inches, and letters of the legend beside each other
 
 
 def class_mark(number: int) -> tuple[str, str]:
@@ -31,21 +30,29 @@ def class_mark(number: int) -> tuple[str, str]:
     return _CLASS_COLOURS[number % len(_CLASS_COLOURS)], MARKERS[number % len(MARKERS)]
 
 
-def _three_panels(task: WatchedTask, note: str) -> tuple[Figure, list[Axes]]:
-    """A figure with title, legend and note, and its three panels to draw on."""
+def _three_panels(task: WatchedTask, note: str, width: Width, title_lines: int) -> tuple[Figure, list[Axes]]:
+    """A figure with title, legend and note, and its three panels to draw on: a row, or in a column a stack."""
+    inches = WIDTHS[width]
     ways = len(task.class_names)
     if ways > MOST_CLASSES:
         raise FsbenchError(f"At most {MOST_CLASSES} classes can be drawn, the task has {ways}.", "Use fewer --ways.")
-    entries, columns = _legend(task)
+    entries, columns = _legend(task, inches)
     rows = -(-len(entries) // columns)
-    figure = Figure(figsize=(_WIDTH, 4.1 + 0.2 * rows), layout="constrained")
-    figure.suptitle(short_name(task.title, longest=400), fontsize="medium")
+    title, note = (wrapped(text, inches - 0.2) for text in (short_name(task.title, longest=400), note))
+    line = 1.3 * font_size(inches) / 72
+    across = 3 if width == "page" else 1
+    panels = (
+        (3 // across) * (0.92 * inches / across + line * title_lines) if across == 3 else 3 * (2.3 + line * title_lines)
+    )
+    figure = Figure(
+        figsize=(inches, panels + line * (3 + rows + title.count("\n") + note.count("\n"))), layout="constrained"
+    )
+    figure.suptitle(title)
     by_rows = [entries[i] for column in range(columns) for i in range(column, len(entries), columns)]
     figure.legend(
-        handles=by_rows, loc="outside lower center", ncols=columns, frameon=False, handletextpad=0.3,
-        title=note, title_fontsize="small",
+        handles=by_rows, loc="outside lower center", ncols=columns, frameon=False, handletextpad=0.3, title=note,
     )  # fmt: skip
-    return figure, [figure.add_subplot(1, 3, number) for number in (1, 2, 3)]
+    return figure, [figure.add_subplot(3 // across, across, number) for number in (1, 2, 3)]
 
 
 def _draw_samples(axes: Axes, task: WatchedTask, points: NDArray[np.float64], right: NDArray[np.bool_]) -> None:
@@ -60,9 +67,9 @@ def _draw_samples(axes: Axes, task: WatchedTask, points: NDArray[np.float64], ri
 
 def _mark(colour: str, marker: str, kind: str) -> dict[str, Any]:
     size, face, edge, width = {  # sizes in points
-        "support": (9.0, colour, "black", 1.0),
-        "right": (5.0, colour, "white", 0.4),
-        "wrong": (6.0, "white", colour, 1.3),
+        "support": (6.5, colour, "black", 0.8),
+        "right": (3.6, colour, "white", 0.3),
+        "wrong": (4.2, "white", colour, 1.0),
     }[kind]
     return {
         "linestyle": "", "marker": marker, "markersize": size, "markerfacecolor": face, "markeredgecolor": edge,
@@ -70,7 +77,7 @@ def _mark(colour: str, marker: str, kind: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _legend(task: WatchedTask) -> tuple[list[Line2D], int]:
+def _legend(task: WatchedTask, inches: float) -> tuple[list[Line2D], int]:
     """The classes with their numbers of queries, in rows of their own what the marks mean; and entries per row."""
     counts = np.bincount(task.query_labels, minlength=len(task.class_names))
     names = [f"{short_name(name)} ({count})" for name, count in zip(task.class_names, counts, strict=True)]
@@ -78,7 +85,8 @@ def _legend(task: WatchedTask) -> tuple[list[Line2D], int]:
     meanings = {"support": "support", "right": "query, correct", "wrong": "query, wrong"}
     marks = [Line2D([], [], **_mark("0.4", "o", kind), label=label) for kind, label in meanings.items()]
     longest = max(len(label) for label in (*names, *meanings.values()))
-    columns = min(max(len(classes), len(marks)), _LETTERS // (6 + longest))
+    letters = int(72 * inches / (0.55 * font_size(inches)))  # beside each other
+    columns = max(1, min(max(len(classes), len(marks)), letters // (6 + longest)))
     blank = [Line2D([], [], linestyle="", label=" ")] * (-len(classes) % columns)
     return classes + blank + marks, columns
 
@@ -102,7 +110,7 @@ def in_triangle(probabilities: NDArray[np.float64], root: int) -> NDArray[np.flo
     return points
 
 
-def draw_simplex(task: WatchedTask, root: int) -> Figure:
+def draw_simplex(task: WatchedTask, root: int, width: Width = "page") -> Figure:
     """Nearest class mean, then the paths from there through Soft-KMEANS, then from there through BAVARDAGE."""
     ends = task.last_steps
     stages = (
@@ -112,8 +120,8 @@ def draw_simplex(task: WatchedTask, root: int) -> Figure:
     )
     note = SIMPLEX_NOTE + (SOFTENED.format(root=root) if root != 1 else "")
     colours = [class_mark(label)[0] for label in task.query_labels]
-    with mpl.rc_context(STYLE):
-        figure, panels = _three_panels(task, note)
+    with mpl.rc_context(style_of(WIDTHS[width])):
+        figure, panels = _three_panels(task, note, width, 1)
         for axes, (name, first, last) in zip(panels, stages, strict=True):
             axes.set_title(f"{name}: {100 * task.right(last).mean():.1f} % correct")
             _triangle(axes, task, last)
@@ -135,7 +143,7 @@ def _triangle(axes: Axes, task: WatchedTask, step: int) -> None:
         mine = right[answers == k]
         words = f"{mine.sum()} correct, {(~mine).sum()} wrong"
         axes.annotate(words, (x, y), (0, 10 if y else -10), textcoords="offset points", ha="center",
-                      va="bottom" if y else "top", fontsize="small")  # fmt: skip
+                      va="bottom" if y else "top")  # fmt: skip
     axes.set(xlim=(-0.14, 1.14), ylim=(-0.12, 0.98), aspect="equal")
     axes.set_axis_off()
 
@@ -148,10 +156,10 @@ TASK_NOTE = (
 )
 
 
-def draw_task(task: WatchedTask, views: tuple[View, ...]) -> Figure:
+def draw_task(task: WatchedTask, views: tuple[View, ...], width: Width = "page") -> Figure:
     """The three views side by side, each with the accuracy of the method that works in its space."""
-    with mpl.rc_context(STYLE):
-        figure, panels = _three_panels(task, TASK_NOTE)
+    with mpl.rc_context(style_of(WIDTHS[width])):
+        figure, panels = _three_panels(task, TASK_NOTE, width, 3)
         for letter, axes, view in zip("abc", panels, views, strict=True):
             axes.set_title(f"({letter}) {view.title}\n{view.method}: {100 * view.right.mean():.1f} % correct")
             _draw_view(axes, task, view)
@@ -178,7 +186,7 @@ def _draw_view(axes: Axes, task: WatchedTask, view: View) -> None:
             ellipse.set(facecolor=face, edgecolor=colour, linewidth=1.0, zorder=1)
             axes.add_patch(ellipse)
     for name, share, axis in zip(("first", "second"), view.shares, (axes.xaxis, axes.yaxis), strict=True):
-        axis.set_label_text(f"{name} axis: {100 * share:.0f} % of the {view.spread}' spread", fontsize="small")
+        axis.set_label_text(f"{name} axis: {100 * share:.0f} % of the {view.spread}' spread")
     _draw_samples(axes, task, view.points, view.right)
     box = axes.dataLim  # the same scale on both axes, with a margin around all points
     half = 0.54 * max(box.width, box.height, 1e-12)

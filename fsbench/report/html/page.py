@@ -1,0 +1,216 @@
+"""The page as a whole: header, navigation, filters, and its sections in order."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import math
+from dataclasses import dataclass
+from html import escape
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import fsbench
+from fsbench.report.html.svg import figure
+from fsbench.report.html.tables import (
+    dataset_table,
+    environment_table,
+    filtered,
+    leaderboard_table,
+    method_anchor,
+    runs_table,
+    setting_of,
+)
+from fsbench.report.plots.comparison import draw_differences, draw_speed, paired_runs
+from fsbench.report.plots.style import svg_text
+from fsbench.results.leaderboard import leaderboard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from fsbench.results.comparison import Comparison, Group
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page, and the entries of the navigation that it has: identifiers, words and attributes."""
+
+    anchor: str
+    heading: str
+    content: str
+    links: Sequence[tuple[str, str, str]] = ()
+
+
+def render_html(
+    comparisons: Sequence[Comparison],
+    ablations: Sequence[Comparison] = (),
+    studies: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+    *,
+    title: str = "Few-shot benchmark",
+) -> str:
+    """One self-contained page: no network, no fonts, nothing beside it. The same records give the same text.
+
+    Args:
+        comparisons: In the order of the page.
+        ablations: Comparisons of parameters set by hand.
+        studies: Further sections by name, of figures with their titles, as SVG texts.
+        title: Heading of the page.
+    """
+    tables = [*comparisons, *ablations]
+    sections = [_comparison(one, f"c{number}", "Leaderboard") for number, one in enumerate(comparisons, start=1)]
+    sections += [_comparison(one, f"a{number}", "Ablation") for number, one in enumerate(ablations, start=1)]
+    for name, figures in (studies or {}).items():
+        anchor = name.lower()
+        drawn = [figure(svg, words, f"{anchor}{number}", words) for number, (words, svg) in enumerate(figures, start=1)]
+        if drawn:
+            sections.append(Section(anchor, name, "".join(drawn), [(anchor, name, "")]))
+    sections.append(Section("methods", "Methods", _methods(tables), [("methods", "Methods", "")]))
+    folded = f"<details><summary>Commands, parameters, speed and signatures</summary>{runs_table(tables, 'runs-h')}"
+    sections.append(Section("runs", "All runs", f"{folded}</details>", [("runs", "All runs", "")]))
+    environment = environment_table(tables, "environment-h")
+    sections.append(Section("environment", "Environment", environment, [("environment", "Environment", "")]))
+    body = [_header(tables, title), _bar(tables, sections), "<main id='main'>"]
+    for section in sections:
+        head = f"<h2 id='{section.anchor}-h'>{escape(section.heading)}</h2>"
+        body.append(
+            f"<section id='{section.anchor}' aria-labelledby='{section.anchor}-h'>{head}{section.content}</section>"
+        )
+    body += ["</main>", f"<footer><p>Made from run records by fsbench {escape(fsbench.__version__)}.</p></footer>"]
+    return _document(title, "\n".join(body))
+
+
+def _document(title: str, body: str) -> str:
+    folder = resources.files("fsbench.report.html")
+    style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    # The browser itself keeps the promise: nothing is fetched, and no script but this one runs.
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>{escape(title)}</title>
+<style>
+{style}</style>
+</head>
+<body>
+{body}
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def _header(comparisons: Sequence[Comparison], title: str) -> str:
+    records = {(record.key.digest(), record.source) for comparison in comparisons for record in comparison.records}
+    methods = {label for one in comparisons for group in one.groups for (label, _), cell in group.cells.items()
+               if cell.record}  # fmt: skip
+    features = len({source for _, source in records})
+    counts = [(len(records), "run"), (len(methods), "method"), (features, "feature file")]
+    numbers = ", ".join(f"{count:,} {word}{'s' if count > 1 else ''}" for count, word in counts)
+    return f"""<a class="skip" href="#main">Skip to the tables</a>
+<header>
+<p class="kicker">fsbench</p>
+<h1>{escape(title)}</h1>
+<p class="lede">{numbers}. All methods of a table ran on the same tasks.</p>
+</header>"""
+
+
+def _bar(comparisons: Sequence[Comparison], sections: Sequence[Section]) -> str:
+    """Navigation and filters, which stay in view."""
+    links = (link for section in sections for link in section.links)
+    items = "".join(f"<li{more}><a href='#{anchor}'>{escape(words)}</a></li>" for anchor, words, more in links)
+    columns = [column for one in comparisons for column in one.columns]
+    groups = [group for one in comparisons for group in one.groups]
+    choices = {
+        "setting": dict.fromkeys(map(setting_of, columns)),
+        "shots": dict.fromkeys(str(shots) for shots in sorted({column.shots for column in columns})),
+        "backbone": dict.fromkeys(group.backbone for group in groups),
+    }
+    selects = [_select(f"data-filter='{name}'", name, ["all", *values]) for name, values in choices.items()]
+    shown = {"accuracy": "accuracy", "best": "difference to the best", "baseline": "difference to the baseline"}
+    if any(cell.published for group in groups for cell in group.cells.values()):
+        shown["published"] = "gap to published"
+    selects.append(_select("id='show'", "show", shown.values(), shown))
+    return f"""<div class="bar">
+<nav aria-label="Contents"><ol>{items}</ol></nav>
+<form class="filters" aria-label="Filters" hidden>{"".join(selects)}</form>
+</div>"""
+
+
+def _select(attribute: str, name: str, words: Iterable[str], values: Iterable[str] | None = None) -> str:
+    options = [
+        f"<option value='{escape('' if value == 'all' else value)}'>{escape(word)}</option>"
+        for word, value in (zip(words, values, strict=True) if values else ((word, word) for word in words))
+    ]
+    return f"<label>{name} <select {attribute}>{''.join(options)}</select></label>"
+
+
+def _comparison(comparison: Comparison, anchor: str, name: str) -> Section:
+    """The ranking of one list of tasks, then a table per feature file, folded on all but the first."""
+    first = anchor == "c1"
+    key, protocol = comparison.records[0].key, comparison.records[0].key.protocol
+    board = leaderboard(comparison)
+    words = [f"{protocol['ways']}-way", f"{protocol['queries']} queries", f"{key.split} classes"]
+    words += [f"protocol {protocol['name']}", f"seed {key.seed}"]
+    badges = "".join(f"<small>{escape(word)}</small>" for word in words)
+    parts = [
+        f"<p class='badges'><small class='strong'>{key.tasks:,} tasks</small>{badges}</p>",
+        leaderboard_table(comparison, board, f"{anchor}-h"),
+        f"<p class='signature'><code class='copy'>{escape(comparison.signature())}</code></p>",
+    ]
+    if first and sum(row.average is not None for row in board.rows) > 1:
+        label = "Accuracy against tasks per second, one panel per setting"
+        parts.append(figure(svg_text(draw_speed(comparison)), label, f"{anchor}-s", f"{label}."))
+    links = [(anchor, f"{name}, {key.tasks:,} tasks", "")]
+    tables = []
+    for number, group in enumerate(comparison.groups, start=1):
+        place = f"{anchor}-g{number}"
+        shown = dataset_table(comparison, group, board, place)
+        drawn = _task_by_task(dataclasses.replace(comparison, groups=[group]), group, place)
+        head = f"<h3 id='{place}'>{escape(group.title)}</h3>"
+        tables.append(f"<div class='dataset'{filtered(group)}>{head}{shown}{drawn}</div>")
+        if first:
+            links.append((place, f"{group.dataset} {group.backbone}", f" class='dataset'{filtered(group)}"))
+    parts += tables if first else ["<details><summary>A table per feature file</summary>", *tables, "</details>"]
+    if notes := [f"<li>{escape(note)}.</li>" for note in comparison.notes()]:
+        parts += ["<h3>On the published numbers</h3><ul class='notes'>", *notes, "</ul>"]
+    return Section(anchor, f"{name}: {key.tasks:,} tasks", "\n".join(parts), links)
+
+
+def _task_by_task(alone: Comparison, group: Group, anchor: str) -> str:
+    """Folded: the differences to the baseline of the method that gains the most on a feature file."""
+    gains = dict.fromkeys((entry.label for entry in alone.entries), 0.0)  # over all settings
+    for (label, _), cell in group.cells.items():
+        gains[label] += cell.difference.mean if cell.difference else 0.0
+    leader = max(gains, key=lambda label: gains[label] if label != alone.baseline else -math.inf)
+    pairs = paired_runs(alone, leader, alone.baseline)
+    if not pairs:
+        return ""
+    label = f"Histograms of the accuracy of {leader} minus that of {alone.baseline} per task, on {group.title}"
+    drawn = figure(svg_text(draw_differences(pairs, leader, alone.baseline)), label, f"{anchor}-d")
+    summary = f"Task by task: {escape(leader)} minus {escape(alone.baseline)}"
+    return f"<details><summary>{summary}</summary>{drawn}</details>"
+
+
+def _methods(comparisons: Sequence[Comparison]) -> str:
+    """What is known of every method, where its name links to."""
+    entries = {entry.method: entry for one in comparisons for entry in one.entries}
+    parts = []
+    for method, entry in entries.items():
+        if info := entry.info:
+            kind = "transductive" if info.transductive else "inductive"
+            needs = "uses statistics of the base classes" if info.needs_base else "uses no base classes"
+            priors = {"none": "no class prior", "uniform": "uniform class prior", "free": "class prior estimated"}
+            text = f"{info.reference}. {kind}, {priors[info.prior]}, {needs}; version {info.version}."
+            name = info.title
+        else:
+            text, name = "Not installed here, or published numbers only.", method
+        head = f"<dt id='{method_anchor(method)}'>{escape(name)} <code>{escape(method)}</code></dt>"
+        parts.append(f"{head}<dd>{escape(text)}</dd>")
+    return f"<dl>{''.join(parts)}</dl>"
