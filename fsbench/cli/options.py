@@ -65,12 +65,15 @@ Unbalanced = Annotated[bool, of_tasks("--unbalanced/--balanced", help="Class pro
 Settings = Annotated[str, of_tasks(help="unbalanced, balanced, or both.", autocompletion=complete.settings)]
 Alpha = Annotated[float | None, of_tasks(help="Dirichlet α of unbalanced queries. (default: 2)")]
 Shots = Annotated[str, of_tasks(help="Labelled images per class, separated by commas.")]
-Ways = Annotated[int, of_tasks(help="Classes per task.")]
+Ways = Annotated[int | None, of_tasks(help="Classes per task. (default: 5; keff: all of the split)")]
+Present = Annotated[int | None, of_tasks(min=1, help="With keff: classes among the queries. (default: 5)")]
 Queries = Annotated[int, of_tasks(help="Unlabelled images per task.")]
 Tasks = Annotated[int, of_tasks(parser=whole_number, metavar="N", help="Tasks per setting.")]
 Seed = Annotated[int, of_tasks(min=0, help="Random seed of the task lists.")]
 SplitName = Annotated[str, of_tasks(help="novel, val or base.", autocompletion=complete.splits)]
-ProtocolName = Annotated[str, of_tasks(help="disjoint, released or veilleux.", autocompletion=complete.protocols)]
+ProtocolName = Annotated[
+    str, of_tasks(help="disjoint, released, veilleux, keff or keff-released.", autocompletion=complete.protocols)
+]
 Variant = Annotated[
     str | None,
     of_method(

@@ -62,7 +62,8 @@ def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: Feat
             column = Column.of(protocol)
             for choice in choices:
                 method, origin = configurations.of(choice, protocol)
-                job = Job(method, protocol, spec.seed, spec.tasks, origin, method_key(choice.method))
+                rules = protocol.within(len(source.split.offsets) - 1)  # on the val classes, all may be another number
+                job = Job(method, rules, spec.seed, spec.tasks, origin, method_key(choice.method))
                 with runner.reporter.bar(f"{source.dataset} {column.title} {choice.label}", job.tasks) as advance:
                     runs[number, choice.label, column] = runner.run(job, source, advance)
                 if spec.over_data:
