@@ -150,7 +150,7 @@ def evaluate(
     shots: int = 1,
     balanced: bool = False,
     alpha: float | None = None,
-    ways: int = 5,
+    ways: int | None = None,
     queries: int = 75,
     tasks: int = 10_000,
     seed: int = 0,
@@ -174,12 +174,12 @@ def evaluate(
         shots: Labelled images per class.
         balanced: Draw equally many queries of every class.
         alpha: Dirichlet α of the class proportions of unbalanced queries; 2 unless given.
-        ways: Classes per task.
+        ways: Classes per task; None is 5, and in the `keff` protocols all classes of the split.
         queries: Unlabelled images per task.
         tasks: How many.
         seed: Of the task list.
         split: `novel`, `val` or `base`.
-        protocol: The rules: `disjoint`, `released` or `veilleux`.
+        protocol: The rules: `disjoint`, `released`, `veilleux`, `keff` or `keff-released`.
         base: Feature file whose base classes to use, if not the file's own.
         tune: Use parameters tuned on the val classes.
         preset: `article` uses the article's parameters for its own data sets; else scale-free ones.
@@ -220,7 +220,7 @@ def compare(
     shots: int | Sequence[int] = (1, 5),
     settings: str | Sequence[str] = SETTINGS,
     alpha: float | None = None,
-    ways: int = 5,
+    ways: int | None = None,
     queries: int = 75,
     tasks: int = 10_000,
     seed: int = 0,
@@ -249,12 +249,12 @@ def compare(
         shots: Labelled images per class; one number or several.
         settings: `unbalanced`, `balanced`, or both.
         alpha: Dirichlet α of the class proportions of unbalanced queries; 2 unless given.
-        ways: Classes per task.
+        ways: Classes per task; None is 5, and in the `keff` protocols all classes of the split.
         queries: Unlabelled images per task.
         tasks: How many per setting.
         seed: Of the task lists.
         split: `novel`, `val` or `base`.
-        protocol: The rules: `disjoint`, `released` or `veilleux`.
+        protocol: The rules: `disjoint`, `released`, `veilleux`, `keff` or `keff-released`.
         baseline: What others are compared to; Soft-KMEANS unless given, without base classes SimpleShot (L2N).
         base: Feature file whose base classes to use, if not the files' own.
         tune: Use parameters tuned on the val classes, where a method has some.

@@ -27,12 +27,13 @@ def compare(
     shots: use.Shots = "1,5",
     settings: use.Settings = "unbalanced,balanced",
     alpha: use.Alpha = None,
-    ways: use.Ways = 5,
+    ways: use.Ways = None,
     queries: use.Queries = 75,
     tasks: use.Tasks = 10_000,
     seed: use.Seed = 0,
     split: use.SplitName = "novel",
     protocol: use.ProtocolName = "disjoint",
+    present: use.Present = None,
     skip_infeasible: use.SkipInfeasible = False,
     baseline: Annotated[
         str | None,
@@ -73,7 +74,8 @@ def compare(
     form = format_of(output, out)
     spec = Spec.from_words(
         methods=methods, baseline=baseline, shots=shots, settings=settings, alpha=alpha, ways=ways, queries=queries,
-        protocol=protocol, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset, published=published,
+        protocol=protocol, present=present, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset,
+        published=published,
         over_data=over_data, over_classes=over_classes, prior_alpha=prior(prior_alpha), skip_infeasible=skip_infeasible,
     )  # fmt: skip
     other = FeatureFile.open(base) if base else None
@@ -88,12 +90,13 @@ def ablate(
     settings: use.Settings = "unbalanced",
     alpha: use.Alpha = None,
     shots: use.Shots = "1,5",
-    ways: use.Ways = 5,
+    ways: use.Ways = None,
     queries: use.Queries = 75,
     tasks: use.Tasks = 10_000,
     seed: use.Seed = 0,
     split: use.SplitName = "novel",
     protocol: use.ProtocolName = "disjoint",
+    present: use.Present = None,
     skip_infeasible: use.SkipInfeasible = False,
     preset: use.Preset = "",
     prior_alpha: use.PriorAlpha = None,
@@ -114,7 +117,7 @@ def ablate(
     """
     form = format_of(output, out)
     protocols = parse_protocols(
-        settings=settings, alpha=alpha, shots=shots, ways=ways, queries=queries, protocol=protocol
+        settings=settings, alpha=alpha, shots=shots, ways=ways, queries=queries, protocol=protocol, present=present
     )
     spec = Spec(
         methods=with_prior(ABLATION, prior(prior_alpha)),

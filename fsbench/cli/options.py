@@ -74,7 +74,8 @@ Settings = Annotated[
 ]
 Alpha = Annotated[float | None, of_tasks(help="Dirichlet α of unbalanced queries. (default: 2)")]
 Shots = Annotated[str, of_tasks(metavar="N,N", help="Labelled images per class, separated by commas.")]
-Ways = Annotated[int, of_tasks(help="Classes per task.")]
+Ways = Annotated[int | None, of_tasks(help="Classes per task. (default: 5; keff: all of the split)")]
+Present = Annotated[int | None, for_experts(min=1, help="With keff: classes among the queries. (default: 5)")]
 Queries = Annotated[int, of_tasks(help="Unlabelled images per task.")]
 Tasks = Annotated[int, of_tasks(parser=whole_number, metavar="N", help="Tasks per setting.")]
 Seed = Annotated[int, of_tasks(min=0, help="Random seed of the task lists.")]
@@ -84,7 +85,7 @@ SplitName = Annotated[
 ProtocolName = Annotated[
     str,
     of_tasks(
-        help="How tasks are drawn: disjoint, released or veilleux. See fsbench methods --protocols.",
+        help="How tasks are drawn: disjoint, released, veilleux, keff, keff-released. See fsbench methods --protocols.",
         autocompletion=complete.protocols,
     ),
 ]

@@ -32,7 +32,7 @@ def solve(
     unbalanced: use.Unbalanced = True,
     alpha: use.Alpha = None,
     shots: use.Shots = "1,5",
-    ways: use.Ways = 5,
+    ways: use.Ways = None,
     queries: use.Queries = 75,
     tasks: use.Tasks = 10_000,
     seed: use.Seed = 0,
@@ -70,6 +70,7 @@ def solve(
         ),
     ] = None,
     steps: use.Steps = None,
+    present: use.Present = None,
     skip_infeasible: use.SkipInfeasible = False,
     base: use.BaseFile = None,
     batch: use.Batch = None,
@@ -88,8 +89,8 @@ def solve(
     spec = Spec.from_words(
         methods=[method], options=method_options(named, others), shots=shots,
         settings=setting_of(unbalanced), alpha=alpha, ways=ways, queries=queries,
-        protocol=protocol, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset, published=False,
-        skip_infeasible=skip_infeasible,
+        protocol=protocol, present=present, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset,
+        published=False, skip_infeasible=skip_infeasible,
     )  # fmt: skip
     other = FeatureFile.open(base) if base else None
     with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:

@@ -57,7 +57,7 @@ def sweep(
     unbalanced: use.Unbalanced = True,
     alpha: use.Alpha = None,
     shots: use.Shots = "1,5",
-    ways: use.Ways = 5,
+    ways: use.Ways = None,
     queries: use.Queries = 75,
     tasks: use.Tasks = 1_000,
     seed: use.Seed = 0,

@@ -42,7 +42,7 @@ def tune(
     unbalanced: use.Unbalanced = True,
     alpha: use.Alpha = None,
     shots: use.Shots = "1,5",
-    ways: use.Ways = 5,
+    ways: use.Ways = None,
     queries: use.Queries = 75,
     tasks: use.Tasks = 500,
     seed: use.Seed = 0,

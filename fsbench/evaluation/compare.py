@@ -61,7 +61,8 @@ def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: Feat
                 column = Column.of(protocol)
                 for choice in choices:
                     method, origin = configurations.of(choice, protocol)
-                    job = Job(method, protocol, spec.seed, spec.tasks, origin, method_key(choice.method))
+                    rules = protocol.within(len(source.split.offsets) - 1)  # val may have another number of classes
+                    job = Job(method, rules, spec.seed, spec.tasks, origin, method_key(choice.method))
                     advance = next_cell(f"{source.dataset} {column.title} {choice.label}")
                     runs[number, choice.label, column] = runner.run(job, source, advance)
                     if spec.over_data:

@@ -91,7 +91,8 @@ def solve_tasks(
     progress: Callable[[int], None] = lambda done: None,
 ) -> Outcome:
     """Draw the tasks, solve them, and count the right answers."""
-    protocol, offsets = tasks.protocol, split.offsets
+    offsets = split.offsets
+    protocol = tasks.protocol.within(len(offsets) - 1)
     check_feasible(protocol, pool_sizes(protocol, offsets))
     start = time.perf_counter()
     if device.type == "cuda":

@@ -234,17 +234,31 @@ def _next_task(
     protocol: TaskProtocol, left: list[NDArray[np.int64]], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], ...] | None:
     """One task from the images that are left, which are then gone; None if there is no room for one."""
+    protocol = protocol.within(len(left))
     ways, shots, queries = protocol.ways, protocol.shots, protocol.queries
     for _ in range(_DRAWS):
         usable = [c for c, images in enumerate(left) if len(images) > shots]
         if len(usable) < ways:
             return None
         classes = rng.permutation(usable)[:ways]
-        shares = np.full(ways, 1 / ways) if protocol.alpha is None else rng.dirichlet(np.full(ways, protocol.alpha))
-        counts = apportion(shares[None], queries)[0]
-        if all(len(left[c]) >= shots + count for c, count in zip(classes, counts, strict=True)):
+        present = np.arange(ways) if protocol.present is None else rng.permutation(ways)[: protocol.held]
+        counts = np.zeros(ways, dtype=np.int64)
+        counts[present] = _count_queries(protocol, np.array([len(left[c]) for c in classes[present]]), rng)
+        if counts.sum() == queries and all(
+            len(left[c]) >= shots + count for c, count in zip(classes, counts, strict=True)
+        ):
             return _take(protocol, left, classes, counts, rng)
     return None
+
+
+def _count_queries(protocol: TaskProtocol, room: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Queries per class, for classes that have these many images left; fewer than asked for if there are not enough."""
+    held, queries = protocol.held, protocol.queries
+    if protocol.pooled:
+        spare = room - protocol.shots
+        return rng.multivariate_hypergeometric(spare, min(queries, int(spare.sum())))
+    shares = np.full(held, 1 / held) if protocol.alpha is None else rng.dirichlet(np.full(held, protocol.alpha))
+    return apportion(shares[None], queries)[0]
 
 
 def _take(

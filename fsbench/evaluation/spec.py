@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.methods import presets
 from fsbench.methods.registry import method_class, method_names, needs_base, plain_label, split_variant
-from fsbench.tasks.protocol import ALPHA, TaskProtocol
+from fsbench.tasks.protocol import ALL_CLASSES, ALPHA, FEW_PRESENT, WAYS, TaskProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,9 +53,10 @@ class TaskWords(TypedDict, total=False):
     shots: str | int | Sequence[int]
     settings: str | Sequence[str]
     alpha: float | None
-    ways: int
+    ways: int | None
     queries: int
     protocol: str
+    present: int | None
 
 
 class SpecWords(TaskWords, total=False):
@@ -201,10 +202,22 @@ def parse_protocols(**words: Unpack[TaskWords]) -> tuple[TaskProtocol, ...]:
     alpha = words.get("alpha")
     if alpha is not None and "unbalanced" not in settings:
         raise UsageError("alpha", "α has no meaning for balanced tasks")
-    levels = {"balanced": None, "unbalanced": ALPHA if alpha is None else alpha}
-    rules: dict[str, Any] = {name: words[name] for name in ("ways", "queries") if name in words}
+    name, ways, present = words.get("protocol", "disjoint"), words.get("ways"), words.get("present")
+    few = name in FEW_PRESENT
+    if present is not None and not few:
+        raise UsageError("present", f"the protocol {name} has all classes among the queries", "Add --protocol keff.")
+    levels = {"balanced": None, "unbalanced": ALPHA if alpha is None and not few else alpha}
+    rules: dict[str, Any] = {"queries": words["queries"]} if "queries" in words else {}
+    rules["ways"] = (ALL_CLASSES if few else WAYS) if ways is None else ways
     return tuple(
-        TaskProtocol(words.get("protocol", "disjoint"), shots=shots, alpha=levels[setting], **rules)  # type: ignore[arg-type]
+        TaskProtocol(
+            name,  # type: ignore[arg-type]
+            shots=shots,
+            alpha=levels[setting],
+            present=present,
+            pooled=few and setting == "unbalanced" and alpha is None,
+            **rules,
+        )
         for setting in settings
         for shots in parse_numbers(words.get("shots", (1, 5)), "shots")
     )

@@ -21,6 +21,7 @@ from fsbench.results.statistics import (
     paired_p_values,
 )
 from fsbench.results.warnings import warning_lines, warnings_of
+from fsbench.tasks.protocol import setting_title
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,17 +41,18 @@ class Column:
     balanced: bool
     alpha: float | None
     shots: int
+    present: int | None = None
+    pooled: bool = False
 
     @classmethod
     def of(cls, protocol: TaskProtocol) -> Column:
         """The column of a protocol."""
-        return cls(protocol.balanced, protocol.alpha, protocol.shots)
+        return cls(protocol.balanced, protocol.alpha, protocol.shots, protocol.present, protocol.pooled)
 
     @property
     def title(self) -> str:
         """As printed."""
-        setting = "balanced" if self.balanced else f"unbalanced α={self.alpha:g}"
-        return f"{setting} {self.shots}-shot"
+        return f"{setting_title(self.alpha, self.present, self.pooled)} {self.shots}-shot"
 
 
 @dataclass(frozen=True)

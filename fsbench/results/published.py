@@ -121,7 +121,7 @@ def _setting(record: RunRecord) -> Row:
     alpha = protocol["alpha"]
     # Features whose family is not known are looked up by the name of the backbone.
     family = FAMILIES.get(record.family) if record.family else first_family(record.backbone)
-    name = family.published if family and protocol["ways"] == 5 else ""
+    name = family.published if family and protocol["ways"] == 5 and "present" not in protocol else ""
     return {
         "dataset": _DATASETS.get(benchmark_of(record.dataset), "none"),
         "backbone": (name or "none") + ("*" if record.crops > 1 else ""),

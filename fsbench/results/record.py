@@ -16,7 +16,7 @@ from fsbench.errors import FsbenchError
 from fsbench.io.files import is_name, readable_part
 from fsbench.io.sealed import read_sealed, write_sealed
 from fsbench.results.statistics import interval
-from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.protocol import TaskProtocol, setting_title
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,8 +97,8 @@ class RunRecord:
     images: str = ""
 
     def __str__(self) -> str:
-        alpha, shots = self.key.protocol["alpha"], self.key.protocol["shots"]
-        setting = "balanced" if alpha is None else f"unbalanced α={alpha:g}"
+        protocol = TaskProtocol(**self.key.protocol)
+        setting, shots = setting_title(protocol.alpha, protocol.present, protocol.pooled), protocol.shots
         width = "" if self.ci95 is None else f" ± {self.ci95:.2f}"
         backbone = f"{self.backbone} ({self.weights})" if self.weights.startswith("random ") else self.backbone
         return (
@@ -138,9 +138,10 @@ class RunRecord:
             "base_dataset": self.base_dataset or self.dataset,
             "method": key.method,
             "variant": key.params.get("variant"),
-            "setting": "balanced" if protocol["alpha"] is None else "unbalanced",
+            "setting": TaskProtocol(**protocol).setting,
             **{name: protocol[name] for name in ("alpha", "shots", "ways", "queries")},
             "protocol": protocol["name"],
+            **({"present": protocol["present"], "pooled": protocol["pooled"]} if "present" in protocol else {}),
             **{name: getattr(key, name) for name in ("split", "tasks", "seed")},
             **{name: getattr(self, name) for name in measured},
             "params": key.params,
@@ -208,7 +209,7 @@ def _digest(records: Sequence[RunRecord]) -> str:
 
 def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
     """The file of a run's record: a readable name, made unique by the key."""
-    setting = "balanced" if key.protocol["alpha"] is None else "unbalanced"
+    setting = TaskProtocol(**key.protocol).setting
     words = [dataset, backbone, key.method, setting, f"{key.protocol['shots']}shot"]
     name = "-".join(word.replace("/", "_") for word in words)
     return folder / f"{readable_part(name)}-{key.digest()}.json"

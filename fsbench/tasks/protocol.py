@@ -2,6 +2,9 @@
 
 "5-way, 75 queries, Dirichlet α = 2" means three different things in circulation. Each is a named value here, and the
 name is part of every signature line. `RULES` says how they differ.
+
+In the `keff` protocols all classes of the split are in the support, and few of them among the queries, as in Martin et
+al., "Towards Practical Few-Shot Query Sets", NeurIPS 2022.
 """
 
 from __future__ import annotations
@@ -16,14 +19,27 @@ from fsbench.errors import FsbenchError, unknown_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ProtocolName = Literal["disjoint", "released", "veilleux"]
+ProtocolName = Literal["disjoint", "released", "veilleux", "keff", "keff-released"]
 PROTOCOL_NAMES: tuple[str, ...] = get_args(ProtocolName)
 RULES = {  # support and queries; images of a class that are used; what happens where a class is too small for its count
     "disjoint": ("disjoint", "all", "counts are drawn again"),
     "released": ("disjoint", "the first n, n = the smallest class of the split", "drawn again, already at equality"),
     "veilleux": ("may overlap", "all", "the query set is shorter"),
+    "keff": ("disjoint", "all", "counts are drawn again"),
+    "keff-released": ("may overlap", "all", "counts are drawn again"),
 }
+FEW_PRESENT = ("keff", "keff-released")
 ALPHA = 2.0  # of the Dirichlet law, unless told otherwise
+WAYS = 5
+ALL_CLASSES = 0  # in place of a number of ways: those that the split has
+PRESENT = 5  # k_eff, unless told otherwise
+
+
+def setting_title(alpha: float | None, present: int | None = None, pooled: bool = False) -> str:
+    """The class proportions of the queries in words: `unbalanced α=2`, `balanced`, `k_eff=5 by image`."""
+    if present is None:
+        return "balanced" if alpha is None else f"unbalanced α={alpha:g}"
+    return f"k_eff={present} " + ("by image" if pooled else "balanced" if alpha is None else f"α={alpha:g}")
 
 
 @dataclass(frozen=True)
@@ -31,37 +47,69 @@ class TaskProtocol:
     """How tasks are drawn. Together with a seed and an index it determines a task completely.
 
     Args:
-        name: The rules: `disjoint`, `released` or `veilleux`.
-        ways: Classes per task, K.
+        name: The rules: one of those above.
+        ways: Classes per task, K; `ALL_CLASSES` in the `keff` protocols.
         shots: Labelled images per class.
         queries: Unlabelled images per task, over all classes, Q.
         alpha: Concentration of the Dirichlet law of the class proportions among the queries; None is balanced.
         version: Raised whenever the same name and seed would give other tasks.
+        present: k_eff, the classes among the queries, in the `keff` protocols; None in others, where it is all.
+        pooled: Whether the queries are drawn from all images of the present classes alike; α is None then.
     """
 
     name: ProtocolName = "disjoint"
-    ways: int = 5
+    ways: int = WAYS
     shots: int = 1
     queries: int = 75
     alpha: float | None = ALPHA
     version: int = 1
+    present: int | None = None
+    pooled: bool = False
 
     def __post_init__(self) -> None:
         if self.name not in PROTOCOL_NAMES:
             raise unknown_name("protocol", self.name, PROTOCOL_NAMES)
         for field, least in (("ways", 2), ("shots", 1), ("queries", 1)):
             value = getattr(self, field)
-            if value < least:
+            if value < least and not (field == "ways" and value == ALL_CLASSES and self.name in FEW_PRESENT):
                 raise FsbenchError(f"A task needs {field} of at least {least}, got {value}.")
+        self._check_present()
         if self.alpha is not None:
             if not 0 < self.alpha <= sys.float_info.max:
                 raise FsbenchError(f"The Dirichlet α must be positive and finite, got {self.alpha}.")
             object.__setattr__(self, "alpha", float(self.alpha))  # 2 and 2.0 are one record
 
+    def _check_present(self) -> None:
+        if self.name not in FEW_PRESENT:
+            if self.present is not None or self.pooled:
+                raise FsbenchError(f"The protocol {self.name} has all classes among the queries.", "Use keff.")
+            return
+        if self.present is None:
+            object.__setattr__(self, "present", PRESENT)
+        if self.held < 1 or self.held > (self.ways or self.held):
+            most = self.ways or "the number of classes"
+            raise FsbenchError(f"The classes among the queries must be 1 to {most}, got {self.present}.")
+        if self.pooled and self.alpha is not None:
+            raise FsbenchError(f"Queries are drawn by image or with a Dirichlet law, got both and α = {self.alpha:g}.")
+
+    def within(self, classes: int) -> TaskProtocol:
+        """The same protocol for a split of that many classes: all of them, if it says so."""
+        return dataclasses.replace(self, ways=classes) if self.ways == ALL_CLASSES else self
+
+    @property
+    def held(self) -> int:
+        """Classes that the queries are drawn from."""
+        return self.ways if self.present is None else self.present
+
+    @property
+    def equal(self) -> bool:
+        """Whether the classes that the queries are drawn from have as many of them each (to within one)."""
+        return self.alpha is None and not self.pooled
+
     @property
     def balanced(self) -> bool:
         """Whether every class has the same number of queries (to within one)."""
-        return self.alpha is None
+        return self.equal and self.held == self.ways
 
     @property
     def setting(self) -> str:
@@ -71,7 +119,7 @@ class TaskProtocol:
     @property
     def overlapping(self) -> bool:
         """Whether an image may be support and query at once, as in the sampler of Veilleux et al."""
-        return self.name == "veilleux"
+        return self.name in ("veilleux", "keff-released")
 
     def describe(self, without: Sequence[str] = ()) -> str:
         """The setting in words, without the named fields."""
@@ -79,17 +127,22 @@ class TaskProtocol:
             "ways": f"{self.ways}-way",
             "shots": f"{self.shots}-shot",
             "queries": f"{self.queries} queries",
-            "alpha": "balanced" if self.alpha is None else f"α = {self.alpha:g}",
+            "alpha": "balanced" if self.equal else "by image" if self.alpha is None else f"α = {self.alpha:g}",
         }
+        if self.present is not None:
+            parts["queries"] += f" of {self.present} classes"
         return ", ".join(text for name, text in parts.items() if name not in without)
 
     def signature(self, without: str = "") -> str:
         """The protocol as a part of the signature line; a star stands for the value of the field to leave out."""
         shown = {name: "*" if name == without else getattr(self, name) for name in ("ways", "shots", "queries")}
-        mix = "balanced" if self.alpha is None else f"dirichlet:{self.alpha:g}"
+        mix = "images" if self.pooled else "balanced" if self.alpha is None else f"dirichlet:{self.alpha:g}"
         mix = "dirichlet:*" if without == "alpha" else mix
-        return f"{self.name}:{self.version}|{shown['ways']}w{shown['shots']}s{shown['queries']}q|{mix}"
+        few = "" if self.present is None else f"|keff:{self.present}"
+        return f"{self.name}:{self.version}|{shown['ways']}w{shown['shots']}s{shown['queries']}q{few}|{mix}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The protocol as plain data, for records."""
-        return dataclasses.asdict(self)
+        """The protocol as plain data, for records; what only `keff` has is left out of others."""
+        values = dataclasses.asdict(self)
+        few = self.name in FEW_PRESENT
+        return {name: value for name, value in values.items() if few or name not in ("present", "pooled")}

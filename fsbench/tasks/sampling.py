@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 # Streams of random numbers of one task. Redraws of attempt a use stream + a · _ATTEMPT.
-_CLASSES, _COUNTS, _SUPPORT, _QUERY, _ORDER = range(5)
+_CLASSES, _COUNTS, _SUPPORT, _QUERY, _ORDER, _PRESENT = range(6)
 _ATTEMPT = 8
 _MOST_REDRAWS = 1_000
 _DRAWS = 512  # of class proportions, by which feasible numbers of queries are judged
@@ -61,6 +61,7 @@ def sample_tasks(protocol: TaskProtocol, offsets: Ints, seed: int, tasks: Ints) 
     offsets = np.asarray(offsets, dtype=np.int64)
     tasks = np.asarray(tasks, dtype=np.int64)
     sizes = pool_sizes(protocol, offsets)
+    protocol = protocol.within(len(sizes))
     check_feasible(protocol, sizes)
     keys = random.words(seed, tasks, _CLASSES, len(sizes))
     classes = np.argsort(keys, axis=1, kind="stable")[:, : protocol.ways]  # (B, K)
@@ -92,14 +93,15 @@ def pool_sizes(protocol: TaskProtocol, offsets: Ints) -> Ints:
 
 def check_feasible(protocol: TaskProtocol, sizes: Ints) -> None:
     """Refuse requests that no draw can satisfy, with the numbers."""
-    ways, shots, queries = protocol.ways, protocol.shots, protocol.queries
+    protocol = protocol.within(len(sizes))
+    ways, shots, queries, held = protocol.ways, protocol.shots, protocol.queries, protocol.held
     if ways > len(sizes):
         classes = len(sizes)
         raise FsbenchError(
             f"{ways} ways asked for, but the split has {classes} classes.", f"Use --ways {classes} or fewer."
         )
     smallest = int(sizes.min())
-    most = -(-queries // ways) if protocol.balanced else 0
+    most = -(-queries // held) if protocol.equal else 0
     need = shots if protocol.overlapping else shots + most
     if need > smallest:
         raise FsbenchError(
@@ -108,12 +110,13 @@ def check_feasible(protocol: TaskProtocol, sizes: Ints) -> None:
             + f"), but the smallest class has {smallest}.",
             _instead(protocol, sizes),
         )
-    if not protocol.balanced and not protocol.overlapping:
-        spare = np.sort(_most_queries(protocol, sizes))[:ways]
+    if not protocol.equal and protocol.name != "veilleux":
+        spare = np.sort(_most_queries(protocol, sizes))[:held]
         if spare.sum() < queries:
+            beside = "" if protocol.overlapping else f" beside their {shots} support images each"
             raise FsbenchError(
-                f"{queries} queries asked for, but the {ways} smallest classes have only {int(spare.sum())} images "
-                f"beside their {shots} support images each.",
+                f"{queries} queries asked for, but the {held} smallest classes have only {int(spare.sum())} images"
+                f"{beside}.",
                 _instead(protocol, sizes),
             )
 
@@ -123,12 +126,15 @@ def feasible_queries(protocol: TaskProtocol, sizes: Ints) -> int:
 
     Unbalanced tasks are drawn again while a class is too small: at least half of the draws fit the smallest classes.
     """
-    spare = np.sort(_most_queries(protocol, sizes))[: protocol.ways]
-    if protocol.overlapping or protocol.balanced:
+    protocol = protocol.within(len(sizes))
+    spare = np.sort(_most_queries(protocol, sizes))[: protocol.held]
+    if protocol.name == "veilleux" or protocol.equal:
         smallest = int(sizes.min()) - protocol.shots
-        most = protocol.queries if protocol.overlapping and smallest >= 0 else protocol.ways * max(0, smallest)
+        most = protocol.queries if protocol.overlapping and smallest >= 0 else protocol.held * max(0, smallest)
         return min(protocol.queries, most)
-    shares = np.random.default_rng(0).dirichlet(np.full(protocol.ways, protocol.alpha), _DRAWS)
+    if protocol.pooled:
+        return min(protocol.queries, int(spare.clip(min=0).sum()))
+    shares = np.random.default_rng(0).dirichlet(np.full(protocol.held, protocol.alpha), _DRAWS)
     shares = shares[:, : len(spare)]
 
     def fits(queries: int) -> bool:
@@ -175,19 +181,32 @@ def apportion(shares: NDArray[np.float64], total: int) -> Ints:
 
 
 def _draw_counts(protocol: TaskProtocol, seed: int, tasks: Ints, room: Ints) -> Ints:
+    """(B, K) number of queries per class; those that are not present have none."""
+    if protocol.present is None:
+        return _counts_of_present(protocol, seed, tasks, room)
+    keys = random.words(seed, tasks, _PRESENT, protocol.ways)
+    present = np.argsort(keys, axis=1, kind="stable")[:, : protocol.held]  # (B, k_eff)
+    counts = np.zeros_like(room)
+    drawn = _counts_of_present(protocol, seed, tasks, np.take_along_axis(room, present, axis=1))
+    np.put_along_axis(counts, present, drawn, axis=1)
+    return counts
+
+
+def _counts_of_present(protocol: TaskProtocol, seed: int, tasks: Ints, room: Ints) -> Ints:
     """(B, K) number of queries per class, redrawn while a class is too small, or cut where the protocol cuts.
 
     Redraws leave out what the classes cannot give, so the law is a truncated one: with 60 images per class, 1 shot and
     75 queries the counts have 14 % less variance at α = 0.5, 3 % less at 1, and the same to 0.1 % from 2 on.
     """
-    ways, queries = protocol.ways, protocol.queries
+    queries, limit = protocol.queries, _most_queries(protocol, room)
+    if protocol.pooled:
+        return _counts_by_image(seed, tasks, limit, queries)
     if protocol.alpha is None:
-        shares = np.full((len(tasks), ways), 1.0 / ways)
+        shares = np.full(room.shape, 1.0 / protocol.held)
         return np.minimum(apportion(shares, queries), room)
     counts = _dirichlet_counts(protocol, seed, tasks, attempt=0)
-    if protocol.overlapping:
+    if protocol.name == "veilleux":
         return np.minimum(counts, room)
-    limit = _most_queries(protocol, room)
     for attempt in range(1, _MOST_REDRAWS):
         bad = np.flatnonzero((counts > limit).any(axis=1))
         if not bad.size:
@@ -200,14 +219,24 @@ def _draw_counts(protocol: TaskProtocol, seed: int, tasks: Ints, room: Ints) -> 
     )
 
 
+def _counts_by_image(seed: int, tasks: Ints, available: Ints, queries: int) -> Ints:
+    """(B, K) number of queries per class, if they are drawn from all available images (B, K) of the classes alike."""
+    pool = available.sum(axis=1, keepdims=True)  # (B, 1)
+    drawn = _draw_distinct(seed, tasks, _COUNTS, np.zeros((len(tasks), queries), dtype=np.int64), pool)  # (B, Q)
+    ends = np.cumsum(available, axis=1)  # (B, K)
+    classes = (drawn[:, :, None] >= ends[:, None, :]).sum(axis=2)  # (B, Q)
+    counts: Ints = (classes[:, :, None] == np.arange(available.shape[1])).sum(axis=1)
+    return counts
+
+
 def _most_queries(protocol: TaskProtocol, sizes: Ints) -> Ints:
     """The most queries that classes of these sizes can give; `released` also redraws when a class is used up."""
-    return sizes - protocol.shots - (protocol.name == "released")
+    return sizes - (0 if protocol.overlapping else protocol.shots) - (protocol.name == "released")
 
 
 def _dirichlet_counts(protocol: TaskProtocol, seed: int, tasks: Ints, attempt: int) -> Ints:
     assert protocol.alpha is not None
-    drawn = random.words(seed, tasks, _COUNTS + attempt * _ATTEMPT, protocol.ways)
+    drawn = random.words(seed, tasks, _COUNTS + attempt * _ATTEMPT, protocol.held)
     gamma = gammaincinv(protocol.alpha, random.uniform(drawn))  # Gamma(α, 1) by inversion
     total = gamma.sum(axis=1, keepdims=True)
     # A tiny α can underflow to all zeros: the largest uniform then takes everything, the limit of the law.

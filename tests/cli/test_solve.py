@@ -113,6 +113,25 @@ def test_every_parameter_reaches_the_method() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_few_of_many_classes_are_among_the_queries() -> None:
+    arguments = ("--protocol", "keff", "--present", "2", "--shots", "1", "--tasks", "5")
+    (row,) = json.loads(fsbench("solve", *arguments, "--json").stdout)
+    ways = row["ways"]
+    assert ways > 5
+    assert f"keff:1|{ways}w1s75q|keff:2|images" in row["signature"]
+    assert row["params"]["mixing"] == "learned"
+    table = fsbench("compare", *arguments, "--settings", "balanced", "--over-data", "--format", "markdown").stdout
+    assert "k_eff=2 balanced 1-shot" in table
+    assert "uniform prior" not in table.split("bavardage:transport")[0]  # most classes have no query
+    tuned = fsbench("tune", *arguments[:2], "--method", "soft-kmeans", "--tasks", "3", "--shots", "1")
+    assert tuned.exit_code == 0  # on all val classes, of which there are fewer
+    (row,) = json.loads(fsbench("solve", *arguments, "--method", "soft-kmeans", "--tune", "--json").stdout)
+    assert (row["ways"], row["present"]) == (ways, 2)
+    assert row["params_from"].startswith("tuned")
+    assert "has all classes among the queries" in fsbench("solve", "--present", "2").stderr
+
+
+@pytest.mark.usefixtures("folder")
 def test_no_clamp_at_all_is_recorded_as_a_word() -> None:
     arguments = ("solve", "--sigma", "inf", "--shots", "1", "--tasks", "5", "--json")
     (row,) = json.loads(fsbench(*arguments).stdout)

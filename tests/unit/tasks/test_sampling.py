@@ -158,9 +158,74 @@ def test_veilleux_overlaps_and_shortens() -> None:
         assert len(set(drawn.query[b][present[b]])) == short[b]
 
 
+KEFF = {
+    "by image": TaskProtocol("keff", ways=0, shots=3, alpha=None, present=4, pooled=True),
+    "balanced": TaskProtocol("keff", ways=0, shots=3, alpha=None, present=4),
+    "dirichlet": TaskProtocol("keff", ways=6, shots=3, present=4),
+}
+
+
+@pytest.mark.parametrize("protocol", KEFF.values(), ids=KEFF)
+def test_keff_has_many_classes_in_the_support_and_few_among_the_queries(protocol: TaskProtocol) -> None:
+    drawn = sample_tasks(protocol, OFFSETS, 5, np.arange(600))
+    ways = protocol.ways or len(SIZES)
+    assert drawn.classes.shape == (600, ways)
+    assert drawn.support.shape == (600, 3 * ways)
+    counts = counts_of(drawn)
+    assert (counts.sum(axis=1) == 75).all()
+    held = (counts > 0).sum(axis=1)
+    assert held.max() == 4
+    if protocol.alpha is None:
+        assert held.min() == 4
+    if protocol.equal:
+        assert set(np.unique(counts)) == {0, 18, 19}
+    for b in range(50):
+        assert len({*drawn.support[b], *drawn.query[b]}) == 3 * ways + 75
+        np.testing.assert_array_equal(class_of(drawn.query[b]), drawn.classes[b][drawn.query_labels[b]])
+    every_label = (counts > 0).mean(axis=0)  # no label is favoured
+    assert abs(every_label - every_label.mean()).max() < 0.08
+    alone = sample_tasks(protocol, OFFSETS, 5, np.array([411, 7]))
+    np.testing.assert_array_equal(alone.query, drawn.query[[411, 7]])
+
+
+def test_queries_by_image_are_a_draw_from_the_union_of_the_classes() -> None:
+    protocol = TaskProtocol("keff-released", ways=0, alpha=None, queries=30, present=2, pooled=True)
+    drawn = sample_tasks(protocol, np.array([0, 40, 200]), 0, np.arange(4000))
+    large = np.where(drawn.classes[:, 0] == 1, 0, 1)
+    share = np.take_along_axis(counts_of(drawn), large[:, None], axis=1)[:, 0]
+    assert abs(share.mean() - 30 * 160 / 200) < 0.1
+    assert abs(share.var() - stats.hypergeom(200, 160, 30).var()) < 0.3
+    overlap = (drawn.support[:, :, None] == drawn.query[:, None, :]).any()
+    assert overlap
+    together = sample_tasks(TaskProtocol("keff", 0, 5, 30, None, 1, 2, True), np.array([0, 40, 200]), 0, np.arange(99))
+    assert not (together.support[:, :, None] == together.query[:, None, :]).any()
+
+
+def test_the_task_list_of_keff_is_pinned() -> None:
+    digest = hashlib.sha256()
+    for protocol in KEFF.values():
+        drawn = sample_tasks(protocol, OFFSETS, 0, np.arange(200))
+        digest.update(np.concatenate([drawn.support, drawn.query], axis=1).tobytes())
+    assert digest.hexdigest() == "4ba3a18153c50b4890b10aa4dbe643fbf3c14b7acf836aeb8c76960537ace101"
+
+
+def test_records_of_other_protocols_know_nothing_of_keff() -> None:
+    assert "present" not in TaskProtocol().as_dict()
+    assert TaskProtocol(**KEFF["by image"].as_dict()) == KEFF["by image"]
+    assert KEFF["by image"].within(7).signature() == "keff:1|7w3s75q|keff:4|images"
+    assert not any(protocol.balanced for protocol in KEFF.values())
+    assert TaskProtocol("keff", ways=5, alpha=None).balanced
+
+
 @pytest.mark.parametrize(
     ("protocol", "words"),
     [
+        (TaskProtocol("keff", ways=0, present=8), "must be 1 to 7, got 8"),
+        (
+            TaskProtocol("keff", ways=0, present=2, queries=70, pooled=True, alpha=None),
+            "2 smallest classes have only 59",
+        ),
+        (TaskProtocol("keff", ways=0, present=2, queries=70, alpha=None), "36 images of every class"),
         (TaskProtocol(ways=8), "8 ways asked for, but the split has 7 classes"),
         (TaskProtocol(shots=16, alpha=None), "31 images of every class (16 support + 15 queries), but the smallest"),
         (TaskProtocol(shots=31), "smallest class has 30"),
@@ -192,7 +257,19 @@ def test_tiny_alpha_gives_one_class_everything() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"ways": 1}, {"shots": 0}, {"queries": 0}, {"alpha": 0.0}, {"alpha": float("inf")}, {"name": "disjont"}]
+    "fields",
+    [
+        {"ways": 1},
+        {"shots": 0},
+        {"queries": 0},
+        {"alpha": 0.0},
+        {"alpha": float("inf")},
+        {"name": "disjont"},
+        {"present": 3},
+        {"ways": 0},
+        {"name": "keff", "present": 6},
+        {"name": "keff", "pooled": True},
+    ],
 )
 def test_senseless_protocols_are_refused(fields: dict[str, float]) -> None:
     with pytest.raises(FsbenchError):
