@@ -164,6 +164,8 @@ def _comparison(comparison: Comparison, anchor: str, name: str) -> Section:
         leaderboard_table(comparison, board, f"{anchor}-h"),
         f"<p class='signature'><code class='copy'>{escape(comparison.signature())}</code></p>",
     ]
+    if warnings := [f"<li>{escape(line)}.</li>" for line in comparison.warnings()]:
+        parts += ["<h3>Warnings</h3><ul class='notes'>", *warnings, "</ul>"]
     if first and sum(row.average is not None for row in board.rows) > 1:
         label = "Accuracy against tasks per second, one panel per setting"
         parts.append(figure(svg_text(draw_speed(comparison)), label, f"{anchor}-s", f"{label}."))

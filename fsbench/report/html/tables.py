@@ -12,6 +12,7 @@ from fsbench.report.tables import plus_minus, signed
 from fsbench.results.command import command_of
 from fsbench.results.published import ONLY_PUBLISHED
 from fsbench.results.statistics import LEVEL
+from fsbench.results.warnings import OF_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -111,8 +112,14 @@ def _standing(standing: Standing | None) -> str:
     lines = [f"<span class='accuracy'>{accuracy}{mark}</span>"]
     if standing.to_best:
         lines.append(_change("best", minus(signed(standing.to_best)), standing.to_best.mean, not cell.tied))
-    lines += [*_to_baseline(cell), *_to_published(cell, short=True)]
+    lines += [*_warned(cell), *_to_baseline(cell), *_to_published(cell, short=True)]
     return number(record.accuracy, "".join(lines))
+
+
+def _warned(cell: Cell) -> list[str]:
+    """A mark where a warning belongs to this method and setting; all are listed below the leaderboard."""
+    texts = [warning.text for warning in cell.warnings if warning.code not in OF_FEATURES]
+    return [f"<span class='warned' title='{escape('; '.join(texts))}'>warning</span>"] if texts else []
 
 
 def _to_baseline(cell: Cell) -> list[str]:
@@ -180,7 +187,7 @@ def _cell(cell: Cell | None, axis: tuple[float, float]) -> str:
     text = accuracy_text(cell).removesuffix(" *")
     text = f"<a href='#{anchor_of(cell.record)}'>{f'<b>{text}</b>' if cell.best else text}</a>"
     lines = [f"<span class='accuracy'>{text}<i>{mark}</i></span>", _dot(cell.record, axis)]
-    return number(cell.record.accuracy, "".join([*lines, *_to_baseline(cell), *_to_published(cell)]))
+    return number(cell.record.accuracy, "".join([*lines, *_warned(cell), *_to_baseline(cell), *_to_published(cell)]))
 
 
 def _dot(record: RunRecord, axis: tuple[float, float]) -> str:

@@ -27,6 +27,7 @@ from fsbench.report.plots.style import (
     wrapped,
 )
 from fsbench.results.statistics import LEVEL, Interval, interval, paired_difference
+from fsbench.results.warnings import OF_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +56,7 @@ class Dot(NamedTuple):
     mean: float
     width: float
     filled: bool
+    warned: bool
 
 
 def clipped_axis(records: Sequence[RunRecord]) -> tuple[float, float]:
@@ -63,9 +65,9 @@ def clipped_axis(records: Sequence[RunRecord]) -> tuple[float, float]:
 
 
 def _limits(values: Sequence[tuple[float, float]], least: float, most: float) -> tuple[float, float]:
-    """Ends around means and half-widths; means further below the best than thrice the median one are left out."""
+    """Ends around means and half-widths. Left out is what is 20 points below the best, and thrice as far as most."""
     means = np.array([mean for mean, _ in values])
-    reach = max(3 * (means.max() - float(np.median(means))), 5.0)
+    reach = max(3 * (means.max() - float(np.median(means))), 20.0)
     kept = [(mean, width) for mean, width in values if mean >= means.max() - reach]
     low, high = min(mean - width for mean, width in kept), max(mean + width for mean, width in kept)
     room = 0.03 * max(high - low, 4.0)
@@ -93,9 +95,13 @@ def draw_dots(comparison: Comparison, width: Width = "page", baseline: str = "")
         down * (line * len(labels) + 5.2 * line) + line * (1 + title.count("\n"))
         for (_, labels), title in zip(groups, titles, strict=True)
     ]
+    if any(
+        dot.warned for group, _ in groups for column in comparison.columns for dot in _dots(group, column, baseline)
+    ):
+        note += " !: the table has a warning."
     kinds = [cell.assumes for group, _ in groups for cell in group.cells.values() if cell.record]
     legend = wrapped(note, inches - 0.1)
-    foot_height = line * (2 + legend.count("\n") + math.ceil(len({*kinds}) / (4 if width == "page" else 2)))
+    foot_height = line * (1.4 + legend.count("\n") + math.ceil(len({*kinds}) / (4 if width == "page" else 2)))
     with mpl.rc_context(style_of(inches)):
         figure = Figure(figsize=(inches, sum(heights) + foot_height), layout="constrained")
         *panels, foot = figure.subfigures(len(groups) + 1, 1, height_ratios=[*heights, foot_height], squeeze=False)[
@@ -127,18 +133,21 @@ def _sorted_labels(comparison: Comparison, group: Group, baseline: str) -> list[
 def _dots(group: Group, column: Column, baseline: str) -> list[Dot]:
     """What is drawn in one panel."""
     runs = {label: cell for (label, at), cell in group.cells.items() if at == column and cell.record}
+    warned = {label for label, cell in runs.items() if any(one.code not in OF_FEATURES for one in cell.warnings)}
     other = runs[baseline].record if baseline in runs else None
     dots = []
     for label, cell in runs.items():
         record = cell.record
         assert record is not None
         if not baseline:
-            dots.append(Dot(label, cell.assumes, record.accuracy, record.ci95 or 0.0, cell.best or cell.tied))
+            dots.append(
+                Dot(label, cell.assumes, record.accuracy, record.ci95 or 0.0, cell.best or cell.tied, label in warned)
+            )
         elif other and label != baseline:
             found = paired_difference(record.per_task, other.per_task)
             width = 0.0 if math.isnan(found.half_width) else found.half_width
             significant = cell.p_value is not None and cell.p_value < LEVEL
-            dots.append(Dot(label, cell.assumes, found.mean, width, significant))
+            dots.append(Dot(label, cell.assumes, found.mean, width, significant, label in warned))
     return dots
 
 
@@ -169,15 +178,16 @@ def _dots_of_group(grid: Any, comparison: Comparison, group: Group, labels: Sequ
 def _draw_dot(axes: Axes, place: int, dot: Dot, low: float) -> None:
     colour, marker = _LOOKS.get(dot.assumes, _OTHER)
     if dot.mean < low:  # outside: an arrow at the edge, with the number
-        axes.annotate(
-            f"◂ {dot.mean:.1f}".replace("-", "−"), (low, place), (1.5, 0), textcoords="offset points", va="center",
-            color=colour, annotation_clip=False,
-        )  # fmt: skip
+        text = f"◂ {dot.mean:.1f}".replace("-", "−") + (" !" if dot.warned else "")
+        axes.annotate(text, (low, place), (1.5, 0), textcoords="offset points", va="center", color=colour)
         return
     axes.errorbar(
         dot.mean, place, xerr=dot.width or None, fmt=marker, markersize=3.6, color=colour, linewidth=1,
         markerfacecolor=colour if dot.filled else "white", markeredgewidth=0.9,
     )  # fmt: skip
+
+    if dot.warned:
+        axes.annotate("!", (dot.mean + dot.width, place), (2, 0), textcoords="offset points", va="center", color=colour)
 
 
 def _legend(foot: Any, kinds: Sequence[str], note: str, columns: int) -> None:

@@ -191,6 +191,7 @@ def _scatter(tuned: Tuned, inches: float) -> Figure:
         place.plot([tuned.params[name]], [tuned.best.accuracy], "s", ms=5, color=COLOURS[5])
         if all(isinstance(value, float) and value > 0 for value in values):
             place.set_xscale("log")
+            _ticks(place, {value: float(value) for value in values}, inches / len(names) - 0.6)
         place.set_xlabel(symbol(name))
     figure.axes[0].set_ylabel("accuracy (%)")
     return figure

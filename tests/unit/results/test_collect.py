@@ -15,7 +15,7 @@ from fsbench.io.sealed import write_sealed
 from fsbench.methods.pt_map import PtMap
 from fsbench.report.render import render_csv, render_json, render_markdown, render_rich
 from fsbench.reporter import Reporter, SafeConsole
-from fsbench.results.collect import collect, read_records
+from fsbench.results.collect import collect, read_records, split_ablations
 from fsbench.results.comparison import Column
 from fsbench.results.record import load_record
 from fsbench.tasks.protocol import TaskProtocol
@@ -52,7 +52,7 @@ def test_records_alone_give_the_table_that_compare_gave(features: Features, tmp_
     assert render_markdown(found) == render_markdown(table)
 
 
-def test_each_list_of_tasks_is_a_comparison_of_its_own_and_the_largest_comes_first() -> None:
+def test_each_list_of_tasks_is_a_comparison_of_its_own_and_the_most_tasks_come_first() -> None:
     records = [
         *(make_record(method) for method in ("ncm", "soft-kmeans", "tim-gd")),
         *(make_record(method, tasks=50) for method in ("ncm", "soft-kmeans")),
@@ -63,10 +63,10 @@ def test_each_list_of_tasks_is_a_comparison_of_its_own_and_the_largest_comes_fir
         make_record(queries=50),
     ]
     found = collect(records)
-    assert [len(comparison.records) for comparison in found] == [3, 2, 1, 1, 1, 1, 1]
+    assert [len(comparison.records) for comparison in found] == [2, 3, 1, 1, 1, 1, 1]
     assert len({comparison.signature() for comparison in found}) == 7
-    assert "tasks:40" in found[0].signature()
-    assert found[1].tasks == 50
+    assert "tasks:50" in found[0].signature()
+    assert found[1].tasks == 40
 
 
 def test_the_order_of_records_does_not_matter() -> None:
@@ -438,3 +438,20 @@ def test_records_with_widths_of_1_96_standard_errors_are_read_and_shown_with_stu
     assert record.ci95 > 1.4 * earlier
     (path,) = store(tmp_path, dataclasses.replace(record, ci95=float(earlier)))
     assert read_records([path], tmp_path, QUIET) == [record]
+
+
+def test_parameters_set_by_hand_are_an_ablation_where_the_method_also_ran_without() -> None:
+    plain, tuned = (
+        make_record("bavardage"),
+        make_record("bavardage", params_from="tuned:val:grid:50x500", params={"a": 1}),
+    )
+    hand = make_record("bavardage", params={"stage": "vb"}, params_from="default + given:stage")
+    variant = make_record("bavardage", params={"variant": "released"}, params_from="default + given:variant")
+    alone = make_record("pt-map", params={"steps": 3}, params_from="default + given:steps")
+    elsewhere = make_record("bavardage", seed=1, params={"stage": "vb"}, params_from="default + given:stage")
+    records = [plain, tuned, hand, variant, alone, elsewhere, make_record("soft-kmeans"), make_record("ncm")]
+    ranking, studied = split_ablations(records)
+    assert [record for record in records if record not in ranking] == [hand]
+    assert [record.key.method for record in studied] == ["bavardage"] * 4 + ["soft-kmeans"]
+    assert hand in studied
+    assert labels(collect(ranking)[0]) == ["ncm", "pt-map", "soft-kmeans", *labels(collect([plain, tuned, variant])[0])]
