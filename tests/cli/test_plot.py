@@ -38,7 +38,9 @@ def test_a_figure_has_a_name_without_being_given_one() -> None:
 def test_every_option_reaches_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bytes] = []
     monkeypatch.setattr("fsbench.cli.plot.save", lambda figure, out: None)
-    monkeypatch.setattr("fsbench.cli.plot.draw_task", lambda task, views: seen.append(task.assignments.tobytes()))
+    monkeypatch.setattr(
+        "fsbench.cli.plot.draw_task", lambda task, views, width: seen.append(task.assignments.tobytes())
+    )
     different = [
         (), ("--task", "1"), ("--seed", "1"), ("--balanced",), ("--alpha", "9"), ("--shots", "2"), ("--ways", "4"),
         ("--split", "val"), ("--variant", "released"), ("--t-km", "3"), ("--tau", "1"), ("--sigma", "3"),
@@ -55,7 +57,7 @@ def test_every_option_reaches_the_simplex(monkeypatch: pytest.MonkeyPatch) -> No
     seen: list[tuple[bytes, int]] = []
     monkeypatch.setattr("fsbench.cli.plot.save", lambda figure, out: None)
     monkeypatch.setattr(
-        "fsbench.cli.plot.draw_simplex", lambda task, root: seen.append((task.assignments.tobytes(), root))
+        "fsbench.cli.plot.draw_simplex", lambda task, root, width: seen.append((task.assignments.tobytes(), root))
     )
     different = [
         (), ("--task", "1"), ("--seed", "1"), ("--balanced",), ("--alpha", "9"), ("--shots", "2"), ("--queries", "29"),

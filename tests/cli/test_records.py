@@ -1,4 +1,4 @@
-"""`fsbench plot bars`, `fsbench plot differences` and `fsbench report`."""
+"""`fsbench plot dots`, `fsbench plot differences` and `fsbench report`."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_bars_show_the_largest_comparison_and_name_the_others(folder: Path) -> None:
-    done = run("plot", "bars", "--out", "bars.svg")
+def test_dots_show_the_comparison_of_most_tasks_and_name_the_others(folder: Path) -> None:
+    done = run("plot", "dots", "--out", "dots.svg")
     assert done.returncode == 0
     assert done.stdout == ""
     assert (
         "Left out: fsbench:0.1.0|glyphs/rn12/novel|disjoint:1|5w1s75q|dirichlet:2|seed:0|tasks:20|params:"
         in done.stderr
     )
-    assert "Wrote bars.svg" in done.stderr
-    assert (folder / "bars.svg").read_text().startswith("<?xml")
+    assert "Wrote dots.svg" in done.stderr
+    assert (folder / "dots.svg").read_text().startswith("<?xml")
 
 
-def test_bars_of_the_records_given(folder: Path) -> None:
+def test_dots_of_the_records_given(folder: Path) -> None:
     given = [str(path) for path in (folder / "results").glob("*pt-map*")]
-    done = run("plot", "bars", *given, "--quiet")
+    done = run("plot", "bars", *given, "--quiet", "--width", "column")  # an earlier name
     assert (done.returncode, done.stderr) == (0, "")
-    assert (folder / "bars.png").read_bytes().startswith(b"\x89PNG")
+    assert "bars" not in run("plot", "--help").stdout
+    assert (folder / "dots.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_differences_of_two_methods(folder: Path) -> None:
@@ -55,7 +56,7 @@ def test_a_report_of_all_records(folder: Path) -> None:
     assert done.returncode == 0
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert "<h1>Mine &amp; yours</h1>" in text
-    assert text.count("class='accuracies'") == 3
+    assert text.count("class='accuracies'") == text.count("class='leaderboard'") == 3
     assert "soft-kmeans minus ncm" in text
 
 
@@ -74,11 +75,12 @@ def test_a_broken_sweep_is_left_out_of_a_report(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("plot", "bars", "--out", "bars.gif"), ".png, .pdf, .svg"),
+        (("plot", "dots", "--out", "dots.gif"), ".png, .pdf, .svg"),
         (("plot", "differences", "ncm", "--out", "d"), ".png, .pdf, .svg"),
         (("plot", "differences", "ncmm"), "Did you mean 'ncm'"),
+        (("plot", "dots", "--baseline", "ncmm"), "Did you mean 'ncm'"),
         (("plot", "differences", "pt-map"), "did not run on the same tasks"),
-        (("plot", "bars", "none.json"), "none.json cannot be read"),
+        (("plot", "dots", "none.json"), "none.json cannot be read"),
         (("report", "--results-dir", "nowhere"), "no records in nowhere/"),
         (("report", "--baseline", "soft-kmean"), "Did you mean 'soft-kmeans'"),
     ],
@@ -92,6 +94,6 @@ def test_what_cannot_be_done_is_said_and_leaves_nothing(folder: Path, arguments:
 
 @pytest.mark.usefixtures("folder")
 def test_every_command_shows_an_example() -> None:
-    for command in (("report",), ("plot", "bars"), ("plot", "differences")):
+    for command in (("report",), ("plot", "dots"), ("plot", "speed"), ("plot", "differences")):
         done = run(*command, "--help")
         assert f"fsbench {' '.join(command)}" in done.stdout.partition("Example:")[2]

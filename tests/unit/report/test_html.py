@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fsbench.report.html import inline_svg, render_html
-from fsbench.report.plots.comparison import draw_bars
+from fsbench.report.html import render_html
+from fsbench.report.html.svg import inline_svg
+from fsbench.report.plots.comparison import draw_dots
 from fsbench.report.plots.style import INK, svg_text
 from fsbench.report.render import render_json
-from fsbench.results.collect import collect
+from fsbench.results.collect import collect, split_ablations
 from tests.records import four_settings, make_record
 
 if TYPE_CHECKING:
     from fsbench.results.comparison import Comparison
 
 VOID = {"meta", "link", "wbr", "br", "hr", "img", "input"}
+WIDTHS = (14, 6, 8, 5, 4, 2)  # runs, environment, leaderboards, feature files
 HOSTILE = "<script>alert(1)</script>'\"&"
 
 
@@ -80,7 +82,8 @@ def comparisons() -> list[Comparison]:
 
 @pytest.fixture(scope="module")
 def text(comparisons: list[Comparison]) -> str:
-    return render_html(comparisons, [("Sweep of <τ>", svg_text(draw_bars(comparisons[0])))] * 2, title="A & B")
+    drawn = [("Sweep of <τ>", svg_text(draw_dots(comparisons[0])))] * 2
+    return render_html(comparisons, [], {"Sweeps": drawn, "Tuning": []}, title="A & B")
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +94,10 @@ def page(text: str) -> Page:
 def test_the_page_is_sound(page: Page) -> None:
     assert [name for name, count in Counter(page.ids).items() if count > 1] == []
     assert (page.tags["h1"], page.tags["main"], page.tags["header"], page.tags["footer"]) == (1, 1, 1, 1)
-    assert page.tags["h2"] == 3 + 2  # comparisons, further figures, environment
-    assert page.tags["table"] == page.tags["caption"] == 4 + 3 + 1
-    for row in page.rows:
-        assert len(row) in {3, 6, 12}
+    assert page.tags["h2"] == 3 + 4  # comparisons, sweeps, methods, runs, environment; no section without figures
+    assert page.tags["table"] == page.tags["caption"] == 3 + 4 + 2
+    assert len({len(row) for row in page.rows if row[0] == "method"}) > 1
+    assert {*WIDTHS} >= {len(row) for row in page.rows}
 
 
 def test_every_reference_stays_within_the_page(page: Page) -> None:
@@ -105,7 +108,7 @@ def test_every_reference_stays_within_the_page(page: Page) -> None:
 
 
 def test_nothing_is_fetched(text: str) -> None:
-    assert not re.search(r"https?:|//\w|@import|url\((?!#)", text.replace("</", ""))
+    assert not re.search(r"https?:|//\w|@import|url\((?!#)", text.replace("</", "").partition("<script>")[0])
     assert "default-src 'none'" in text
 
 
@@ -130,10 +133,12 @@ def test_the_best_and_what_ties_with_it_are_marked_as_in_compare(comparisons: li
     first = comparisons[0]
     cells = [cell for group in first.groups for cell in group.cells.values()]
     assert any(cell.tied for cell in cells)
-    main = [row for row in page.rows if len(row) == 6 and row[1] != "assumes"][:5]
-    assert [row[0] for row in main] == ["ncm", "soft-kmeans baseline", "bavardage", "ncm", "bavardage"]
-    text = "".join("".join(row[2:]) for row in main)
-    assert text.count("▲") == sum(cell.best for cell in cells)
+    names = [entry.label for entry in first.entries]
+    main = [row for row in page.rows if len(row) == 5 and row[0] != "method"]
+    assert {next(name for name in names if row[0].startswith(name)) for row in main} == {*names}
+    text = "".join("".join(row[1:]) for row in page.rows if len(row) in {2, 5} and row[0].startswith(tuple(names)))
+    marks = [cell for one in comparisons for group in one.groups for cell in group.cells.values()]
+    assert text.count("▲") == sum(cell.best for cell in marks) - 1  # the hostile name is in a table of its own
     assert text.count("*") == sum(cell.tied for cell in cells)
 
 
@@ -141,7 +146,7 @@ def test_signs_of_differences_and_what_is_not_significant(comparisons: list[Comp
     first = comparisons[0]
     cell = first.groups[0].cells["ncm", first.columns[0]]
     assert cell.difference is not None
-    shown = next(row for row in page.rows if row[0] == "ncm")[2]
+    shown = next(row for row in page.rows if row[0].startswith("ncm") and len(row) == 5)[1]
     sign = "−" if cell.difference.mean < 0 else "+"
     assert f"{sign}{abs(cell.difference.mean):.2f} ± {cell.difference.half_width:.2f}" in shown
     assert ("(" in shown) == (cell.p_value is not None and cell.p_value >= 0.05)
@@ -150,7 +155,7 @@ def test_signs_of_differences_and_what_is_not_significant(comparisons: list[Comp
 def test_names_that_bite_are_escaped(text: str, page: Page) -> None:
     assert page.tags["script"] == 1
     assert "<script>alert" not in text
-    assert any(HOSTILE in row for row in page.rows)
+    assert any(HOSTILE in cell for row in page.rows for cell in row)
     assert "<h1>A &amp; B</h1>" in text
     assert "<figcaption>Sweep of &lt;τ&gt;</figcaption>" in text
 
@@ -161,7 +166,7 @@ def test_the_same_records_give_the_same_page() -> None:
 
 
 def test_figures_take_the_colours_of_the_page(text: str, page: Page) -> None:
-    assert page.tags["svg"] == (4 + 1) + 2  # bars for each feature file, one of differences, two further ones
+    assert page.tags["svg"] == 1 + 1 + 2  # speed, one of differences, two of sweeps
     assert INK not in text.partition("<main")[2]
     assert "currentColor" in text
     assert page.tags["style"] == 1
@@ -197,4 +202,45 @@ def test_a_figure_gets_identifiers_of_its_own() -> None:
 
 @pytest.mark.parametrize("name", ["page.css", "page.js"])
 def test_the_files_of_the_page_are_package_data(name: str, text: str) -> None:
-    assert resources.files("fsbench.report").joinpath(name).read_text(encoding="utf-8") in text
+    assert resources.files("fsbench.report.html").joinpath(name).read_text(encoding="utf-8") in text
+
+
+def test_every_number_links_to_its_run_and_every_name_to_its_method(page: Page, comparisons: list[Comparison]) -> None:
+    runs = [link for link in page.links if link.startswith("#r-")]
+    records = [record for comparison in comparisons for record in comparison.records]
+    assert len(runs) == 2 * len(records)  # in the leaderboard and in the table of the feature file
+    assert len({*runs}) == len(records) == sum(name.startswith("r-") for name in page.ids)
+    assert {link[1:] for link in page.links if link.startswith("#m-")} <= {*page.ids}
+    commands = {cell for row in page.rows for cell in row if cell.startswith("fsbench solve ")}
+    assert len(commands) == len(records)
+
+
+def test_no_record_is_dropped_or_renamed_where_ablations_are_apart() -> None:
+    records = [make_record("ncm"), make_record("soft-kmeans"), make_record("bavardage")]
+    records.append(make_record("bavardage", 0.6, params={"stage": "vb"}, params_from="default + given:stage"))
+    ranking, studied = split_ablations(records)
+    read = Page(render_html(collect(ranking), collect(studied)))
+    listed = [row for row in read.rows if len(row) == 14 and row[0] != "features"]
+    assert sorted(row[-1] for row in listed) == sorted(record.signature for record in records)
+    assert [row[1] for row in listed] == ["ncm", "soft-kmeans", "bavardage", "bavardage stage=vb"]
+    (head,) = [row for row in read.rows if len(row) == 4 and row[0].startswith("bavardage stage=vb")]
+    assert "set by hand" in head[0]
+
+
+def test_badges_and_warnings() -> None:
+    origins = {"ncm": "default", "pt-map": "tuned:val:grid:9x50", "soft-kmeans": "default", "bavardage": "preset:mini"}
+    rights = {"ncm": 0.8, "pt-map": 0.22, "soft-kmeans": 0.8, "bavardage": 0.8}
+    records = [make_record(name, rights[name], params_from=origin) for name, origin in origins.items()]
+    text = render_html(collect(records))
+    rows = {row[0].partition("<")[0]: row for row in Page(text).rows if len(row) == 4}
+    names = {name: next(first for first in rows if first.startswith(name)) for name in origins}
+    assert names == {
+        "ncm": "ncminductivedefault",
+        "pt-map": "pt-maptransductiveuniform priortuned",
+        "soft-kmeans": "soft-kmeanstransductiveno priordefaultbaseline",
+        "bavardage": "bavardagetransductivefree priorarticle’s preset",
+    }
+    assert "near chance" in text
+    assert "warning" in rows[names["pt-map"]][3]
+    assert "−" in rows[names["pt-map"]][3]
+    assert "class='baseline loss'" in text

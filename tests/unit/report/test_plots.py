@@ -7,13 +7,15 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from matplotlib.patches import Rectangle, StepPatch
+from matplotlib.container import ErrorbarContainer
+from matplotlib.patches import StepPatch
+from matplotlib.text import Text
 from scipy import stats
 
 from fsbench.errors import FsbenchError
 from fsbench.methods.registry import METHODS
-from fsbench.report.plots.comparison import draw_bars, draw_differences, paired_runs
-from fsbench.report.plots.style import save, svg_text
+from fsbench.report.plots.comparison import clipped_axis, draw_differences, draw_dots, draw_speed, paired_runs
+from fsbench.report.plots.style import WIDTHS, mathematics, save, svg_text
 from fsbench.results.collect import collect
 from tests.records import four_settings, make_record
 
@@ -37,7 +39,7 @@ def table() -> Comparison:
 
 @pytest.fixture(scope="module")
 def panels(table: Comparison) -> dict[tuple[str, str], Axes]:
-    return drawn_in(draw_bars(table))
+    return drawn_in(draw_dots(table))
 
 
 @pytest.fixture(scope="module")
@@ -58,46 +60,111 @@ def drawn_in(figure: Figure) -> dict[tuple[str, str], Axes]:
     return found
 
 
-def test_bars_show_every_mean_and_interval_once(table: Comparison, panels: dict[tuple[str, str], Axes]) -> None:
+def dots_in(axes: Axes) -> dict[str, tuple[float, float, bool]]:
+    """Mean, half-width and filling by label."""
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    found = {}
+    for dot in axes.containers:
+        assert isinstance(dot, ErrorbarContainer)
+        line: Any = dot.lines[0]
+        bars: Any = dot.lines[2]
+        ends = np.ravel(bars[0].get_segments())[::2] if bars else np.zeros(2)
+        label = labels[int(line.get_ydata()[0])]
+        found[label] = float(line.get_xdata()[0]), float(ends[1] - ends[0]) / 2, line.get_markerfacecolor() != "white"
+    return found
+
+
+def test_dots_show_every_mean_and_interval_once(table: Comparison, panels: dict[tuple[str, str], Axes]) -> None:
     assert len(panels) == 2 * 4
-    axes = panels["glyphs rn12, 40 tasks", "balanced 5-shot"]
-    cells = [table.groups[1].cells[name, table.columns[3]] for name in NAMES]
-    for place, cell in enumerate(cells):
+    shown = dots_in(panels["glyphs rn12, 40 tasks", "unbalanced α=2\n1-shot"])
+    for name in NAMES:
+        cell = table.groups[1].cells[name, table.columns[0]]
         assert cell.record is not None
-        assert cell.record.ci95 is not None
-        assert f"{cell.record.accuracy:.2f}" in texts(axes)[place]
-        assert ("▲" in texts(axes)[place]) == cell.best
-        assert ("*" in texts(axes)[place]) == cell.tied
-        ends = np.ravel(axes.containers[3 * place + 2].lines[2][0].get_segments())[::2]  # type: ignore[attr-defined]
-        np.testing.assert_allclose(
-            ends, [cell.record.accuracy - cell.record.ci95, cell.record.accuracy + cell.record.ci95]
-        )
-        bar = next(patch for patch in axes.patches[2 * place :] if isinstance(patch, Rectangle))
-        assert bar.get_x() + bar.get_width() == pytest.approx(cell.record.accuracy)
-    first = panels["glyphs rn12, 40 tasks", "unbalanced α=2 1-shot"]
-    assert [label.get_text() for label in first.get_yticklabels()] == list(NAMES)
-    assert axes.get_xlabel() == "accuracy (%)"
+        assert shown[name] == pytest.approx((cell.record.accuracy, cell.record.ci95, cell.best or cell.tied))
+    assert [*shown] == [*NAMES]  # drawn in any order
+    labels = panels["glyphs rn12, 40 tasks", "unbalanced α=2\n1-shot"].get_yticklabels()
+    assert [label.get_text() for label in labels] == [*NAMES][::-1]  # the best first
 
 
-def test_every_dot_lies_within_the_axis(panels: dict[tuple[str, str], Axes]) -> None:
-    for axes in panels.values():
-        low, high = axes.get_xlim()
-        for container in axes.containers[2::3]:
-            (value,) = container.lines[0].get_xdata()  # type: ignore[attr-defined]
-            assert low < value < high
+def test_panels_of_a_feature_file_share_their_axis_and_hold_every_dot(panels: dict[tuple[str, str], Axes]) -> None:
+    for place in {place for place, _ in panels}:
+        ends = {axes.get_xlim() for (name, _), axes in panels.items() if name == place}
+        assert len(ends) == 1
+        ((low, high),) = ends
+        for (name, _), axes in panels.items():
+            for dot in axes.containers if name == place else []:
+                assert isinstance(dot, ErrorbarContainer)
+                line: Any = dot.lines[0]
+                assert low < line.get_xdata()[0] < high
+
+
+def test_what_lies_far_below_is_clipped_and_marked_with_its_number() -> None:
+    records = [make_record(name, 0.8) for name in NAMES] + [make_record("paddle", 0.3)]
+    (found,) = collect(records)
+    low, high = clipped_axis(records)
+    assert 70 < low < high < 90
+    (axes,) = draw_dots(found).subfigs[0].axes
+    assert len(axes.containers) == 4
+    assert [text for text in texts(axes) if text.startswith("◂")] == [f"◂ {records[-1].accuracy:.1f} !"]
+    assert clipped_axis(records[-1:])[0] < records[-1].accuracy  # alone it is no outlier
+
+
+def test_differences_to_a_baseline_are_paired() -> None:
+    (found,) = collect([make_record(name, right) for name, right in (("ncm", 0.5), ("soft-kmeans", 0.7))])
+    (axes,) = draw_dots(found, "page", "soft-kmeans").subfigs[0].axes
+    cell = found.groups[0].cells["ncm", found.columns[0]]
+    assert cell.difference is not None
+    assert dots_in(axes) == {"ncm": pytest.approx((cell.difference.mean, cell.difference.half_width, True))}
+    with pytest.raises(FsbenchError, match="ran on the same tasks as pt-map"):
+        draw_dots(found, "page", "pt-map")
+
+
+@pytest.mark.parametrize("width", ["column", "page"])
+def test_figures_have_their_true_size_and_legible_letters(table: Comparison, width: Any, tmp_path: Path) -> None:
+    pairs = paired_runs(table, "bavardage", "ncm")
+    figures = [
+        draw_dots(table, width),
+        draw_dots(table, width, "ncm"),
+        draw_speed(table, width),
+        draw_differences(pairs, "bavardage", "ncm", width),
+    ]
+    for number, figure in enumerate(figures):
+        assert figure.get_figwidth() == WIDTHS[width]
+        save(figure, tmp_path / f"{number}.pdf")
+        box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+)", (tmp_path / f"{number}.pdf").read_bytes())
+        assert box
+        assert float(box[1]) == pytest.approx(72 * WIDTHS[width], abs=0.1)
+        sizes = {text.get_fontsize() for text in figure.findobj(Text) if text.get_text()}  # type: ignore[attr-defined]
+        assert min(sizes) >= 7
+
+
+def test_symbols_are_set_as_mathematics_and_names_with_dollars_are_not() -> None:
+    assert mathematics("unbalanced α=2 1-shot") == r"unbalanced $\alpha = 2$ 1-shot"
+    assert mathematics("T_km = 50") == r"$T_\mathrm{km} = 50$"
+    assert mathematics("α_o") == r"$\alpha_o$"
+    assert mathematics("α of a$b$") == "α of a$b$"
+    assert mathematics("alpha-tim_x") == "alpha-tim_x"
+
+
+def test_speed_is_that_of_the_runs_on_a_logarithmic_axis() -> None:
+    records = [make_record(name, 0.7, seconds=seconds) for name, seconds in (("ncm", 0.01), ("tim-gd", 10.0))]
+    (axes,) = draw_speed(collect(records)[0]).axes
+    assert axes.get_xscale() == "log"
+    points = [np.ravel(line.get_xydata()) for line in axes.get_lines() if len(np.ravel(line.get_xdata())) == 1]
+    np.testing.assert_allclose(points, [(record.tasks_per_second, record.accuracy) for record in records])
 
 
 def test_a_setting_without_runs_says_so(panels: dict[tuple[str, str], Axes]) -> None:
-    assert panels["a$b$ <i>& rn12, 40 tasks", "balanced 5-shot"].get_xlabel() == "no runs"
-    assert not panels["a$b$ <i>& rn12, 40 tasks", "balanced 5-shot"].texts
+    assert panels["a$b$ <i>& rn12, 40 tasks", "balanced\n5-shot"].get_xlabel() == "no runs"
+    assert not panels["a$b$ <i>& rn12, 40 tasks", "balanced\n5-shot"].containers
 
 
 @pytest.mark.parametrize("methods", [1, 17])
-def test_bars_of_any_number_of_methods(methods: int, tmp_path: Path) -> None:
+def test_dots_of_any_number_of_methods(methods: int, tmp_path: Path) -> None:
     names = [*METHODS, "a method of a rather long name"][:methods]
     (found,) = collect([make_record(name, 0.5, tasks=1 if methods == 1 else 40) for name in names])
-    save(draw_bars(found), tmp_path / "bars.png")
-    assert (tmp_path / "bars.png").stat().st_size > 5_000
+    save(draw_dots(found), tmp_path / "dots.png")
+    assert (tmp_path / "dots.png").stat().st_size > 5_000
 
 
 @pytest.mark.parametrize(("ending", "magic"), [("png", b"\x89PNG"), ("PDF", b"%PDF"), ("svg", b"<?xml")])
@@ -106,7 +173,7 @@ def test_the_ending_says_the_format_and_the_same_picture_has_the_same_bytes(
 ) -> None:
     written = []
     for name in "ab":
-        save(draw_bars(small), tmp_path / f"{name}.{ending}")
+        save(draw_dots(small), tmp_path / f"{name}.{ending}")
         written.append((tmp_path / f"{name}.{ending}").read_bytes())
     assert written[0].startswith(magic)
     # Names of clip paths in SVG hold digits that are not drawn.
@@ -114,15 +181,15 @@ def test_the_ending_says_the_format_and_the_same_picture_has_the_same_bytes(
     assert first == second
 
 
-@pytest.mark.parametrize("name", ["bars.jpg", "bars", ".png"])
+@pytest.mark.parametrize("name", ["dots.jpg", "dots", ".png"])
 def test_other_endings_are_refused(name: str, small: Comparison, tmp_path: Path) -> None:
     with pytest.raises(FsbenchError, match=r"\.png, \.pdf, \.svg"):
-        save(draw_bars(small), tmp_path / name)
+        save(draw_dots(small), tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 
 def test_the_svg_of_a_page_has_letters_and_no_background(small: Comparison) -> None:
-    text = svg_text(draw_bars(small))
+    text = svg_text(draw_dots(small))
     root = ElementTree.fromstring(text)
     words = {"".join(element.itertext()) for element in root.iter() if element.tag.endswith("}text")}
     assert {"soft-kmeans", "accuracy (%)", "a$b$ <i>& rn12, 40 tasks"} <= words
@@ -167,9 +234,12 @@ def test_histograms_count_every_task_once_on_its_own_side(queries: int) -> None:
 def test_a_panel_says_mean_interval_and_shares() -> None:
     pairs = paired_runs(hand_made([60, 50, 40, 75], [61, 50, 46, 74]), "ncm", "soft-kmeans")
     title = draw_differences(pairs, "ncm", "soft-kmeans").axes[0].get_title(loc="left")
-    assert title.splitlines()[:2] == ["glyphs rn12", "unbalanced α=2 1-shot"]
+    assert title.splitlines()[0] == "unbalanced α=2 1-shot"
     assert f"mean −2.00 ± {pairs[0].interval.half_width:.2f}" in title
     assert "better 25 %, equal 25 %, worse 50 %" in title
+    assert "ncm minus soft-kmeans, task by task, on glyphs rn12" in draw_differences(
+        pairs, "ncm", "soft-kmeans"
+    ).get_suptitle().replace("\n", " ")
 
 
 def test_only_settings_where_both_ran_are_paired(table: Comparison) -> None:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fsbench.data.dataset import ImageDataset
-    from fsbench.reporter import Advance
 
 SETTINGS = TrainSettings("rn12", 1, epochs=3, batch=24, lr=0.05, seed=7, rotation=True, mixup=True)
 
@@ -113,7 +112,7 @@ class StopsAfterSteps(Listener):
         self.steps = steps
 
     @contextmanager
-    def bar(self, label: str, total: int) -> Iterator[Advance]:
+    def bar(self, label: str, total: int) -> Iterator[Any]:
         def advance(done: int, total: int | None = None) -> None:
             if label.startswith("epoch") and done:
                 self.steps -= 1
