@@ -51,15 +51,15 @@ def write_slowly(self: Shards, part: range, *rest: Any) -> None:
 
 def make_unequal(number: int) -> None:
     """Give this process memory, threads and a speed of its own."""
-    sample = engine.sample_tasks
+    solve = engine.solve_rows
 
-    def sample_slowly(*arguments: Any) -> Any:
+    def solve_slowly(*arguments: Any) -> Any:
         time.sleep(0.05 * number)
-        return sample(*arguments)
+        return solve(*arguments)
 
     torch.set_num_threads(1 + number)
     engine._free_memory = lambda device: 8 << 20 >> 4 * number
-    engine.sample_tasks = sample_slowly
+    engine.solve_rows = solve_slowly
 
 
 _write = Shards.write
