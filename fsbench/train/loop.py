@@ -61,7 +61,7 @@ class Objective(nn.Module):
         return functional.cross_entropy(self.class_head(features), labels, label_smoothing=LABEL_SMOOTHING)
 
     def _mixed_loss(self, images: Tensor, labels: Tensor, mixing: Mixing) -> Tensor:
-        partners = torch.from_numpy(mixing.partners).to(images.device)
+        partners = torch.from_numpy(mixing.partners).to(images.device, non_blocking=True)
         features = mixed_features(self.backbone, images, mixing.position, mixing.share, partners)
         own, other = (self._class_loss(features, target) for target in (labels, labels[partners]))
         return mixing.share * own + (1 - mixing.share) * other

@@ -19,7 +19,6 @@ from fsbench.cli.app import main
 from fsbench.evaluation import engine
 from fsbench.features import shards
 from fsbench.features.shards import Shards
-from fsbench.tasks.sampling import sample_tasks
 
 ROOT = Path(__file__).parents[2]
 IMAGES_PER_SHARD = 16
@@ -52,14 +51,15 @@ def write_slowly(self: Shards, part: range, *rest: Any) -> None:
 
 def make_unequal(number: int) -> None:
     """Give this process memory, threads and a speed of its own."""
+    solve = engine.solve_rows
 
-    def sample_slowly(*arguments: Any) -> Any:
+    def solve_slowly(*arguments: Any) -> Any:
         time.sleep(0.05 * number)
-        return sample_tasks(*arguments)
+        return solve(*arguments)
 
     torch.set_num_threads(1 + number)
     engine._free_memory = lambda device: 8 << 20 >> 4 * number
-    setattr(engine, "sample_tasks", sample_slowly)  # noqa: B010  (mypy knows another type)
+    engine.solve_rows = solve_slowly
 
 
 _write = Shards.write

@@ -2,14 +2,20 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from fsbench.backbones.base import Backbone
 from fsbench.backbones.load import load_backbone
-from fsbench.train.loop import choose_workers, learning_rate, memory_format_of
+from fsbench.train.images import Batch
+from fsbench.train.loop import Trainer, choose_workers, learning_rate, memory_format_of
+from fsbench.train.settings import TrainSettings
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+META = torch.device("meta")  # tensors without data stand for those of a GPU
 
 
 @pytest.mark.parametrize(
@@ -53,3 +59,32 @@ def test_the_descent_is_half_a_cosine() -> None:
 
 def test_a_single_step_has_the_peak_rate() -> None:
     assert learning_rate(0, 1, 0.1, 0.05) == 0.1
+
+
+class NoWaiting(TorchDispatchMode):
+    """Fails where the host would wait for a GPU: values that are read, and copies that are not left to themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, options = func.overloadpacket.__name__, kwargs or {}
+        assert name not in {"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal"}, name
+        if name == "_to_copy" and torch.device(options.get("device") or args[0].device).type != args[0].device.type:
+            assert options.get("non_blocking"), "a copy that the host waits for"
+        return func(*args, **options)
+
+
+@pytest.mark.parametrize("epoch", range(3))  # mixed in other places
+def test_a_step_does_not_wait_for_the_gpu(epoch: int) -> None:
+    settings = TrainSettings("rn12", width=2, rotation=True, mixup=True)
+    network = load_backbone("rn12", random_seed=0, width=2).network
+    assert isinstance(network, Backbone)
+    trainer = Trainer(network, 4, settings, META)
+    labels = torch.zeros(6, dtype=torch.int64)
+    batch = Batch(torch.zeros(6, 3, 32, 32), labels, labels)
+    with NoWaiting():
+        trainer.step(batch, epoch, 0, 5)
+    assert trainer._loss.device == META
+    with NoWaiting(), pytest.raises(AssertionError, match="waits"):
+        batch.images.to(META)
