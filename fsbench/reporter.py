@@ -43,12 +43,10 @@ class SafeConsole(Console):
 
 
 class Advance(Protocol):
-    """Advances a progress bar, which has a label that may change."""
+    """Advances a progress bar."""
 
-    label: str
-
-    def __call__(self, done: int, total: int | None = None, *, timed: bool = True) -> None:
-        """Add `done` to what is done, and to the speed if it took time; set the total if it has become known."""
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """Add `done` to what is done; set the total if it has become known."""
 
 
 class _Pace:
@@ -91,6 +89,11 @@ class Reporter:
 
         A bar within the block of another one is drawn below it.
         """
+        with self._bar(label, total) as bar:
+            yield bar
+
+    @contextmanager
+    def _bar(self, label: str, total: int) -> Iterator[_Bar | _Lines]:
         if self.quiet or not self.console.is_terminal:
             yield _Lines(self, label, total)
         elif self._drawn:
@@ -103,7 +106,7 @@ class Reporter:
                 finally:
                     self._drawn = None
 
-    def _below(self, drawn: Progress, label: str, total: int) -> Iterator[Advance]:
+    def _below(self, drawn: Progress, label: str, total: int) -> Iterator[_Bar]:
         bar = _Bar(drawn, label, total)
         try:
             yield bar
@@ -117,12 +120,12 @@ class Reporter:
         Gives a function from the label of the next cell to what advances it. A cell that is done at once, as its result
         is read from a record, does not count for the speed.
         """
-        with self.bar("", count * steps) as advance:
+        with self._bar("preparing", count * steps) as bar:
             numbers = itertools.count(1)
 
             def next_cell(label: str) -> Callable[[int], None]:
-                advance.label = f"{noun} {next(numbers)} of {count}: {label}" if count > 1 else label
-                return lambda done: advance(done, timed=done < steps)
+                bar.label = f"{noun} {next(numbers)} of {count}: {label}" if count > 1 else label
+                return lambda done: bar(done, timed=done < steps)
 
             yield next_cell
 

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.measure import Measurement
@@ -47,11 +47,17 @@ def stdout_console() -> Console:
     return console if console.is_terminal else SafeConsole(width=100)
 
 
-def solved_table(comparison: Comparison) -> Table:
+def solved_table(comparison: Comparison) -> FirstThatFits:
     """The table of `fsbench solve`: one method and its baseline; all rows have the same tasks and α."""
+    return FirstThatFits(*(_solved(comparison, *layout) for layout in ((True, " ± "), (True, "±"), (False, "±"))))
+
+
+def _solved(comparison: Comparison, speed: bool, sign: str) -> Table:
+    """The same with or without the speed, and the signs between means and intervals."""
     rows = comparison.paired_rows()
     first = rows[0].record.row()
-    variant = f" ({first['variant']})" if first["variant"] else ""
+    words = [*([first["variant"]] if first["variant"] else []), *(["tuned on val"] if _is_tuned(first) else [])]
+    variant = f" ({', '.join(words)})" if words else ""
     alpha = f", α = {first['alpha']:g}" if first["alpha"] is not None else ""
     over = f"over {first['tasks']:,} tasks{alpha}"
     table = plain_table(f"{first['method']}{variant}: accuracy in % ± 95 % interval {over}")
@@ -59,7 +65,7 @@ def solved_table(comparison: Comparison) -> Table:
         table.add_column(name, overflow="fold", min_width=6)
     table.add_column("setting", no_wrap=True)
     reference = next((row.baseline.key.method for row in rows if row.baseline), "")
-    for name in ("shots", "accuracy", *((reference, "gain") if reference else ()), "tasks/s"):
+    for name in ("shots", "accuracy", *((reference, "gain") if reference else ()), *(["tasks/s"] if speed else [])):
         table.add_column(name, justify="right", no_wrap=True)
     for paired in rows:
         row, baseline, gain = paired.record.row(), paired.baseline, paired.difference
@@ -69,8 +75,13 @@ def solved_table(comparison: Comparison) -> Table:
         if reference:
             cells.append(plus_minus(baseline.accuracy, baseline.ci95) if baseline else "")
             cells.append(signed(gain) if gain else "")
-        table.add_row(*cells, f"{row['tasks_per_second']:,.0f}")
+        cells += [f"{row['tasks_per_second']:,.0f}"] if speed else []
+        table.add_row(*(text.replace(" ± ", sign) for text in cells))
     return table
+
+
+def _is_tuned(row: dict[str, Any]) -> bool:
+    return str(row["params_from"]).startswith("tuned")
 
 
 class _Headed(Table):
