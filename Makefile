@@ -18,7 +18,7 @@ SMALL    := --no-rotation --no-mixup --seed 0 --device cpu --eval-every 6 --forc
 REAL     := --backbone rn12 --small-first --seed 0 --device cpu --force --data-dir $(DATA)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fast lint format types unit demo bench figures trust build docs extract scatter solve compare weights clean
+.PHONY: help setup test fast lint format types unit demo bench figures trust build docs chromium extract scatter solve compare weights clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ trust: $(READY)  ## kills, full disks, damaged and hostile files, a million task
 docs: $(READY)  ## the documentation, into site/; a broken link is an error
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+chromium:  ## install Chromium with apt, for the tests of the report in a browser
+	apt-get install --yes --no-install-recommends chromium
 
 build: $(READY)  ## the wheel and the source archive, into dist/ [TAG: must be the version, as v1.2.3]
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check build

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+MISSING = "no Chromium on this machine, so the report is not tested in a browser: make chromium installs it"
 _FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
     "--disable-extensions", "--disable-background-networking", "--remote-debugging-pipe",

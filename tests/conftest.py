@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.browser import CHROMIUM, MISSING
 from tests.synthetic import Features, make_features
 
 HEAVY = ("trust", "cli/test_ranks.py", "cli/test_documents.py", "unit/methods/test_graph.py")
@@ -21,6 +22,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(Path(__file__).parent).as_posix().startswith(HEAVY):
             item.add_marker("heavy")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if CHROMIUM is None:
+        terminalreporter.write_line(f"WARNING: {MISSING}.", yellow=True, bold=True)
 
 
 @pytest.fixture(scope="session")

@@ -256,7 +256,8 @@ def _count_queries(protocol: TaskProtocol, room: NDArray[np.int64], rng: np.rand
     held, queries = protocol.held, protocol.queries
     if protocol.pooled:
         spare = room - protocol.shots
-        return rng.multivariate_hypergeometric(spare, min(queries, int(spare.sum())))
+        drawn: NDArray[np.int64] = rng.multivariate_hypergeometric(spare, min(queries, int(spare.sum())))
+        return drawn
     shares = np.full(held, 1 / held) if protocol.alpha is None else rng.dirichlet(np.full(held, protocol.alpha))
     return apportion(shares[None], queries)[0]
 

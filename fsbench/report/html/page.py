@@ -165,7 +165,8 @@ def _comparison(comparison: Comparison, anchor: str, name: str) -> Section:
         f"<p class='signature'><code class='copy'>{escape(comparison.signature())}</code></p>",
     ]
     if warnings := [f"<li>{escape(line)}.</li>" for line in comparison.warnings()]:
-        parts += ["<h3>Warnings</h3><ul class='notes'>", *warnings, "</ul>"]
+        summary = f"<summary>{len(warnings)} warning{'s' if len(warnings) > 1 else ''}</summary>"
+        parts.append(f"<details>{summary}<ul class='notes'>{''.join(warnings)}</ul></details>")
     if first and sum(row.average is not None for row in board.rows) > 1:
         label = "Accuracy against tasks per second, one panel per setting"
         parts.append(figure(svg_text(draw_speed(comparison)), label, f"{anchor}-s", f"{label}."))

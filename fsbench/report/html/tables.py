@@ -86,12 +86,10 @@ def _named(entry: Entry) -> str:
 
 
 def _badges(comparison: Comparison, entry: Entry, records: Sequence[RunRecord]) -> str:
-    words = [entry.assumes] if entry.assumes else []
-    if entry.info and entry.info.transductive:
-        words.insert(0, "transductive")
-    words += dict.fromkeys(map(_origin, records))
-    words += ["baseline"] if entry.label == comparison.baseline else []
-    return "".join(f"<small>{escape(word)}</small>" for word in words)
+    kind = ["transductive"] if entry.info and entry.info.transductive else []
+    words = [*dict.fromkeys(map(_origin, records)), *(["baseline"] if entry.label == comparison.baseline else [])]
+    before, after = ("".join(f"<small>{escape(word)}</small>" for word in part) for part in (kind, words))
+    return f"{before}<small class='assumes'>{escape(entry.assumes)}</small>{after}"
 
 
 def _origin(record: RunRecord) -> str:

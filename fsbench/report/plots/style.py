@@ -63,8 +63,8 @@ def wrapped(text: str, inches: float, size: float | None = None) -> str:
 
 _MATH = {
     "T_km": r"T_\mathrm{km}", "T_vb": r"T_\mathrm{vb}", "s_max": r"s_\mathrm{max}", "S_w": "S_w", "α_o": r"\alpha_o",
-    "β_o": r"\beta_o", "α*": r"\alpha^*", "α": r"\alpha", "τ": r"\tau", "σ": r"\sigma", "λ": r"\lambda", "√": r"\surd ",
-    "d²": "d^2",
+    "β_o": r"\beta_o", "α*": r"\alpha^*", "α": r"\alpha", "τ": r"\tau", "σ": r"\sigma", "λ": r"\lambda",
+    "√λ": r"\sqrt{\lambda}", "d²": "d^2",
 }  # fmt: skip
 _SYMBOLS = re.compile("|".join(map(re.escape, sorted(_MATH, key=len, reverse=True))))
 

@@ -121,9 +121,9 @@ def draw_simplex(task: WatchedTask, root: int, width: Width = "page") -> Figure:
     note = SIMPLEX_NOTE + (SOFTENED.format(root=root) if root != 1 else "")
     colours = [class_mark(label)[0] for label in task.query_labels]
     with mpl.rc_context(style_of(WIDTHS[width])):
-        figure, panels = _three_panels(task, note, width, 1)
+        figure, panels = _three_panels(task, note, width, 5)
         for axes, (name, first, last) in zip(panels, stages, strict=True):
-            axes.set_title(f"{name}: {100 * task.right(last).mean():.1f} % correct")
+            axes.set_title(f"{name}\n{100 * task.right(last).mean():.1f} % correct", pad=20)
             _triangle(axes, task, last)
             points = in_triangle(task.query_probabilities[first : last + 1], root)  # (T, Q, 2)
             axes.add_collection(LineCollection([*points.swapaxes(0, 1)], colors=colours, linewidths=0.8, alpha=0.55))
@@ -141,7 +141,7 @@ def _triangle(axes: Axes, task: WatchedTask, step: int) -> None:
     answers, right = task.query_probabilities[step].argmax(axis=1), task.right(step)
     for k, (x, y) in enumerate(CORNERS):
         mine = right[answers == k]
-        words = f"{mine.sum()} correct, {(~mine).sum()} wrong"
+        words = f"{mine.sum()} correct,\n{(~mine).sum()} wrong"
         axes.annotate(words, (x, y), (0, 10 if y else -10), textcoords="offset points", ha="center",
                       va="bottom" if y else "top")  # fmt: skip
     axes.set(xlim=(-0.14, 1.14), ylim=(-0.12, 0.98), aspect="equal")
@@ -186,7 +186,7 @@ def _draw_view(axes: Axes, task: WatchedTask, view: View) -> None:
             ellipse.set(facecolor=face, edgecolor=colour, linewidth=1.0, zorder=1)
             axes.add_patch(ellipse)
     for name, share, axis in zip(("first", "second"), view.shares, (axes.xaxis, axes.yaxis), strict=True):
-        axis.set_label_text(f"{name} axis: {100 * share:.0f} % of the {view.spread}' spread")
+        axis.set_label_text(f"{name} axis: {100 * share:.0f} % of\nthe {view.spread}' spread")
     _draw_samples(axes, task, view.points, view.right)
     box = axes.dataLim  # the same scale on both axes, with a margin around all points
     half = 0.54 * max(box.width, box.height, 1e-12)

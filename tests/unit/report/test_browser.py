@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from fsbench.report.html import render_html
 from fsbench.results.collect import collect
-from tests.browser import CHROMIUM, Page, browser
+from tests.browser import CHROMIUM, MISSING, Page, browser
 from tests.records import four_settings, make_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 
+PLACES = "Array.from(document.querySelector('table.leaderboard').tHead.rows[0].cells).slice(3)"
+RANKED = """
+Array.from(document.querySelector('table.leaderboard').tBodies[0].rows, (row) =>
+  [row.cells[0].querySelector('a').innerText, row.cells[1].innerText, row.cells[2].innerText])
+"""
+CHOOSE = """
+(() => {{
+  const choice = document.querySelector('{}');
+  choice.value = '{}';
+  choice.dispatchEvent(new Event('change', {{ bubbles: true }}));
+}})()
+"""
 FIRST = "Array.from(document.querySelector('table.accuracies').tBodies[0].rows, row => row.cells[{}].innerText)"
 HEAD = "document.querySelectorAll('table.accuracies')[0].tHead.rows[0].cells[{}]"
 OVERFLOWING = """
 Array.from(document.querySelectorAll('body *')).filter(
-  (part) => !part.closest('.scroll, .skip') && part.getBoundingClientRect().right > innerWidth + 0.5
+  (part) => !part.closest('.scroll, .skip, nav ol') && part.getBoundingClientRect().right > innerWidth + 0.5
 ).map((part) => part.tagName + '.' + part.className)
 """
 # Contrast of text on the page's ground, by the formula of WCAG.
@@ -33,7 +47,7 @@ CONTRAST = """
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const ground = light(getComputedStyle(document.body).backgroundColor);
-  const places = 'h1 .lede li>a td .difference .difference.faint .published caption svg small';
+  const places = 'h1 .lede li>a td .gain .loss .faint .published cite caption svg .assumes label dd';
   return places.split(' ')
     .map((where) => {
       const ink = light(getComputedStyle(document.querySelector(where)).color);
@@ -52,6 +66,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for record in four_settings(name, 0.6 + 0.001 * number, dataset="mini", backbone="rn18")
     ]
     records += [make_record("tim-gd", dataset="mini", backbone="rn18"), make_record(dataset=long, features="e" * 64)]
+    records += [make_record("paddle", 0.2, dataset="mini", backbone="rn18"), make_record("ncm", tasks=30)]
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(render_html(collect(records)), encoding="utf-8")
     return path
@@ -64,7 +79,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, 1400])
 def test_the_page_loads_quietly_and_fits(tab: Page, report: Path, width: int, scheme: str) -> None:
     tab.show(width, 900, scheme)
     tab.open(report)
@@ -85,26 +100,23 @@ def test_a_header_sorts_by_mouse_and_by_keyboard(tab: Page, report: Path) -> Non
     tab.show(1280, 900, "light")
     tab.open(report)
     written = tab.run(FIRST.format(0))
-    assert [name.split()[0] for name in written] == [
-        *("ncm", "pt-map", "tim-gd", "soft-kmeans", "bavardage"),
-        "MAML",
-        "Versa",
-    ]
-    click = HEAD.format(3) + ".querySelector('button').click()"  # unbalanced 5-shot, where TIM did not run
+    names = [name.split()[0] for name in written]
+    assert {*names} == {"ncm", "pt-map", "tim-gd", "paddle", "soft-kmeans", "bavardage", "MAML", "Versa"}
+    assert names[-2:] == ["MAML", "Versa"]
+    click = HEAD.format(2) + ".querySelector('button').click()"  # unbalanced 5-shot, where TIM and PADDLE did not run
     tab.run(click)
-    falling = [float(text.split()[0]) for text in tab.run(FIRST.format(3))[:4]]
+    falling = [float(text.split()[0]) for text in tab.run(FIRST.format(2))[:4]]
     assert falling == sorted(falling, reverse=True)
-    assert tab.run(HEAD.format(3) + ".ariaSort") == "descending"
+    assert tab.run(HEAD.format(2) + ".ariaSort") == "descending"
     order = tab.run(FIRST.format(0))
-    assert order != written
-    tab.run(HEAD.format(3) + ".querySelector('button').focus()")
+    tab.run(HEAD.format(2) + ".querySelector('button').focus()")
     for kind in ("keyDown", "keyUp"):
         tab.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r", windowsVirtualKeyCode=13)
-    assert tab.run(HEAD.format(3) + ".ariaSort") == "ascending"
+    assert tab.run(HEAD.format(2) + ".ariaSort") == "ascending"
     assert tab.run(FIRST.format(0))[:4] == order[:4][::-1]
     assert tab.run(FIRST.format(0))[4:] == order[4:]  # what did not run stays at the end
     tab.run(HEAD.format(0) + ".querySelector('button').click()")
-    assert tab.run(HEAD.format(3) + ".ariaSort") is None
+    assert tab.run(HEAD.format(2) + ".ariaSort") is None
     assert tab.run(FIRST.format(0)) == sorted(written, key=str.lower)
 
 
@@ -124,3 +136,67 @@ def test_every_control_can_be_reached_and_has_a_name(tab: Page, report: Path) ->
     for role, name in roles:
         if role in {"button", "link", "region", "image", "img", "navigation"}:
             assert name.strip(), role
+
+
+def test_filters_hide_columns_and_rank_what_is_left(tab: Page, report: Path) -> None:
+    tab.show(1400, 900, "light")
+    tab.open(report)
+    shown = f"{PLACES}.filter((head) => !head.hidden).length"
+    assert (tab.run(shown), tab.run(f"{PLACES}.length")) == (5, 5)
+    written = tab.run(RANKED)
+    tab.run(CHOOSE.format("[data-filter=shots]", "5"))
+    assert tab.run(shown) == 2
+    assert tab.run(f"{PLACES}.filter((head) => !head.hidden).every((head) => head.dataset.shots === '5')")
+    ranked = tab.run(RANKED)
+    assert ranked != written
+    assert [name for name, average, _ in ranked if average == "–"] == ["tim-gd", "paddle"]
+    averages = [float(average) for _, average, _ in ranked if average != "–"]
+    assert averages == sorted(averages, reverse=True)
+    assert sum(float(rank) for *_, rank in ranked if rank != "–") == pytest.approx(10, abs=0.2)
+    tab.run(CHOOSE.format("[data-filter=shots]", ""))
+    assert sorted(tab.run(RANKED)) == sorted(written)  # the script ranks as the page was written
+
+
+def test_cells_show_what_is_chosen_in_different_colours(tab: Page, report: Path) -> None:
+    tab.show(1400, 900, "light")
+    tab.open(report)
+    seen = "Array.from(document.querySelectorAll('table.leaderboard {}'), (part) => part.offsetParent !== null)"
+    for view, kind in (("best", ".best"), ("baseline", ".baseline"), ("published", ".published")):
+        tab.run(CHOOSE.format("#show", view))
+        assert all(tab.run(seen.format(kind)))
+        assert not any(tab.run(seen.format(".accuracy")))
+    tab.run(CHOOSE.format("#show", "accuracy"))
+    assert all(tab.run(seen.format(".accuracy")))
+    gain, loss = (tab.run(f"getComputedStyle(document.querySelector('.{kind}')).color") for kind in ("gain", "loss"))
+    assert gain != loss
+
+
+def test_a_phone_shows_one_setting_at_a_time(tab: Page, report: Path) -> None:
+    tab.show(390, 844, "light")
+    tab.open(report)
+    heads = f"{PLACES}.filter((head) => !head.hidden).map((head) => head.dataset.setting + head.dataset.shots)"
+    assert {*tab.run(heads)} == {"unbalanced α=21"}
+    tab.run(CHOOSE.format("[data-filter=setting]", "balanced"))
+    assert {*tab.run(heads)} == {"balanced1"}
+    first = "document.querySelector('table.leaderboard').getBoundingClientRect()"
+    assert tab.run(f"{PLACES}.find((head) => !head.hidden).getBoundingClientRect().left < innerWidth"), tab.run(first)
+
+
+def test_the_navigation_stays_and_a_number_leads_to_its_command(tab: Page, report: Path) -> None:
+    tab.show(1400, 900, "light")
+    tab.open(report)
+    tab.run("scrollTo({top: 900, behavior: 'instant'})")
+    assert tab.run("document.querySelector('nav').getBoundingClientRect().top") < 20
+    tab.run("document.querySelector('table.leaderboard .accuracy a').click()")
+    tab.run("new Promise((done) => setTimeout(done, 100))")
+    assert tab.run("document.querySelector('#runs details').open")
+    assert tab.run("document.querySelector(':target code').textContent").startswith(
+        "fsbench solve features/mini-rn18.h5"
+    )
+
+
+def test_the_printed_page_is_short(tab: Page, report: Path) -> None:
+    tab.show(1400, 900, "light")
+    tab.open(report)
+    paper = base64.b64decode(tab.call("Page.printToPDF", preferCSSPageSize=True)["data"])
+    assert len(re.findall(rb"/Type /Page\b", paper)) <= 6

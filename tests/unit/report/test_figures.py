@@ -87,7 +87,7 @@ def test_simplex_shows_support_in_its_corner_and_ends_where_predictions_say(seen
                 expected = answers[mine & (seen.right(step) == right)]
                 nearest = np.linalg.norm(ends[:, None] - CORNERS[None], axis=2).argmin(axis=1)
                 np.testing.assert_array_equal(nearest, expected)
-        corners = [text.get_text() for text in axes.texts]
+        corners = [text.get_text().replace("\n", " ") for text in axes.texts]
         assert corners == [
             f"{(answers[seen.right(step)] == k).sum()} correct, {(answers[~seen.right(step)] == k).sum()} wrong"
             for k in range(3)
