@@ -1,4 +1,4 @@
-# Everything one can do here. `make` alone lists it.
+# `make` alone lists all targets.
 PYTHON  ?= python3
 VENV    ?= .venv
 BIN     := $(VENV)/bin
@@ -20,7 +20,7 @@ REAL     := --backbone rn12 --small-first --seed 0 --device cpu --force --data-d
 .DEFAULT_GOAL := help
 .PHONY: help setup test fast lint format types unit demo bench figures trust build docs chromium extract scatter solve compare weights clean
 
-help:  ## this list
+help:  ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  variables:      BACKBONE=wrn DATASET=mini FEATURES=file.h5 SETTING=balanced ALPHA=2 TASKS=1000 ARGS='--quiet'"
 
@@ -39,7 +39,7 @@ endif
 
 test: lint types unit  ## lint, type-check and test: what CI runs
 
-lint: $(READY)  ## ruff, style and format; the order of the packages
+lint: $(READY)  ## check style, format and the order of the packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
@@ -48,44 +48,44 @@ format: $(READY)  ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-types: $(READY)  ## mypy, strict
+types: $(READY)  ## check types (mypy, strict)
 	$(BIN)/mypy
 
-fast: $(READY)  ## the tests to run while working, under 90 s on two cores
+fast: $(READY)  ## run the fast tests, under 90 s on two cores
 	$(BIN)/pytest -n 2 -q -m "not slow and not heavy" $(ARGS)
 
-unit: $(READY)  ## pytest alone [DEPENDENCIES=lowest: the oldest versions that pyproject.toml allows]
+unit: $(READY)  ## run all tests [DEPENDENCIES=lowest: the oldest versions that pyproject.toml allows]
 	$(BIN)/pytest -n 2 -q $(if $(filter lowest,$(DEPENDENCIES)),-W ignore::DeprecationWarning) $(ARGS)
 
-demo: $(READY)  ## the whole way on the embedded data set, offline
+demo: $(READY)  ## run the full pipeline on the built-in data set, offline
 	$(BIN)/fsbench demo $(ARGS)
 
-bench: $(READY)  ## speed, as ratios within one run, and what must hold of it
+bench: $(READY)  ## measure and check speed, as ratios within one run
 	$(BIN)/pytest tests/benchmarks -m slow -q -s $(ARGS)
 
-figures: $(READY)  ## the article's tables and figures on the embedded data set, into results/
+figures: $(READY)  ## make the article's tables and figures on the built-in data set, into results/
 	$(BIN)/fsbench compare --tasks 1000 $(ARGS)
 	$(BIN)/fsbench reproduce table2 --tasks 1000 $(ARGS)
-	$(BIN)/fsbench tune --shots 1 --tasks 300 --plot results/surface.png $(ARGS)
+	$(BIN)/fsbench tune --shots 1 --tasks 300 --out results/surface.png $(ARGS)
 	for figure in 3 4 5; do $(BIN)/fsbench sweep --figure $$figure --tasks 500 $(ARGS) || exit; done
-	for picture in simplex task; do $(BIN)/fsbench plot $$picture --task 3 --out results/$$picture.png $(ARGS) || exit; done
+	for figure in simplex task; do $(BIN)/fsbench plot $$figure --task 3 --out results/$$figure.png $(ARGS) || exit; done
 	$(BIN)/fsbench plot spectrum --out results/spectrum.png $(ARGS)
 	$(BIN)/fsbench plot dots --out results/dots.png $(ARGS)
 	$(BIN)/fsbench plot speed --out results/speed.png $(ARGS)
 	$(BIN)/fsbench plot differences bavardage --out results/differences.png $(ARGS)
 	$(BIN)/fsbench report --out results/report.html $(ARGS)
 
-trust: $(READY)  ## kills, full disks, damaged and hostile files, a million tasks: half an hour, counts at the end
+trust: $(READY)  ## run the long tests: kills, full disks, damaged and hostile files (half an hour)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/trust -m "slow or not slow" -q --timeout 3600 $(ARGS)
 
-docs: $(READY)  ## the documentation, into site/; a broken link is an error
+docs: $(READY)  ## build the documentation into site/; a broken link is an error
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 chromium:  ## install Chromium with apt, for the tests of the report in a browser
 	apt-get install --yes --no-install-recommends chromium
 
-build: $(READY)  ## the wheel and the source archive, into dist/ [TAG: must be the version, as v1.2.3]
+build: $(READY)  ## build the wheel and the source archive into dist/ [TAG=v1.2.3 must be the version]
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist
@@ -101,16 +101,16 @@ weights: $(READY)  ## train the weights that ship with fsbench, for glyphs and t
 	test ! -d $(DATA)/mini || $(BIN)/fsbench train --dataset mini --width 16 --image-size 64 --epochs 6 $(REAL)
 	test ! -d $(DATA)/cub || $(BIN)/fsbench train --dataset cub --width 16 --epochs 20 $(REAL)
 
-extract: $(READY)  ## a backbone over image folders [BACKBONE DATASET]
+extract: $(READY)  ## run a backbone over image folders [BACKBONE DATASET]
 	$(BIN)/fsbench extract $(if $(BACKBONE),--backbone $(BACKBONE)) $(if $(DATASET),--dataset $(DATASET)) $(ARGS)
 
-scatter: $(READY)  ## S_w of the base features [FEATURES]
+scatter: $(READY)  ## compute S_w of the base features [FEATURES]
 	$(BIN)/fsbench scatter $(FEATURES) $(ARGS)
 
-solve: $(READY)  ## one method over sampled tasks [FEATURES SETTING ALPHA TASKS]
+solve: $(READY)  ## run one method [FEATURES SETTING ALPHA TASKS]
 	$(BIN)/fsbench solve $(FEATURES) --$(SETTING) $(if $(filter unbalanced,$(SETTING)),--alpha $(ALPHA)) --tasks $(TASKS) $(ARGS)
 
-compare: $(READY)  ## methods side by side on the same tasks [FEATURES ALPHA TASKS]
+compare: $(READY)  ## compare methods on the same tasks [FEATURES ALPHA TASKS]
 	$(BIN)/fsbench compare $(FEATURES) --alpha $(ALPHA) --tasks $(TASKS) $(ARGS)
 
 clean:  ## remove the environment and everything generated by tools, never data, features or results

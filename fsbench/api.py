@@ -166,7 +166,7 @@ def evaluate(
     progress: bool = False,
     **params: Any,
 ) -> RunRecord:
-    """Run one method over sampled tasks, as `fsbench solve` does, without the baseline beside it.
+    """Run one method over sampled tasks, as `fsbench solve` does, without a baseline.
 
     Args:
         method: `bavardage`, `bavardage:released`, `soft-kmeans`, … or `path/to/file.py:CLASS`.
@@ -183,11 +183,11 @@ def evaluate(
         base: Feature file whose base classes to use, if not the file's own.
         tune: Use parameters tuned on the val classes.
         preset: `article` uses the article's parameters for its own data sets; else scale-free ones.
-        results: Folder of records, where a run that is there is not repeated; None stores nothing.
-        force: Run again what has a record.
+        results: Folder of records: existing results are reused. None stores nothing.
+        force: Recompute existing results.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`.
         batch: Tasks per block.
-        progress: Show bars and remarks on stderr.
+        progress: Show progress and notes on stderr.
         **params: Parameters of the method, e.g. `tau=0.3, sigma=20`.
 
     Returns:
@@ -241,7 +241,7 @@ def compare(
     batch: int | None = None,
     progress: bool = False,
 ) -> Table:
-    """Put methods side by side on the very same tasks, as `fsbench compare` does.
+    """Compare methods on the same tasks, as `fsbench compare` does.
 
     Args:
         methods: Names, or one text with commas between them; `all` is every method.
@@ -264,11 +264,11 @@ def compare(
         over_data: Add intervals for new images of these classes.
         over_classes: Add intervals for new classes.
         skip_infeasible: Leave out settings for which a file has too few images, instead of refusing them.
-        results: Folder of records, where a run that is there is not repeated; None stores nothing.
-        force: Run again what has a record.
+        results: Folder of records: existing results are reused. None stores nothing.
+        force: Recompute existing results.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`.
         batch: Tasks per block.
-        progress: Show bars and remarks on stderr.
+        progress: Show progress and notes on stderr.
 
     Returns:
         The table: `print(it)`, `it.show("markdown")`, `it.records`.
@@ -356,7 +356,7 @@ def extract(
         workers: Processes that read images.
         data_dir: Folder of data sets.
         weights_dir: Folder of checkpoints.
-        progress: Show bars and remarks on stderr.
+        progress: Show progress and notes on stderr.
 
     Example:
         >>> import fsbench

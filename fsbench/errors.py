@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
-_FULL = "Free some space, then run the same command again: what is finished is kept."
+_FULL = "Free some space, then run the same command again to resume."
 _FORBIDDEN = "Check that the folder can be written to, or choose another one."
-_GONE = "The disk or the network folder does not answer: see to it, then run the same command again."
+_GONE = "Check the disk or the network folder, then run the same command again."
 _REMEDIES = {
     errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EFBIG: _FULL,
     errno.EACCES: _FORBIDDEN, errno.EPERM: _FORBIDDEN, errno.EROFS: _FORBIDDEN, errno.ENOTDIR: _FORBIDDEN,
     errno.EIO: _GONE, errno.ESTALE: _GONE, errno.ENOTCONN: _GONE, errno.ETIMEDOUT: _GONE, errno.EHOSTDOWN: _GONE,
-    errno.ENOENT: "It is not there, or not any more: check the path.",
+    errno.ENOENT: "Check the path: the file or folder was not found.",
     errno.ENAMETOOLONG: "Choose a shorter name.",
     errno.EMFILE: "Raise the limit of open files with `ulimit -n`.",
 }  # fmt: skip

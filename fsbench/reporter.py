@@ -1,4 +1,4 @@
-"""What is said to the user on the terminal: safe consoles, progress bars, notes and warnings."""
+"""Output for people on the terminal: safe consoles, progress bars, notes and warnings."""
 
 from __future__ import annotations
 

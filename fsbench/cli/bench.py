@@ -21,14 +21,14 @@ def bench(
     cases: Annotated[
         str, typer.Option(help="solver, growth, methods, scatter, extract, start, memory, or all.")
     ] = "all",
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: shows that it works, not how fast.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, to check that it works.")] = False,
     out: Annotated[Path | None, use.of_output(help="Also write the rows to this JSON file.")] = None,
     as_json: use.AsJson = False,
     quiet: use.Quiet = False,
 ) -> None:
     """Measure speed on this CPU, as ratios within one run.
 
-    It takes some minutes, and should be the only thing that runs.
+    Takes some minutes. Close other programs first.
 
     Example: [bold]fsbench bench --cases solver,scatter --out bench.json[/bold]
     """

@@ -54,6 +54,7 @@ def compare(
     timing: Annotated[bool, use.of_output("--timing", help="Add tasks per second and peak memory.")] = False,
     sort: use.Sort = False,
     output: use.TableFormat = None,
+    as_json: use.AsJson = False,
     out: use.TableFile = None,
     device: use.Device = "auto",
     batch: use.Batch = None,
@@ -71,7 +72,7 @@ def compare(
 
     Example: [bold]fsbench compare --methods all --out table.tex[/bold]
     """
-    form = format_of(output, out)
+    form = format_of(output or ("json" if as_json else None), out)
     spec = Spec.from_words(
         methods=methods, baseline=baseline, shots=shots, settings=settings, alpha=alpha, ways=ways, queries=queries,
         protocol=protocol, present=present, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset,

@@ -30,9 +30,9 @@ def demo(
     results_dir: use.ResultsRoot = Path("results"),
     quiet: use.Quiet = False,
 ) -> None:
-    """Run everything on the built-in data set, in about a minute.
+    """Run the full pipeline on the built-in data set, in a minute.
 
-    Render, extract, scatter, solve, compare, one figure. It needs no network and no data.
+    Render, extract, scatter, solve, compare, one figure. Works offline and needs no data.
 
     Example: [bold]fsbench demo[/bold]
     """

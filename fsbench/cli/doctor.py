@@ -117,7 +117,7 @@ def doctor(
     if deep:
         report = diagnose(data_dir, weights_dir, features_dir, Reporter())
     else:
-        with Console(stderr=True).status("Looking at data sets, trying out libraries and devices …"):
+        with Console(stderr=True).status("Checking data sets, libraries and devices …"):
             report = diagnose(data_dir, weights_dir, features_dir)
     if as_json:
         typer.echo(json.dumps(report.to_dict(), indent=2))

@@ -17,9 +17,7 @@ from fsbench.reporter import Reporter
 
 
 def import_(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="Files of features; SPLIT=FILE says of which split.")
-    ],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files of features; SPLIT=FILE names the split.")],
     dataset: Annotated[
         str,
         typer.Option(help="Name of the data set, such as mini, or one of your own.", autocompletion=complete.datasets),
@@ -31,17 +29,19 @@ def import_(
             autocompletion=complete.words(*complete.BACKBONES),
         ),
     ],
-    crops: Annotated[int, typer.Option(min=1, help="Crops per image they are averaged over (EASY's AS: 30).")] = 1,
+    crops: Annotated[
+        int, typer.Option(min=1, help="Crops per image that features are averaged over (EASY's AS: 30).")
+    ] = 1,
     out: Annotated[Path | None, typer.Option(help="The feature file. (default: features/DATASET-BACKBONE.h5)")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     features_dir: use.FeaturesRoot = Path("features"),
     quiet: use.Quiet = False,
 ) -> None:
-    """Make a feature file from features that others have extracted.
+    """Make a feature file from features of another program.
 
     Pickles of S2M2, PT-MAP, BAVARDAGE, SimpleShot and TIM, EASY's tensors, S2M2's HDF5, npz, npy, csv, parquet, torch
-    and safetensors files are recognised by their content. Nothing in them is ever executed. What is missing,
-    contradictory or guessed is said.
+    and safetensors files are recognised by their content. Nothing in them is executed. Reports missing,
+    conflicting and inferred fields.
 
     Example: [bold]fsbench import base=base_cub.plk novel=cub.plk --dataset cub --backbone rn18[/bold]
     """
@@ -55,15 +55,16 @@ def export(
     to: Annotated[
         str,
         typer.Option(
+            metavar="npz|ptmap",
             help="npz: one archive. ptmap: a folder of pickles, one per split.",
             autocompletion=complete.words("npz", "ptmap"),
         ),
     ] = "npz",
-    out: Annotated[Path | None, typer.Option(help="File or folder. (default: beside the feature file)")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    out: Annotated[Path | None, typer.Option(help="File or folder. (default: next to the feature file)")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     quiet: use.Quiet = False,
 ) -> None:
-    """Write a feature file in a layout that other programs read.
+    """Write a feature file in a format that other programs read.
 
     `fsbench import` reads it back to the same rows.
 

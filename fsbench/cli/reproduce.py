@@ -54,11 +54,11 @@ def reproduce(
     results_dir: use.ResultsRoot = Path("results"),
     quiet: use.Quiet = False,
 ) -> None:
-    """Repeat a table or figure of the article, beside its numbers.
+    """Reproduce a table or figure of the article, next to its numbers.
 
-    Uses all feature files that have a place in it, and says what to put where for the other cells. Parameters are the
+    Uses all feature files that belong into it, and says which checkpoints the other cells need. Parameters are the
     article's where the network is the published one, and the scale-free defaults elsewhere. table2, the elements of
-    BAVARDAGE, goes on with any other feature files.
+    BAVARDAGE, also includes all other feature files.
 
     Example: [bold]fsbench reproduce table3 --out table3.tex[/bold]
     """

@@ -26,7 +26,7 @@ def scatter(
 ) -> None:
     """Compute mean and within-class scatter S_w of the base features.
 
-    The result goes into a file beside each feature file. Other commands compute what is missing by themselves.
+    Writes a file next to each feature file. Other commands compute missing ones automatically.
 
     Example: [bold]fsbench scatter features/mini-wrn.h5[/bold]
     """

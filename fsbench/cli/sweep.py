@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,7 +67,10 @@ def sweep(
     preset: use.Preset = "",
     prior_alpha: use.PriorAlpha = None,
     others: use.SetOption = None,
-    plot: Annotated[Path | None, use.of_output(help="Figure file: PNG, PDF or SVG.")] = None,
+    plot: Annotated[
+        Path | None, use.of_output("--out", "--plot", metavar="FILE", help="Figure file: PNG, PDF or SVG.")
+    ] = None,
+    as_json: use.AsJson = False,
     device: use.Device = "auto",
     batch: use.Batch = None,
     force: use.Force = False,
@@ -109,15 +114,18 @@ def sweep(
                 plans, name = figure_plans(figure, preset), f"figure {figure}"
             curves = run_sweep(plans, file, runner, name=name, tasks=tasks, seed=seed, preset=preset)
             if runner.ranks.leads:
-                show_sweep(curves, results_dir, plot)
+                show_sweep(curves, results_dir, plot, as_json=as_json)
 
 
-def show_sweep(curves: Sweep, results: Path, plot: Path | None) -> None:
-    """Store the curves and their figure, and print the tables."""
+def show_sweep(curves: Sweep, results: Path, plot: Path | None, *, as_json: bool = False) -> None:
+    """Store the curves and their figure, and print the tables, or the curves as JSON."""
     stored = results / SWEEPS / f"{curves.name}.json"
     drawn = plot or stored.with_suffix(".png")
     save_sweep(stored, curves)
     save(draw_sweep(curves), drawn)
+    if as_json:
+        print(json.dumps(asdict(curves), indent=1))
+        return
     console = stdout_console()
     for panel in curves.panels:
         console.print(panel_table(panel))

@@ -60,9 +60,9 @@ def train(
 ) -> None:
     """Train a backbone on the base classes.
 
-    Writes the weights, in half precision, where `fsbench extract` looks for them, and a card (.json) beside them. After
-    an interruption, run the same command again to resume; on a CPU it ends with the same weights. Several processes
-    share the work under torchrun.
+    Writes the weights, in half precision, where `fsbench extract` looks for them, and a card (.json) next to them.
+    After an interruption, run the same command again to resume; on a CPU it ends with the same weights. Several
+    processes share the work under torchrun.
 
     Example: [bold]fsbench train --backbone rn12 --dataset cifarfs[/bold]
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,8 +50,10 @@ def tune(
     seed: use.Seed = 0,
     protocol: use.ProtocolName = "disjoint",
     plot: Annotated[
-        Path | None, use.of_output(help="Figure of the searched surface, per setting: PNG, PDF or SVG.")
+        Path | None,
+        use.of_output("--out", "--plot", metavar="FILE", help="Figure of the surface, per setting: PNG, PDF or SVG."),
     ] = None,
+    as_json: use.AsJson = False,
     device: use.Device = "auto",
     batch: use.Batch = None,
     features_dir: use.FeaturesRoot = Path("features"),
@@ -58,7 +62,7 @@ def tune(
 ) -> None:
     """Tune parameters on the val classes, never on novel ones.
 
-    The outcome is kept beside the feature file, and `solve --tune` and `compare --tune` use it. Run the same command
+    The result is stored next to the feature file, and `solve --tune` and `compare --tune` use it. Run the same command
     again to resume an interrupted search.
 
     Example: [bold]fsbench tune --method bavardage --shots 1[/bold]
@@ -79,17 +83,22 @@ def tune(
     with open_runner(device, batch, results_dir, quiet=quiet) as runner:
         if plot:
             runner.ranks.agree(lambda: require_writable(plot.parent))
+        found: list[Tuned] = []
         for file in find_features(features, features_dir, runner.reporter, runner.ranks):
             val = validation_source(file, base_of(file, runner.reporter, runner.ranks))
             for setting in protocols:
                 search = Search(choice.method, fixed, val, setting, tuning_path(file.path))
                 tuned = search_parameters(search, grid, runner, trials=trials, tasks=tasks, seed=seed)
                 if runner.ranks.leads:
+                    found.append(tuned)
+                if runner.ranks.leads and not as_json:
                     _show(tuned, search.memory if search.remembered() == tuned else None)
                 if runner.ranks.leads and plot:
                     figure = plot.with_stem(f"{plot.stem}-{file.path.stem}-{setting.setting}-{setting.shots}shot")
                     save(draw_surface(tuned, file.path.stem), figure)
                     runner.reporter.say(f"Figure: {figure}.")
+        if runner.ranks.leads and as_json:
+            print(json.dumps([asdict(tuned) | {"params": tuned.params} for tuned in found], indent=1))
 
 
 def _show(tuned: Tuned, memory: Path | None) -> None:

@@ -30,7 +30,7 @@ def reproduce(
     """Run the cells of `table1`, `table2` or `table3` whose data set and network are among the files.
 
     Parameters are the article's where the network is the published one, and the scale-free defaults elsewhere. Table 2
-    goes on with the files that have no place in it.
+    also includes the files that do not belong into it.
     """
     article = layout_of(table)
     places = _places(article, files, runner)
@@ -82,7 +82,7 @@ def _places(layout: Layout, files: Sequence[FeatureFile], runner: Runner) -> dic
         place = benchmark_of(made.dataset), (family.published if family else "") + ("*" if made.crops > 1 else "")
         if place not in wanted or "base" not in file.splits:
             if not layout.others:
-                runner.reporter.say(f"{file.path} has no place in this table.")
+                runner.reporter.say(f"{file.path} does not belong into this table.")
         elif found.setdefault(place, file) is not file:
             runner.reporter.say(f"{file.path} is left out: {found[place].path} has its place.")
     return found
@@ -91,7 +91,7 @@ def _places(layout: Layout, files: Sequence[FeatureFile], runner: Runner) -> dic
 def _others(
     layout: Layout, places: dict[tuple[str, str], FeatureFile], files: Sequence[FeatureFile]
 ) -> dict[tuple[str, str], FeatureFile]:
-    """The files that have no place in the table, by data set and name of the file, if the table goes on with them."""
+    """The files that do not belong into the table, by data set and name of the file, if it includes them."""
     taken = {file.path for file in places.values()}
     return {
         (file.provenance.dataset, file.path.stem): file

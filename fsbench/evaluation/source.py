@@ -179,7 +179,7 @@ def _check_within(file: FeatureFile, split: str, reporter: Reporter) -> None:
         reporter.warn(f"The base classes of {file.path} are classified with what was learned and measured on them.")
     elif "base" in file.splits and file.summary("base").digest == file.summary(split).digest:
         raise FsbenchError(
-            f"The base and {split} classes of {file.path} are the same images.", "Extract or import the file anew."
+            f"The base and {split} classes of {file.path} are the same images.", "Extract or import the file again."
         )
     elif "base" in file.splits:
         _warn_of_shared_names(file, split, file, reporter)

@@ -222,7 +222,7 @@ def save_record(path: Path, record: RunRecord) -> None:
 
 def load_record(path: Path, key: RunKey | None = None) -> RunRecord:
     """Read and check a record; with a key, it must be the record of that very run."""
-    remedy = "Delete it, or run again with --force."
+    remedy = "Delete it, or recompute it with --force."
     record = read_sealed(path, RunRecord, "record", remedy)
     if key is not None and record.key != key:
         raise FsbenchError(f"The record {path} belongs to another run than its name says.", remedy)

@@ -115,3 +115,14 @@ def test_what_cannot_be_done_is_said_and_exits_with_1() -> None:
         assert result.returncode == 1, result.stderr
         assert words in result.stderr
         assert "Traceback" not in result.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_json_of_every_study() -> None:
+    few = ("--shots", "1", "--tasks", "4", "--json")
+    (panel,) = json.loads(fsbench("sweep", "--over", "tau=0.2,0.3", *few, "--out", "curve.svg").stdout)["panels"]
+    assert [point["x"] for point in panel["curves"][0]["points"]] == [0.2, 0.3]
+    (tuned,) = json.loads(fsbench("tune", "--over", "tau=0.2,0.3", *few).stdout)
+    assert tuned["params"]["tau"] in (0.2, 0.3)
+    rows = json.loads(fsbench("compare", "--methods", "ncm", *few).stdout)
+    assert {row["method"] for row in rows} >= {"ncm", "soft-kmeans"}
