@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from fsbench.backbones.weights import SUFFIXES, shipped_weights
 from fsbench.data.catalog import SPLITS, dataset_names
-from fsbench.data.check import compare_with_catalog
-from fsbench.data.dataset import first_names
-from fsbench.data.scan import find_datasets, other_folders
+from fsbench.data.check import compare_with_catalog, preflight
+from fsbench.data.dataset import build_dataset, drop_small, first_names
+from fsbench.data.scan import find_datasets, other_folders, scan_folder
 from fsbench.errors import FsbenchError
 from fsbench.features.overlap import overlap
 from fsbench.features.store import FeatureFile
 from fsbench.machine import probe_environment
+from fsbench.tasks.sampling import feasible_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,31 +30,30 @@ if TYPE_CHECKING:
     from fsbench.reporter import Reporter
 
 
+_NOT_READ = "Images were counted, not read: --deep decodes every one of them."
 _IMAGES_AT_ONCE = 256  # per call of the threads that decode
 
 
-def read_everything(datasets: Iterable[FoundDataset], features: Iterable[Path], reporter: Reporter) -> tuple[str, ...]:
+def read_everything(listings: Iterable[Listing], features: Iterable[Path], reporter: Reporter) -> tuple[str, ...]:
     """What only reading every image and every feature file shows, in sentences."""
-    sentences = [sentence for found in datasets for sentence in _on_dataset(found, reporter)]
+    sentences = [sentence for listing in listings for sentence in _on_images(listing, reporter)]
     for path in features:
         sentences += _on_features(path, reporter)
     return tuple(sentences) or ("There are neither data sets nor feature files to read.",)
 
 
-def _on_dataset(found: FoundDataset, reporter: Reporter) -> list[str]:
-    if found.listing is None:
-        return []
-    count = sum(len(sources) for classes in found.listing.splits.values() for sources in classes.values())
-    with reporter.bar(f"decoding images of {found.path.name}", count) as advance:
-        broken = find_broken(found.listing, advance)
+def _on_images(listing: Listing, reporter: Reporter) -> list[str]:
+    count = sum(len(sources) for classes in listing.splits.values() for sources in classes.values())
+    with reporter.bar(f"decoding images of {listing.root.name}", count) as advance:
+        broken = find_broken(listing, advance)
     readable = [f"{len(broken):,} of {count:,} images cannot be read:", *broken] if broken else []
-    with reporter.bar(f"comparing images of {found.path.name}", count) as advance:
+    with reporter.bar(f"comparing images of {listing.root.name}", count) as advance:
         try:
-            equal = find_doubles(found.listing, advance).sentences()
+            equal = find_doubles(listing, advance).sentences()
         except FsbenchError as error:
             equal = (error.message,)
     sentences = [*(readable or [f"all {count:,} images can be read."]), *(equal or ("no two images are the same.",))]
-    return [f"{found.path}: {sentence}" for sentence in sentences]
+    return [f"{listing.root}: {sentence}" for sentence in sentences]
 
 
 def find_broken(listing: Listing, progress: Callable[[int], None] = lambda done: None) -> list[str]:
@@ -166,8 +166,8 @@ class DatasetReport:
     name: str
     path: str
     layout: str  # how the folder is organised, in words
-    state: str  # complete, incomplete, differs, wrong split or unreadable
-    splits: tuple[SplitReport, ...]  # empty if it is unreadable
+    state: str  # complete, incomplete, differs, wrong split, unreadable or own images
+    splits: tuple[SplitReport, ...]  # empty if it is unreadable or no benchmark
     sentences: tuple[str, ...]  # what a person needs to know, the verdict first
 
 
@@ -199,26 +199,36 @@ class DoctorReport:
         return asdict(self)
 
 
-def diagnose(data: Path, weights: Path, features: Path, deep: Reporter | None = None) -> DoctorReport:
+def diagnose(
+    data: Path, weights: Path, features: Path, deep: Reporter | None = None, own: Path | None = None
+) -> DoctorReport:
     """Check everything below the roots of data, weights and features, which need not exist.
 
-    The reporter `deep` shows progress while every image and every feature file is read; without it, none is.
+    A folder of `own` images takes the place of the data sets. The reporter `deep` shows progress while every image and
+    every feature file is read; without it, none is.
     """
-    found = find_datasets(data)
-    datasets = tuple(report_dataset(item) for item in found)
+    if own is None:
+        found = find_datasets(data)
+        datasets = tuple(report_dataset(item) for item in found)
+        listings = [item.listing for item in found if item.listing is not None]
+        sentences = _data_sentences(data, datasets, deep is not None)
+    else:
+        listings = [scan_folder(own, None, undivided=True)]
+        datasets = (report_own(listings[0]),)
+        sentences = () if deep else (_NOT_READ,)
     feature_files = list_features(features)
     paths = [features / file.path for file in feature_files]
     return DoctorReport(
-        data_root=str(data),
+        data_root=str(own or data),
         datasets=datasets,
-        data_sentences=_data_sentences(data, datasets, deep is not None),
+        data_sentences=sentences,
         weights_root=str(weights),
         weights=list_weights(weights),
         shipped=() if weights.resolve() == shipped_weights().resolve() else list_weights(shipped_weights()),
         features_root=str(features),
         features=feature_files,
         environment=probe_environment(),
-        deep_sentences=read_everything(found, paths, deep) if deep is not None else (),
+        deep_sentences=read_everything(listings, paths, deep) if deep is not None else (),
     )
 
 
@@ -243,6 +253,14 @@ def report_dataset(found: FoundDataset) -> DatasetReport:
     remarks = (*(difference.sentence for difference in differences), *listing.notes, *listing.ignored)
     sentences = (*_verdict(found, state, splits), *remarks)
     return DatasetReport(info.name, str(found.path), listing.layout, state, splits, sentences)
+
+
+def report_own(listing: Listing) -> DatasetReport:
+    """Say what is used and what is ignored of a folder of own images."""
+    dataset = build_dataset(drop_small(listing, 1), listing.root.resolve().name)
+    sentences = [*preflight(dataset), *dataset.notes]
+    sentences += [feasible_settings(split) for name, split in dataset.splits.items() if name == "novel"]
+    return DatasetReport(dataset.name, str(dataset.root), dataset.layout, "own images", (), tuple(sentences))
 
 
 def list_weights(root: Path) -> tuple[FoundFile, ...]:
@@ -301,7 +319,7 @@ def _data_sentences(root: Path, datasets: tuple[DatasetReport, ...], deep: bool)
         known = ", ".join(dataset_names())
         sentences.append(f"No folder in {root} has the name of a known data set. Known: {known}.")
     if others := other_folders(root):
-        sentences.append(f"Other folders, not looked into: {first_names(others, 5)}.")
+        sentences.append(f"Other folders: {first_names(others, 5)}. Check your own images with --data FOLDER.")
     if datasets and not deep:
-        sentences.append("Images were counted, not read: `fsbench doctor --deep` decodes every one of them.")
+        sentences.append(_NOT_READ)
     return tuple(sentences)

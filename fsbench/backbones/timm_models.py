@@ -71,7 +71,7 @@ def timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Ex
         name=name,
         family=name,
         feature_dim=dimension,
-        weights=f"none, seed {seed}" if weights is None else weights_name(Path(weights)),
+        weights=f"none, seed {seed}" if weights is None else _weights_name(Path(weights), name),
         sha256=digest,
         image_size=config["input_size"][-1],
         data_config=DataConfig(**{key: config[key] for key in DataConfig.__dataclass_fields__}),
@@ -177,7 +177,13 @@ def _address(model: str) -> str:
     return f"https://huggingface.co/{config.hf_hub_id}" if config.hf_hub_id else str(config.url)
 
 
-def weights_name(path: Path) -> str:
-    """The name of a weights file; in a cache of Hugging Face, where all have the same: repository and revision."""
+def _weights_name(path: Path, backbone: str) -> str:
+    """The name of a weights file; in a cache of Hugging Face, where all are called the same, repository and revision.
+
+    The repository is left out where it is called like the backbone.
+    """
     found = re.search(r"/models--([^/]+)/snapshots/([^/]+)/[^/]+$", path.as_posix())
-    return f"{found[1].replace('--', '/')} revision {found[2][:8]}" if found else path.name
+    if found is None:
+        return path.name
+    repository = found[1].replace("--", "/")
+    return f"{'' if repository == backbone else f'{repository} '}revision {found[2][:8]}"

@@ -117,21 +117,27 @@ def candidates(root: Path, dataset: str, backbone: str) -> list[Path]:
 
 def _missing(root: Path, dataset: str, backbone: str, published: tuple[PublishedCheckpoint, ...]) -> FsbenchError:
     wanted = [entry for entry in published if (entry.dataset, entry.backbone) == (dataset, backbone)]
-    steps = [_instruction(root, entry) for entry in wanted]
+    benchmark = dataset in dataset_names()
+    if not benchmark:  # features of own images come from a network that has seen others
+        wanted = [entry for entry in published if entry.backbone == backbone and entry.rows][:1]
+    steps = [_instruction(root, entry, benchmark) for entry in wanted]
     steps.append(f"Put a checkpoint of your own at {root / dataset / backbone}.pth, or give it with --weights FILE.")
+    if here := [file for known in dataset_names() for file in candidates(root, known, backbone)]:
+        steps.append(f"Use weights of another data set that are here: --weights {here[0]}")
     if backbone in BACKBONES:
-        images = f"--dataset {dataset}" if dataset in dataset_names() else "--data FOLDER"
+        images = f"--dataset {dataset}" if benchmark else "--data FOLDER"
         steps.append(f"Train one: fsbench train --backbone {backbone} {images}")
     steps.append("To try things out without trained weights: --random-weights 0")
     message = f"No weights for {backbone} on {dataset}: expected {root / dataset / backbone}.* and found none."
     return FsbenchError(message, "\n".join(steps))
 
 
-def _instruction(root: Path, entry: PublishedCheckpoint) -> str:
-    own_name = entry.target.startswith(f"{entry.dataset}/{entry.backbone}.")
+def _instruction(root: Path, entry: PublishedCheckpoint, benchmark: bool) -> str:
+    own_name = benchmark and entry.target.startswith(f"{entry.dataset}/{entry.backbone}.")
     end = "." if own_name else ", and give it with --weights."
     tables = ", ".join(dict.fromkeys(row.partition(" ")[0] for row in entry.rows))
     purpose = f"For {tables} of the article" if tables else "As an alternative"
+    purpose = purpose if benchmark else f"For features of a network that was trained on {entry.dataset}"
     return (
         f"{purpose}: download {entry.file} from {entry.source} ({entry.repository}, licence: "
         f"{entry.licence}) and save it as {root / entry.target}{end}"

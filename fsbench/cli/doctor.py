@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fsbench.machine import Environment
 
 _WIDTH = 100
-_COLOURS = {"complete": "green", "incomplete": "yellow", "differs": "yellow"}
+_COLOURS = {"complete": "green", "own images": "green", "incomplete": "yellow", "differs": "yellow"}
 
 
 def show(report: DoctorReport) -> None:
@@ -100,6 +100,7 @@ def _environment(console: Console, environment: Environment) -> None:
 
 
 def doctor(
+    data: use.OwnFolder = None,
     data_dir: use.DataRoot = Path("data"),
     weights_dir: use.WeightsRoot = Path("weights"),
     features_dir: use.FeaturesRoot = Path("features"),
@@ -111,14 +112,15 @@ def doctor(
     """Check data, weights and environment.
 
     Data sets are compared with the benchmark, split by split; weights, features, libraries and devices are listed.
+    With --data, your own images are checked instead: what is used, what is ignored, which tasks are feasible.
 
     Example: [bold]fsbench doctor --data-dir /mnt/data[/bold]
     """
     if deep:
-        report = diagnose(data_dir, weights_dir, features_dir, Reporter())
+        report = diagnose(data_dir, weights_dir, features_dir, Reporter(), data)
     else:
         with Console(stderr=True).status("Checking data sets, libraries and devices …"):
-            report = diagnose(data_dir, weights_dir, features_dir)
+            report = diagnose(data_dir, weights_dir, features_dir, own=data)
     if as_json:
         typer.echo(json.dumps(report.to_dict(), indent=2))
     else:

@@ -62,7 +62,8 @@ def preflight(dataset: ImageDataset) -> list[str]:
         named = first_names(f"{name} ({count})" for count, name in small)
         lines.append(
             f"{counted(len(small), 'class has', 'classes have')} fewer than {_SMALL_CLASS} images: {named}. "
-            "A minimum (--min-images N) leaves small classes out."
+            f"Leave small classes out with --min-images N: {_SMALL_CLASS} keeps {len(sizes) - len(small)} of "
+            f"{len(sizes)} classes."
         )
     return [*lines, *dataset.ignored]
 

@@ -52,7 +52,7 @@ class OwnData:
             if value is not None:
                 raise FsbenchError(
                     f"{what} the classes of your own images, and no folder of images is given.",
-                    "Name the folder with `data`, or --data; data sets known by name are used as published.",
+                    "Name the folder with --data FOLDER; data sets known by name are used as published.",
                 )
         return None
 

@@ -17,7 +17,7 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from fsbench.errors import FsbenchError, system_trouble
 
@@ -35,6 +35,14 @@ _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "WEBP", "TIFF")
 
 class OutOfReachError(FsbenchError):
     """An image that is not broken but out of reach, as all others may be: it must not be left out as broken."""
+
+
+class BrokenImageError(FsbenchError):
+    """An image that cannot be decoded; `reason` says why, without its name."""
+
+    def __init__(self, message: str, hint: str = "", reason: str = "") -> None:
+        super().__init__(message, hint)
+        self.reason = reason or message
 
 
 def is_image(name: str) -> bool:
@@ -71,10 +79,9 @@ def open_image(path: Path) -> Image.Image:
         if isinstance(error, OSError) and error.errno in _OUT_OF_REACH:
             trouble = system_trouble(f"Could not read the image {path}", error)
             raise OutOfReachError(trouble.message, trouble.hint) from error
-        raise FsbenchError(
-            f"Could not read the image {path}: {error}",
-            "The file is damaged or is not an image. Copy it again, or remove it.",
-        ) from error
+        reason = "it is not an image" if isinstance(error, UnidentifiedImageError) else str(error)
+        hint = "The file is damaged or is not an image. Copy it again, or remove it."
+        raise BrokenImageError(f"Could not read the image {path}: {reason}", hint, reason) from error
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

@@ -31,7 +31,7 @@ from fsbench.data.folders import (
     same_classes_note,
     visible_folders,
 )
-from fsbench.data.splitting import read_split_file, read_split_lists, split_by_fractions
+from fsbench.data.splitting import as_folders, read_split_file, read_split_lists, split_by_fractions
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def load_own(
     if novel == 1:
         notes.append("it has 1 novel class, and a task needs two.")
     elif 1 < novel < _USUAL_WAYS:
-        notes.append(f"it has {novel} novel classes: tasks are {_USUAL_WAYS}-way unless you say --ways {novel}.")
+        notes.append(f"{novel} novel classes are too few for {_USUAL_WAYS}-way tasks. Use --ways {novel}.")
     folder = root.resolve().name
     if name is None and names_for_folder(folder):
         name = f"own-{folder}"
@@ -123,20 +123,22 @@ def load_own(
     return build_dataset(listing, name or folder, None, notes)
 
 
-def scan_folder(root: Path, info: DatasetInfo | None) -> Listing:
+def scan_folder(root: Path, info: DatasetInfo | None, *, undivided: bool = False) -> Listing:
     """List what a folder holds of a data set, or of a user's own data if there is no catalog entry.
+
+    With `undivided`, own class folders that nothing divides into splits are listed as novel ones.
 
     Raises:
         FsbenchError: There is no such folder, or no layout fits.
     """
     with _readable(root):
         for folder in _places(root, info):
-            if (listing := _scan_here(folder, info)) is not None:
+            if (listing := _scan_here(folder, info, undivided)) is not None:
                 return listing
         raise _nothing_found(root, info)
 
 
-def _scan_here(root: Path, info: DatasetInfo | None) -> Listing | None:
+def _scan_here(root: Path, info: DatasetInfo | None, undivided: bool) -> Listing | None:
     if info is not None and info.images_of == "cifar100" and is_cifar(root):
         return list_cifar(root, info)
     if (listing := list_split_folders(root, info)) is not None:
@@ -150,15 +152,19 @@ def _scan_here(root: Path, info: DatasetInfo | None) -> Listing | None:
     if info is not None:
         listing = list_class_folders(root, folders, info.split_of, f"{info.split_title} class list")
         return replace(listing, notes=(*listing.notes, *_compare_lists(texts, info))) if texts else listing
+    if not texts and undivided:
+        listing = list_class_folders(root, folders, dict.fromkeys(folders, "novel"), "")
+        return replace(listing, layout="class folders, not divided into base, val and novel")
     if not texts:
         merged = same_classes_note(root, folders)
         raise FsbenchError(
             f"Found {len(folders)} class folders in {root}, but not which of them are base, val and novel"
             + (f"; {merged}" if merged else "."),
-            "Move them under base/, val/ and novel/ (one is enough), or give a split file or fractions "
-            "(0,0,1 makes all classes novel).",
+            "Draw them with --split-fractions 0.6,0.2,0.2 (0,0,1 makes all classes novel), list them in "
+            "--split-file FILE, or move them under base/, val/ and novel/ (one is enough).",
         )
-    return list_class_folders(root, folders, read_split_lists(texts), "the lists in " + texts[min(texts)].parent.name)
+    split_of = as_folders(read_split_lists(texts), folders)
+    return list_class_folders(root, folders, split_of, "the lists in " + texts[min(texts)].parent.name)
 
 
 def _compare_lists(texts: dict[str, Path], info: DatasetInfo) -> tuple[str, ...]:
@@ -198,11 +204,12 @@ def _list_own_classes(
         usable = [name for name, found in folders.items() if count_images(root, found) >= max(1, min_images)]
         split_of = split_by_fractions(usable, fractions or (), seed)
         return list_class_folders(root, folders, split_of, f"fractions, seed {seed}")
-    split_of = read_split_file(split_file)
+    split_of = as_folders(read_split_file(split_file), folders)
     absent = [name for name in split_of if name not in folders]
     if absent:
         raise FsbenchError(
-            f"{split_file} names {len(absent)} classes that have no folder in {root}: {first_names(absent)}.",
+            f"{split_file} names {counted(len(absent), 'class that has', 'classes that have')} no folder in {root}: "
+            f"{first_names(absent)}.",
             "Write the classes exactly as their folders are called.",
         )
     return list_class_folders(root, folders, split_of, split_file.name)

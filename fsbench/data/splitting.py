@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import unicodedata
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -87,6 +88,19 @@ def split_by_fractions(classes: Iterable[str], fractions: Sequence[float], seed:
             )
     order = [split for split, count in zip(SPLITS, counts, strict=True) for _ in range(count)]
     return dict(zip(drawn, order, strict=True))
+
+
+def as_folders(split_of: Mapping[str, str], folders: Iterable[str]) -> dict[str, str]:
+    """The split of each class, by the names of the folders.
+
+    A letter such as ö can be one character or two; systems and editors differ in which they write.
+    """
+    present = set(folders)
+    composed = {unicodedata.normalize("NFC", name): name for name in present}
+    called = {
+        name: name if name in present else composed.get(unicodedata.normalize("NFC", name), name) for name in split_of
+    }
+    return _by_class([(called[name], split) for name, split in split_of.items()], "the list of classes")
 
 
 def _pairs_of_json(path: Path) -> list[tuple[str, str]]:

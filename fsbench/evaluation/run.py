@@ -259,7 +259,8 @@ def _count_queries(protocol: TaskProtocol, room: NDArray[np.int64], rng: np.rand
         drawn: NDArray[np.int64] = rng.multivariate_hypergeometric(spare, min(queries, int(spare.sum())))
         return drawn
     shares = np.full(held, 1 / held) if protocol.alpha is None else rng.dirichlet(np.full(held, protocol.alpha))
-    return apportion(shares[None], queries)[0]
+    counts: NDArray[np.int64] = apportion(shares[None], queries)[0]
+    return counts
 
 
 def _take(

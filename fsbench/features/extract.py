@@ -135,7 +135,8 @@ def extract_all(
             backbone = ranks.first_alone(partial(weights.load, dataset.name))
             made = backbone.info
             named = made.weights.replace("none, seed", "random weights, seed")
-            reporter.say("; ".join(filter(None, (f"{made.name}: {named}", made.sha256[:8], made.note))) + ".")
+            trained = f"trained by {made.trained_by}" if made.trained_by else ""
+            reporter.say("; ".join(filter(None, (f"{made.name}: {named}", made.sha256[:8], trained, made.note))) + ".")
             file = extract(
                 dataset, backbone, path, settings=settings, device=device, reporter=reporter, force=force, ranks=ranks
             )
@@ -334,7 +335,12 @@ def _fill(shards: Shards, job: Extraction, device: torch.device, reporter: Repor
         for part, features, broken in _features(job, parts, device) if missing else ():
             if broken and not job.settings.skip_broken:
                 message = f"An image of {job.dataset.root} cannot be used: {next(iter(broken.values()))}"
-                raise FsbenchError(message, "Repair or remove it, or leave such images out with --skip-broken.")
+                named = "" if job.dataset.info else f" --data {job.dataset.root}"
+                raise FsbenchError(
+                    message,
+                    "Repair or remove it, or leave such images out with --skip-broken.\n"
+                    f"See all of them: fsbench doctor --deep{named}",
+                )
             shards.write(part, features, broken)
             report(len(part))
     ranks.wait()

@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils.data import Dataset
 
-from fsbench.data.images import OutOfReachError
+from fsbench.data.images import BrokenImageError, OutOfReachError
 from fsbench.devices import float32_products, out_of_memory, share
 from fsbench.errors import FsbenchError
 
@@ -101,7 +101,8 @@ class Images(Dataset[Item]):
         except OutOfReachError as error:
             return row, error
         except FsbenchError as error:
-            return row, f"{split.image_name(index)}: {error.message}"
+            reason = error.reason if isinstance(error, BrokenImageError) else error.message
+            return row, f"{split.image_name(index)}: {reason}"
 
     def _place(self, row: int) -> tuple[ImageSplit, int]:
         for split in self.splits:

@@ -38,12 +38,14 @@ class Overlap:
     @property
     def sentence(self) -> str:
         """In words."""
-        return f"{self.one} and {self.other} share {self.rows:,} rows, bit for bit"
+        return f"{self.one} and {self.other} share {self.rows:,} {'row' if self.rows == 1 else 'rows'}, bit for bit"
 
     def refuse_many(self, why: str) -> str:
         """An error if it is no accident; else a remark, which is empty if there is no overlap."""
         if self.share >= MANY:
-            hint = "Find the doubles with `fsbench doctor --deep`, and make the features again."
+            hint = (
+                "Find the doubles with `fsbench doctor --deep`, for own images with --data FOLDER, and extract again."
+            )
             raise FsbenchError(f"{self.sentence}: {why}", hint)
         return f"{self.sentence}: the same images in both?" if self.rows else ""
 

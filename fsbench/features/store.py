@@ -215,7 +215,8 @@ class FeatureFile:
 
     def __str__(self) -> str:
         made = self.provenance
-        network = ", ".join(filter(None, (made.family, made.named_weights)))
+        family = "" if made.family == made.backbone else made.family
+        network = ", ".join(filter(None, (family, made.named_weights)))
         splits = (f"{name} {len(one.class_names)} classes, {one.rows:,} images" for name, one in self.splits.items())
         origin = f"imported from {made.imported[0].get('file', '?')}" if made.imported else "extracted"
         size = f"{made.image_size} pixels, " if made.image_size else ""

@@ -224,7 +224,7 @@ def test_a_picture_in_two_splits_is_named_by_the_extraction(tmp_path: Path, caps
     shutil.copy(root / "base" / "b1" / "000.png", root / "novel" / "n2" / "000.png")
     file = extracted(root, tmp_path / "f.h5", Reporter(quiet=True))
     assert "base and novel share 1 rows" in capsys.readouterr().err
-    assert "base and novel share 1 rows, bit for bit" in file.provenance.notes
+    assert "base and novel share 1 row, bit for bit" in file.provenance.notes
 
 
 def test_doubles_are_found_by_their_content(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def test_weights_are_found_in_the_caches_and_recorded_with_revision_and_hash(cac
     assert find_timm_weights(caches / "weights", "photos", f"{NAME}.c3_in1k", pretrained=True) == file
     info = load_backbone(NAME, file).info
     assert info.weights == "timm/resnet10t.c3_in1k revision 01234567"
+    assert load_backbone(f"{NAME}.c3_in1k", file).info.weights == "revision 01234567"
     assert len(info.sha256) == 64
     assert info.note == "512 features, taken before the classifier to 1000, which is left out"
     shutil.rmtree(caches / "hf")

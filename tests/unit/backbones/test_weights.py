@@ -91,23 +91,30 @@ def test_a_dataset_without_public_weights(tmp_path: Path) -> None:
     with pytest.raises(FsbenchError, match="No weights for rn12 on birds") as caught:
         find_weights(tmp_path, "birds", "rn12")
     assert f"{tmp_path}/birds/rn12.pth" in caught.value.hint
-    assert "Download" not in caught.value.hint
+    assert "For features of a network that was trained on mini: download mini1.pt1" in caught.value.hint
+    assert f"save it as {tmp_path}/mini/rn12.pt1, and give it with --weights." in caught.value.hint
     assert "fsbench train --backbone rn12 --data FOLDER" in caught.value.hint
+    here = put(tmp_path, "cub/rn12.pth")
+    with pytest.raises(FsbenchError, match="No weights for rn12 on birds") as caught:
+        find_weights(tmp_path, "birds", "rn12")
+    assert f"--weights {here}" in caught.value.hint
     with pytest.raises(FsbenchError) as caught:
         find_weights(tmp_path, "birds", "timm/resnet18")
     assert "fsbench train" not in caught.value.hint
 
 
-def test_shipped_weights_serve_where_there_are_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_come_with_fsbench_are_used_where_there_are_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shipped, own = tmp_path / "shipped", tmp_path / "own"
     inside = put(shipped, "glyphs/rn12.safetensors")
+    trained = put(shipped, "cifarfs/rn12.safetensors")
     put(shipped, "manifest.toml", b"")
     monkeypatch.setattr(weights, "shipped_weights", lambda: shipped)
     assert find_weights(own, "glyphs", "rn12") == inside
+    assert find_weights(own, "cifarfs", "rn12") == trained
     with pytest.raises(FsbenchError, match="No weights"):
         find_weights(own, "mini", "rn12")
-    benchmark = put(shipped, "mini/rn12.safetensors")
-    assert find_weights(own, "mini", "rn12") == benchmark
     mine = put(own, "glyphs/rn12.pt")
     assert find_weights(own, "glyphs", "rn12") == mine
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,7 @@ def test_a_single_split_is_enough(tmp_path: Path) -> None:
     ("count", "notes"),
     [
         (1, ["it has 1 novel class, and a task needs two."]),
-        (3, ["it has 3 novel classes: tasks are 5-way unless you say --ways 3."]),
+        (3, ["3 novel classes are too few for 5-way tasks. Use --ways 3."]),
         (5, []),
     ],
 )
@@ -175,7 +176,7 @@ def test_missing_split_file(tmp_path: Path) -> None:
 
 def test_split_file_with_unknown_class(animals: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "s.json", '{"base": ["cat", "unicorn"]}')
-    with pytest.raises(FsbenchError, match=r"names 1 classes that have no folder .*: unicorn"):
+    with pytest.raises(FsbenchError, match=r"names 1 class that has no folder .*: unicorn"):
         load_own(animals, split_file=file)
 
 
@@ -265,6 +266,27 @@ def test_own_folders_with_the_same_classes_are_not_splits(tmp_path: Path) -> Non
     assert classes(dataset) == {"novel": tuple(ANIMALS)}
     assert len(dataset.splits["novel"]) == 10
     assert any("read as one set of class folders" in note for note in dataset.notes)
+
+
+def test_a_top_folder_that_lacks_a_class_of_the_other_is_no_split_either(tmp_path: Path) -> None:
+    put(tmp_path, [f"train/{name}/1.png" for name in ANIMALS] + [f"test/{name}/2.png" for name in ANIMALS[1:]])
+    with pytest.raises(FsbenchError, match=r"test/ and train/ hold images of the same 5 classes"):
+        load_own(tmp_path)
+    assert len(load_own(tmp_path, fractions=(0, 0, 1)).splits["novel"]) == 9
+
+
+@pytest.mark.parametrize(("folder", "listed"), [("NFC", "NFD"), ("NFD", "NFC")])
+def test_letters_of_one_or_two_characters_name_the_same_class(folder: str, listed: str, tmp_path: Path) -> None:
+    names = ["Möwe grün", "École", "fox"]
+    called = sorted(unicodedata.normalize(folder, name) for name in names)  # type: ignore[arg-type]
+    put(tmp_path / "images", [f"{name}/1.png" for name in called])
+    as_written = [unicodedata.normalize(listed, name) for name in names]  # type: ignore[arg-type]
+    split = write(tmp_path / "split.json", json.dumps({"novel": as_written}))
+    assert classes(load_own(tmp_path / "images", split_file=split)) == {"novel": tuple(called)}
+    both = {"novel": as_written, "base": called[:1]}
+    if called[0] not in as_written:
+        with pytest.raises(FsbenchError, match="is both novel and base"):
+            load_own(tmp_path / "images", split_file=write(tmp_path / "split.json", json.dumps(both)))
 
 
 def test_own_data_do_not_become_a_benchmark_by_their_name(tmp_path: Path) -> None:
