@@ -140,12 +140,11 @@ ABLATION = (
 
 
 def usual_methods() -> list[str]:
-    """What `all` stands for: every method that does not take minutes per setting, some with a variant."""
+    """What `all` stands for: every method, some with a variant."""
     labels: list[str] = []
     for name in method_names():
-        info = method_class(name).info
-        if info.cost != "very slow":
-            labels += [name, *(f"{name}:{word}" for word in (info.variants.in_all if info.variants else ()))]
+        variants = method_class(name).info.variants
+        labels += [name, *(f"{name}:{word}" for word in (variants.in_all if variants else ()))]
     return labels
 
 

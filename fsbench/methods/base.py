@@ -55,8 +55,7 @@ class MethodInfo:
             are not used.
         published: Its names in published tables, each with the values of parameters that such a row belongs to;
             parameters that are not named may have any value.
-        cost: `fast`: closed-form steps. `slow`: about a thousand gradient steps. `very slow`: minutes per setting, so
-            that `all` leaves it out.
+        cost: `fast`: closed-form steps. `slow`: hundreds of gradient steps, so that a run says how long it will take.
         starts_from: Method whose result it starts from, and should not end below.
     """
 
@@ -69,7 +68,7 @@ class MethodInfo:
     variants: Variants | None = None
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     published: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    cost: Literal["fast", "slow", "very slow"] = "fast"
+    cost: Literal["fast", "slow"] = "fast"
     prior_by: Mapping[str, Mapping[Any, Prior]] = field(default_factory=dict)
     version: int = 1
     starts_from: str = ""

@@ -46,6 +46,7 @@ METHODS = {
     "alpha-tim": "fsbench.methods.alpha_tim:AlphaTim",
     "paddle": "fsbench.methods.paddle:Paddle",
     "unem-gaussian": "fsbench.methods.unem:UnemGaussian",
+    "am": "fsbench.methods.alpha_am:Am",
     "alpha-am": "fsbench.methods.alpha_am:AlphaAm",
     "soft-kmeans": "fsbench.methods.soft_kmeans:SoftKMeans",
     "bavardage": "fsbench.methods.bavardage:Bavardage",

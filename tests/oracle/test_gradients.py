@@ -128,8 +128,9 @@ def test_alpha_am(balanced: bool, chain: str, shots: int, ways: int, queries: in
     if shots == 1:
         graph["k"] = 6  # fewer than all
     found = fsbench.predict(
-        "alpha-am", support, labels, query, balanced=balanced, chain=chain, steps=8, rate=3e-3, neighbours=graph["k"]
-    )
+        "am" if balanced else "alpha-am", support, labels, query,
+        balanced=balanced, chain=chain, steps=8, rate=3e-3, neighbours=graph["k"],
+    )  # fmt: skip
     order = 1.0 if balanced else 5.0 if many else 2.0
     for b in range(2):
         rows = np.concatenate([support[b], query[b]])

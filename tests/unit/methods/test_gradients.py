@@ -15,7 +15,7 @@ from fsbench.methods.heads import Adam, Objective, descend, probabilities, suppo
 from fsbench.methods.registry import method_class
 from fsbench.tasks.batch import TaskBatch
 
-NAMES = ["baseline", "baseline++", "entropy-min", "tim-gd", "tim-adm", "alpha-tim", "alpha-am"]
+NAMES = ["baseline", "baseline++", "entropy-min", "tim-gd", "tim-adm", "alpha-tim", "am", "alpha-am"]
 
 
 def test_adam_takes_the_steps_of_the_library() -> None:
@@ -103,11 +103,12 @@ def test_results_do_not_depend_on_how_tasks_are_blocked(name: str, monkeypatch: 
         ("alpha-tim", False, 3, {"order": 5.0}),
         ("alpha-tim", True, 5, {"order": 7.0, "marginal": 1.0}),
         ("alpha-tim", False, 20, {"order": 7.0}),
-        ("alpha-am", False, 1, {"order": 2.0, "marginal": 1.0, "propagation": 0.8, "neighbours": 20, "steps": 1000}),
+        ("alpha-am", False, 1, {"order": 2.0, "marginal": 1.0, "propagation": 0.8, "neighbours": 20, "steps": 100}),
         ("alpha-am", False, 3, {"order": 2.0, "marginal": 1.0, "propagation": 0.8, "neighbours": 20}),
         ("alpha-am", False, 5, {"order": 5.0, "marginal": 1.0, "propagation": 0.9, "neighbours": 10}),
-        ("alpha-am", True, 1, {"order": 1.0, "marginal": 10.0, "propagation": 0.8, "neighbours": 20}),
-        ("alpha-am", True, 5, {"order": 1.0, "marginal": 10.0, "propagation": 0.9, "neighbours": 10, "chain": "PLC"}),
+        ("alpha-am", True, 5, {"order": 5.0, "marginal": 1.0, "propagation": 0.9, "neighbours": 10}),
+        ("am", True, 1, {"order": 1.0, "marginal": 10.0, "propagation": 0.8, "neighbours": 20, "rate": 1e-3}),
+        ("am", False, 5, {"order": 1.0, "marginal": 10.0, "propagation": 0.9, "neighbours": 10, "chain": "PLC"}),
     ],
 )
 def test_defaults_of_a_setting(name: str, balanced: bool, shots: int, expected: dict[str, Any]) -> None:

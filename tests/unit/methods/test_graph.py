@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import BlockSize, embed_split, solve_rows
-from fsbench.methods.alpha_am import AlphaAm
+from fsbench.methods.alpha_am import AlphaAm, Am
 from fsbench.methods.alpha_tim import AlphaTim
 from fsbench.methods.baseline import Baseline, BaselinePlusPlus
 from fsbench.methods.bavardage import Bavardage
@@ -63,6 +63,7 @@ METHODS = [
     (TimAlternating(steps=3), 48),
     (TimAlternating(steps=3), 20),  # more samples than features
     (AlphaAm(steps=3), 48),
+    (Am(steps=2), 20),  # more samples than features
 ]
 
 
