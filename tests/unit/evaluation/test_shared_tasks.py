@@ -72,8 +72,8 @@ class Machine:
     delay: float = 0.0
 
 
-TWO = (Machine(8 << 20), Machine(7 << 20))  # nearly the same, and still other blocks
-THREE = (Machine(16 << 20), Machine(1 << 20, threads=3, delay=0.02), Machine(1, threads=2))
+TWO = (Machine(1_250_000), Machine(1_050_000))  # nearly the same, and still blocks of 6 and of 5 tasks
+THREE = (Machine(16 << 20), Machine(650_000, threads=3, delay=0.02), Machine(1, threads=2))  # 80 or more, 3, and 1
 CASES = [
     *(pytest.param(name, params, THREE, id=f"{name} {params}") for name, params in CONFIGURATIONS),
     pytest.param("bavardage", {}, TWO, id="two"),
