@@ -106,7 +106,7 @@ def completions(monkeypatch: pytest.MonkeyPatch, line: str) -> set[str]:
         ("fsbench extract --backbone rn", {"rn12", "rn18"}),
         ("fsbench import --backbone w", {"wrn"}),
         ("fsbench sweep --split val,n", {"val,novel"}),
-        ("fsbench plot sp", {"spectrum"}),
+        ("fsbench plot spec", {"spectrum"}),
     ],
 )
 def test_the_shell_completes_names(line: str, expected: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
