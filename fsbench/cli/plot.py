@@ -47,7 +47,7 @@ def dots(
     results_dir: use.ResultsRoot = Path("results"),
     quiet: use.Quiet = False,
 ) -> None:
-    """Plot accuracies, or differences to a baseline, as dots with their intervals.
+    """Plot accuracies or differences as dots with intervals.
 
     Example: [bold]fsbench plot dots --width column --out dots.pdf[/bold]
     """

@@ -117,7 +117,7 @@ def test_task_draws_every_sample_in_every_view(seen: WatchedTask) -> None:
         assert (view.points > [left, low]).all()
         assert (view.points < [right, high]).all()
     assert [len(axes.patches) for axes in figure.axes] == [3, 3, 3]
-    assert [axes.get_xlabel().partition("of the ")[2] for axes in figure.axes] == [
+    assert [axes.get_xlabel().partition("the ")[2] for axes in figure.axes] == [
         *("samples' spread", "centroids' spread", "centroids' spread")
     ]
     names = [text.get_text() for text in figure.legends[0].get_texts()]
