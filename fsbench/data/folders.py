@@ -203,7 +203,9 @@ def _hold_same_classes(folders: Iterable[Sequence[Path]], info: DatasetInfo | No
     Copies of benchmarks circulate whose ``train`` and ``test`` both hold all classes.
     """
     names = [{entry.name for entry in entries} for entries in folders if entries]
-    if len(names) > 1 and all(other <= max(names, key=len) for other in names):  # rare classes may lack test images
+    largest = max(names, key=len, default=set())
+    # Rare classes of own data may lack test images; in a benchmark such a folder has a class in the wrong split.
+    if len(names) > 1 and all(other <= largest if info is None else other == largest for other in names):
         return True
     return info is not None and any(found.issuperset(info.split_of) for found in names)
 
