@@ -88,6 +88,9 @@ Preset = Annotated[
         autocompletion=complete.words("article"),
     ),
 ]
+Blind = Annotated[
+    bool, of_method("--blind", help="Tell no method whether tasks are balanced: the same defaults in every setting.")
+]
 Tune = Annotated[bool, of_method("--tune", help="Use parameters tuned on the val classes, where a method has some.")]
 Temperature = Annotated[float | None, of_method(help="Temperature of Soft-KMEANS.")]
 ArticlePrecision = Annotated[float | None, of_method(help="Precision, in the article's units.")]

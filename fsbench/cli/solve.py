@@ -45,6 +45,7 @@ def solve(
     batch: use.Batch = None,
     preset: use.Preset = "",
     tune: use.Tune = False,
+    blind: use.Blind = False,
     t_km: use.Temperature = None,
     tau: use.Precision = None,
     sigma: use.Clamp = None,
@@ -85,7 +86,7 @@ def solve(
         methods=[method], options=method_options(named, others), shots=shots,
         settings=setting_of(unbalanced), alpha=alpha, ways=ways, queries=queries,
         protocol=protocol, present=present, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset,
-        published=False, skip_infeasible=skip_infeasible,
+        published=False, blind=blind, skip_infeasible=skip_infeasible,
     )  # fmt: skip
     other = FeatureFile.open(base) if base else None
     with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
