@@ -44,6 +44,7 @@ def compare(
     ] = None,
     base: use.BaseFile = None,
     tune: use.Tune = False,
+    blind: use.Blind = False,
     preset: use.Preset = "",
     prior_alpha: use.PriorAlpha = None,
     published: Annotated[bool, use.of_output("--published/--no-published", help="Show published numbers.")] = True,
@@ -76,7 +77,7 @@ def compare(
     spec = Spec.from_words(
         methods=methods, baseline=baseline, shots=shots, settings=settings, alpha=alpha, ways=ways, queries=queries,
         protocol=protocol, present=present, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset,
-        published=published,
+        published=published, blind=blind,
         over_data=over_data, over_classes=over_classes, prior_alpha=prior(prior_alpha), skip_infeasible=skip_infeasible,
     )  # fmt: skip
     other = FeatureFile.open(base) if base else None

@@ -103,6 +103,9 @@ Preset = Annotated[
         autocompletion=complete.words("article"),
     ),
 ]
+Blind = Annotated[
+    bool, of_method("--blind", help="Tell no method whether tasks are balanced: the same defaults in every setting.")
+]
 Tune = Annotated[bool, of_method("--tune", help="Use parameters tuned on the val classes, where a method has some.")]
 Temperature = Annotated[float | None, for_experts(help="Temperature T_km of Soft-KMEANS and BAVARDAGE.")]
 ArticlePrecision = Annotated[float | None, for_experts(help="Precision T_vb of BAVARDAGE, in the article's units.")]

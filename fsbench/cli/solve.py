@@ -40,6 +40,7 @@ def solve(
     protocol: use.ProtocolName = "disjoint",
     preset: use.Preset = "",
     tune: use.Tune = False,
+    blind: use.Blind = False,
     others: use.SetOption = None,
     device: use.Device = "auto",
     force: use.Force = False,
@@ -90,7 +91,7 @@ def solve(
         methods=[method], options=method_options(named, others), shots=shots,
         settings=setting_of(unbalanced), alpha=alpha, ways=ways, queries=queries,
         protocol=protocol, present=present, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset,
-        published=False, skip_infeasible=skip_infeasible,
+        published=False, blind=blind, skip_infeasible=skip_infeasible,
     )  # fmt: skip
     other = FeatureFile.open(base) if base else None
     with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:

@@ -168,7 +168,7 @@ class _Configurations:
         search = None if shares else self._search(choice, protocol)  # a baseline takes over what was given
         if search is not None:
             return configure_tuned(search, self.source, self.runner)
-        return configure(choice.method, self.source, protocol, choice.options, self.spec.preset)
+        return configure(choice.method, self.source, protocol, choice.options, self.spec.preset, self.spec.blind)
 
     def _search(self, choice: MethodChoice, protocol: TaskProtocol) -> Search | None:
         """The search for a method's parameters; None if there is none to make."""

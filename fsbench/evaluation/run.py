@@ -123,12 +123,17 @@ class Runner:
 
 
 def configure(
-    name: str, source: Source, protocol: TaskProtocol, options: Mapping[str, Any], preset: str = ""
+    name: str, source: Source, protocol: TaskProtocol, options: Mapping[str, Any], preset: str = "", blind: bool = False
 ) -> tuple[Method, str]:
-    """A method for a setting, and a word on where its parameters come from: `default`, or `preset:mini`."""
+    """A method for a setting, and a word on where its parameters come from: `default`, `blind`, or `preset:mini`.
+
+    A blind method has the defaults of unbalanced tasks, and is told no α.
+    """
     context, chosen = source.context(protocol, preset), method_class(name)
+    if blind:
+        context = replace(context, balanced=False, alpha=None)
     method, plain = (chosen.configure(one, **options) for one in (context, replace(context, preset="")))
-    origin = "default" if method.params() == plain.params() else f"preset:{context.preset}"
+    origin = "blind" if blind else "default" if method.params() == plain.params() else f"preset:{context.preset}"
     if options:
         origin += " + given:" + ",".join(sorted(options))
     return method, origin

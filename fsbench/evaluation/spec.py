@@ -75,6 +75,7 @@ class SpecWords(TaskWords, total=False):
     skip_infeasible: bool
     over_classes: bool
     prior_alpha: float | str | None
+    blind: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +96,7 @@ class Spec:
         over_classes: Add intervals for new classes.
         skip_infeasible: Leave out settings for which a feature file has too few images, instead of refusing them.
         all_methods: Every method was asked for, so those that lack what they need are left out.
+        blind: No method is told whether tasks are balanced, nor their α.
     """
 
     methods: tuple[MethodChoice, ...]
@@ -110,12 +112,16 @@ class Spec:
     skip_infeasible: bool = False
     over_classes: bool = False
     all_methods: bool = False
+    blind: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.tasks <= _MOST_TASKS:
             raise UsageError("tasks", f"expected 1 to {_MOST_TASKS:,}, got {self.tasks}", "10,000 are usual.")
         if self.preset not in presets.CHOICES:
             raise UsageError("preset", f"expected article, got {self.preset!r}")
+        if self.blind and (self.tune or self.preset):
+            other = "tune" if self.tune else "preset"
+            raise UsageError("blind", f"--{other} chooses parameters for each setting; choose one of both")
 
     @classmethod
     def from_words(cls, **words: Unpack[SpecWords]) -> Spec:

@@ -13,7 +13,7 @@ and r_n, the same for every class, cancels when Eq. 5 is normalised. What PLDA a
 
 The variant `transport` is not the article's. It knows that the classes are equally frequent among the queries, and
 maximises the same lower bound over assignments with Σ_q o_qk = Q/K: the E step becomes o_qk ∝ ρ_qk e^(v_k), with the
-v_k that give every class its size. `docs/transport.md` derives and measures it.
+v_k that give every class its size. `docs/methods.md` derives it.
 """
 
 from __future__ import annotations

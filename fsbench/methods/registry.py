@@ -112,6 +112,23 @@ def needs_base(label: str) -> bool:
     return info.needs_base and not any(word in spared for word in options.values())
 
 
+def told(name: str) -> list[str]:
+    """What a method is told beside the task: base statistics, and defaults that depend on whether it is balanced."""
+    from fsbench.methods.base import Context  # noqa: PLC0415  (loads torch, which completion does without)
+
+    method = method_class(name)
+    words = ["statistics of the base classes"] if method.info.needs_base else []
+    defaults = getattr(method, "defaults", None)
+    if defaults is None:
+        return words
+    unbalanced, balanced = (defaults(Context(balanced=balanced)) for balanced in (False, True))
+    return words + [
+        f"whether tasks are balanced: {key} = {balanced[key]} if they are, else {value}"
+        for key, value in unbalanced.items()
+        if balanced[key] != value
+    ]
+
+
 def method_key(name: str) -> str:
     """The name under which results are recorded.
 

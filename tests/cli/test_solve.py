@@ -132,6 +132,16 @@ def test_few_of_many_classes_are_among_the_queries() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_blind_methods_do_not_know_that_tasks_are_balanced() -> None:
+    arguments = ("solve", "--balanced", "--shots", "1", "--tasks", "5", "--json")
+    (told,), (blind,) = (json.loads(fsbench(*arguments, *more).stdout) for more in ((), ("--blind",)))
+    assert (told["params"]["mixing"], told["params_from"]) == ("uniform", "default")
+    assert (blind["params"]["mixing"], blind["params_from"]) == ("learned", "blind")
+    assert "choose one of both" in fsbench(*arguments, "--blind", "--preset", "article").stderr
+    assert "not known" in run(*arguments, "--blind", "--prior-alpha", "sampler").stderr
+
+
+@pytest.mark.usefixtures("folder")
 def test_no_clamp_at_all_is_recorded_as_a_word() -> None:
     arguments = ("solve", "--sigma", "inf", "--shots", "1", "--tasks", "5", "--json")
     (row,) = json.loads(fsbench(*arguments).stdout)

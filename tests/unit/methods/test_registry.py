@@ -21,6 +21,7 @@ from fsbench.methods.registry import (
     needs_base,
     plain_label,
     split_variant,
+    told,
 )
 from fsbench.results.published import _names, published_rows
 from tests.comparing import compared
@@ -87,6 +88,19 @@ def test_a_wrong_variant_is_named(label: str, words: str) -> None:
 def test_all_is_every_method_with_the_variants_of_bavardage() -> None:
     labels = [choice.label for choice in parse_methods("all")]
     assert labels == [*METHODS, "bavardage:released", "bavardage:transport"]
+
+
+def test_what_methods_are_told_is_known() -> None:
+    assert told("pt-map") == told("alpha-am") == told("paddle") == []
+    assert told("ncm") == ["statistics of the base classes"]
+    assert told("tim-gd") == ["whether tasks are balanced: marginal = 10.0 if they are, else 1.0"]
+    assert told("bavardage")[1:] == [
+        "whether tasks are balanced: t_km = 10.0 if they are, else 50.0",
+        "whether tasks are balanced: mixing = uniform if they are, else learned",
+    ]
+    assert {name for name in METHODS if any("balanced" in words for words in told(name))} == {
+        "bavardage", "laplacianshot", "protolp", "soft-kmeans", "tim-gd",
+    }  # fmt: skip
 
 
 def test_the_baselines_can_run_where_they_are_used() -> None:
