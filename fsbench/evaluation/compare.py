@@ -17,6 +17,7 @@ from fsbench.methods import presets
 from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, method_key
 from fsbench.results.comparison import Beyond, Column, Comparison, compare_records, entry_of
 from fsbench.results.statistics import interval_over_classes, paired_difference
+from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import check_feasible, pool_sizes, sample_tasks
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from fsbench.reporter import Reporter
     from fsbench.results.comparison import Runs
     from fsbench.results.record import RunRecord
-    from fsbench.tasks.protocol import TaskProtocol
 
 _DRAWN_AT_ONCE = 512
 _CLEARLY_BELOW = 1.0  # points below Soft-KMEANS from which BAVARDAGE is said to have failed
@@ -199,6 +199,8 @@ def warning(record: RunRecord, baseline: RunRecord) -> str:
     params, gain = record.key.params, paired_difference(record.per_task, baseline.per_task)
     if record.key.method != "bavardage" or not (gain.high < 0 and gain.mean < -_CLEARLY_BELOW):
         return ""
+    if params["variant"] == "transport" and not TaskProtocol(**record.key.protocol).balanced:
+        return ""  # it assumes equal classes, as the table says
     remedies = []
     if not record.params_from.startswith("tuned"):
         remedies.append("tune them on val classes with --tune")
