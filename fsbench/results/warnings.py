@@ -102,7 +102,10 @@ def starting_point(record: RunRecord) -> str:
 
 
 def _remedy(record: RunRecord) -> str:
-    """What to do about parameters that do not suit the features."""
+    """What to do about parameters that do not suit the features, or an assumption that does not suit the tasks."""
+    method, alpha = installed_class(record.key.method.partition("@")[0]), record.key.protocol["alpha"]
+    if method and alpha is not None and method.info.assumes(record.key.params, alpha) == "uniform prior":
+        return "it assumes equally frequent classes, which these tasks do not have"
     if record.params_from.startswith("tuned"):
         return f"use {starting_point(record)} on these features"
     return "tune its parameters" if record.params_from == "default" else "tune its parameters, or use its defaults"
