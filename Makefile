@@ -15,7 +15,7 @@ TASKS    ?= 10000
 ARGS     ?=
 DATA     ?= data
 SMALL    := --no-rotation --no-mixup --seed 0 --device cpu --eval-every 6 --force
-REAL     := --backbone rn12 --small-first --seed 0 --device cpu --force --data-dir $(DATA)
+REAL     := --backbone rn12 --seed 0 --device cpu --force --data-dir $(DATA)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test fast lint format types unit demo bench figures trust build docs chromium extract scatter solve compare weights clean
@@ -97,9 +97,7 @@ weights: $(READY)  ## train the weights that ship with fsbench, for glyphs and t
 	$(BIN)/fsbench train --dataset glyphs --backbone rn18 --width 8 --epochs 24 $(SMALL)
 	$(BIN)/fsbench train --dataset glyphs --backbone wrn --width 1 --epochs 12 $(SMALL)
 	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --dataset cifarfs --width 24 --epochs 10 $(REAL)
-	test ! -d $(DATA)/fc100 || $(BIN)/fsbench train --dataset fc100 --width 24 --image-size 32 --epochs 10 $(REAL)
-	test ! -d $(DATA)/mini || $(BIN)/fsbench train --dataset mini --width 16 --image-size 64 --epochs 6 $(REAL)
-	test ! -d $(DATA)/cub || $(BIN)/fsbench train --dataset cub --width 16 --epochs 20 $(REAL)
+	test ! -d $(DATA)/cub || $(BIN)/fsbench train --dataset cub --width 16 --image-size 64 --epochs 40 $(REAL)
 
 extract: $(READY)  ## run a backbone over image folders [BACKBONE DATASET]
 	$(BIN)/fsbench extract $(if $(BACKBONE),--backbone $(BACKBONE)) $(if $(DATASET),--dataset $(DATASET)) $(ARGS)
