@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.console import Group as RichGroup
 from rich.text import Text
 
@@ -187,9 +188,9 @@ def render_rich(comparison: Comparison, timing: bool = False) -> RenderableType:
 def _rich_table(comparison: Comparison, heading: str, rows: list[Row], assumptions: bool, sign: str) -> RichTable:
     """One table for the terminal, with or without what methods assume, and the signs between means and intervals."""
     table = plain_table(heading)
-    table.add_column("method", overflow="fold", min_width=min(_LONG_NAME, max(len(label) for label, *_ in rows)))
+    table.add_column("method", overflow="fold", width=min(_LONG_NAME, max(cell_len(label) for label, *_ in rows)))
     if assumptions:
-        table.add_column("assumes", overflow="fold")
+        table.add_column("assumes", no_wrap=True)
     for column in comparison.columns:
         table.add_column(column.title.replace(" ", "\n", 1), justify="right", no_wrap=True)
     for label, assumes, cells in rows:

@@ -49,7 +49,7 @@ def test_novel_features_alone_with_another_files_base() -> None:
     arguments = ("features/own-rn18.h5", "--base", "features/mini-rn18.h5", "--tasks", "5", "--shots", "1")
     crossed = run("compare", *arguments)
     assert crossed.returncode == 0, crossed.stderr
-    assert "|novel|base:mini@" in crossed.stdout.replace("\n", "")
+    assert "/novel|base:mini@" in crossed.stdout.replace("\n", "")
     solved = run("solve", *arguments)
     assert "own/rn18/novel|base:mini@" in solved.stdout
 

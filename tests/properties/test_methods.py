@@ -26,12 +26,13 @@ SHORTER: dict[str, dict[str, Any]] = {  # schedules of many small steps: fewer, 
     "tim-adm": {"steps": 15},  # with fewer queries than classes it does not settle, and magnifies rounding errors
     "alpha-tim": {"steps": 25, "rate": 1e-3},
     "alpha-am": {"steps": 12, "rate": 1e-3},
+    "am": {"steps": 12, "rate": 1e-3},
     "ilpc": {"steps": 20},
     "protolp": {"rounds": 10},
 }
 DEPENDS_ON_AXES = {
     # Adam gives every coordinate its own step size.
-    *("baseline", "baseline++", "entropy-min", "tim-gd", "alpha-tim", "alpha-am"),
+    *("baseline", "baseline++", "entropy-min", "tim-gd", "alpha-tim", "alpha-am", "am"),
     # Pre-processing acts on each coordinate: powers (PT-MAP, BMS, protoLP, iLPC) and ranges (PADDLE).
     *("pt-map", "bms", "protolp", "ilpc", "paddle"),
 }

@@ -198,7 +198,7 @@ def extracted(root: Path, out: Path, reporter: Reporter = QUIET) -> FeatureFile:
     return extract(load_own(root), backbone, out, Settings(workers=0), CPU, reporter)
 
 
-def test_pictures_replaced_under_their_names_are_extracted_again(tmp_path: Path) -> None:
+def test_images_replaced_under_their_names_are_noticed(tmp_path: Path) -> None:
     root, out = photos(tmp_path), tmp_path / "f.h5"
     first = extracted(root, out).read("novel").features
     for path in (root / "novel" / "n0").iterdir():  # touched and copied, but the same
@@ -207,7 +207,10 @@ def test_pictures_replaced_under_their_names_are_extracted_again(tmp_path: Path)
     before = out.stat().st_mtime_ns
     extracted(tmp_path / "elsewhere" / "photos", out)
     assert out.stat().st_mtime_ns == before
-    write_images(root, {"novel": ["n0"]}, images=3, side=18, seed=5)
+    write_images(root, {"novel": ["n0"]}, images=3, side=16, seed=5)
+    with pytest.raises(FsbenchError, match="3 images have changed: novel/n0"):
+        extracted(root, out)
+    out.unlink()
     assert not np.array_equal(extracted(root, out).read("novel").features, first)
 
 
@@ -223,7 +226,7 @@ def test_a_picture_in_two_splits_is_named_by_the_extraction(tmp_path: Path, caps
     root = photos(tmp_path)
     shutil.copy(root / "base" / "b1" / "000.png", root / "novel" / "n2" / "000.png")
     file = extracted(root, tmp_path / "f.h5", Reporter(quiet=True))
-    assert "base and novel share 1 rows" in capsys.readouterr().err
+    assert "base and novel share 1 row," in capsys.readouterr().err
     assert "base and novel share 1 row, bit for bit" in file.provenance.notes
 
 

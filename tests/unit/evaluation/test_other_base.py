@@ -94,7 +94,7 @@ def test_a_table_names_all_bases(features: Features, tmp_path: Path) -> None:
     files = [whole(tmp_path / "a.h5", features, MADE), whole(tmp_path / "b.h5", make_features(seed=5), MADE)]
     for order in (files, files[::-1]):
         found = compared("ncm", order, [TaskProtocol()], baseline="ncm", tasks=3, base=files[0]).signature()
-        assert f"|novel|base:own+cub@{files[0].summary('base').digest[:6]}|" in found
+        assert f"/novel|base:own+cub@{files[0].summary('base').digest[:6]}|" in found
 
 
 def test_published_numbers_are_not_shown_across_data_sets(novel: FeatureFile, other: FeatureFile) -> None:

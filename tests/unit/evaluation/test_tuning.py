@@ -198,7 +198,7 @@ def test_grids_are_of_comparable_size(name: str) -> None:
     # NCM has no parameter, SimpleShot only a variant, and UNEM's coefficients are learned by gradient.
     if name in {"ncm", "simpleshot", "unem-gaussian"}:
         assert cells == 0
-    elif len(grid) == 1 or name in {"alpha-am", "ilpc"}:  # which take minutes per cell
+    elif len(grid) == 1 or name in {"am", "alpha-am", "ilpc"}:  # which take minutes per cell
         assert cells == 12
     else:
         assert 48 <= cells <= 50

@@ -64,11 +64,28 @@ def test_four_settings_fit_into_80_columns_and_no_name_is_broken(width: int) -> 
     assert max(map(len, lines)) <= width
     rows = [line for line in lines if line.startswith(f" {LONGEST} †")]
     assert len(rows) == (4 if width == 60 else 2)  # accuracies and differences, in two parts each at 60 columns
-    assert any("assumes" in line for line in lines) is (width >= 100)
+    assert any("assumes" in line for line in lines if line.startswith(" method")) is (width >= 100)
     assert "†: parameters tuned on the val classes" in lines
     of_accuracies = [line for line in lines if re.search(r"\d ?±", line) and not re.search(r"[+-]\d", line)]
     points = [[match.end() for match in re.finditer(r"\d\.\d\d ?±", line)] for line in of_accuracies[:4]]
     assert points[0] == points[1] == points[2] == points[3]  # digits below each other, whatever the marks
+
+
+@pytest.mark.parametrize("width", range(60, 140, 4))
+def test_no_accuracy_is_cut_where_an_assumption_differs_by_setting(width: int) -> None:
+    records = [
+        make_record("bavardage", shots=shots, alpha=alpha, tasks=200, params={"variant": variant, "mixing": mixing})
+        for variant in ("article", "transport")
+        for alpha, mixing in ((2.0, "learned"), (None, "uniform"))
+        for shots in (1, 5)
+    ]
+    (comparison,) = collect([*records, *four_settings("ncm", 0.5, tasks=200)], published=False)
+    stream = io.StringIO()
+    SafeConsole(file=stream, width=width).print(render_rich(comparison))
+    text = stream.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    assert len(re.findall(r"(?<![+-])\b\d\d\.\d\d ?± ?\d\.\d\d", text)) >= 12
+    assert not re.search(r"±(?! ?\d+\.\d\d| 95 %)", text)
 
 
 def test_tuned_rows_are_marked_in_every_format() -> None:

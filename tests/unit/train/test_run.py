@@ -128,7 +128,7 @@ class StopsAfterSteps(Listener):
         (2, 0, "Kept: 0 epochs and 1 steps, in {}. Lost: the 1 steps after them."),
         (5, 0, "Kept: 1 epochs and 1 steps, in {}. Lost: the 1 steps after them."),
         (5, 5, "Kept: 1 epochs, in {}. Lost: the 2 steps after them."),
-        (2, 5, "Nothing is kept: stopped after 2 steps, before the first checkpoint."),
+        (2, 5, "Nothing is kept: no epoch finished, stopped after 2 steps, before the first checkpoint."),
     ],
 )
 def test_a_training_stopped_within_an_epoch_says_what_is_kept_and_resumes_there(
