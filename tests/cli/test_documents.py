@@ -28,7 +28,10 @@ NOT_RUN = {
     "make demo": "installs fsbench first",
     "make test": "would run this test",
     "torchrun": "one process stands for all: tests/cli/test_ranks.py runs several",
-    "fsbench compare features/tinyimagenet-rn8.h5 --tune": "searches the parameters of nine methods, for minutes",
+    "fsbench extract --dataset cifarfs": "needs the images of the benchmark",
+    "fsbench compare features/cifarfs-rn12.h5": "needs the images of the benchmark",
+    "fsbench extract --dataset cub": "needs the images of the benchmark",
+    "fsbench compare features/cub-rn12.h5": "needs the images of the benchmark",
     "fsbench train": "takes hours: tests/cli/test_train.py trains for moments",
 }
 # What the user has before the commands of a section.
