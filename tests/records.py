@@ -23,7 +23,11 @@ def make_record(method: str = "ncm", right: float = 0.7, *, draw: int = 0, **cha
         changes: Fields of the protocol, the key or the record.
     """
     protocol = TaskProtocol(
-        **{name: changes.pop(name) for name in ("name", "ways", "shots", "queries", "alpha") if name in changes}
+        **{
+            name: changes.pop(name)
+            for name in ("name", "ways", "shots", "queries", "alpha", "present", "pooled")
+            if name in changes
+        }
     )
     tasks = changes.pop("tasks", 40)
     rng = np.random.default_rng([draw, protocol.shots, protocol.alpha is None, *method.encode()])

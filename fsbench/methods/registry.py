@@ -60,6 +60,8 @@ def method_class(name: str) -> type[Method]:
     """The class of a method, by its name, or from `path/to/file.py:CLASS`."""
     if ".py:" in name:
         return _from_file(name)
+    if name.endswith(".py"):
+        raise FsbenchError(f"{name} names a file, but not the class in it.", f"Write {name}:CLASS.")
     found = installed_class(name)
     if found is None:
         raise unknown_name("method", name, method_names())

@@ -180,14 +180,18 @@ def common_signature(records: Sequence[RunRecord]) -> str:
     )
     bases = sorted({record.base_name for record in records})
     shots = "+".join(map(str, sorted({protocol["shots"] for protocol in protocols})))
-    levels = sorted({protocol["alpha"] or math.inf for protocol in protocols})
+    levels = sorted({(protocol["alpha"] or math.inf, protocol.get("pooled", False)) for protocol in protocols})
+    mixes = [
+        "images" if pooled else "balanced" if alpha == math.inf else f"dirichlet:{alpha:g}" for alpha, pooled in levels
+    ]
+    few = f"|keff:{key.protocol['present']}" if "present" in key.protocol else ""
     parts = [
         f"fsbench:{'+'.join(made)}",
         "+".join(names),
         *([f"base:{'+'.join(name or 'own' for name in bases)}"] if any(bases) else []),
         f"{key.protocol['name']}:{key.protocol['version']}",
-        f"{key.protocol['ways']}w{shots}s{key.protocol['queries']}q",
-        "+".join("balanced" if alpha == math.inf else f"dirichlet:{alpha:g}" for alpha in levels),
+        f"{key.protocol['ways']}w{shots}s{key.protocol['queries']}q{few}",
+        "+".join(mixes),
         f"seed:{key.seed}|tasks:{key.tasks}",
         f"params:{'+'.join(_origins(records))}@{_digest(records)}",
     ]

@@ -64,3 +64,11 @@ def test_help_and_version_are_no_errors() -> None:
     nothing = run()
     assert nothing.exit_code == 2
     assert "Usage" in nothing.output
+
+
+def test_a_method_file_without_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("compare", "--methods", "mine.py")
+    assert done.returncode == 1
+    assert "mine.py names a file, but not the class in it." in done.stderr
+    assert "Write mine.py:CLASS." in done.stderr

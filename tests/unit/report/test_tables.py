@@ -127,3 +127,14 @@ def test_whatever_determines_a_comparison_changes_its_signature(change: dict[str
         r"fsbench:0\.1\.0\|glyphs/rn12/novel\|disjoint:1\|5w1s75q\|dirichlet:2\|seed:0\|tasks:40\|params:default@[0-9a-f]{8}",
         plain.signature(),
     )
+
+
+def test_the_signature_of_few_present_classes_names_their_number_and_law() -> None:
+    settings: list[dict[str, Any]] = [{"alpha": None, "pooled": True}, {"alpha": 2.0}, {"alpha": None}]
+    found = [
+        collect([make_record(name="keff", ways=20, present=present, **setting)], published=False)[0].signature()
+        for setting in settings
+        for present in (4, 5)
+    ]
+    assert len(set(found)) == 6
+    assert "|keff:1|20w1s75q|keff:4|images|" in found[0]
