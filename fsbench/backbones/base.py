@@ -106,6 +106,12 @@ class BackboneInfo:
     trained_by: str = ""
     note: str = ""
 
+    def describe(self) -> str:
+        """Its name, its weights, who trained them, and the note, in one line."""
+        named = self.weights.replace("none, seed", "random weights, seed")
+        trained = f"trained by {self.trained_by}" if self.trained_by else ""
+        return "; ".join(filter(None, (f"{self.name}: {named}", self.sha256[:8], trained, self.note))) + "."
+
 
 class Extractor(nn.Module):
     """A network that maps normalised images (B, 3, H, W) to features (B, D), and the facts about it."""

@@ -133,10 +133,7 @@ def extract_all(
         path = out if out.suffix == ".h5" else out / f"{'-'.join(filter(None, words))}.h5"
         try:
             backbone = ranks.first_alone(partial(weights.load, dataset.name))
-            made = backbone.info
-            named = made.weights.replace("none, seed", "random weights, seed")
-            trained = f"trained by {made.trained_by}" if made.trained_by else ""
-            reporter.say("; ".join(filter(None, (f"{made.name}: {named}", made.sha256[:8], trained, made.note))) + ".")
+            reporter.say(backbone.info.describe())
             file = extract(
                 dataset, backbone, path, settings=settings, device=device, reporter=reporter, force=force, ranks=ranks
             )

@@ -78,15 +78,7 @@ class BaselinePlusPlus(Baseline):
     on an offset that all features share.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="baseline++",
-        title="Baseline++",
-        reference=_REFERENCE,
-        transductive=False,
-        prior="none",
-        grid=_GRID,
-        version=2,  # 1: features were not centred
-    )
+    info: ClassVar[MethodInfo] = replace(Baseline.info, name="baseline++", title="Baseline++")
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax of T times the cosines, (B, Q, K)."""

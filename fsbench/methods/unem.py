@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import extreme_scale
@@ -16,23 +15,22 @@ from fsbench.methods.base import MethodInfo, Parameters, require_amount, require
 from fsbench.methods.centroids import Clusters, inner_products, support_and_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
     from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
 LAYERS = 10
-_START = math.log1p(math.e)  # softplus(1): every coefficient before learning
+_START = math.log1p(math.e)  # softplus(1), where the released program begins
 _PROPORTION_OFFSET = 1e-6
-ROUNDS, RATE = 100, 0.1  # of Adam, when coefficients are learned
 
 
 @dataclass(frozen=True)
 class UnemGaussian(Parameters):
-    """Ten iterations of PADDLE's EM, whose coefficients are learned on val tasks. Transductive.
+    """Ten iterations of PADDLE's EM, each with coefficients of its own. Transductive.
 
-    `fsbench tune` learns them by gradient, and `--tune` uses them. Without tuning they have the start values of the
-    released program, and the method is PADDLE's EM with these. Features are raw, so that `scale` belongs to a backbone.
+    The article learns them by gradient on val tasks, which fsbench does not do: they are given, or have the start
+    values of the released program. Features are raw, so that `scale` belongs to a backbone.
 
     Attributes:
         scale: Multiplies the features.
@@ -64,34 +62,6 @@ class UnemGaussian(Parameters):
         """Assignments of the queries after the last iteration, (B, Q, K)."""
         balance, temperature = ([value for _, value in _layers(given)] for given in (self.balance, self.temperature))
         return unrolled(clusters_of(tasks), self.scale, balance, temperature).softmax(dim=1).mT
-
-    @classmethod
-    def learn(cls, batches: Iterable[tuple[TaskBatch, Tensor]], progress: Callable[[int], None]) -> dict[str, Any]:
-        """Coefficients with the least cross-entropy on tasks with known query labels (B, Q), by Adam.
-
-        Kept positive by softplus, as in the released program; so is the number of rounds.
-        """
-        known = [(clusters_of(tasks), labels) for tasks, labels in batches]
-        raw = torch.ones(1 + 2 * LAYERS, requires_grad=True)
-        adam = torch.optim.Adam([raw], lr=RATE)
-        for _ in range(ROUNDS):
-            adam.zero_grad()
-            for clusters, labels in known:
-                scale, balance, temperature = _positive(raw)
-                logits = unrolled(clusters, scale, balance, temperature)
-                (functional.cross_entropy(logits, labels) / len(known)).backward()
-            adam.step()
-            progress(1)
-        with torch.no_grad():
-            learned, *lists = _positive(raw)
-        weights, divisors = (",".join(f"{float(value):.5g}" for value in values) for values in lists)
-        return {"scale": float(f"{float(learned):.5g}"), "balance": weights, "temperature": divisors}
-
-
-def _positive(raw: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Scale, weights and temperatures from the numbers that Adam moves."""
-    scale, balance, temperature = functional.softplus(raw).split([1, LAYERS, LAYERS])
-    return scale, balance, 1 + temperature
 
 
 def clusters_of(tasks: TaskBatch) -> Clusters:

@@ -167,30 +167,29 @@ def network_words(backbone: str, family: str, weights: str) -> str:
     return ", ".join(part for part in ("" if family == backbone else family, weights) if part)
 
 
+_ORIGINS = ("blind", "default", "given", "preset", "tuned")
+
+
 def common_signature(records: Sequence[RunRecord]) -> str:
     """Everything that determines runs of one split, protocol, seed and number of tasks, in one line.
 
     The parameters are named by their origins and a digest: the same digest means the same methods and parameters.
     """
     key = records[0].key
-    protocols = [record.key.protocol for record in records]
+    protocols = [TaskProtocol(**record.key.protocol) for record in records]
     made = sorted({record.versions.get("fsbench", "unknown") for record in records})
     names = dict.fromkeys(
         f"{one.dataset}/{named_network(one.backbone, one.family, one.weights)}/{key.split}" for one in records
     )
     bases = sorted({record.base_name for record in records})
-    shots = "+".join(map(str, sorted({protocol["shots"] for protocol in protocols})))
-    levels = sorted({(protocol["alpha"] or math.inf, protocol.get("pooled", False)) for protocol in protocols})
-    mixes = [
-        "images" if pooled else "balanced" if alpha == math.inf else f"dirichlet:{alpha:g}" for alpha, pooled in levels
-    ]
-    few = f"|keff:{key.protocol['present']}" if "present" in key.protocol else ""
+    shots = "+".join(map(str, sorted({protocol.shots for protocol in protocols})))
+    mixes = dict.fromkeys(one.mix for one in sorted(protocols, key=lambda one: one.alpha or math.inf))
     parts = [
         f"fsbench:{'+'.join(made)}",
         "+".join(names),
         *([f"base:{'+'.join(name or 'own' for name in bases)}"] if any(bases) else []),
         f"{key.protocol['name']}:{key.protocol['version']}",
-        f"{key.protocol['ways']}w{shots}s{key.protocol['queries']}q{few}",
+        f"{key.protocol['ways']}w{shots}s{key.protocol['queries']}q{protocols[0].few}",
         "+".join(mixes),
         f"seed:{key.seed}|tasks:{key.tasks}",
         f"params:{'+'.join(_origins(records))}@{_digest(records)}",
@@ -199,9 +198,9 @@ def common_signature(records: Sequence[RunRecord]) -> str:
 
 
 def _origins(records: Sequence[RunRecord]) -> list[str]:
-    """Where parameters come from, each once: `default`, `given`, `preset`, `tuned`."""
+    """Where parameters come from, each once, as the words of `_ORIGINS`."""
     words = (record.params_from.replace(" + given:", ":given:").split(":") for record in records)
-    return sorted({word for one in words for word in one if word in {"default", "given", "preset", "tuned"}})
+    return sorted({word for one in words for word in one if word in _ORIGINS})
 
 
 def _digest(records: Sequence[RunRecord]) -> str:

@@ -136,10 +136,18 @@ class TaskProtocol:
     def signature(self, without: str = "") -> str:
         """The protocol as a part of the signature line; a star stands for the value of the field to leave out."""
         shown = {name: "*" if name == without else getattr(self, name) for name in ("ways", "shots", "queries")}
-        mix = "images" if self.pooled else "balanced" if self.alpha is None else f"dirichlet:{self.alpha:g}"
-        mix = "dirichlet:*" if without == "alpha" else mix
-        few = "" if self.present is None else f"|keff:{self.present}"
-        return f"{self.name}:{self.version}|{shown['ways']}w{shown['shots']}s{shown['queries']}q{few}|{mix}"
+        mix = "dirichlet:*" if without == "alpha" else self.mix
+        return f"{self.name}:{self.version}|{shown['ways']}w{shown['shots']}s{shown['queries']}q{self.few}|{mix}"
+
+    @property
+    def mix(self) -> str:
+        """The class proportions of the queries in a signature."""
+        return "images" if self.pooled else "balanced" if self.alpha is None else f"dirichlet:{self.alpha:g}"
+
+    @property
+    def few(self) -> str:
+        """The classes among the queries in a signature; empty where they are all."""
+        return "" if self.present is None else f"|keff:{self.present}"
 
     def as_dict(self) -> dict[str, Any]:
         """The protocol as plain data, for records; what only `keff` has is left out of others."""

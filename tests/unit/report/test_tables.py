@@ -138,3 +138,9 @@ def test_the_signature_of_few_present_classes_names_their_number_and_law() -> No
     ]
     assert len(set(found)) == 6
     assert "|keff:1|20w1s75q|keff:4|images|" in found[0]
+
+
+@pytest.mark.parametrize("origin", ["blind", "default", "given:tau", "preset:mini", "tuned:val:grid:50x500"])
+def test_the_signature_says_where_parameters_come_from(origin: str) -> None:
+    (comparison,) = collect([make_record("bavardage", params_from=origin)], published=False)
+    assert f"|params:{origin.partition(':')[0]}@" in comparison.signature()
