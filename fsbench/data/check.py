@@ -112,7 +112,7 @@ def _classes(listing: Listing, info: DatasetInfo) -> list[Difference | None]:
             found.append(_if_any("missing", names, f"{split}: {_classes_are(names)} missing"))
     unassigned = {name for name, count in listing.unassigned.items() if count}
     extra = tuple(sorted((present - set(info.split_of)) | unassigned))
-    folders = counted(len(extra), "folder is no class", "folders are no classes")
+    folders = counted(len(extra), "folder is not a class", "folders are not classes")
     return [*found, _if_any("extra", extra, f"{folders} of {info.title}")]
 
 

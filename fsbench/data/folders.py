@@ -65,7 +65,7 @@ class _Walk:
         if self.hidden:
             sentences.append(f"hidden folders are ignored: {first_names(self.hidden)}.")
         if self.no_images:
-            sentences.append(f"files that are no images are ignored: {_by_ending(self.no_images)}.")
+            sentences.append(f"files that are not images are ignored: {_by_ending(self.no_images)}.")
         if self.nested:
             merged = (f"{name} ({count})" for name, count in sorted(self.nested.items()))
             sentences.append(f"folders inside class folders are merged into their class: {first_names(merged)}.")

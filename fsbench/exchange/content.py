@@ -138,7 +138,7 @@ def names_array(path: Path, values: Sequence[str]) -> NDArray[np.str_]:
     """Names as an array, whose cells are as wide as the longest of them: all together no more than a file can hold."""
     longest = max((len(value) for value in values), default=0)
     if longest > LONGEST_NAME:
-        raise FsbenchError(f"A name of more than {LONGEST_NAME} letters is no name.")
+        raise FsbenchError(f"A name of more than {LONGEST_NAME} letters is not a name.")
     if 4 * longest * len(values) > largest(path):
         raise FsbenchError(f"It claims {len(values)} names of up to {longest} letters, too many for its size.")
     return np.array(values, dtype=np.str_)

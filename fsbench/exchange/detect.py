@@ -91,7 +91,9 @@ def _foreign_content(path: Path, container: str, content: object) -> FsbenchErro
     if isinstance(content, list):
         if len(content) == 2 and all(map(_is_mean, content)):
             return FsbenchError(f"{path} holds means of base features alone.", "Give the output.plk beside it.")
-        return FsbenchError(f"{path} holds a list of {len(content)}, which is no known layout of features.", _EXPECTED)
+        return FsbenchError(
+            f"{path} holds a list of {len(content)}, not a known layout of features.", _EXPECTED
+        )
     if not isinstance(content, Mapping):
         return FsbenchError(f"{path} holds a {type(content).__name__}, not features.", _EXPECTED)
     names = [str(text_of(key) or key) for key in content]
@@ -124,7 +126,7 @@ def _foreign_file(path: Path, start: bytes) -> FsbenchError:
             return FsbenchError(f"{path} is {what}.", hint)
     if start.lstrip()[:1] in {b"{", b"["}:
         return FsbenchError(f"{path} is JSON text, not features.", _EXPECTED)
-    return FsbenchError(f"{path} is no file of features that fsbench knows; it starts with {start[:12]!r}.", _EXPECTED)
+    return FsbenchError(f"{path} is not a feature file that fsbench knows; it starts with {start[:12]!r}.", _EXPECTED)
 
 
 def _archive(path: Path) -> FsbenchError:

@@ -259,7 +259,7 @@ def _parse_source(text: str) -> tuple[str, Path]:
     if not sign or Path(text).exists():
         return "", Path(text)
     if word.lower() not in SPLIT_WORDS:
-        raise FsbenchError(f"{word!r} in {text!r} is no split.", "Write base=FILE, val=FILE or novel=FILE.")
+        raise FsbenchError(f"{word!r} in {text!r} is not a split.", "Write base=FILE, val=FILE or novel=FILE.")
     return canonical_split(word), Path(path)
 
 

@@ -70,7 +70,7 @@ def _text_column(path: Path, name: str, values: list[str]) -> NDArray[Any]:
     if not any(values[row].strip() for row in wrong):
         raise FsbenchError(f"{path}: column {name!r} is empty in row {row}.")
     if 2 * len(wrong) <= len(values):
-        raise FsbenchError(f"{path}: column {name!r} holds {found!r} in row {row}, which is no number.")
+        raise FsbenchError(f"{path}: column {name!r} holds {found!r} in row {row}, which is not a number.")
     return names_array(path, values)
 
 
@@ -173,7 +173,7 @@ def _table(path: Path, columns: Mapping[str, NDArray[Any]]) -> Opened:
     _refuse_strays(path, numbers)
     _refuse_leaks(path, numbers, fields["labels"])
     fields["features"] = np.column_stack([column.astype(np.float32, copy=False) for column in numbers.values()])
-    remarks = (f"columns left out, as they are no features: {_listed(left_out)}",) if left_out else ()
+    remarks = (f"columns left out, as they are not features: {_listed(left_out)}",) if left_out else ()
     return Opened(path, fields, largest(path), remarks)
 
 
@@ -209,7 +209,7 @@ def _refuse_strays(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
     if features and strays:
         raise FsbenchError(
             f"{path}: {_listed(strays)} holds numbers, but is not named like the features {_listed(features)}.",
-            "Remove the column if it is no feature, else name it like the others, with a number behind.",
+            "Remove the column if it is not a feature, else name it like the others, with a number behind.",
         )
 
 
@@ -232,7 +232,7 @@ def _refuse_leaks(path: Path, columns: Mapping[str, NDArray[Any]], labels: NDArr
     if told:
         raise FsbenchError(
             f"{path}: column {_listed(told)} is the same for all images of a class: it gives the label away.",
-            "Remove it if it is no feature.",
+            "Remove it if it is not a feature.",
         )
 
 

@@ -49,7 +49,7 @@ def _written(path: Path, given: Arrays, argument: str) -> FeatureFile:
     splits = {}
     for name, pair in pairs.items():
         if name not in SPLITS:
-            raise UsageError(argument, f"{name!r} is no split; expected {', '.join(SPLITS)}", _EXAMPLE)
+            raise UsageError(argument, f"{name!r} is not a split; expected {', '.join(SPLITS)}", _EXAMPLE)
         splits[name] = _split(pair, f"{argument}[{name!r}]" if isinstance(given, Mapping) else argument)
     if not splits:
         raise UsageError(argument, "there are no arrays", _EXAMPLE)

@@ -70,7 +70,7 @@ def test_export_and_back() -> None:
     ("arguments", "words"),
     [
         (("import", "cub.plk"), "Say it: base=cub.plk, val=cub.plk or novel=cub.plk"),
-        (("import", "new=cub.plk"), "'new' in 'new=cub.plk' is no split"),
+        (("import", "new=cub.plk"), "'new' in 'new=cub.plk' is not a split"),
         (("import", "nothing.plk"), "No such file: nothing.plk"),
     ],
 )

@@ -74,7 +74,7 @@ def test_from_photos_and_a_cached_model_to_the_table_in_three_commands(photos: P
         "80 images of 10 classes (3 base, 2 val, 5 novel), 8 per class",
         "Leave small classes out with --min-images N: 20 keeps 0 of 10 classes.",
         "hidden folders are ignored: .hidden.",
-        "files that are no images are ignored: 1 .txt.",
+        "files that are not images are ignored: 1 .txt.",
         "merged into their class: nested (2)",
         "1 image directly in photos/, outside class folders, is ignored.",
         "unreadable images are left out: 1 .heic. Convert them to JPEG.",

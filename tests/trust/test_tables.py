@@ -121,4 +121,4 @@ def test_the_first_column_of_a_kind_counts(tmp_path: Path) -> None:
     path = table(tmp_path / "t.csv", "label,path,image,subset,split,f0", lambda i: f"{i % 3},p,i,base,novel,{i}")
     _, found = read_file(path, "mini")
     assert [(part.split, part.images[0]) for part in found.parts] == [("novel", "i")]
-    assert found.remarks == ("columns left out, as they are no features: 'subset', 'path'",)
+    assert found.remarks == ("columns left out, as they are not features: 'subset', 'path'",)

@@ -155,7 +155,7 @@ def test_what_is_printed_of_a_record_and_a_table_is_short() -> None:
             lambda: fsbench.evaluate("ncm", {"novel": (np.ones((2, 3)), ["a", "b"])}),
             "features['novel']: Labels must be",
         ),
-        (lambda: fsbench.evaluate("ncm", {"test": (np.ones((2, 3)), [0, 1])}), "features: 'test' is no split"),
+        (lambda: fsbench.evaluate("ncm", {"test": (np.ones((2, 3)), [0, 1])}), "features: 'test' is not a split"),
         (lambda: fsbench.evaluate("ncm", {"novel": SQUARE}), "features['novel']: expected (features, labels)"),
         (
             lambda: fsbench.predict("ncm", X, np.array([[0, 1]]), X, base=SQUARE),

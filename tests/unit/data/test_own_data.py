@@ -227,7 +227,7 @@ def test_preflight_says_what_is_used_and_what_is_ignored(tmp_path: Path) -> None
         "photos: 62 images of 3 classes (3 novel), 1 to 31 per class; class folders under novel.",
         "photos: 1 class has fewer than 20 images: novel cow (1).",
         "photos: hidden folders are ignored: novel/.thumbs, novel/dog/.cache.",
-        "photos: files that are no images are ignored: 1 .txt.",
+        "photos: files that are not images are ignored: 1 .txt.",
         "photos: folders inside class folders are merged into their class: dog (1).",
         "warning: photos: 1 image directly in novel/, outside class folders, is ignored.",
         "warning: photos: unreadable images are left out: 3 .heic. Convert them to JPEG.",

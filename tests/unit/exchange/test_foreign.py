@@ -77,7 +77,7 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     "page": (lambda path: path.write_text("<!DOCTYPE html><html>"), "is a web page"),
     "pointer": (lambda path: path.write_text("version https://git-lfs.github.com/spec/v1\n"), "Git LFS pointer"),
     "json": (lambda path: path.write_text('{"key": 1, "b": 2}'), "is JSON text"),
-    "text": (lambda path: path.write_text("just words\nof text\n"), "no file of features"),
+    "text": (lambda path: path.write_text("just words\nof text\n"), "not a feature file"),
     "table without labels": (lambda path: path.write_text("a,b\n1,2\n"), "no column with the labels"),
     "table with words": (lambda path: path.write_text("label,a,note\n1,2,x\n"), "column 'note' is neither numbers"),
     "table with gaps": (lambda path: path.write_text("label,a\n1,2\n2,\n"), "column 'a' is empty in row 2"),
