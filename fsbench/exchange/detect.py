@@ -91,9 +91,7 @@ def _foreign_content(path: Path, container: str, content: object) -> FsbenchErro
     if isinstance(content, list):
         if len(content) == 2 and all(map(_is_mean, content)):
             return FsbenchError(f"{path} holds means of base features alone.", "Give the output.plk beside it.")
-        return FsbenchError(
-            f"{path} holds a list of {len(content)}, not a known layout of features.", _EXPECTED
-        )
+        return FsbenchError(f"{path} holds a list of {len(content)}, not a known layout of features.", _EXPECTED)
     if not isinstance(content, Mapping):
         return FsbenchError(f"{path} holds a {type(content).__name__}, not features.", _EXPECTED)
     names = [str(text_of(key) or key) for key in content]
