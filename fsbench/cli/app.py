@@ -77,6 +77,7 @@ COMMANDS = {  # each is loaded from the module of its name when it is called, as
     "tune": (STUDIES, "Tune parameters on the val classes, never on novel ones."),
     "plot": (STUDIES, "Plot results, features or a task as PNG, PDF or SVG."),
     "report": (STUDIES, "Write all records into one self-contained HTML page."),
+    "verify": (EXCHANGE, "Solve tasks of stored records again, and compare."),
     "import": (EXCHANGE, "Make a feature file from features of another program."),
     "export": (EXCHANGE, "Write a feature file in a format that other programs read."),
     "doctor": (SETUP, "Check data, weights and environment."),

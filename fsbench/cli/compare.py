@@ -9,9 +9,11 @@ from fsbench.cli import complete
 from fsbench.cli import options as use
 from fsbench.cli.parse import prior
 from fsbench.cli.session import find_features, format_of, open_runner, show_table
+from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.compare import compare as compare_files
 from fsbench.evaluation.spec import ABLATION, Spec, parse_protocols, with_prior
 from fsbench.features.store import FeatureFile
+from fsbench.results.collect import read_others
 
 
 def compare(
@@ -43,6 +45,12 @@ def compare(
         ),
     ] = None,
     base: use.BaseFile = None,
+    others: use.With = None,
+    fail_if_worse: Annotated[
+        str,
+        use.of_output(metavar="METHOD", help="End with status 1 if it is below the baseline, by the paired interval."),
+    ] = "",
+    by: Annotated[float, use.of_output(min=0, metavar="X", help="With --fail-if-worse: by more than X points.")] = 0.0,
     tune: use.Tune = False,
     blind: use.Blind = False,
     preset: use.Preset = "",
@@ -80,11 +88,16 @@ def compare(
         published=published, blind=blind,
         over_data=over_data, over_classes=over_classes, prior_alpha=prior(prior_alpha), skip_infeasible=skip_infeasible,
     )  # fmt: skip
+    if fail_if_worse and fail_if_worse not in (labels := [choice.label for choice in spec.methods]):
+        raise UsageError("fail-if-worse", f"expected one of {', '.join(labels)}, got {fail_if_worse!r}")
     other = FeatureFile.open(base) if base else None
     with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
         files = find_features(features, features_dir, runner.reporter, runner.ranks)
-        table = compare_files(spec, files, runner, other)
+        theirs = read_others(others or [], runner.reporter)
+        table = compare_files(spec, files, runner, other, others=theirs)
         show_table(table.by_accuracy() if sort else table, form, out, runner, timing=timing)
+    if fail_if_worse and (worse := table.below_baseline(fail_if_worse, by)):
+        raise FsbenchError(f"{fail_if_worse} is below {table.baseline}: {'; '.join(worse)}.")
 
 
 def ablate(

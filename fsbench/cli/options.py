@@ -35,6 +35,10 @@ RecordsArgument = Annotated[
     list[Path] | None,
     typer.Argument(metavar="RECORDS", help="Records, or folders of them. (default: the results folder)"),
 ]
+With = Annotated[
+    list[Path] | None,
+    of_output("--with", metavar="DIR", help="Add records of other people from this folder, where tasks are the same."),
+]
 FeaturesRoot = Annotated[
     Path, of_run("--features-dir", metavar="DIR", envvar="FSBENCH_FEATURES", help="Folder of feature files.")
 ]

@@ -16,11 +16,19 @@ from fsbench.report.html import render_html
 from fsbench.report.plots.studies import draw_surface, draw_sweep
 from fsbench.report.plots.style import svg_text
 from fsbench.reporter import Reporter
-from fsbench.results.collect import collect, read_records, read_sweeps, split_ablations
+from fsbench.results.collect import (
+    collect,
+    read_others,
+    read_records,
+    read_sweeps,
+    split_ablations,
+    without_same_runs,
+)
 
 
 def report(
     records: use.RecordsArgument = None,
+    others: use.With = None,
     baseline: Annotated[
         str, typer.Option(help="Method that others are compared to.", autocompletion=complete.methods)
     ] = "soft-kmeans",
@@ -39,7 +47,9 @@ def report(
     Example: [bold]fsbench report --out report.html[/bold]
     """
     reporter = Reporter(quiet)
-    ranking, studied = split_ablations(read_records(records, results_dir, reporter), baseline)
+    ours = read_records(records, results_dir, reporter)
+    theirs = without_same_runs(ours, read_others(others or [], reporter), reporter)
+    ranking, studied = split_ablations([*ours, *theirs], baseline)
     comparisons = collect(ranking, baseline, published=published)
     ablations = collect(studied, baseline, published=published) if studied else []
     studies = {

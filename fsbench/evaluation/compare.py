@@ -14,6 +14,7 @@ from fsbench.evaluation.source import source_of
 from fsbench.evaluation.spec import NO_BASELINE, MethodChoice, Spec, parse_methods
 from fsbench.evaluation.tuning import Search, configure_tuned, grid_of, tuning_path, validation_source
 from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, method_key
+from fsbench.results.collect import join
 from fsbench.results.comparison import Beyond, Column, Comparison, compare_records, entry_of
 from fsbench.results.statistics import interval_over_classes
 from fsbench.tasks.sampling import check_feasible, pool_sizes, sample_tasks
@@ -29,12 +30,20 @@ if TYPE_CHECKING:
     from fsbench.methods.base import Method
     from fsbench.reporter import Reporter
     from fsbench.results.comparison import Runs
+    from fsbench.results.record import RunRecord
     from fsbench.tasks.protocol import TaskProtocol
 
 _DRAWN_AT_ONCE = 512
 
 
-def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: FeatureFile | None = None) -> Comparison:
+def compare(
+    spec: Spec,
+    files: Sequence[FeatureFile],
+    runner: Runner,
+    base: FeatureFile | None = None,
+    *,
+    others: Sequence[RunRecord] = (),
+) -> Comparison:
     """Run what is missing, read the rest from records, and assemble the table.
 
     Args:
@@ -42,6 +51,7 @@ def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: Feat
         files: Feature files, one group of rows each.
         runner: Computes the runs.
         base: Feature file whose base classes to use, if not the files' own.
+        others: Records of other people; those of the same tasks join the table.
     """
     choices, baseline = _choices(spec, files, base, runner.reporter)
     if spec.tune and spec.split == "val":
@@ -83,6 +93,7 @@ def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: Feat
                             "no interval over the classes."
                         )
     entries = [entry_of(choice.label, choice.method) for choice in choices]
+    entries += join(runs, others, runner.reporter)
     columns = [column for protocol in spec.protocols if (column := Column.of(protocol)) in {key[2] for key in runs}]
     beyond = Beyond(over_data, classes)
     return compare_records(runs, entries, columns, baseline, with_published=spec.published, beyond=beyond)

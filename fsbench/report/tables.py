@@ -15,6 +15,7 @@ from rich.text import Text
 
 from fsbench.evaluation.spec import symbol
 from fsbench.reporter import SafeConsole
+from fsbench.tasks.protocol import TaskProtocol, setting_title
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from fsbench.bench import Measure
     from fsbench.evaluation.spec import Value
     from fsbench.evaluation.tuning import Trial, Tuned
+    from fsbench.evaluation.verify import Verdict
     from fsbench.features.scatter import BaseStatistics
     from fsbench.results.comparison import Comparison
     from fsbench.results.curves import Curve, Panel
@@ -155,6 +157,25 @@ def scatter_table(rows: list[tuple[Path, BaseStatistics, float]]) -> Table:
         counts = f"{sum(base.class_counts):,}", f"{len(base.class_counts):,}", str(len(base.mean))
         clamped = f"{100 * base.share_clamped(sigma):.0f} % at σ = {sigma:g}"
         table.add_row(path.name, *counts, f"{base.effective_rank:.1f}", clamped)
+    return table
+
+
+def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
+    """The table of `fsbench verify`: one row per record."""
+    table = plain_table("Records, solved again on a sample of their tasks")
+    for name in ("data set", "backbone", "method"):
+        table.add_column(name, overflow="fold", min_width=6)
+    for name in ("setting", "shots"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("tasks", justify="right", no_wrap=True)
+    table.add_column("result", no_wrap=True)
+    styles = {"equal": "green", "different": "bold red", "not verified": "yellow"}
+    for verdict in verdicts:
+        record, protocol = verdict.record, TaskProtocol(**verdict.record.key.protocol)
+        setting = setting_title(protocol.alpha, protocol.present, protocol.pooled)
+        result = Text(verdict.state, style=styles[verdict.state])
+        checked = f"{len(verdict.tasks):,} of {record.key.tasks:,}"
+        table.add_row(record.dataset, record.backbone, record.key.method, setting, str(protocol.shots), checked, result)
     return table
 
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.methods.presets import ARTICLE_UNITS
 from fsbench.methods.registry import BASELINE, METHODS, installed_class
+from fsbench.reporter import printable
 from fsbench.results.comparison import Column, Comparison, Entry, compare_records, entry_of
 from fsbench.results.curves import SWEEPS, Sweep, load_sweep
 from fsbench.results.record import RunRecord, load_record
 from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from fsbench.methods.base import Variants
@@ -56,10 +57,11 @@ def _names(records: Sequence[RunRecord]) -> list[str]:
     # `Mine` for `mine.py:Mine@1a2b3c4d`, `theirs` for `theirs@1.2`
     short = {name: (name.rpartition(":")[2] if ".py:" in name else name).partition("@")[0] for name in methods}
     count = Counter(short.values())
-    return [
+    names = (
         record.key.method if count[short[record.key.method]] > 1 else short[record.key.method] + _variant(record)
         for record in records
-    ]
+    )
+    return [f"{name} ({record.origin})" if record.origin else name for name, record in zip(names, records, strict=True)]
 
 
 def _variants(record: RunRecord) -> Variants | None:
@@ -122,6 +124,16 @@ def read_records(given: Sequence[Path] | None, folder: Path, reporter: Reporter)
     for record in sorted(_with_networks(records), key=lambda record: record.created):
         newest[_identity(record)] = record  # equal keys mean equal results, so one of them is enough
     return list(newest.values())
+
+
+def read_others(folders: Sequence[Path], reporter: Reporter) -> list[RunRecord]:
+    """Read folders of other people's records, which are labelled by where they lie: `anna` for `anna/results`."""
+    found = []
+    for folder in folders:
+        place = folder.resolve()
+        origin = printable(place.parent.name if place.name == "results" else place.name) or str(folder)
+        found += [replace(record, origin=origin) for record in read_records([folder], folder, reporter)]
+    return found
 
 
 def _of_present_versions(records: Sequence[RunRecord], reporter: Reporter) -> list[RunRecord]:
@@ -246,12 +258,75 @@ def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) ->
     for label, record in named:
         column = Column.of(TaskProtocol(**record.key.protocol))
         runs[sources.index(record.source), label, column] = record
-        name = record.key.method.partition("@")[0]
-        known = installed_class(name) is not None  # no file named in a record is imported
-        entries[label] = entry_of(label, name) if known else Entry(label, record.key.method, "not known")
+        entries[label] = _entry(label, record)
     _check_tasks(runs)
     columns = sorted({column for *_, column in runs}, key=lambda column: (column.balanced, column.alpha, column.shots))
     return compare_records(runs, [*entries.values()], columns, baseline, with_published=published)
+
+
+def _entry(label: str, record: RunRecord) -> Entry:
+    """The row of a record; no file named in it is imported."""
+    name = record.key.method.partition("@")[0]
+    return entry_of(label, name) if installed_class(name) else Entry(label, record.key.method, "not known")
+
+
+def join(runs: Runs, others: Sequence[RunRecord], reporter: Reporter) -> list[Entry]:
+    """Add records of other people to runs of the same tasks; returns their rows. Others are named and left out.
+
+    Tasks are the same if the content of the features, the rules, the seed and the number of tasks are.
+    """
+    others = without_same_runs([*runs.values()], others, reporter)
+    cells = {(source, column): record for (source, _, column), record in runs.items()}
+    entries: dict[str, Entry] = {}
+    left_out: Counter[tuple[str, str]] = Counter()
+    for label, record in zip(_labels(others), others, strict=True):
+        reasons = {place: _apart(record, cell) for place, cell in cells.items()}
+        if all(reasons.values()):
+            left_out[record.origin, min(reasons.values(), key=_APART.index)] += 1
+            continue
+        entries[label] = _entry(label, record)
+        runs.update({(source, label, column): record for (source, column), reason in reasons.items() if not reason})
+    _report(left_out, reporter)
+    return [*entries.values()]
+
+
+def without_same_runs(ours: Sequence[RunRecord], others: Sequence[RunRecord], reporter: Reporter) -> list[RunRecord]:
+    """The records of other people that add something; where they contradict our own of the same run, that is said."""
+    known = {record.key.digest(): record for record in ours}
+    left_out: Counter[tuple[str, str]] = Counter()
+    kept = []
+    for record in others:
+        same = known.get(record.key.digest())
+        if same is None:
+            kept.append(record)
+            continue
+        wrong = sum(one != other for one, other in zip(same.correct, record.correct, strict=True))
+        remark = f"{record.key.method}, with other right answers than here in {wrong} tasks (see fsbench verify)"
+        left_out[record.origin, remark if wrong else "the same as here"] += 1
+    _report(left_out, reporter)
+    return kept
+
+
+def _report(left_out: Mapping[tuple[str, str], int], reporter: Reporter) -> None:
+    for (origin, reason), count in left_out.items():
+        reporter.warn(f"{count} {'record' if count == 1 else 'records'} of {origin} left out: {reason}.")
+
+
+_APART = ("another number of tasks", "another seed", "another protocol", "other base classes", "other features")
+
+
+def _apart(record: RunRecord, cell: RunRecord) -> str:
+    """What makes the tasks of two records different, the closest first in `_APART`; empty if they are the same."""
+    one, other = record.key, cell.key
+    if (one.features_sha256, one.split) != (other.features_sha256, other.split):
+        return "other features"
+    if one.base_sha256 and other.base_sha256 and one.base_sha256 != other.base_sha256:
+        return "other base classes"
+    if one.protocol != other.protocol:
+        return "another protocol"
+    if one.seed != other.seed:
+        return "another seed"
+    return "another number of tasks" if one.tasks != other.tasks else ""
 
 
 def _check_tasks(runs: Runs) -> None:

@@ -177,6 +177,17 @@ class Comparison:
                     )
         return rows
 
+    def below_baseline(self, label: str, by: float = 0.0) -> list[str]:
+        """Where a method is worse than the baseline by more than so many points: the whole paired interval is below."""
+        return [
+            f"{group.title}, {column.title}: {difference.mean:+.2f} ± {difference.half_width:.2f}"
+            for group in self.groups
+            for column in self.columns
+            if (cell := group.cells.get((label, column)))
+            and (difference := cell.difference)
+            and difference.mean + difference.half_width < -by
+        ]
+
     def notes(self) -> list[str]:
         """What a reader must know of the published numbers, each once."""
         cells = [cell for group in self.groups for cell in group.cells.values()]

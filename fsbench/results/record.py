@@ -71,6 +71,7 @@ class RunRecord:
         weights: Name of the weights file and eight digits of its SHA-256, `rn12.pt1@0a1b2c3d`, or `random seed 0`.
         network: How the network differs from the published one of its family; empty if nothing is known.
         images: How the numbers of images differ from those of the benchmark; empty if they do not, or there is none.
+        origin: The folder of other people's records that it was read from; empty for one's own. Not stored.
     """
 
     key: RunKey
@@ -95,6 +96,7 @@ class RunRecord:
     weights: str = ""
     network: str = ""
     images: str = ""
+    origin: str = ""
 
     def __str__(self) -> str:
         protocol = TaskProtocol(**self.key.protocol)
@@ -220,13 +222,15 @@ def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
 
 def save_record(path: Path, record: RunRecord) -> None:
     """Write a record atomically."""
-    write_sealed(path, asdict(record))
+    content = asdict(record)
+    del content["origin"]
+    write_sealed(path, content)
 
 
 def load_record(path: Path, key: RunKey | None = None) -> RunRecord:
     """Read and check a record; with a key, it must be the record of that very run."""
     remedy = "Delete it, or recompute it with --force."
-    record = read_sealed(path, RunRecord, "record", remedy)
+    record = replace(read_sealed(path, RunRecord, "record", remedy), origin="")
     if key is not None and record.key != key:
         raise FsbenchError(f"The record {path} belongs to another run than its name says.", remedy)
     if trouble := _trouble(record):
