@@ -38,10 +38,11 @@ def verify(
     as_json: use.AsJson = False,
     quiet: use.Quiet = False,
 ) -> None:
-    """Solve a random sample of each record's tasks again, and compare task by task.
+    """Solve tasks of stored records again, and compare.
 
-    Features are found by their content in the features folder. The exit status is 1 if a record differs or if none
-    could be verified. Other processors round differently, which can move an answer in a few tasks of 10,000.
+    A random sample of each record's tasks is solved, and the right answers are compared task by task. Features are
+    found by their content in the features folder. The exit status is 1 if a record differs or if none could be verified.
+    Other processors round differently, which can move an answer in a few tasks of 10,000.
 
     Example: [bold]fsbench verify theirs/ --sample 500[/bold]
     """
