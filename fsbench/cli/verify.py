@@ -41,7 +41,7 @@ def verify(
     """Solve tasks of stored records again, and compare.
 
     A random sample of each record's tasks is solved, and the right answers are compared task by task. Features are
-    found by their content in the features folder. The exit status is 1 if a record differs or if none could be verified.
+    found by their content in the features folder. The exit status is 1 if a record differs or none could be verified.
     Other processors round differently, which can move an answer in a few tasks of 10,000.
 
     Example: [bold]fsbench verify theirs/ --sample 500[/bold]
