@@ -7,7 +7,6 @@ from typing import Annotated
 
 from fsbench.cli import complete
 from fsbench.cli import options as use
-from fsbench.cli.parse import prior
 from fsbench.cli.session import find_features, format_of, open_runner, show_table
 from fsbench.evaluation.compare import compare as compare_files
 from fsbench.evaluation.spec import ABLATION, Spec, parse_protocols, with_prior
@@ -78,7 +77,7 @@ def compare(
         methods=methods, baseline=baseline, shots=shots, settings=settings, alpha=alpha, ways=ways, queries=queries,
         protocol=protocol, present=present, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset,
         published=published, blind=blind,
-        over_data=over_data, over_classes=over_classes, prior_alpha=prior(prior_alpha), skip_infeasible=skip_infeasible,
+        over_data=over_data, over_classes=over_classes, prior_alpha=prior_alpha, skip_infeasible=skip_infeasible,
     )  # fmt: skip
     other = FeatureFile.open(base) if base else None
     with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
@@ -122,7 +121,7 @@ def ablate(
         settings=settings, alpha=alpha, shots=shots, ways=ways, queries=queries, protocol=protocol, present=present
     )
     spec = Spec(
-        methods=with_prior(ABLATION, prior(prior_alpha)),
+        methods=tuple(with_prior(ABLATION, prior_alpha)),
         protocols=protocols,
         baseline="soft-kmeans",
         split=split,
