@@ -7,8 +7,9 @@ import math
 import re
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
@@ -42,18 +43,13 @@ class SafeConsole(Console):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
-class Advance(Protocol):
-    """Advances a progress bar."""
-
-    def __call__(self, done: int, total: int | None = None) -> None:
-        """Add `done` to what is done; set the total if it has become known."""
-
-
+@dataclass
 class _Pace:
     """Steps per second, smoothed over the last half minute or so."""
 
-    def __init__(self) -> None:
-        self.last, self.done, self.seconds = time.monotonic(), 0.0, 0.0
+    last: float = field(default_factory=time.monotonic)
+    done: float = 0.0
+    seconds: float = 0.0
 
     def add(self, done: int, timed: bool) -> None:
         """Count steps that were just done, or leave them and their time out."""
@@ -84,16 +80,11 @@ class Reporter:
         self._drawn: Progress | None = None  # all bars that are on the screen
 
     @contextmanager
-    def bar(self, label: str, total: int) -> Iterator[Advance]:
+    def bar(self, label: str, total: int) -> Iterator[_Bar | _Lines]:
         """Show a progress bar with speed and time left while the block runs; in a log, a line now and then.
 
         A bar within the block of another one is drawn below it.
         """
-        with self._bar(label, total) as bar:
-            yield bar
-
-    @contextmanager
-    def _bar(self, label: str, total: int) -> Iterator[_Bar | _Lines]:
         if self.quiet or not self.console.is_terminal:
             yield _Lines(self, label, total)
         elif self._drawn:
@@ -120,7 +111,7 @@ class Reporter:
         Gives a function from the label of the next cell to what advances it. A cell that is done at once, as its result
         is read from a record, does not count for the speed.
         """
-        with self._bar("preparing", count * steps) as bar:
+        with self.bar("preparing", count * steps) as bar:
             numbers = itertools.count(1)
 
             def next_cell(label: str) -> Callable[[int], None]:
@@ -169,6 +160,7 @@ class _Bar:
         self.drawn.update(self.task, description=text)
 
     def __call__(self, done: int, total: int | None = None, *, timed: bool = True) -> None:
+        """Add to what is done; set the total if it has become known."""
         self.done, self.total = self.done + done, total or self.total
         self.pace.add(done, timed)
         speed = f"{self.pace.rate:,.0f}/s" if self.pace.rate else ""
@@ -176,14 +168,18 @@ class _Bar:
         self.drawn.update(self.task, advance=done, total=self.total or None, speed=speed, left=left and f"{left} left")
 
 
+@dataclass
 class _Lines:
     """Progress in a log, where no bar can be drawn: a line when nothing was printed for a while."""
 
-    def __init__(self, reporter: Reporter, label: str, total: int) -> None:
-        self.reporter, self.label, self.total = reporter, label, total
-        self.pace, self.done = _Pace(), 0
+    reporter: Reporter
+    label: str
+    total: int
+    done: int = 0
+    pace: _Pace = field(default_factory=_Pace)
 
     def __call__(self, done: int, total: int | None = None, *, timed: bool = True) -> None:
+        """Add to what is done; set the total if it has become known."""
         self.done += done
         self.total = total or self.total
         self.pace.add(done, timed)

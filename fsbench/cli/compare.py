@@ -7,7 +7,6 @@ from typing import Annotated
 
 from fsbench.cli import complete
 from fsbench.cli import options as use
-from fsbench.cli.parse import prior
 from fsbench.cli.session import find_features, format_of, open_runner, show_table
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.compare import compare as compare_files
@@ -86,7 +85,7 @@ def compare(
         methods=methods, baseline=baseline, shots=shots, settings=settings, alpha=alpha, ways=ways, queries=queries,
         protocol=protocol, present=present, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset,
         published=published, blind=blind,
-        over_data=over_data, over_classes=over_classes, prior_alpha=prior(prior_alpha), skip_infeasible=skip_infeasible,
+        over_data=over_data, over_classes=over_classes, prior_alpha=prior_alpha, skip_infeasible=skip_infeasible,
     )  # fmt: skip
     if fail_if_worse and fail_if_worse not in (labels := [choice.label for choice in spec.methods]):
         raise UsageError("fail-if-worse", f"expected one of {', '.join(labels)}, got {fail_if_worse!r}")
@@ -135,7 +134,7 @@ def ablate(
         settings=settings, alpha=alpha, shots=shots, ways=ways, queries=queries, protocol=protocol, present=present
     )
     spec = Spec(
-        methods=with_prior(ABLATION, prior(prior_alpha)),
+        methods=tuple(with_prior(ABLATION, prior_alpha)),
         protocols=protocols,
         baseline="soft-kmeans",
         split=split,

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fsbench.cli import complete
+from fsbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 of_tasks, of_method, of_run, of_output, for_experts = (  # options in a panel of the help
     partial(typer.Option, rich_help_panel=panel) for panel in ("Tasks", "Method", "Run", "Output", "Advanced")
@@ -25,6 +29,18 @@ def whole_number(text: str | int) -> int:
     if not number.is_integer():
         raise typer.BadParameter(f"expected a whole number such as 10000 or 1e4, got {text!r}")
     return int(number)
+
+
+def number_or(word: str, option: str) -> Callable[[str], float | str]:
+    """The parser of an option that takes a number or a word."""
+
+    def parse(text: str) -> float | str:
+        try:
+            return text if text == word else float(text)
+        except ValueError:
+            raise UsageError(option, f"expected a number or `{word}`, got {text!r}") from None
+
+    return parse
 
 
 FeaturesArgument = Annotated[
@@ -115,12 +131,18 @@ Temperature = Annotated[float | None, for_experts(help="Temperature T_km of Soft
 ArticlePrecision = Annotated[float | None, for_experts(help="Precision T_vb of BAVARDAGE, in the article's units.")]
 ArticleClamp = Annotated[float | None, for_experts(help="Largest scaling s_max, in the article's units.")]
 Precision = Annotated[
-    str | None, for_experts(metavar="X|learned", help="Scale-free precision τ of BAVARDAGE. (default: 0.3)")
+    Any,  # a number or a word, which typer cannot say
+    for_experts(
+        parser=number_or("learned", "tau"),
+        metavar="X|learned",
+        help="Scale-free precision τ of BAVARDAGE. (default: 0.3)",
+    ),
 ]
 Clamp = Annotated[float | None, for_experts(help="Scale-free largest scaling σ of BAVARDAGE. (default: 20)")]
 PriorAlpha = Annotated[
-    str | None,
+    Any,
     for_experts(
+        parser=number_or("sampler", "prior-alpha"),
         metavar="X|sampler",
         help="Dirichlet prior α_o of BAVARDAGE; `sampler`: that of --alpha. (default: 2)",
         autocompletion=complete.words("sampler"),

@@ -9,14 +9,9 @@ from fsbench.errors import UsageError
 from fsbench.evaluation.spec import Axis
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     import typer
-
-
-def given(**options: Any) -> dict[str, Any]:
-    """The options that were given."""
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def setting_of(unbalanced: bool) -> str:
@@ -48,42 +43,19 @@ def assignments(texts: Sequence[str] | None, option: str = "set") -> dict[str, s
     return named
 
 
-def parameters(texts: Sequence[str] | None) -> dict[str, Any]:
-    """`--set NAME=VALUE` as parameters of a method."""
-    return {name: value(text) for name, text in assignments(texts).items()}
-
-
-def method_options(named: Mapping[str, Any], texts: Sequence[str] | None) -> dict[str, Any]:
-    """Parameters from options of their own and from `--set`, which must not be the same ones."""
-    others = parameters(texts)
-    for name in named:
-        refuse_common([name], f"--{name.replace('_', '-')}", others, "set")
-    return {**named, **others}
+def parameters(texts: Sequence[str] | None, **named: Any) -> dict[str, Any]:
+    """Parameters of a method from `--set NAME=VALUE`, and from options of their own, where those were given."""
+    others = {name: value(text) for name, text in assignments(texts).items()}
+    own = {name: option for name, option in named.items() if option is not None}
+    for name in own.keys() & others.keys():
+        raise UsageError("set", f"{name} is also given by --{name.replace('_', '-')}; choose one")
+    return own | others
 
 
 def axes(texts: Sequence[str] | None) -> list[Axis]:
     """`--over NAME=VALUE,VALUE` as axes."""
     named = assignments(texts, "over").items()
     return [Axis(name, tuple(value(part.strip()) for part in text.split(","))) for name, text in named]
-
-
-def precision(text: str | None) -> float | str | None:
-    """τ as a number, or the word `learned`."""
-    return _number_or(text, "learned", "tau")
-
-
-def prior(text: str | None) -> float | str | None:
-    """α_o as a number, or the word `sampler`."""
-    return _number_or(text, "sampler", "prior-alpha")
-
-
-def _number_or(text: str | None, word: str, option: str) -> float | str | None:
-    if text is None or text == word:
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        raise UsageError(option, f"expected a number or `{word}`, got {text!r}") from None
 
 
 def typed(context: typer.Context, names: Iterable[str]) -> list[str]:

@@ -9,7 +9,7 @@ import typer
 
 from fsbench.cli import options as use
 from fsbench.cli.app import COMMANDS, help_of
-from fsbench.cli.parse import given, method_options, precision, setting_of
+from fsbench.cli.parse import parameters, setting_of
 from fsbench.cli.session import find_features
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.evaluation.engine import TaskList
@@ -153,12 +153,12 @@ def simplex(
     Example: [bold]fsbench plot simplex features/mini-wrn.h5 --task 3 --shots 5 --out simplex.pdf[/bold]
     """
     check_ending(out)
-    named = given(variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, steps=steps)
+    options = parameters(others, variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=tau, sigma=sigma, steps=steps)
     (rules,) = parse_protocols(
         settings=setting_of(unbalanced), alpha=alpha, shots=shots, ways=3, queries=queries, protocol=protocol
     )
     tasks, reporter = TaskList(rules, seed, number + 1), Reporter(quiet)
-    seen = _watched(features, features_dir, split, tasks, method_options(named, others), reporter)
+    seen = _watched(features, features_dir, split, tasks, options, reporter)
     save(draw_simplex(seen, root, width), out)
     reporter.say(f"Wrote {out}.")
 
@@ -194,12 +194,12 @@ def task(
     Example: [bold]fsbench plot task features/mini-wrn.h5 --ways 5 --task 3 --out task.pdf[/bold]
     """
     check_ending(out)
-    named = given(variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, steps=steps)
+    options = parameters(others, variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=tau, sigma=sigma, steps=steps)
     (rules,) = parse_protocols(
         settings=setting_of(unbalanced), alpha=alpha, shots=shots, ways=ways, queries=queries, protocol=protocol
     )
     tasks, reporter = TaskList(rules, seed, number + 1), Reporter(quiet)
-    seen = _watched(features, features_dir, split, tasks, method_options(named, others), reporter)
+    seen = _watched(features, features_dir, split, tasks, options, reporter)
     save(draw_task(seen, three_views(seen), width), out)
     reporter.say(f"Wrote {out}.")
 
@@ -223,7 +223,9 @@ def spectrum(
     for file in find_features(features, features_dir, reporter):
         with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
             base = base_statistics(file, advance)
-        clamp = Bavardage.configure(Context(balanced=False, base=base), **given(s_max=s_max, sigma=sigma)).sigma
+        clamp = Bavardage.configure(
+            Context(balanced=False, base=base), **parameters(None, s_max=s_max, sigma=sigma)
+        ).sigma
         spectra.append(Spectrum(f"{file.path.stem} {file.provenance.named_weights}".strip(), base, clamp))
     save(draw_spectra(spectra, width), out)
     reporter.say(f"Wrote {out}.")

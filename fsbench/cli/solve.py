@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fsbench.cli import complete
 from fsbench.cli import options as use
-from fsbench.cli.parse import given, method_options, precision, prior, setting_of
+from fsbench.cli.parse import parameters, setting_of
 from fsbench.cli.session import find_features, open_runner
 from fsbench.evaluation.compare import compare
 from fsbench.evaluation.spec import Spec
@@ -83,12 +83,12 @@ def solve(
 
     Example: [bold]fsbench solve --unbalanced --alpha 2[/bold]
     """
-    named = given(
-        variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=precision(tau), sigma=sigma, beta=beta,
-        prior_alpha=prior(prior_alpha), mixing=mixing, stage=stage, steps=steps,
+    options = parameters(
+        others, variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=tau, sigma=sigma, beta=beta,
+        prior_alpha=prior_alpha, mixing=mixing, stage=stage, steps=steps,
     )  # fmt: skip
     spec = Spec.from_words(
-        methods=[method], options=method_options(named, others), shots=shots,
+        methods=[method], options=options, shots=shots,
         settings=setting_of(unbalanced), alpha=alpha, ways=ways, queries=queries,
         protocol=protocol, present=present, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset,
         published=False, blind=blind, skip_infeasible=skip_infeasible,

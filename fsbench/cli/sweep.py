@@ -11,7 +11,7 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli import options as use
-from fsbench.cli.parse import axes, parameters, prior, refuse_common, refuse_swept_and_given, setting_of, typed
+from fsbench.cli.parse import axes, parameters, refuse_common, refuse_swept_and_given, setting_of, typed
 from fsbench.cli.session import find_features, open_runner
 from fsbench.errors import UsageError
 from fsbench.evaluation.spec import parse_methods, parse_protocols, parse_words, refuse_same_methods, with_prior
@@ -99,7 +99,7 @@ def sweep(
     )
     if "shots" in swept:
         protocols = protocols[:1]  # its own number of shots does not matter
-    choices = with_prior(parse_methods(methods), prior(prior_alpha))
+    choices = with_prior(parse_methods(methods), prior_alpha)
     refuse_same_methods(choices)
     for choice in choices:
         refuse_common(choice.options, f"--methods {choice.label}", options, "set")

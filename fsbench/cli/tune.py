@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fsbench.cli import complete
 from fsbench.cli import options as use
-from fsbench.cli.parse import axes, parameters, prior, refuse_common, setting_of
+from fsbench.cli.parse import axes, parameters, refuse_common, setting_of
 from fsbench.cli.session import find_features, open_runner
 from fsbench.evaluation.source import base_of
 from fsbench.evaluation.spec import parse_methods, parse_protocols, with_prior
@@ -75,7 +75,7 @@ def tune(
     protocols = parse_protocols(
         settings=setting_of(unbalanced), alpha=alpha, shots=shots, ways=ways, queries=queries, protocol=protocol
     )
-    (choice,) = with_prior(parse_methods([method]), prior(prior_alpha))
+    (choice,) = with_prior(parse_methods([method]), prior_alpha)
     refuse_common(choice.options, f"--method {method}", fixed, "set")
     refuse_common(choice.options, f"--method {method}", swept, "over")
     fixed = {**choice.options, **fixed}

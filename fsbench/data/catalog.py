@@ -187,9 +187,8 @@ def variants(info: DatasetInfo) -> tuple[DatasetInfo, ...]:
 @cache
 def dataset_info(name: str) -> DatasetInfo:
     """The catalog entry of a data set, by its name or an alias of it."""
-    known = resolve_name(name)
-    if known != name:
-        return dataset_info(known)
+    if name not in _TABLE:
+        return dataset_info(resolve_name(name))
     row = _TABLE[name]
     text = resources.files("fsbench.data").joinpath(f"splits/{name}.json").read_text(encoding="utf-8")
     splits = {}

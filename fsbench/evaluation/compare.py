@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fsbench.errors import FsbenchError, UsageError
+from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import Job, accuracies_over_data, configure
 from fsbench.evaluation.source import source_of
 from fsbench.evaluation.spec import NO_BASELINE, MethodChoice, Spec, parse_methods
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from fsbench.evaluation.run import Runner
     from fsbench.evaluation.source import Source
     from fsbench.features.store import FeatureFile
-    from fsbench.methods.base import Method
     from fsbench.reporter import Reporter
     from fsbench.results.comparison import Runs
     from fsbench.results.record import RunRecord
@@ -54,10 +53,6 @@ def compare(
         others: Records of other people; those of the same tasks join the table.
     """
     choices, baseline = _choices(spec, files, base, runner.reporter)
-    if spec.tune and spec.split == "val":
-        raise UsageError("tune", "parameters are tuned on the val classes, which --split val would report on")
-    if spec.tune and spec.preset:
-        raise UsageError("preset", "tuned parameters replace a preset; choose one of --tune and --preset")
     protocols = _feasible(spec, files, runner.reporter)
     runs: Runs = {}
     over_data: dict[tuple[int, str, Column], NDArray[np.float64]] = {}
@@ -66,11 +61,16 @@ def compare(
     with runner.reporter.cells(count, spec.tasks) as next_cell:
         for number, file in enumerate(files):
             source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
-            configurations = _Configurations(spec, file, source, choices, runner)
+            searches = _searches(spec, file, source, choices) if spec.tune else {}
             for protocol in protocols[number]:
                 column = Column.of(protocol)
                 for choice in choices:
-                    method, origin = configurations.of(choice, protocol)
+                    if search := searches.get((choice.label, protocol)):
+                        method, origin = configure_tuned(search, source, runner)
+                    else:
+                        method, origin = configure(
+                            choice.method, source, protocol, choice.options, spec.preset, spec.blind
+                        )
                     rules = protocol.within(len(source.split.offsets) - 1)  # val may have another number of classes
                     job = Job(method, rules, spec.seed, spec.tasks, origin, method_key(choice.method))
                     advance = next_cell(f"{source.dataset} {column.title} {choice.label}")
@@ -84,19 +84,25 @@ def compare(
                         f"{spec.split}, so there is no interval over the data."
                     )
                 if spec.over_classes:
-                    parts = np.array_split(np.arange(spec.tasks), -(-spec.tasks // _DRAWN_AT_ONCE))
-                    drawn = (sample_tasks(protocol, source.split.offsets, spec.seed, part).classes for part in parts)
-                    classes[number, column] = np.concatenate([*drawn])
-                    if interval_over_classes(np.zeros(spec.tasks), classes[number, column]) is None:
-                        runner.reporter.warn(
-                            f"{source.dataset} {column.title}: no class of {spec.split} can be left out, so there is "
-                            "no interval over the classes."
-                        )
+                    classes[number, column] = _drawn_classes(spec, protocol, source, runner.reporter)
     entries = [entry_of(choice.label, choice.method) for choice in choices]
     entries += join(runs, others, runner.reporter)
     columns = [column for protocol in spec.protocols if (column := Column.of(protocol)) in {key[2] for key in runs}]
     beyond = Beyond(over_data, classes)
     return compare_records(runs, entries, columns, baseline, with_published=spec.published, beyond=beyond)
+
+
+def _drawn_classes(spec: Spec, protocol: TaskProtocol, source: Source, reporter: Reporter) -> NDArray[np.int64]:
+    """(T, K) classes of the tasks, with a warning where they give no interval."""
+    parts = np.array_split(np.arange(spec.tasks), -(-spec.tasks // _DRAWN_AT_ONCE))
+    drawn = [sample_tasks(protocol, source.split.offsets, spec.seed, part).classes for part in parts]
+    classes = np.concatenate(drawn)
+    if interval_over_classes(np.zeros(spec.tasks), classes) is None:
+        reporter.warn(
+            f"{source.dataset} {Column.of(protocol).title}: no class of {spec.split} can be left out, so there is "
+            "no interval over the classes."
+        )
+    return classes
 
 
 def _feasible(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> list[list[TaskProtocol]]:
@@ -154,7 +160,8 @@ def _choices(
     (wanted,) = [choice for choice in choices if choice.label == name] or parse_methods(name)
     if len(choices) == 1 and wanted.method == BASELINE and "t_km" in choices[0].options:
         wanted = replace(wanted, options={"t_km": choices[0].options["t_km"]})  # the temperature that both share
-    place = next((place for place, choice in enumerate(choices) if choice.runs_as(wanted)), None)
+    run = wanted.method, wanted.options  # the same may go by another label
+    place = next((place for place, choice in enumerate(choices) if (choice.method, choice.options) == run), None)
     if place is None:
         choices, place = [wanted, *choices], 0
     count = Counter(choice.label for choice in choices)
@@ -162,28 +169,22 @@ def _choices(
     return distinct, distinct[place].label
 
 
-class _Configurations:
-    """The parameters of methods on one feature file: defaults, presets, or tuned on its val classes."""
+def _searches(
+    spec: Spec, file: FeatureFile, source: Source, choices: Sequence[MethodChoice]
+) -> dict[tuple[str, TaskProtocol], Search]:
+    """The searches for parameters of methods that have some to tune, by label and protocol.
 
-    def __init__(
-        self, spec: Spec, file: FeatureFile, source: Source, choices: Sequence[MethodChoice], runner: Runner
-    ) -> None:
-        self.spec, self.file, self.source, self.runner = spec, file, source, runner
-        self.val = validation_source(file, source.base) if spec.tune else None
-        if self.val and not any(self._search(choice, spec.protocols[0]) for choice in choices):
-            grid_of(spec.methods[0].method, {})  # an error that names the methods with a grid
-
-    def of(self, choice: MethodChoice, protocol: TaskProtocol) -> tuple[Method, str]:
-        """A configured method, and a word on where its parameters come from."""
-        shares = bool(choice.options) and choice.label not in {asked.label for asked in self.spec.methods}
-        search = None if shares else self._search(choice, protocol)  # a baseline takes over what was given
-        if search is not None:
-            return configure_tuned(search, self.source, self.runner)
-        return configure(choice.method, self.source, protocol, choice.options, self.spec.preset, self.spec.blind)
-
-    def _search(self, choice: MethodChoice, protocol: TaskProtocol) -> Search | None:
-        """The search for a method's parameters; None if there is none to make."""
-        if self.val is None:
-            return None
-        search = Search(choice.method, choice.options, self.val, protocol, tuning_path(self.file.path))
-        return search if search.possible() else None
+    A baseline that was not asked for takes over what was given, and is not tuned.
+    """
+    val, memory = validation_source(file, source.base), tuning_path(file.path)
+    asked = {choice.label for choice in spec.methods}
+    tuned = [choice for choice in choices if not choice.options or choice.label in asked]
+    searches = {
+        (choice.label, protocol): Search(choice.method, choice.options, val, protocol, memory)
+        for choice in tuned
+        for protocol in spec.protocols
+    }
+    found = {key: search for key, search in searches.items() if search.possible()}
+    if not found:
+        grid_of(spec.methods[0].method, {})  # an error that names the methods with a grid
+    return found

@@ -57,11 +57,11 @@ class Outcome:
     peak_memory: int
 
 
+@dataclass
 class BlockSize:
     """Tasks per block; halved for all threads when memory runs out."""
 
-    def __init__(self, tasks: int) -> None:
-        self.tasks = tasks
+    tasks: int
 
     def halve(self, tried: int, error: Exception) -> None:
         """Make blocks smaller than the one that failed, or give up at a single task."""

@@ -18,7 +18,7 @@ from fsbench.io.files import require_writable
 from fsbench.methods.registry import method_class
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
-from fsbench.results.record import RunKey, RunRecord, load_record, record_path, save_record
+from fsbench.results.record import RunKey, RunRecord, load_record, named_base, named_network, record_path, save_record
 from fsbench.results.statistics import accuracies, interval
 from fsbench.tasks.sampling import TaskRows, apportion
 
@@ -88,7 +88,9 @@ class Runner:
         if results:
             self.ranks.agree(lambda: require_writable(results))
         record = self._compute(job, key, source, progress)
-        return self.ranks.agree(lambda: _saved(path, record))
+        if path:
+            self.ranks.agree(lambda: save_record(path, record))
+        return record
 
     def _compute(self, job: Job, key: RunKey, source: Source, progress: Callable[[int], None]) -> RunRecord:
         outcome = solve_tasks(
@@ -172,33 +174,25 @@ def _renamed(stored: RunRecord, job: Job, source: Source) -> RunRecord:
     )
 
 
-def _saved(path: Path | None, record: RunRecord) -> RunRecord:
-    if path:
-        save_record(path, record)
-    return record
-
-
 def signature(job: Job, source: Source, version: str = fsbench.__version__) -> str:
     """One line that a paper can print under a table; the version is that of the fsbench that computed."""
+    info = job.method.info
+    method = info.name if info.version == 1 else f"{info.name}:{info.version}"
     params = ",".join(
         f"{name}:{value:.4g}" if isinstance(value, float) else f"{name}:{value}"
         for name, value in job.method.params().items()
     )
     parts = [
         f"fsbench:{version}",
-        f"{source.dataset}/{source.network_name}/{source.split_name}",
-        *([f"base:{source.base_name}"] if source.base_name else []),
+        f"{source.dataset}/{named_network(source.backbone, source.family, source.weights)}/{source.split_name}",
         job.protocol.signature(),
         f"seed:{job.seed}|tasks:{job.tasks}",
-        f"{_named(job.method)}({params})" if params else _named(job.method),
+        f"{method}({params})" if params else method,
         f"params:{job.params_from}",
     ]
+    if source.base and source.other_base:
+        parts.insert(2, f"base:{named_base(source.base_dataset or source.dataset, source.base.digest)}")
     return "|".join(parts)
-
-
-def _named(method: Method) -> str:
-    """A method in a signature, with its version from the second on."""
-    return method.info.name + (f":{method.info.version}" if method.info.version > 1 else "")
 
 
 def _device_name(device: torch.device) -> str:

@@ -15,7 +15,7 @@ from fsbench.features.scatter import base_statistics
 from fsbench.methods import presets
 from fsbench.methods.base import Context
 from fsbench.ranks import ALONE
-from fsbench.results.record import named_base, named_network, network_words
+from fsbench.results.record import network_words
 from fsbench.tasks.protocol import ALPHA
 
 if TYPE_CHECKING:
@@ -59,20 +59,10 @@ class Source:
     images: str = ""
 
     @property
-    def network_name(self) -> str:
-        """The backbone, as signatures name it."""
-        return named_network(self.backbone, self.family, self.weights)
-
-    @property
     def title(self) -> str:
         """Data set and network, as headings name them."""
         words = network_words(self.backbone, self.family, self.weights)
         return f"{self.dataset} {self.backbone}" + (f" ({words})" if words else "")
-
-    @property
-    def base_name(self) -> str:
-        """Base classes of another file, as signatures name them; empty if they are the file's own, or none."""
-        return named_base(self.base_dataset or self.dataset, self.base.digest) if self.base and self.other_base else ""
 
     def context(self, protocol: TaskProtocol, preset: str = "") -> Context:
         """What defaults of methods may depend on; with the preset `article`, its parameters for this data set."""
@@ -94,7 +84,7 @@ def load_source(file: FeatureFile, split: str, base: BaseStatistics | None, othe
         dataset=made.dataset,
         backbone=made.backbone,
         split_name=split,
-        split=file.read(split),
+        split=file.read(split, with_images=False),
         base=base,
         crops=made.crops,
         base_dataset="" if dataset == made.dataset else dataset,

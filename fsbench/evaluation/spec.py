@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -41,10 +42,6 @@ class MethodChoice:
     def needs_base(self) -> bool:
         """Whether it needs statistics of base classes."""
         return needs_base(self.method if ".py:" in self.method else self.label)
-
-    def runs_as(self, other: MethodChoice) -> bool:
-        """Whether both are the same but for their labels."""
-        return (self.method, self.options) == (other.method, other.options)
 
 
 class TaskWords(TypedDict, total=False):
@@ -122,18 +119,23 @@ class Spec:
         if self.blind and (self.tune or self.preset):
             other = "tune" if self.tune else "preset"
             raise UsageError("blind", f"--{other} chooses parameters for each setting; choose one of both")
+        if self.tune and self.split == "val":
+            raise UsageError("tune", "parameters are tuned on the val classes, which --split val would report on")
+        if self.tune and self.preset:
+            raise UsageError("preset", "tuned parameters replace a preset; choose one of --tune and --preset")
 
     @classmethod
     def from_words(cls, **words: Unpack[SpecWords]) -> Spec:
         """The specification that words stand for, as the command line and Python give them."""
-        choices = tuple(with_options(choice, words.get("options", {})) for choice in parse_methods(words["methods"]))
-        refuse_same_methods(choices, words.get("baseline"))
         said: dict[str, Any] = {**words}
+        choices, options = parse_methods(words["methods"]), said.pop("options", {})
+        refuse_same_methods(choices, words.get("baseline"))
+        if options:
+            choices = [with_options(choice, options) for choice in choices]
         choices = with_prior(choices, said.pop("prior_alpha", None))
         tasks = {name: said.pop(name) for name in TaskWords.__annotations__ if name in said}
-        said.pop("options", None)
         everything = said.pop("methods") == ALL
-        return cls(methods=choices, protocols=parse_protocols(**tasks), all_methods=everything, **said)
+        return cls(methods=tuple(choices), protocols=parse_protocols(**tasks), all_methods=everything, **said)
 
 
 ABLATION = (
@@ -174,28 +176,26 @@ def with_options(choice: MethodChoice, options: Mapping[str, Any]) -> MethodChoi
     for name in choice.options:
         if name in options:
             raise UsageError(name, f"also given by {choice.label}; choose one")
-    return dataclasses.replace(choice, options={**choice.options, **options}) if options else choice
+    return dataclasses.replace(choice, options={**choice.options, **options})
 
 
-def with_prior(choices: Sequence[MethodChoice], prior: float | str | None) -> tuple[MethodChoice, ...]:
+def with_prior(choices: Sequence[MethodChoice], prior: float | str | None) -> list[MethodChoice]:
     """Methods with a Dirichlet prior α_o, a number or `sampler`, where they have one; None leaves them as they are."""
     if prior is None:
-        return tuple(choices)
+        return list(choices)
     having = [choice for choice in choices if hasattr(method_class(choice.method), "prior_alpha")]
     if not having:
         names = ", ".join(choice.label for choice in choices)
         raise UsageError("prior-alpha", f"no method has such a prior: {names}", "BAVARDAGE has one.")
-    return tuple(with_options(choice, {"prior_alpha": prior}) if choice in having else choice for choice in choices)
+    return [with_options(choice, {"prior_alpha": prior}) if choice in having else choice for choice in choices]
 
 
 def refuse_same_methods(choices: Sequence[MethodChoice], baseline: str | None = None) -> None:
     """Refuse methods that differ by name alone, as `bavardage` and `bavardage:article` do."""
-    seen: dict[str, str] = {}
     labels = [choice.method if ".py:" in choice.method else choice.label for choice in choices]
-    for label in dict.fromkeys([*labels, *([baseline] if baseline else [])]):
-        other = seen.setdefault(plain_label(label), label)
-        if other != label:
-            raise UsageError("methods", f"{other} and {label} are the same method; name it once")
+    for one, other in itertools.combinations(dict.fromkeys([*labels, *([baseline] if baseline else [])]), 2):
+        if plain_label(one) == plain_label(other):
+            raise UsageError("methods", f"{one} and {other} are the same method; name it once")
 
 
 def parse_protocols(**words: Unpack[TaskWords]) -> tuple[TaskProtocol, ...]:

@@ -13,11 +13,12 @@ from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import TaskList
 from fsbench.evaluation.run import POINTS, Job, configure, key_of
 from fsbench.evaluation.source import Source, base_of, load_source
-from fsbench.evaluation.spec import Axis, Value, at, parse_methods, symbol
+from fsbench.evaluation.spec import WHOLE_NUMBERS, Axis, Value, at, parse_methods, symbol
 from fsbench.io.files import readable_part
 from fsbench.methods.registry import method_key
 from fsbench.results.curves import Curve, Panel, Point, Sweep
 from fsbench.results.published import published_curve
+from fsbench.results.record import named_network
 from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
@@ -104,12 +105,13 @@ def run_sweep(
                 curves.append(_curve(plan.axis, line, records))
                 versions |= {record.versions.get("fsbench", "unknown") for record in records}
             panels.append(Panel(plan.axis.symbol, plan.title, tuple(curves)))
-    names = f"{made.dataset}/{next(iter(sources.values())).network_name}/{'+'.join(splits)}"
+    first = next(iter(sources.values()))
+    names = f"{made.dataset}/{named_network(first.backbone, first.family, first.weights)}/{'+'.join(splits)}"
     origins = _each(job.params_from for lines in jobs for along in lines for job in along)
     parts = [f"fsbench:{'+'.join(sorted(versions))}", names, *_fixed(plans), f"seed:{seed}|tasks:{tasks}"]
     signature = "|".join([*parts, _over(plans), f"params:{origins}"])
     words = readable_part(re.sub(r"[^\w.+-]+", "-", f"{made.dataset}-{made.backbone}-{name}"))
-    title = f"{next(iter(sources.values())).title}: {name}, {tasks:,} tasks per point"
+    title = f"{first.title}: {name}, {tasks:,} tasks per point"
     keys = [
         key_of(job, sources[line.split]).digest()
         for plan, lines in zip(plans, jobs, strict=True)
@@ -137,7 +139,8 @@ def _curve(axis: Axis, line: Line, records: Sequence[RunRecord]) -> Curve:
 def _fixed(plans: Sequence[Plan]) -> list[str]:
     """What does not change along the axes: protocols and methods with the parameters given, each once."""
     lines = [(plan.axis.name, line) for plan in plans for line in plan.lines]
-    protocols = [line.protocol.signature(without=name).split("|") for name, line in lines]
+    stars = {"alpha": {"mix": "dirichlet:*"}, **{name: {name: "*"} for name in WHOLE_NUMBERS}}
+    protocols = [line.protocol.signature(**stars.get(name, {})).split("|") for name, line in lines]
     return [*map(_each, zip(*protocols, strict=True)), _each(_given(line) for _, line in lines)]
 
 

@@ -242,15 +242,15 @@ class FeatureFile:
             raise FsbenchError(f"{self.path} has no split {name!r}; it has {', '.join(self.splits)}.", hint)
         return self.splits[name]
 
-    def read(self, name: str) -> Split:
-        """Read one split into memory and verify it against its digest."""
+    def read(self, name: str, *, with_images: bool = True) -> Split:
+        """Read one split into memory and verify it against its digest; the names of its images only if asked for."""
         summary = self.summary(name)
         features = np.empty((summary.rows, summary.dimension), dtype=np.float32)
         start = 0
         for block in self.stream(name):
             features[start : start + len(block)] = block
             start += len(block)
-        images, marks = self.images(name)
+        images, marks = self.images(name) if with_images else ((), ())
         return Split(features, summary.offsets, summary.class_names, images, summary.digest, marks)
 
     def images(self, name: str) -> tuple[tuple[str, ...], tuple[int, ...]]:

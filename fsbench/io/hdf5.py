@@ -66,17 +66,13 @@ def _check_seal(path: Path) -> None:
         try:
             stated = json.loads(block[len(_SEAL_START) :].rstrip(b"\0"))
             ranges = [(int(start), int(length)) for start, length in stated["left_out"]]
-            intact = stated["size"] == size and _in_order(ranges, size)
+            bounds = [_SEAL_BYTES, *(bound for start, length in ranges for bound in (start, start + length)), size]
+            intact = stated["size"] == size and bounds == sorted(bounds) and all(length > 0 for _, length in ranges)
             intact = intact and stated["sha256"] == _digest(stream, size, ranges)
         except (ValueError, TypeError, KeyError, RecursionError):
             intact = False
     if not intact:
         raise FsbenchError(f"{path} is not as it was written: it is truncated, or bytes in it have changed.", REMAKE)
-
-
-def _in_order(ranges: Ranges, size: int) -> bool:
-    bounds = [_SEAL_BYTES, *(bound for start, length in ranges for bound in (start, start + length)), size]
-    return bounds == sorted(bounds) and all(length > 0 for _, length in ranges)
 
 
 def _digest(stream: IO[bytes], size: int, left_out: Ranges) -> str:

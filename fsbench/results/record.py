@@ -190,9 +190,7 @@ def common_signature(records: Sequence[RunRecord]) -> str:
         f"fsbench:{'+'.join(made)}",
         "+".join(names),
         *([f"base:{'+'.join(name or 'own' for name in bases)}"] if any(bases) else []),
-        f"{key.protocol['name']}:{key.protocol['version']}",
-        f"{key.protocol['ways']}w{shots}s{key.protocol['queries']}q{protocols[0].few}",
-        "+".join(mixes),
+        protocols[0].signature(shots=shots, mix="+".join(mixes)),
         f"seed:{key.seed}|tasks:{key.tasks}",
         f"params:{'+'.join(_origins(records))}@{_digest(records)}",
     ]

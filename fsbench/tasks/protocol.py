@@ -73,17 +73,16 @@ class TaskProtocol:
             value = getattr(self, field)
             if value < least and not (field == "ways" and value == ALL_CLASSES and self.name in FEW_PRESENT):
                 raise FsbenchError(f"A task needs {field} of at least {least}, got {value}.")
-        self._check_present()
+        if self.name in FEW_PRESENT:
+            self._check_present()
+        elif self.present is not None or self.pooled:
+            raise FsbenchError(f"The protocol {self.name} has all classes among the queries.", "Use keff.")
         if self.alpha is not None:
             if not 0 < self.alpha <= sys.float_info.max:
                 raise FsbenchError(f"The Dirichlet α must be positive and finite, got {self.alpha}.")
             object.__setattr__(self, "alpha", float(self.alpha))  # 2 and 2.0 are one record
 
     def _check_present(self) -> None:
-        if self.name not in FEW_PRESENT:
-            if self.present is not None or self.pooled:
-                raise FsbenchError(f"The protocol {self.name} has all classes among the queries.", "Use keff.")
-            return
         if self.present is None:
             object.__setattr__(self, "present", PRESENT)
         if self.held < 1 or self.held > (self.ways or self.held):
@@ -133,21 +132,25 @@ class TaskProtocol:
             parts["queries"] += f" of {self.present} classes"
         return ", ".join(text for name, text in parts.items() if name not in without)
 
-    def signature(self, without: str = "") -> str:
-        """The protocol as a part of the signature line; a star stands for the value of the field to leave out."""
-        shown = {name: "*" if name == without else getattr(self, name) for name in ("ways", "shots", "queries")}
-        mix = "dirichlet:*" if without == "alpha" else self.mix
-        return f"{self.name}:{self.version}|{shown['ways']}w{shown['shots']}s{shown['queries']}q{self.few}|{mix}"
+    def signature(self, **instead: str) -> str:
+        """The protocol as a part of the signature line; words may stand in place of a number or of the mix."""
+        few = "" if self.present is None else f"|keff:{self.present}"  # the classes among the queries
+        shown = {
+            "ways": self.ways,
+            "shots": self.shots,
+            "queries": self.queries,
+            "mix": self.mix,
+            "few": few,
+            **instead,
+        }
+        return "{name}:{version}|{ways}w{shots}s{queries}q{few}|{mix}".format(
+            name=self.name, version=self.version, **shown
+        )
 
     @property
     def mix(self) -> str:
         """The class proportions of the queries in a signature."""
         return "images" if self.pooled else "balanced" if self.alpha is None else f"dirichlet:{self.alpha:g}"
-
-    @property
-    def few(self) -> str:
-        """The classes among the queries in a signature; empty where they are all."""
-        return "" if self.present is None else f"|keff:{self.present}"
 
     def as_dict(self) -> dict[str, Any]:
         """The protocol as plain data, for records; what only `keff` has is left out of others."""

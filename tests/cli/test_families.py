@@ -17,7 +17,7 @@ from fsbench.errors import FsbenchError
 from fsbench.evaluation.source import load_source
 from fsbench.features.store import FeatureFile
 from fsbench.results.published import published
-from fsbench.results.record import load_record
+from fsbench.results.record import load_record, named_network
 from fsbench.results.warnings import own_warnings
 from tests.cli import run
 from tests.images import write_images
@@ -147,7 +147,7 @@ def test_random_and_own_weights_are_not_the_published_ones(folder: Path) -> None
     assert run(*extract, "--random-weights", "3").returncode == 0
     source = load_source(FeatureFile.open(folder / "features/photos-rn12.h5"), "novel", None)
     assert (source.weights, source.network) == ("random seed 3", "random weights")
-    assert source.network_name == "rn12(rn12-easy@seed3)"
+    assert named_network(source.backbone, source.family, source.weights) == "rn12(rn12-easy@seed3)"
     narrow = load_backbone("rn12", random_seed=0, width=4)
     save_backbone(narrow, folder / "own.safetensors", {"epochs": "2"})
     assert run(*extract, "--weights", "own.safetensors").returncode == 0
