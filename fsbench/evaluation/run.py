@@ -15,10 +15,10 @@ import fsbench
 from fsbench.devices import float32_products
 from fsbench.evaluation.engine import BlockSize, TaskList, embed_split, solve_rows, solve_tasks
 from fsbench.io.files import require_writable
-from fsbench.methods.registry import method_class
+from fsbench.methods.registry import METHODS, method_class
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
-from fsbench.results.record import RunKey, RunRecord, load_record, record_path, save_record
+from fsbench.results.record import OwnMethod, RunKey, RunRecord, load_record, record_path, save_record
 from fsbench.results.statistics import accuracies, interval
 from fsbench.tasks.sampling import TaskRows, apportion
 
@@ -119,6 +119,7 @@ class Runner:
             weights=source.weights,
             network=source.network,
             images=source.images,
+            own_method=_own_method(job),
         )
 
 
@@ -169,6 +170,7 @@ def _renamed(stored: RunRecord, job: Job, source: Source) -> RunRecord:
         weights=source.weights,
         network=source.network,
         images=source.images,
+        own_method=_own_method(job),
     )
 
 
@@ -190,15 +192,25 @@ def signature(job: Job, source: Source, version: str = fsbench.__version__) -> s
         *([f"base:{source.base_name}"] if source.base_name else []),
         job.protocol.signature(),
         f"seed:{job.seed}|tasks:{job.tasks}",
-        f"{_named(job.method)}({params})" if params else _named(job.method),
+        f"{_named(job)}({params})" if params else _named(job),
         f"params:{job.params_from}",
     ]
     return "|".join(parts)
 
 
-def _named(method: Method) -> str:
-    """A method in a signature, with its version from the second on."""
-    return method.info.name + (f":{method.info.version}" if method.info.version > 1 else "")
+def _named(job: Job) -> str:
+    """A method in a signature: with its version from the second on, or with the digest of the user's file it is in."""
+    version = job.method.info.version
+    return (job.name or job.method.info.name) + (f":{version}" if version > 1 else "")
+
+
+def _own_method(job: Job) -> OwnMethod | None:
+    """What the record keeps of a method that is not part of fsbench."""
+    info = job.method.info
+    if job.name in ("", *METHODS):
+        return None
+    assumes = info.assumes(job.method.params(), job.protocol.alpha)
+    return OwnMethod(info.title, info.reference, info.transductive, info.prior, info.needs_base, assumes, info.url)
 
 
 def _device_name(device: torch.device) -> str:

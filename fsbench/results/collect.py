@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fsbench.errors import FsbenchError, unknown_name
+from fsbench.methods.base import MethodInfo
 from fsbench.methods.presets import ARTICLE_UNITS
 from fsbench.methods.registry import BASELINE, METHODS, installed_class
 from fsbench.results.comparison import Column, Comparison, Entry, compare_records, entry_of
@@ -135,7 +136,10 @@ def _of_present_versions(records: Sequence[RunRecord], reporter: Reporter) -> li
         else:
             kept.append(record)
     for name, count in old.items():
-        reporter.warn(f"{count} records of an earlier version of {name} are left out. Run it again to replace them.")
+        noun, verb, them = ("records", "are", "them") if count > 1 else ("record", "is", "it")
+        reporter.warn(
+            f"{count} {noun} of an earlier version of {name} {verb} left out. Run it again to replace {them}."
+        )
     return kept
 
 
@@ -248,10 +252,22 @@ def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) ->
         runs[sources.index(record.source), label, column] = record
         name = record.key.method.partition("@")[0]
         known = installed_class(name) is not None  # no file named in a record is imported
-        entries[label] = entry_of(label, name) if known else Entry(label, record.key.method, "not known")
+        entries[label] = entry_of(label, name) if known else _recorded(label, record)
     _check_tasks(runs)
     columns = sorted({column for *_, column in runs}, key=lambda column: (column.balanced, column.alpha, column.shots))
     return compare_records(runs, [*entries.values()], columns, baseline, with_published=published)
+
+
+def _recorded(label: str, record: RunRecord) -> Entry:
+    """The row of a method of a user's file, or of a package that is not installed: what its record says of it."""
+    own, name = record.own_method, record.key.method
+    if own is None:
+        return Entry(label, name, "not recorded")
+    info = MethodInfo(
+        name, own.title, own.reference, own.transductive, own.prior, needs_base=own.needs_base, url=own.url,
+        version=record.key.method_version,
+    )  # fmt: skip
+    return Entry(label, name, info=info)
 
 
 def _check_tasks(runs: Runs) -> None:
