@@ -46,7 +46,7 @@ def demo(
             console.print("\n".join(file.describe()), soft_wrap=True)
         table = compare(spec, [file], runner)
         if runner.ranks.leads:
-            console.print(render_rich(table))
+            console.print(render_rich(table), crop=False)
             save(draw_dots(table), results_dir / "demo.png")
             console.print(f"\nFigure: {results_dir / 'demo.png'}. Records of every task: {results_dir}/.\n")
             console.print(NEXT)

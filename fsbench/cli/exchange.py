@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +36,7 @@ def import_(
     out: Annotated[Path | None, typer.Option(help="The feature file. (default: features/DATASET-BACKBONE.h5)")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     features_dir: use.FeaturesRoot = Path("features"),
+    as_json: use.AsJson = False,
     quiet: use.Quiet = False,
 ) -> None:
     """Make a feature file from features of another program.
@@ -47,7 +49,12 @@ def import_(
     """
     naming = Naming(known_dataset(dataset), backbone, crops)
     file = import_files(files, out or features_dir / naming.file_name(), naming, Reporter(quiet), force=force)
-    stdout_console().print("\n".join(file.describe()), soft_wrap=True)
+    if as_json:
+        splits = {name: {"rows": one.rows, "classes": len(one.class_names)} for name, one in file.splits.items()}
+        about = {"dataset": naming.dataset, "backbone": backbone, "dimension": file.dimension, "splits": splits}
+        typer.echo(json.dumps({"file": str(file.path), **about}, indent=1))
+    else:
+        stdout_console().print("\n".join(file.describe()), soft_wrap=True)
 
 
 def export(
@@ -62,6 +69,7 @@ def export(
     ] = "npz",
     out: Annotated[Path | None, typer.Option(help="File or folder. (default: next to the feature file)")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    as_json: use.AsJson = False,
     quiet: use.Quiet = False,
 ) -> None:
     """Write a feature file in a format that other programs read.
@@ -70,5 +78,8 @@ def export(
 
     Example: [bold]fsbench export features/cub-rn18.h5 --to ptmap --out pickles[/bold]
     """
-    for path in export_file(FeatureFile.open(features), to, out, Reporter(quiet), force=force):
-        stdout_console().print(str(path), soft_wrap=True)
+    written = [*map(str, export_file(FeatureFile.open(features), to, out, Reporter(quiet), force=force))]
+    if as_json:
+        typer.echo(json.dumps({"files": written}, indent=1))
+    else:
+        stdout_console().print("\n".join(written), soft_wrap=True)

@@ -116,6 +116,7 @@ def _described(label: str) -> dict[str, Any]:
         "method": choice.label,
         "title": info.title,
         "source": info.reference,
+        "link": info.url,
         "assumes": _assumes(choice.method, options),
         "needs base classes": "yes" if choice.needs_base else "no",
         "speed": info.cost,

@@ -17,7 +17,7 @@ from fsbench.evaluation.source import network_of
 from fsbench.evaluation.sweep import FIGURES, figure, run_sweep
 from fsbench.io.files import require_writable, write_text
 from fsbench.report.plots.style import check_ending
-from fsbench.report.reproduced import render_rich, writer_for
+from fsbench.report.reproduced import render_json, render_rich, writer_for
 from fsbench.report.tables import stdout_console
 from fsbench.results.curves import SWEEPS
 from fsbench.results.reproduction import TABLES
@@ -44,8 +44,9 @@ def reproduce(
     ] = None,
     seed: use.Seed = 0,
     out: Annotated[
-        Path | None, use.of_output(help="Table file (.tex, .md, .html, .txt) or figure file (.png, .pdf, .svg).")
+        Path | None, use.of_output(help="Table file (.tex, .md, .html, .json, .txt) or figure file (.png, .pdf, .svg).")
     ] = None,
+    as_json: use.AsJson = False,
     device: use.Device = "auto",
     batch: use.Batch = None,
     force: use.Force = False,
@@ -70,18 +71,23 @@ def reproduce(
     with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
         files = find_features(features, features_dir, runner.reporter, runner.ranks)
         if what in _FIGURES:
-            _figure(_FIGURES[what], files, runner, tasks or 1_000, seed, out)
+            _figure(_FIGURES[what], files, runner, tasks or 1_000, seed, out, as_json)
             return
         table = reproduce_table(what, files, runner, tasks=tasks or 10_000, seed=seed, weights=weights_dir)
         if not runner.ranks.leads:
             return
-        stdout_console().print(render_rich(table))
+        if as_json:
+            print(render_json(table), end="")
+        else:
+            stdout_console().print(render_rich(table))
         if out and write:
             write_text(out, write(table))
             runner.reporter.say(f"Wrote {out}.")
 
 
-def _figure(number: int, files: Sequence[FeatureFile], runner: Runner, tasks: int, seed: int, out: Path | None) -> None:
+def _figure(
+    number: int, files: Sequence[FeatureFile], runner: Runner, tasks: int, seed: int, out: Path | None, as_json: bool
+) -> None:
     """The curves of a figure for every feature file."""
     if out and len(files) > 1:
         raise UsageError("out", "one figure is drawn per feature file; give one file, or leave out --out")
@@ -92,4 +98,4 @@ def _figure(number: int, files: Sequence[FeatureFile], runner: Runner, tasks: in
         plans = figure(number, preset)
         curves = run_sweep(plans, file, runner, name=f"figure {number}", tasks=tasks, seed=seed, preset=preset)
         if runner.ranks.leads:
-            show_sweep(curves, results, out)
+            show_sweep(curves, results, out, as_json=as_json)

@@ -14,7 +14,7 @@ from fsbench.evaluation.compare import compare
 from fsbench.evaluation.spec import Spec
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import write_text
-from fsbench.report.tables import solved_table, stdout_console
+from fsbench.report.tables import Signature, solved_table, stdout_console
 
 if TYPE_CHECKING:
     from fsbench.results.comparison import Comparison
@@ -114,4 +114,4 @@ def _show(table: Comparison, out: Path | None, as_json: bool) -> None:
     for line in table.warnings():
         console.print(f"! {line}", style="yellow", soft_wrap=True)
     for row in table.paired_rows():
-        console.print(row.record.signature, style="dim", markup=False, soft_wrap=True)
+        console.print(Signature(row.record.signature), crop=False)

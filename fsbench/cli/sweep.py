@@ -20,7 +20,7 @@ from fsbench.evaluation.sweep import plan_sweep, run_sweep
 from fsbench.io.files import require_writable
 from fsbench.report.plots.studies import draw_sweep
 from fsbench.report.plots.style import check_ending, save
-from fsbench.report.tables import panel_table, stdout_console
+from fsbench.report.tables import Signature, panel_table, stdout_console
 from fsbench.results.curves import SWEEPS, save_sweep
 
 if TYPE_CHECKING:
@@ -129,5 +129,5 @@ def show_sweep(curves: Sweep, results: Path, plot: Path | None, *, as_json: bool
     console = stdout_console()
     for panel in curves.panels:
         console.print(panel_table(panel))
-    console.print(curves.signature, style="dim", markup=False, soft_wrap=True)
+    console.print(Signature(curves.signature), crop=False)
     console.print(f"Figure: {drawn}. Points: {stored}.", soft_wrap=True)

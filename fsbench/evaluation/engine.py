@@ -224,7 +224,8 @@ def _count_right(
     if (found < 0).any():
         raise FsbenchError(
             f"{method.info.title} gave NaN or infinity in place of probabilities.",
-            "Its parameters, or the features, are out of any sensible range.",
+            "Check its parameters and the features. In a method of your own: roots and logarithms of negative numbers, "
+            "which rows have after `embed` centres them, and divisions by zero.",
         )
     return found
 

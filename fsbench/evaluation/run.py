@@ -15,10 +15,19 @@ import fsbench
 from fsbench.devices import float32_products
 from fsbench.evaluation.engine import BlockSize, TaskList, embed_split, solve_rows, solve_tasks
 from fsbench.io.files import require_writable
-from fsbench.methods.registry import method_class
+from fsbench.methods.registry import METHODS, method_class
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
-from fsbench.results.record import RunKey, RunRecord, load_record, named_base, named_network, record_path, save_record
+from fsbench.results.record import (
+    OwnMethod,
+    RunKey,
+    RunRecord,
+    load_record,
+    named_base,
+    named_network,
+    record_path,
+    save_record,
+)
 from fsbench.results.statistics import accuracies, interval
 from fsbench.tasks.sampling import TaskRows, apportion
 
@@ -121,6 +130,7 @@ class Runner:
             weights=source.weights,
             network=source.network,
             images=source.images,
+            own_method=_own_method(job),
         )
 
 
@@ -171,13 +181,14 @@ def _renamed(stored: RunRecord, job: Job, source: Source) -> RunRecord:
         weights=source.weights,
         network=source.network,
         images=source.images,
+        own_method=_own_method(job),
     )
 
 
 def signature(job: Job, source: Source, version: str = fsbench.__version__) -> str:
     """One line that a paper can print under a table; the version is that of the fsbench that computed."""
-    info = job.method.info
-    method = info.name if info.version == 1 else f"{info.name}:{info.version}"
+    name, number = job.name or job.method.info.name, job.method.info.version
+    method = name if number == 1 else f"{name}:{number}"
     params = ",".join(
         f"{name}:{value:.4g}" if isinstance(value, float) else f"{name}:{value}"
         for name, value in job.method.params().items()
@@ -193,6 +204,15 @@ def signature(job: Job, source: Source, version: str = fsbench.__version__) -> s
     if source.base and source.other_base:
         parts.insert(2, f"base:{named_base(source.base_dataset or source.dataset, source.base.digest)}")
     return "|".join(parts)
+
+
+def _own_method(job: Job) -> OwnMethod | None:
+    """What the record keeps of a method that is not part of fsbench."""
+    info = job.method.info
+    if job.name in ("", *METHODS):
+        return None
+    assumes = info.assumes(job.method.params(), job.protocol.alpha)
+    return OwnMethod(info.title, info.reference, info.transductive, info.prior, info.needs_base, assumes, info.url)
 
 
 def _device_name(device: torch.device) -> str:

@@ -40,6 +40,7 @@ _TIE = 1e-5  # relative difference below which two neighbours are equally near
 _FAR = 1e6  # distance of nodes that are never neighbours
 _MATRICES = 8  # (n, n) that a step works on at a time
 _REFERENCE = 'Lazarou et al., "Adaptive manifold for imbalanced transductive few-shot learning", WACV 2024'
+_URL = "https://arxiv.org/abs/2304.14281"
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,7 @@ class AlphaAm(Parameters):
         name="alpha-am",
         title="α-AM",
         reference=_REFERENCE,
+        url=_URL,
         transductive=True,
         prior="free",
         prior_by={"order": {1.0: "uniform"}},
@@ -291,6 +293,7 @@ class Am(AlphaAm):
         name="am",
         title="AM",
         reference=_REFERENCE,
+        url=_URL,
         transductive=True,
         prior="uniform",
         prior_by={"marginal": {0.0: "none"}},

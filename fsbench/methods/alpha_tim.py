@@ -30,6 +30,7 @@ class AlphaTim(InformationHead):
         name="alpha-tim",
         title="α-TIM",
         reference='Veilleux et al., "Realistic Evaluation of Transductive Few-Shot Learning", NeurIPS 2021',
+        url="https://arxiv.org/abs/2204.11181",
         transductive=True,
         prior="free",
         prior_by={"order": {1.0: "uniform"}},

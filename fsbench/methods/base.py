@@ -44,7 +44,7 @@ class MethodInfo:
 
     Attributes:
         name: As typed on the command line; `title` is as printed.
-        reference: Authors, title, venue.
+        reference: Authors, title, venue; `url` is a page of it, if one is known for certain.
         transductive: Whether a query's answer depends on the other queries.
         prior: What it assumes of the class proportions among the queries: `none` (no role), `uniform`, or `free`
             (estimated).
@@ -72,6 +72,7 @@ class MethodInfo:
     prior_by: Mapping[str, Mapping[Any, Prior]] = field(default_factory=dict)
     version: int = 1
     starts_from: str = ""
+    url: str = ""
 
     def assumes(self, params: Mapping[str, Any], alpha: float | None = None) -> str:
         """What the method assumes with these parameters, as tables say it: `inductive`, or the prior it has.

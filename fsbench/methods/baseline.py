@@ -43,6 +43,7 @@ class Baseline(Parameters):
         name="baseline",
         title="Baseline",
         reference=_REFERENCE,
+        url="https://arxiv.org/abs/1904.04232",
         transductive=False,
         prior="none",
         grid=_GRID,

@@ -114,6 +114,7 @@ class Bavardage(Parameters):
         name="bavardage",
         title="BAVARDAGE",
         reference='Hu, Pateux, Gripon, "Adaptive Dimension Reduction and Variational Inference…", 2022',
+        url="https://arxiv.org/abs/2209.08527",
         transductive=True,
         prior="free",
         prior_by={"mixing": {"uniform": "uniform"}, "variant": {"transport": "uniform"}},

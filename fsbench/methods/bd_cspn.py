@@ -34,6 +34,7 @@ class BdCspn(CentredRows):
         name="bd-cspn",
         title="BD-CSPN",
         reference='Liu, Song, Qin, "Prototype Rectification for Few-Shot Learning", ECCV 2020',
+        url="https://arxiv.org/abs/1911.10713",
         transductive=True,
         prior="none",
         needs_base=True,

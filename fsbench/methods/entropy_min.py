@@ -31,6 +31,7 @@ class EntropyMin(InformationHead):
         name="entropy-min",
         title="Entropy-min (head only)",
         reference='Dhillon et al., "A Baseline for Few-Shot Image Classification", ICLR 2020',
+        url="https://arxiv.org/abs/1909.02729",
         transductive=True,
         prior="none",
         grid={

@@ -52,6 +52,7 @@ class Ilpc(Parameters):
         title="iLPC",
         reference='Lazarou, Stathaki, Avrithis, "Iterative label cleaning for transductive and semi-supervised '
         'few-shot learning", ICCV 2021',
+        url="https://arxiv.org/abs/2012.07962",
         transductive=True,
         prior="uniform",
         grid={"propagation": (0.6, 0.8, 0.9), "neighbours": (5, 10, 20, 40)},

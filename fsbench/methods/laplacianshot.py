@@ -43,6 +43,7 @@ class LaplacianShot(CentredRows):
         name="laplacianshot",
         title="LaplacianShot",
         reference='Ziko et al., "Laplacian Regularized Few-Shot Learning", ICML 2020',
+        url="https://arxiv.org/abs/2006.15486",
         transductive=True,
         prior="none",
         needs_base=True,

@@ -23,6 +23,7 @@ class NearestClassMean(CentredRows):
         name="ncm",
         title="NCM",
         reference='Snell et al., "Prototypical Networks for Few-shot Learning", NeurIPS 2017',
+        url="https://arxiv.org/abs/1703.05175",
         transductive=False,
         prior="none",
         needs_base=True,

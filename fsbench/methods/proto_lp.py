@@ -52,6 +52,7 @@ class ProtoLp(Parameters):
         title="protoLP",
         reference='Zhu, Koniusz, "Transductive Few-shot Learning with Prototype-based Label Propagation by Iterative '
         'Graph Refinement", CVPR 2023',
+        url="https://arxiv.org/abs/2304.11598",
         transductive=True,
         prior="uniform",
         variants=Variants("graph", ("normalised", "anchor")),

@@ -37,6 +37,7 @@ class SimpleShot(Parameters):
         name="simpleshot",
         title="SimpleShot",
         reference='Wang et al., "SimpleShot: Revisiting Nearest-Neighbor Classification for Few-Shot Learning", 2019',
+        url="https://arxiv.org/abs/1911.04623",
         transductive=False,
         prior="none",
         needs_base=True,

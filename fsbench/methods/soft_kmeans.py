@@ -34,6 +34,7 @@ class SoftKMeans(CentredRows):
         title="Soft-KMEANS",
         reference='Kearns, Mansour, Ng, "An information-theoretic analysis of hard and soft assignment methods for '
         'clustering", 1998',
+        url="https://arxiv.org/abs/1302.1552",
         transductive=True,
         prior="none",
         needs_base=True,

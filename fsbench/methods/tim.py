@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fsbench.tasks.batch import TaskBatch
 
 _REFERENCE = 'Boudiaf et al., "Transductive Information Maximization for Few-Shot Learning", NeurIPS 2020'
+_URL = "https://arxiv.org/abs/2008.11297"
 
 _GRID = {
     "temperature": (5.0, 10.0, 15.0, 30.0, 60.0),
@@ -46,6 +47,7 @@ class TimGradient(InformationHead):
         name="tim-gd",
         title="TIM-GD",
         reference=_REFERENCE,
+        url=_URL,
         transductive=True,
         prior="uniform",
         prior_by={"marginal": {0.0: "none"}},
@@ -84,6 +86,7 @@ class TimAlternating(Parameters):
         name="tim-adm",
         title="TIM-ADM",
         reference=_REFERENCE,
+        url=_URL,
         transductive=True,
         prior="uniform",
         prior_by={"marginal": {0.0: "none"}},

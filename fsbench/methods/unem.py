@@ -46,6 +46,7 @@ class UnemGaussian(Parameters):
         name="unem-gaussian",
         title="UNEM-Gaussian",
         reference='Zhou et al., "UNEM: UNrolled Generalized EM for Transductive Few-Shot Learning", CVPR 2025',
+        url="https://arxiv.org/abs/2412.16739",
         transductive=True,
         prior="free",
     )

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from fsbench.errors import unknown_name
 from fsbench.io.files import write_text
-from fsbench.report.tables import FirstThatFits, plain_table, plus_minus, signed, stdout_console
+from fsbench.report.tables import FirstThatFits, Signature, plain_table, plus_minus, signed, stdout_console
 from fsbench.reporter import SafeConsole, printable
 from fsbench.results.statistics import LEVEL
 from fsbench.results.warnings import OF_FEATURES
@@ -32,15 +32,10 @@ if TYPE_CHECKING:
     from fsbench.results.record import RunRecord
 
 FORMATS = ("rich", "markdown", "latex", "csv", "json")
-TUNED = "parameters tuned on the val classes"
-LEGEND = (
-    "best of its column; *: not significantly worse than the best (paired test, 5 %, Holm-corrected over all pairs of "
-    "the table)"
-)
 _LONG_NAME = 40  # characters of a method's name that are never broken into lines
 
 _BEYOND = {
-    "over_data": "new images of these classes, from tasks that share no image",
+    "over_data": "new images of these classes, from {tasks} tasks that share no image",
     "over_classes": "new classes, from the jackknife over the classes",
 }
 
@@ -72,7 +67,7 @@ class Table:
         if form not in FORMATS:
             raise unknown_name("format", form, FORMATS)
         if form == "rich" and out is None:
-            stdout_console().print(render_rich(self.comparison, timing))
+            stdout_console().print(render_rich(self.comparison, timing), crop=False)
             return
         text = {
             "rich": lambda: as_text(render_rich(self.comparison, timing)),
@@ -90,7 +85,7 @@ class Table:
 def as_text(table: RenderableType) -> str:
     """What the terminal would show, without colours."""
     stream = io.StringIO()
-    SafeConsole(file=stream, width=100).print(table)
+    SafeConsole(file=stream, width=100).print(table, crop=False)
     return stream.getvalue()
 
 
@@ -140,16 +135,52 @@ def _views(comparison: Comparison, group: Group, timing: bool) -> Iterator[tuple
     cells = group.cells.values()
     yield f"accuracy in %, {comparison.tasks:,} tasks ± 95 % interval", _warned_accuracy
     if any(cell.difference for cell in cells):
-        yield f"difference to {comparison.baseline} on the same tasks; (…): not significant", difference_text
+        yield f"difference to {comparison.baseline} on the same tasks", difference_text
     if any(cell.published for cell in cells):
         yield "published (ours minus published)", published_text
-    for name, covered in _BEYOND.items():
+    for name, words in _BEYOND.items():
+        covered = words.format(tasks=_range([cell.over_data_tasks for cell in cells if cell.over_data_tasks]))
         if any(getattr(cell, name) for cell in cells):
             yield f"accuracy ± 95 % interval for {covered}", _interval_text(name)
         if any(getattr(cell, f"{name}_difference") for cell in cells):
             yield f"difference to {comparison.baseline}, for {covered}", _interval_text(f"{name}_difference")
     if timing:
         yield "tasks per second, peak memory", timing_text
+
+
+def _range(counts: list[int]) -> str:
+    """`12`, or `4 to 12` where settings differ."""
+    ends = dict.fromkeys((min(counts, default=0), max(counts, default=0)))
+    return " to ".join(f"{count:,}" for count in ends)
+
+
+def _legend(comparison: Comparison, best: str) -> list[str]:
+    """What the marks mean, a line for each; the word or sign for the best depends on the format."""
+    cells = [cell for group in comparison.groups for cell in group.cells.values()]
+    lines = [
+        f"{best}: best of its column; *: not significantly worse than the best (paired test, 5 %, Holm-corrected over "
+        "all pairs of the table)"
+    ]
+    if any(cell.difference for cell in cells):
+        lines.append(
+            f"(…): not significantly different from {comparison.baseline} (the same test, Holm-corrected over all "
+            "differences to it)"
+        )
+    if any(comparison.is_tuned(entry.label) for entry in comparison.entries):
+        lines.append("†: parameters tuned on the val classes")
+    return lines
+
+
+def _leads(comparison: Comparison) -> Iterator[str]:
+    """How far the best of a column is above the next best, for new images and new classes if that was asked for."""
+    for group in comparison.groups:
+        for column in comparison.columns:
+            for (label, at), cell in group.cells.items():
+                leads = {"new images": cell.over_data_lead, "new classes": cell.over_classes_lead}
+                found = [f"{signed(lead)} for {words}" for words, lead in leads.items() if lead]
+                if at == column and found:
+                    where = f"{group.title}, {column.title}" if len(comparison.groups) > 1 else column.title
+                    yield f"{where}: {label} minus the next best, {cell.next_best}: {', '.join(found)}"
 
 
 Row = tuple[str, str, list[tuple[str, bool]]]
@@ -177,9 +208,8 @@ def render_rich(comparison: Comparison, timing: bool = False) -> RenderableType:
     for heading, rows in _tables(comparison, timing):
         layouts = [(True, " ± "), (True, "±"), (False, "±")]
         parts.append(FirstThatFits(*(_rich_table(comparison, heading, rows, *layout) for layout in layouts)))
-    parts += [Text(f"▲: {LEGEND}", style="dim")]
-    parts += [Text(f"†: {TUNED}", style="dim")] if _any_tuned(comparison) else []
-    parts.append(Text(comparison.signature(), style="dim"))
+    parts += [Text(line, style="dim") for line in (*_legend(comparison, "▲"), *_leads(comparison))]
+    parts.append(Signature(comparison.signature()))
     parts += [Text(f"! {line}", style="yellow") for line in comparison.warnings()]
     parts += [Text(f"published: {note}", style="dim") for note in comparison.notes()]
     return RichGroup(*parts)
@@ -208,10 +238,6 @@ def _marks_first(value: str, best: bool) -> str:
     return f"{marks:2}{plain}" if marks else plain
 
 
-def _any_tuned(comparison: Comparison) -> bool:
-    return any(comparison.is_tuned(entry.label) for entry in comparison.entries)
-
-
 def render_markdown(comparison: Comparison, timing: bool = False) -> str:
     """GitHub's Markdown."""
     lines: list[str] = []
@@ -225,8 +251,10 @@ def render_markdown(comparison: Comparison, timing: bool = False) -> str:
         lines.append("")
     signature = comparison.signature()
     fence = "`" * (1 + max(map(len, re.findall("`+", signature)), default=0))  # more than the text has in a row
-    lines += ["Bold: " + LEGEND.replace("*", r"\*") + ".", "", f"{fence}{_one_line(signature)}{fence}", ""]
-    lines += [f"†: {TUNED}.", ""] if _any_tuned(comparison) else []
+    for line in _legend(comparison, "Bold"):
+        lines += [f"{markdown(line)}.", ""]
+    lines += [f"{fence}{_one_line(signature)}{fence}", ""]
+    lines += [f"- {markdown(line)}." for line in _leads(comparison)]
     lines += [f"- ! {markdown(line)}." for line in comparison.warnings()]
     lines += [f"Published: {markdown(note)}." for note in comparison.notes()]
     return "\n".join(lines).rstrip() + "\n"
@@ -244,8 +272,8 @@ def render_latex(comparison: Comparison, timing: bool = False) -> str:
             marked = [f"\\textbf{{{latex(value)}}}" if best else latex(value) for value, best in cells]
             lines.append(" & ".join([latex(label), latex(assumes), *marked]) + " \\\\")
         lines += ["\\bottomrule", "\\end{tabular}", ""]
-    lines += [f"% bold: {latex(LEGEND)}", f"% {_one_line(comparison.signature())}"]
-    lines += [f"% \\dag: {TUNED}"] if _any_tuned(comparison) else []
+    lines += [f"% {latex(line)}" for line in (*_legend(comparison, "bold"), *_leads(comparison))]
+    lines.append(f"% {_one_line(comparison.signature())}")
     lines += [f"% ! {latex(line)}" for line in comparison.warnings()]
     lines += [f"% published: {latex(note)}" for note in comparison.notes()]
     return "\n".join(lines).rstrip() + "\n"
@@ -321,10 +349,13 @@ def _flat_row(comparison: Comparison, group: Group, entry: Entry, column: Column
     }
 
 
-def _beyond(cell: Cell) -> dict[str, float | None]:
+def _beyond(cell: Cell) -> dict[str, float | str | None]:
     """Means and half-widths of the intervals beyond the sampled tasks."""
-    row: dict[str, float | None] = {}
-    for name in (f"{kind}{part}" for kind in _BEYOND for part in ("", "_difference")):
+    row: dict[str, float | str | None] = {
+        "over_data_tasks": cell.over_data_tasks or None,
+        "next_best": cell.next_best or None,
+    }
+    for name in (f"{kind}{part}" for kind in _BEYOND for part in ("", "_difference", "_lead")):
         found = getattr(cell, name)
         row |= {name: found.mean if found else None, f"{name}_ci95": _finite(found.half_width) if found else None}
     return row

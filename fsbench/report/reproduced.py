@@ -1,7 +1,8 @@
-"""A table of the article with our numbers beside its own: for the terminal, Markdown, LaTeX and HTML."""
+"""A table of the article with our numbers beside its own: for the terminal, Markdown, LaTeX, HTML and JSON."""
 
 from __future__ import annotations
 
+import json
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -100,8 +101,24 @@ def render_html(table: Reproduction) -> str:
     return f"<!doctype html><html><head>{head}</head><body>{''.join(parts)}</body></html>\n"
 
 
+def render_json(table: Reproduction) -> str:
+    """A list of cells: ours, the published number, and ours minus published; null for what is not known."""
+    cells = [
+        {
+            "dataset": dataset, "backbone": row.backbone, "method": row.method,
+            "setting": "balanced" if column.balanced else "unbalanced", "alpha": column.alpha, "shots": column.shots,
+            "ours": cell.ours.accuracy if cell.ours else None, "ci95": cell.ours.ci95 if cell.ours else None,
+            "published": cell.published, "gap": cell.gap, "signature": cell.ours.signature if cell.ours else None,
+        }
+        for dataset, rows in table.blocks
+        for row in rows
+        for column, cell in zip(table.columns, row.cells, strict=True)
+    ]  # fmt: skip
+    return json.dumps({"table": table.caption, "cells": cells, "notes": table.notes}, indent=1) + "\n"
+
+
 _FORMATS: dict[str, Callable[[Reproduction], str]] = {
-    ".tex": render_latex, ".md": render_markdown, ".html": render_html,
+    ".tex": render_latex, ".md": render_markdown, ".html": render_html, ".json": render_json,
     ".txt": lambda table: as_text(render_rich(table)),
 }  # fmt: skip
 

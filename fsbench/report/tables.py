@@ -6,9 +6,11 @@ import copy
 import dataclasses
 import itertools
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len, chop_cells
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -138,6 +140,27 @@ class FirstThatFits:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         fitting = (table for table in self.tables if isinstance(table, _Headed) and table.fits(console, options))
         yield next(fitting, self.tables[-1])
+
+
+class Signature:
+    """A signature line: whole where it is piped or written to a file, broken between its fields on a terminal."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = self._lines(options.max_width) if options.is_terminal else [self.text]
+        yield from (Text(line, style="dim", no_wrap=True, overflow="ignore") for line in lines)
+
+    def _lines(self, width: int) -> list[str]:
+        """As many fields per line as fit; a field that is too long alone is broken where the width ends."""
+        lines = [""]
+        for field in re.findall(r"[^|]*\|?", self.text):
+            if lines[-1] and cell_len(lines[-1] + field) > width:
+                lines.append("")
+            *full, last = chop_cells(lines[-1] + field, width) or [""]
+            lines[-1:] = [*full, last]
+        return lines
 
 
 def plain_table(heading: str) -> Table:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fsbench.errors import FsbenchError, unknown_name
+from fsbench.methods.base import MethodInfo
 from fsbench.methods.presets import ARTICLE_UNITS
 from fsbench.methods.registry import BASELINE, METHODS, installed_class
 from fsbench.reporter import printable
@@ -147,7 +148,10 @@ def _of_present_versions(records: Sequence[RunRecord], reporter: Reporter) -> li
         else:
             kept.append(record)
     for name, count in old.items():
-        reporter.warn(f"{count} records of an earlier version of {name} are left out. Run it again to replace them.")
+        noun, verb, them = ("records", "are", "them") if count > 1 else ("record", "is", "it")
+        reporter.warn(
+            f"{count} {noun} of an earlier version of {name} {verb} left out. Run it again to replace {them}."
+        )
     return kept
 
 
@@ -267,7 +271,7 @@ def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) ->
 def _entry(label: str, record: RunRecord) -> Entry:
     """The row of a record; no file named in it is imported."""
     name = record.key.method.partition("@")[0]
-    return entry_of(label, name) if installed_class(name) else Entry(label, record.key.method, "not known")
+    return entry_of(label, name) if installed_class(name) else _recorded(label, record)
 
 
 def join(runs: Runs, others: Sequence[RunRecord], reporter: Reporter) -> list[Entry]:
@@ -327,6 +331,18 @@ def _apart(record: RunRecord, cell: RunRecord) -> str:
     if one.seed != other.seed:
         return "another seed"
     return "another number of tasks" if one.tasks != other.tasks else ""
+
+
+def _recorded(label: str, record: RunRecord) -> Entry:
+    """The row of a method of a user's file, or of a package that is not installed: what its record says of it."""
+    own, name = record.own_method, record.key.method
+    if own is None:
+        return Entry(label, name, "not recorded")
+    info = MethodInfo(
+        name, own.title, own.reference, own.transductive, own.prior, needs_base=own.needs_base, url=own.url,
+        version=record.key.method_version,
+    )  # fmt: skip
+    return Entry(label, name, info=info)
 
 
 def _check_tasks(runs: Runs) -> None:

@@ -88,10 +88,10 @@ class Cell:
         tied: Whether it is not significantly worse than the best, Holm-corrected over all pairs of the table.
         difference: To the baseline, over the same tasks; None for the baseline itself, or where it did not run.
         p_value: Of that difference, Holm-corrected over the table's differences to the baseline.
-        over_data: Accuracy for new images of these classes, from tasks that share none; if asked for.
-        over_data_difference: To the baseline, on the same tasks.
+        over_data: Accuracy for new images of these classes, from `over_data_tasks` tasks that share none; if asked for.
+        over_data_difference: To the baseline, on the same tasks; `over_data_lead`, of the best, to `next_best`.
         over_classes: Accuracy for new classes, from the jackknife over the classes; if asked for.
-        over_classes_difference: To the baseline.
+        over_classes_difference: To the baseline; `over_classes_lead`, of the best, to `next_best`.
         assumes: What the method assumes in this setting.
         warnings: What to know before trusting it.
     """
@@ -104,8 +104,12 @@ class Cell:
     published: Published | None = None
     over_data: Interval | None = None
     over_data_difference: Interval | None = None
+    over_data_lead: Interval | None = None
+    over_data_tasks: int = 0
     over_classes: Interval | None = None
     over_classes_difference: Interval | None = None
+    over_classes_lead: Interval | None = None
+    next_best: str = ""
     assumes: str = ""
     warnings: tuple[ResultWarning, ...] = ()
 
@@ -234,20 +238,23 @@ class Beyond:
     over_data: Mapping[tuple[int, str, Column], NDArray[np.float64]] = field(default_factory=dict)
     classes: Mapping[tuple[int, Column], NDArray[np.int64]] = field(default_factory=dict)
 
-    def intervals(self, key: tuple[int, str, Column], baseline: str, runs: Runs) -> dict[str, Interval | None]:
-        """The fields of a cell that they give."""
+    def intervals(self, key: tuple[int, str, Column], others: Mapping[str, str], runs: Runs) -> dict[str, Any]:
+        """The fields of a cell that they give; others are labels of methods to subtract, by the ending of the field."""
         source, label, column = key
-        other = (source, baseline, column)
-        found: dict[str, Interval | None] = {}
+        beside = {ending: (source, other, column) for ending, other in others.items() if other != label}
+        found: dict[str, Any] = {}
         if key in self.over_data:
-            found["over_data"] = interval(self.over_data[key])
-            if label != baseline and other in self.over_data:
-                found["over_data_difference"] = paired_difference(self.over_data[key], self.over_data[other])
+            values = self.over_data[key]
+            found |= {"over_data": interval(values), "over_data_tasks": len(values)}
+            for ending, other in beside.items():
+                if other in self.over_data:
+                    found[f"over_data_{ending}"] = paired_difference(values, self.over_data[other])
         if (source, column) in self.classes:
             classes, values = self.classes[source, column], runs[key].per_task
             found["over_classes"] = interval_over_classes(values, classes)
-            if label != baseline and other in runs:
-                found["over_classes_difference"] = interval_over_classes(values - runs[other].per_task, classes)
+            for ending, other in beside.items():
+                if other in runs:
+                    found[f"over_classes_{ending}"] = interval_over_classes(values - runs[other].per_task, classes)
         return found
 
 
@@ -269,9 +276,9 @@ def compare_records(
     Runs of a source and column are all over the same tasks. Not every method need have run everywhere, nor the
     baseline, which is given by its label. Entries and columns are in the order of the table.
     """
-    best: dict[tuple[int, Column], str] = {}  # the label with the highest mean of every column; the first of equals
+    ranked: dict[tuple[int, Column], list[str]] = {}  # labels of every column, the highest mean first
     for source, label, column in sorted(runs, key=lambda key: -runs[key].accuracy):
-        best.setdefault((source, column), label)
+        ranked.setdefault((source, column), []).append(label)
     p_values = _p_values(runs)
     against_any = _corrected(p_values)
     against_baseline = _corrected({pair: p_value for pair, p_value in p_values.items() if baseline in pair[2]})
@@ -280,7 +287,8 @@ def compare_records(
     sources: dict[int, dict[tuple[str, Column], Cell]] = {}
     for key, record in runs.items():
         source, label, column = key
-        leader = best[source, column]
+        leader, *rest = ranked[source, column]
+        next_best = rest[0] if rest and label == leader else ""
         reference = runs.get((source, baseline, column)) if label != baseline else None
         sources.setdefault(source, {})[label, column] = Cell(
             record,
@@ -291,7 +299,8 @@ def compare_records(
             published=published(record) if with_published else None,
             assumes=_assumed(by_label[label], record),
             warnings=warnings[key],
-            **(beyond or Beyond()).intervals(key, baseline, runs),
+            next_best=next_best,
+            **(beyond or Beyond()).intervals(key, {"difference": baseline, "lead": next_best}, runs),
         )
     if with_published:
         for cells in sources.values():
@@ -305,6 +314,8 @@ def compare_records(
 
 def _assumed(entry: Entry, record: RunRecord) -> str:
     """What a method assumes in one run."""
+    if record.own_method:
+        return record.own_method.assumes
     return entry.info.assumes(record.key.params, record.key.protocol["alpha"]) if entry.info else entry.assumes
 
 

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -51,6 +51,19 @@ class RunKey:
 
 
 @dataclass(frozen=True)
+class OwnMethod:
+    """What a record keeps of the `MethodInfo` of a user's file or of another package, which may change or vanish."""
+
+    title: str
+    reference: str
+    transductive: bool
+    prior: Literal["none", "uniform", "free"]
+    needs_base: bool
+    assumes: str  # in this run
+    url: str = ""
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """The result of one method over one list of tasks.
 
@@ -72,6 +85,7 @@ class RunRecord:
         network: How the network differs from the published one of its family; empty if nothing is known.
         images: How the numbers of images differ from those of the benchmark; empty if they do not, or there is none.
         origin: The folder of other people's records that it was read from; empty for one's own. Not stored.
+        own_method: What is known of a method that is not part of fsbench; None for those that are.
     """
 
     key: RunKey
@@ -97,6 +111,7 @@ class RunRecord:
     network: str = ""
     images: str = ""
     origin: str = ""
+    own_method: OwnMethod | None = None
 
     def __str__(self) -> str:
         protocol = TaskProtocol(**self.key.protocol)
@@ -241,8 +256,10 @@ def _trouble(record: RunRecord) -> str:
     key = record.key
     if not all(map(is_name, (record.dataset, record.backbone, key.method, key.split))):
         return "its data set, backbone, method or split has no proper name"
-    if not (record.family + record.weights + record.network + record.images).isprintable():
-        return "its family, weights or network cannot be printed"
+    words = [record.family, record.weights, record.network, record.images]
+    words += map(str, asdict(record.own_method).values()) if record.own_method else []
+    if not "".join(words).isprintable():
+        return "its family, weights, network or method cannot be printed"
     if key.version != VERSION:
         return f"it has version {key.version}, and this fsbench reads version {VERSION}"
     try:

@@ -25,11 +25,12 @@ from fsbench.report.html.tables import (
 from fsbench.report.plots.comparison import draw_differences, draw_speed, paired_runs
 from fsbench.report.plots.style import svg_text
 from fsbench.results.leaderboard import leaderboard
+from fsbench.results.published import ONLY_PUBLISHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from fsbench.results.comparison import Comparison, Group
+    from fsbench.results.comparison import Comparison, Entry, Group
 
 
 @dataclass(frozen=True)
@@ -206,14 +207,27 @@ def _methods(comparisons: Sequence[Comparison]) -> str:
     entries = {entry.method: entry for one in comparisons for entry in one.entries}
     parts = []
     for method, entry in entries.items():
-        if info := entry.info:
-            kind = "transductive" if info.transductive else "inductive"
-            needs = "uses statistics of the base classes" if info.needs_base else "uses no base classes"
-            priors = {"none": "no class prior", "uniform": "uniform class prior", "free": "class prior estimated"}
-            text = f"{info.reference}. {kind}, {priors[info.prior]}, {needs}; version {info.version}."
-            name = info.title
-        else:
-            text, name = "Not installed here, or published numbers only.", method
+        name = entry.info.title if entry.info else method
         head = f"<dt id='{method_anchor(method)}'>{escape(name)} <code>{escape(method)}</code></dt>"
-        parts.append(f"{head}<dd>{escape(text)}</dd>")
+        parts.append(f"{head}<dd>{_about(entry)}</dd>")
     return f"<dl>{''.join(parts)}</dl>"
+
+
+def _about(entry: Entry) -> str:
+    """A method in a few words, with a link to the article."""
+    info = entry.info
+    if info is None and entry.method in ONLY_PUBLISHED:
+        return "Adapts or trains the network itself, so there are published numbers only."
+    if info is None:
+        return "A method of your own, or of a package that is not installed here. Its records do not describe it."
+    kind = "transductive" if info.transductive else "inductive"
+    needs = "uses statistics of the base classes" if info.needs_base else "uses no base classes"
+    priors = {"none": "no class prior", "uniform": "uniform class prior", "free": "class prior estimated"}
+    link = f"<a href='{escape(info.url)}'>{escape(info.url.partition('://')[2])}</a>. " if _is_page(info.url) else ""
+    words = [kind.capitalize(), *([priors[info.prior]] if info.transductive else []), needs]
+    return f"{escape(info.reference)}. {link}{', '.join(words)}; version {info.version}."
+
+
+def _is_page(url: str) -> bool:
+    """Whether a link leads to a web page; that of a method of a user's could be anything."""
+    return url.startswith(("https://", "http://"))

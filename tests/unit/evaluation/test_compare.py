@@ -23,6 +23,8 @@ from fsbench.features.store import FeatureFile
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.soft_kmeans import SoftKMeans
 from fsbench.report.render import Table, render_csv, render_json, render_latex, render_markdown, render_rich
+from fsbench.reporter import Reporter
+from fsbench.results.collect import collect, read_records
 from fsbench.results.comparison import Column, Comparison
 from fsbench.results.statistics import accuracies, interval, interval_over_classes
 from fsbench.tasks.protocol import TaskProtocol
@@ -121,7 +123,7 @@ def test_published_numbers_stand_beside_with_their_gap(table: Comparison) -> Non
 
 def test_rich_table_fits_100_columns(table: Comparison) -> None:
     stream = io.StringIO()
-    Console(file=stream, width=100).print(render_rich(table, timing=True))
+    Console(file=stream, width=100, force_terminal=True, color_system=None).print(render_rich(table, timing=True))
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= 100
     assert sum("soft-kmeans" in line and "±" in line for line in lines) >= 2
@@ -241,11 +243,18 @@ def test_intervals_for_new_images_and_new_classes_come_with_paired_differences(
     assert soft.record is not None
     found = interval_over_classes(ncm.record.per_task - soft.record.per_task, classes)
     assert ncm.over_classes_difference == found
+    assert ncm.over_data_tasks == len(values[0])  # type: ignore[arg-type]
+    best, other = (soft, ncm) if soft.best else (ncm, soft)
+    assert (best.next_best, other.next_best) == ("ncm" if soft.best else "soft-kmeans", "")
+    lead = interval_over_classes(best.record.per_task - other.record.per_task, classes)  # type: ignore[union-attr]
+    assert (best.over_classes_lead, other.over_classes_lead) == (lead, None)
     row = json.loads(render_json(table))[0]
+    assert row["over_data_tasks"] == ncm.over_data_tasks
     assert row["over_classes_difference_ci95"] == pytest.approx(found.half_width)  # type: ignore[union-attr]
     text = render_markdown(table)
     for words in (
-        "new images of these classes",
+        f"new images of these classes, from {ncm.over_data_tasks} tasks that share no image",
+        f"minus the next best, {best.next_best}: ",
         "new classes, from the jackknife",
         "difference to soft-kmeans, for new",
     ):
@@ -276,6 +285,11 @@ def test_a_method_from_a_file_of_the_users(folder: Path, table: Comparison, tmp_
     assert ncm is not None
     assert mine.correct == ncm.correct
     assert mine.key.method.startswith("mine.py:Mine@")
+    assert f"|{mine.key.method}|" in mine.signature  # which changes with the file
+    assert ncm.own_method is None
+    (read,) = collect(read_records(None, folder / "plugins", Reporter(quiet=True)))
+    entry = next(entry for entry in read.entries if entry.label == "Mine")
+    assert (entry.assumes, entry.info and entry.info.title) == ("inductive", "Mine")
     for name, words in (
         (f"{plugin}:NotOne", "lacks info"),
         (f"{plugin}:Min", "Did you mean 'Mine'"),

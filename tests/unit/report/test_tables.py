@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsbench.report.render import render_latex, render_markdown, render_rich
-from fsbench.report.tables import plain_table
+from fsbench.report.render import as_text, render_latex, render_markdown, render_rich
+from fsbench.report.tables import Signature, plain_table
 from fsbench.reporter import SafeConsole
 from fsbench.results.collect import collect
 from tests.records import four_settings, make_record
@@ -93,6 +93,32 @@ def test_tuned_rows_are_marked_in_every_format() -> None:
     assert "bavardage:transport †" in render_markdown(comparison)
     assert r"bavardage:transport \dag{}" in render_latex(comparison)
     assert "ncm †" not in render_markdown(comparison)
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 100])
+def test_a_signature_is_broken_between_fields_on_a_terminal_and_whole_elsewhere(width: int) -> None:
+    (comparison,) = collect([make_record("ncm", dataset="cifarfs")], published=False)
+    pages = []
+    for terminal in (True, False):
+        stream = io.StringIO()
+        console = SafeConsole(file=stream, width=width, force_terminal=terminal, color_system=None)
+        console.print(Signature(comparison.signature()), crop=False)
+        pages.append(stream.getvalue().splitlines())
+    assert "".join(pages[0]) == comparison.signature()
+    assert max(map(len, pages[0])) <= width
+    assert all(line.endswith("|") for line in pages[0][:-1])
+    assert pages[1] == [comparison.signature()]
+
+
+def test_both_families_of_tests_are_in_the_legend() -> None:
+    (comparison,) = collect([make_record("ncm"), make_record("soft-kmeans")], published=False)
+    for text in (render_markdown(comparison), render_latex(comparison), as_text(render_rich(comparison))):
+        words = " ".join(text.replace("%", " ").split())
+        assert "Holm-corrected over all pairs of the table" in words
+        assert "not significantly different from soft-kmeans" in words
+        assert "Holm-corrected over all differences to it" in words
+    (alone,) = collect([make_record("ncm")], published=False)
+    assert "differences to it" not in render_markdown(alone)
 
 
 def test_methods_by_accuracy() -> None:

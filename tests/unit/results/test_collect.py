@@ -83,7 +83,7 @@ def test_entries_come_as_the_methods_are_listed_then_others() -> None:
     (found,) = collect([own, *(make_record(name) for name in names)])
     assert labels(found) == ["ncm", "pt-map", "soft-kmeans", "bavardage", "Mine", "zeta"]
     assert [entry.assumes for entry in found.entries] == [
-        *("inductive", "uniform prior", "no prior", "free prior", "not known", "not known")
+        *("inductive", "uniform prior", "no prior", "free prior", "not recorded", "not recorded")
     ]
 
 
@@ -119,7 +119,7 @@ def test_records_of_a_method_that_has_changed_since_are_left_out(
     reporter, heard = listening()
     found = read_records(None, tmp_path, reporter)
     assert sorted((record.key.method, record.key.method_version) for record in found) == [("ncm", 1), ("pt-map", 2)]
-    assert "1 records of an earlier version of pt-map are left out" in heard.getvalue()
+    assert "1 record of an earlier version of pt-map is left out. Run it again to replace it." in heard.getvalue()
 
 
 def test_a_record_without_a_version_of_its_method_is_of_the_first(tmp_path: Path) -> None:
