@@ -16,7 +16,7 @@ from fsbench.data.catalog import SPLITS, dataset_info, dataset_names
 from fsbench.errors import UsageError
 from fsbench.evaluation.spec import parse_methods
 from fsbench.methods.base import Context, Parameters
-from fsbench.methods.registry import method_class, method_names
+from fsbench.methods.registry import learns, method_class, method_names, told
 from fsbench.report.tables import number, plain_table, stdout_console
 from fsbench.tasks.protocol import RULES
 
@@ -50,7 +50,8 @@ def methods(
 ) -> None:
     """List methods, protocols, data sets or backbones.
 
-    NAME describes one method: what it assumes and needs, its parameters with defaults and tuning grid, and its source.
+    NAME describes one method: what it assumes, needs and is told, its parameters with defaults and tuning grid, and its
+    source.
 
     Example: [bold]fsbench methods bavardage[/bold]
     """
@@ -112,6 +113,8 @@ def _described(label: str) -> dict[str, Any]:
     """All that is known of a method."""
     (choice,) = parse_methods([label])
     info, options = method_class(choice.method).info, dict(choice.options)
+    facts, learned = told(choice.method if ".py:" in choice.method else choice.label), learns(choice.method)
+    blind = facts.pop("with --blind", "")
     return {
         "method": choice.label,
         "title": info.title,
@@ -119,10 +122,13 @@ def _described(label: str) -> dict[str, Any]:
         "link": info.url,
         "assumes": _assumes(choice.method, options),
         "needs base classes": "yes" if choice.needs_base else "no",
+        "told": facts or {"beside the task": "nothing"},
+        **({"with --blind": blind} if blind else {}),
+        **({"learned": "on val tasks by fsbench tune, and used with --tune; else start values"} if learned else {}),
         "speed": info.cost,
         "variants": [*info.variants.values] if info.variants else [],
         "parameters": [
-            {"name": name, "default": value, "tuning grid": [*info.grid.get(name, ())]}
+            {"name": name, "default": value, "tuning grid": "learned" if learned else [*info.grid.get(name, ())]}
             for name, value in _defaults(choice.method, options).items()
         ],
         "published as": [*info.published],
@@ -145,7 +151,12 @@ def _page(described: dict[str, Any]) -> RenderableType:
     facts = {
         name: value for name, value in described.items() if name not in ("method", "title", "parameters") and value
     }
-    lines = [f"{name}: {', '.join(value) if isinstance(value, list) else value}" for name, value in facts.items()]
+    lines = []
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            lines += [f"{name}:", *(f"  {what}: {effect}" for what, effect in value.items())]
+        else:
+            lines.append(f"{name}: {', '.join(value) if isinstance(value, list) else value}")
     heading = "\n".join([f"{described['title']} ({described['method']})", *lines])
     if not described["parameters"]:
         return Text(f"{heading}\nIt has no parameters.")
@@ -154,7 +165,8 @@ def _page(described: dict[str, Any]) -> RenderableType:
     for column in ("default", "tuning grid"):
         table.add_column(column, overflow="fold")
     for one in described["parameters"]:
-        table.add_row(one["name"], _value(one["default"]), ", ".join(map(number, one["tuning grid"])))
+        grid = one["tuning grid"]
+        table.add_row(one["name"], _value(one["default"]), grid if grid == "learned" else ", ".join(map(number, grid)))
     return table
 
 

@@ -14,7 +14,11 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from fsbench.errors import FsbenchError
+import numpy as np
+import torch
+
+from fsbench.errors import FsbenchError, UsageError
+from fsbench.evaluation.engine import embed_split
 from fsbench.evaluation.run import POINTS, Job, configure
 from fsbench.evaluation.source import load_source
 from fsbench.evaluation.spec import OF_PROTOCOL, Axis, Value, symbol
@@ -22,24 +26,32 @@ from fsbench.features.overlap import overlap
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import only_writer
 from fsbench.io.sealed import read_sealed, write_sealed
-from fsbench.methods.base import with_declared_types
+from fsbench.methods.base import Learnable, with_declared_types
 from fsbench.methods.presets import ARTICLE_UNITS
-from fsbench.methods.registry import method_class, method_key, method_names
+from fsbench.methods.registry import can_tune, learns, method_class, method_key, method_names
+from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.sampling import sample_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from torch import Tensor
+
     from fsbench.evaluation.run import Runner
     from fsbench.evaluation.source import Source
-    from fsbench.evaluation.spec import Value
     from fsbench.features.scatter import BaseStatistics
     from fsbench.methods.base import Method
     from fsbench.tasks.protocol import TaskProtocol
 
 
+How = Literal["grid", "optuna", "gradient"]
+
+
 class Grid:
     """All combinations."""
+
+    how: How = "grid"
 
     def __init__(self, axes: Sequence[Axis]) -> None:
         names = [axis.name for axis in axes]
@@ -59,6 +71,8 @@ class Grid:
 
 class Guesses:
     """Guesses of optuna's default sampler (TPE), the same for the same seed and accuracies."""
+
+    how: How = "optuna"
 
     def __init__(self, axes: Sequence[Axis], trials: int, seed: int) -> None:
         try:
@@ -98,7 +112,46 @@ class Guesses:
         self.study.tell(self.open, accuracy)
 
 
+class Learned:
+    """The parameters that a method starts from, then those that it learns by gradient.
+
+    It learns on tasks `tasks` to 2 · `tasks` − 1 of the list; the trials are judged on those before.
+    """
+
+    how: How = "gradient"
+
+    def __init__(self, search: Search, runner: Runner, tasks: int, seed: int) -> None:
+        self.search, self.runner, self.indices, self.seed = search, runner, np.arange(tasks, 2 * tasks), seed
+        method, _ = configure(search.method, search.source, search.protocol, search.fixed)
+        assert isinstance(method, Learnable)
+        self.method = method
+
+    def __len__(self) -> int:
+        return 2
+
+    def __iter__(self) -> Iterator[dict[str, Value]]:
+        start = {name: value for name, value in self.method.params().items() if name not in self.search.fixed}
+        yield start
+        yield self.runner.ranks.agree(lambda: self.method.learn(self._known(), [*start]))
+
+    def _known(self) -> list[tuple[TaskBatch, Tensor]]:
+        """Val tasks in batches, with the labels of their queries; short query sets are left out."""
+        source, device = self.search.source, self.runner.device
+        protocol = self.search.protocol.within(len(source.split.offsets) - 1)
+        table = embed_split(self.method, source.split, source.base, device)
+        drawn = sample_tasks(protocol, source.split.offsets, self.seed, self.indices)
+        whole = (drawn.query_labels >= 0).all(axis=1)
+        rows = np.concatenate([drawn.support, drawn.query], axis=1)
+        arrays = (rows, drawn.support_labels, drawn.query_labels)
+        tasks = zip(*(torch.from_numpy(array[whole]).to(device).split(_BATCH) for array in arrays), strict=True)
+        return [(TaskBatch(table[index], support, protocol.ways), query) for index, support, query in tasks]
+
+    def tell(self, accuracy: float) -> None:
+        """The gradient has said it already."""
+
+
 TASKS = 500
+_BATCH = 64  # tasks of one product, when a method learns
 
 
 @dataclass(frozen=True)
@@ -117,14 +170,14 @@ class Tuned:
     Attributes:
         method: Name of the method.
         setting: The protocol, in words.
-        how: `grid` or `optuna`.
+        how: `grid`, `optuna`, or `gradient`, whose two trials are before and after learning.
         tasks: Validation tasks per trial.
         trials: In the order they were made.
     """
 
     method: str
     setting: str
-    how: Literal["grid", "optuna"]
+    how: How
     tasks: int
     trials: list[Trial]
 
@@ -158,7 +211,8 @@ class Tuned:
 
     def describe(self) -> str:
         """One line for people."""
-        found = ", ".join(f"{symbol(name)} {value}" for name, value in self.params.items())
+        values = {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in self.params.items()}
+        found = ", ".join(f"{symbol(name)} {value}" for name, value in values.items())
         each = "cells" if self.how == "grid" else "trials"
         trials = f"{self.how}, {len(self.trials)} {each} × {self.tasks} tasks"
         return f"{self.method} tuned on val ({trials}): {found} → {self.best.accuracy:.2f} % there"
@@ -204,8 +258,8 @@ class Search:
         return hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:16]
 
     def possible(self) -> bool:
-        """Whether an earlier search has an outcome, or there is a grid to search."""
-        return bool(method_class(self.method).info.grid) or self.remembered() is not None
+        """Whether an earlier search has an outcome, or there is a grid to search, or something to learn."""
+        return can_tune(self.method) or self.remembered() is not None
 
     def remembered(self) -> Tuned | None:
         """The outcome of an earlier search."""
@@ -243,24 +297,25 @@ def tuning_path(features: Path) -> Path:
 
 
 def grid_of(method: str, fixed: Mapping[str, Any]) -> list[Axis]:
-    """The axes to search: those of the method that are not fixed, in whichever units."""
+    """The axes to search: those of the method that are not fixed, in whichever units; none where it learns instead."""
     grid = method_class(method).info.grid
-    if not grid:
-        known = [name for name in method_names() if method_class(name).info.grid]
-        if not dataclasses.fields(method_class(method)):  # type: ignore[arg-type]
+    parameters = [field.name for field in dataclasses.fields(method_class(method))]  # type: ignore[arg-type]
+    if not can_tune(method):
+        known = [name for name in method_names() if can_tune(name)]
+        if not parameters:
             raise FsbenchError(f"There is no grid to tune {method} on: it has no parameters.", "Leave out --tune.")
         raise FsbenchError(
             f"There is no grid to tune {method} on.",
             f"Give one: fsbench tune --method {method} --over NAME=VALUE,VALUE. Known grids: {', '.join(known)}.",
         )
     settled = {ARTICLE_UNITS.get(name, name) for name in fixed}
-    axes = [Axis(name, values) for name, values in grid.items() if name not in settled]
-    if not axes:
+    free = [name for name in (parameters if learns(method) else grid) if name not in settled]
+    if not free:
         raise FsbenchError(
             f"There is nothing to tune: all that is searched for {method} is given, {', '.join(fixed)}.",
             "Leave out --tune, or a parameter.",
         )
-    return axes
+    return [] if learns(method) else [Axis(name, grid[name]) for name in free]
 
 
 def tune(
@@ -276,7 +331,8 @@ def tune(
 
     Args:
         search: What is tuned, and where.
-        axes: What varies: a grid, or with `trials` the range from the smallest to the largest value.
+        axes: What varies: a grid, or with `trials` the range from the smallest to the largest value. Without any, the
+            method learns.
         runner: Computes the trials.
         trials: Number of Optuna trials; None tries the whole grid.
         tasks: Val tasks per trial.
@@ -285,8 +341,12 @@ def tune(
     for axis in axes:
         if axis.name in OF_PROTOCOL:
             raise FsbenchError(f"{axis.name} belongs to the tasks and cannot be tuned.", "To vary it: fsbench sweep.")
+    if not axes and trials is not None:
+        hint = "Leave out --trials, or give a range with --over NAME=VALUE,VALUE."
+        raise UsageError("trials", f"{search.method} learns its parameters by gradient, without trials", hint)
     source, protocol = search.source, search.protocol
-    proposals = Grid(axes) if trials is None else Guesses(axes, trials, seed)
+    learned = Learned(search, runner, tasks, seed) if not axes else None
+    proposals = learned or (Grid(axes) if trials is None else Guesses(axes, trials, seed))
     points = replace(runner, results=runner.results / POINTS if runner.results else None, force=False)
     made: list[Trial] = []
     label = f"{source.dataset} {protocol.shots}-shot tuning {search.method} on val"
@@ -297,7 +357,7 @@ def tune(
             made.append(Trial(params, record.accuracy, record.ci95))
             proposals.tell(record.accuracy)
             advance(1)
-    tuned = Tuned(search.method, protocol.describe(), "grid" if trials is None else "optuna", tasks, made)
+    tuned = Tuned(search.method, protocol.describe(), proposals.how, tasks, made)
     runner.ranks.agree(lambda: _remember(search, tuned, runner.reporter.warn))
     return tuned
 

@@ -15,7 +15,7 @@ from fsbench.tasks.protocol import ALPHA
 Prior = Literal["none", "uniform", "free"]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from torch import Tensor
 
@@ -126,6 +126,14 @@ class Stepwise(Method, Protocol):
 
     def assignments(self, tasks: TaskBatch) -> Iterator[Tensor]:
         """Soft assignments (B, K, Q) of the queries after every step; `classify` takes the last."""
+
+
+@runtime_checkable
+class Learnable(Method, Protocol):
+    """A method whose parameters tuning learns by gradient, in place of searching a grid."""
+
+    def learn(self, known: Sequence[tuple[TaskBatch, Tensor]], free: Collection[str]) -> dict[str, float | str]:
+        """New values of the free parameters, from tasks with the labels (B, Q) of their queries."""
 
 
 class Parameters:

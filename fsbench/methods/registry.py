@@ -114,21 +114,57 @@ def needs_base(label: str) -> bool:
     return info.needs_base and not any(word in spared for word in options.values())
 
 
-def told(name: str) -> list[str]:
-    """What a method is told beside the task: base statistics, and defaults that depend on whether it is balanced."""
+def learns(name: str) -> bool:
+    """Whether tuning learns the parameters of a method by gradient, in place of searching a grid."""
+    return hasattr(method_class(name), "learn")
+
+
+def can_tune(name: str) -> bool:
+    """Whether a method has a grid to search, or learns its parameters."""
+    return bool(method_class(name).info.grid) or learns(name)
+
+
+def told(label: str) -> dict[str, str]:
+    """What a method, or a variant of it, is told beside the task, and what it makes of it; and the same when blind."""
     from fsbench.methods.base import Context  # noqa: PLC0415  (loads torch, which completion does without)
 
-    method = method_class(name)
-    words = ["statistics of the base classes"] if method.info.needs_base else []
-    defaults = getattr(method, "defaults", None)
-    if defaults is None:
-        return words
-    unbalanced, balanced = (defaults(Context(balanced=balanced)) for balanced in (False, True))
-    return words + [
-        f"whether tasks are balanced: {key} = {balanced[key]} if they are, else {value}"
-        for key, value in unbalanced.items()
-        if balanced[key] != value
-    ]
+    name, options = split_variant(label)
+    method: Any = method_class(name)
+    found = {"base classes": "statistics of their features"} if needs_base(label) else {}
+    if not hasattr(method, "defaults"):  # a method that resolves its parameters in its own way
+        return found
+    params = {
+        (balanced, shots): method(**{**method.defaults(Context(balanced, shots)), **options}).params()
+        for balanced in (False, True)
+        for shots in (1, 5)
+    }
+    usual, many, even = params[False, 1], params[False, 5], params[True, 1]
+    by_setting = [key for key in usual if any(params[True, n][key] != params[False, n][key] for n in (1, 5))]
+    if by_setting:
+        found["balanced or not"] = "; ".join(
+            f"{key} = {_by_shots(even[key], params[True, 5][key])} on balanced tasks, "
+            f"else {_by_shots(usual[key], many[key])}"
+            for key in by_setting
+        )
+    if by_shots := [key for key in usual if usual[key] != many[key] and key not in by_setting]:
+        found["shots"] = ", ".join(f"{key} = {_by_shots(usual[key], many[key])}" for key in by_shots)
+    uniform = [setting == "uniform prior" for setting in map(method.info.assumes, (usual, even))]
+    if any(uniform):
+        found["class proportions"] = (
+            f"assumed to be equal {'in every setting' if all(uniform) else 'on balanced tasks'}"
+        )
+    if "prior_alpha" in usual and not all(uniform):
+        found["sampler's α"] = f"only with --prior-alpha sampler, else prior_alpha = {usual['prior_alpha']:g}"
+    blind = ", ".join(f"{key} = {_by_shots(usual[key], many[key])}" for key in by_setting)
+    still = "; equal class proportions are still assumed" if all(uniform) else ""
+    found["with --blind"] = (f"{blind} in every setting" if blind else "the same") + still
+    return found
+
+
+def _by_shots(one: Any, five: Any) -> str:
+    """The value of a parameter, for 1 and for 5 shots where it differs."""
+    shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in (one, five)]
+    return shown[0] if one == five else f"{shown[0]} (1-shot) or {shown[1]} (5-shot)"
 
 
 def method_key(name: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import extreme_scale
@@ -15,12 +16,13 @@ from fsbench.methods.base import MethodInfo, Parameters, require_amount, require
 from fsbench.methods.centroids import Clusters, inner_products, support_and_query
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
 LAYERS = 10
+ROUNDS, RATE = 300, 0.1  # of Adam; the released program ends after 100 rounds, where the loss still falls
 _START = math.log1p(math.e)  # softplus(1), where the released program begins
 _PROPORTION_OFFSET = 1e-6
 
@@ -29,8 +31,9 @@ _PROPORTION_OFFSET = 1e-6
 class UnemGaussian(Parameters):
     """Ten iterations of PADDLE's EM, each with coefficients of its own. Transductive.
 
-    The article learns them by gradient on val tasks, which fsbench does not do: they are given, or have the start
-    values of the released program. Features are raw, so that `scale` belongs to a backbone.
+    `fsbench tune` learns them by gradient on val tasks, as in the article, and `--tune` uses them. Untuned they have
+    the start values of the released program: PADDLE's EM with these. Features are raw, so that `scale` belongs to a
+    backbone.
 
     Attributes:
         scale: Multiplies the features.
@@ -61,8 +64,40 @@ class UnemGaussian(Parameters):
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Assignments of the queries after the last iteration, (B, Q, K)."""
-        balance, temperature = ([value for _, value in _layers(given)] for given in (self.balance, self.temperature))
-        return unrolled(clusters_of(tasks), self.scale, balance, temperature).softmax(dim=1).mT
+        return unrolled(clusters_of(tasks), **self._coefficients()).softmax(dim=1).mT
+
+    def learn(self, known: Sequence[tuple[TaskBatch, Tensor]], free: Collection[str]) -> dict[str, float | str]:
+        """The parameters with the least cross-entropy on tasks whose query labels (B, Q) are known.
+
+        Adam moves those in `free`, from the start values of the released program.
+        """
+        prepared = [(clusters_of(tasks), labels) for tasks, labels in known]
+        like = known[0][0].rows
+        raw = {
+            name: like.new_ones(1 if name == "scale" else LAYERS).requires_grad_()
+            for name in self._coefficients()
+            if name in free
+        }
+        adam = torch.optim.Adam(raw.values(), lr=RATE)
+        for _ in range(ROUNDS):
+            adam.zero_grad()
+            for clusters, labels in prepared:
+                logits = unrolled(clusters, **{**self._coefficients(), **positive(raw)})
+                loss = functional.cross_entropy(logits, labels) / len(prepared)
+                loss.backward()
+            adam.step()
+        found = {name: [float(f"{value:.5g}") for value in values.tolist()] for name, values in positive(raw).items()}
+        return {name: values[0] if name == "scale" else ",".join(map(str, values)) for name, values in found.items()}
+
+    def _coefficients(self) -> dict[str, Any]:
+        """The parameters as `unrolled` takes them."""
+        lists = {"balance": self.balance, "temperature": self.temperature}
+        return {"scale": self.scale, **{name: [value for _, value in _layers(given)] for name, given in lists.items()}}
+
+
+def positive(raw: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Coefficients from the numbers that Adam moves; temperatures are at least 1."""
+    return {name: functional.softplus(values) + (name == "temperature") for name, values in raw.items()}
 
 
 def clusters_of(tasks: TaskBatch) -> Clusters:

@@ -13,6 +13,7 @@ from fsbench.results.statistics import LEVEL
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from fsbench.methods.base import Method
     from fsbench.results.comparison import Column, Pairs, Runs
     from fsbench.results.record import RunRecord
 
@@ -21,6 +22,7 @@ MEANINGS = {
     "below-baseline": "significantly below the method that it starts from, by more than a point",
     "near-chance": "hardly better than guessing",
     "worse-with-more-shots": "significantly below its own result with fewer shots",
+    "not-learned": "run with start values, although its parameters are meant to be learned on val tasks",
     "grid-edge": "tuned to an end of the searched range: a better value may lie beyond",
     "network": "the network is not the one behind the published numbers",
     "image-counts": "other numbers of images than the benchmark",
@@ -53,6 +55,8 @@ def own_warnings(record: RunRecord) -> list[ResultWarning]:
         verb = "is" if "," not in names else "are"
         text = f"{names.replace(',', ', ')} {verb} at the edge of the tuning grid; extend it with fsbench tune --over"
         found.append(ResultWarning("grid-edge", text))
+    if record.params_from in {"default", "blind"} and hasattr(_method(record), "learn"):
+        found.append(ResultWarning("not-learned", "start values in place of learned parameters; --tune learns them"))
     if record.network and has_published_numbers(record.dataset):
         found.append(ResultWarning("network", f"the network is not the published one: {record.network}"))
     if record.images:
@@ -97,13 +101,17 @@ def _beside_others(key: tuple[int, str, Column], runs: Runs, p_values: Pairs) ->
 
 def starting_point(record: RunRecord) -> str:
     """The method that the method of a run starts from; empty if it has none, or is not installed."""
-    method = installed_class(record.key.method.partition("@")[0])
+    method = _method(record)
     return method.info.starts_from if method else ""
+
+
+def _method(record: RunRecord) -> type[Method] | None:
+    return installed_class(record.key.method.partition("@")[0])
 
 
 def _remedy(record: RunRecord) -> str:
     """What to do about parameters that do not suit the features, or an assumption that does not suit the tasks."""
-    method, alpha = installed_class(record.key.method.partition("@")[0]), record.key.protocol["alpha"]
+    method, alpha = _method(record), record.key.protocol["alpha"]
     if method and alpha is not None and method.info.assumes(record.key.params, alpha) == "uniform prior":
         return "it assumes equally frequent classes, which these tasks do not have"
     if record.params_from.startswith("tuned"):

@@ -8,7 +8,7 @@ import pytest
 
 from fsbench.backbones.families import FAMILIES
 from fsbench.data.catalog import dataset_names
-from fsbench.methods.registry import METHODS, method_class
+from fsbench.methods.registry import METHODS, learns, method_class, told
 from fsbench.tasks.protocol import PROTOCOL_NAMES
 from tests.cli import run
 
@@ -37,7 +37,11 @@ def test_every_method_is_described(name: str) -> None:
     assert described["source"]
     assert described["assumes"]
     grid = {one["name"]: one["tuning grid"] for one in described["parameters"] if one["tuning grid"]}
-    assert grid == {parameter: [*values] for parameter, values in method_class(name).info.grid.items()}
+    known = {parameter: [*values] for parameter, values in method_class(name).info.grid.items()}
+    assert grid == (dict.fromkeys(grid, "learned") if learns(name) else known)
+    facts = told(name)
+    assert described["with --blind"] == facts.pop("with --blind")
+    assert described["told"] == (facts or {"beside the task": "nothing"})
     assert described["title"] in run("methods", name).stdout
 
 
@@ -48,6 +52,14 @@ def test_defaults_by_setting_and_variants() -> None:
     described = json.loads(run("methods", "bavardage:transport", "--json").stdout)
     assert described["assumes"] == "uniform prior"
     assert json.loads(run("methods", "simpleshot:L2N", "--json").stdout)["needs base classes"] == "no"
+
+
+def test_the_page_says_who_is_told_what() -> None:
+    shown = run("methods", "bavardage").stdout
+    assert "mixing = uniform on balanced tasks, else learned" in " ".join(shown.split())
+    assert "with --blind: t_km = 50, mixing = learned in every setting" in " ".join(shown.split())
+    assert shown.count("sampler's α: only with --prior-alpha sampler") == 1
+    assert "fsbench tune" in run("methods", "unem-gaussian").stdout
 
 
 def test_one_thing_at_a_time_and_known_names() -> None:

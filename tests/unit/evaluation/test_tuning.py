@@ -243,3 +243,30 @@ def test_the_surface_is_shown_with_every_cell(
         drawn = (tmp_path / name).read_bytes()
         save(draw_surface(tuned), tmp_path / name)
         assert (tmp_path / name).read_bytes() == drawn
+
+
+def test_a_method_that_learns_is_tuned_by_gradient_and_used_by_tune(path: Path, tmp_path: Path) -> None:
+    file = FeatureFile.open(path)
+    search = Search("unem-gaussian", {}, validation_source(file, None), TaskProtocol(), tuning_path(path))
+    assert grid_of("unem-gaussian", {}) == []
+    found = tune(search, [], runner(tmp_path), tasks=20)
+    start, learned = found.trials
+    assert start.params == method_class("unem-gaussian")().params()
+    assert len(str(learned.params["balance"]).split(",")) == len(str(learned.params["temperature"]).split(",")) == 10
+    assert found.origin() == "tuned:val:gradient:2x20"
+    assert found.best.accuracy == max(start.accuracy, learned.accuracy)
+    (row,) = solved("unem-gaussian", file, tasks=5, tune=True)
+    assert row.record.key.params == found.params
+    assert row.record.params_from == found.origin()
+    assert search.remembered() == tune(search, [], runner(tmp_path), tasks=20)
+
+
+def test_what_is_given_is_not_learned(path: Path) -> None:
+    val = validation_source(FeatureFile.open(path), None)
+    search = Search("unem-gaussian", {"scale": 0.5}, val, TaskProtocol("veilleux"), tuning_path(path))
+    found = tune(search, grid_of("unem-gaussian", {"scale": 0.5}), runner(), tasks=8)
+    assert [set(trial.params) for trial in found.trials] == [{"balance", "temperature"}] * 2
+    with pytest.raises(FsbenchError, match="nothing to tune"):
+        grid_of("unem-gaussian", {"scale": 0.5, "balance": 1.0, "temperature": 2.0})
+    with pytest.raises(FsbenchError, match="learns its parameters by gradient"):
+        tune(search, [], runner(), trials=3)

@@ -9,6 +9,7 @@ import torch
 import fsbench
 from fsbench.errors import FsbenchError
 from fsbench.methods import heads as _blocks
+from fsbench.methods import unem
 from fsbench.methods.base import Context
 from fsbench.methods.centroids import class_means
 from fsbench.methods.heads import Adam, Objective, descend, probabilities, support_slope
@@ -165,3 +166,52 @@ def test_equally_near_neighbours_are_all_taken() -> None:
     order = rng.permutation(8)
     turned = fsbench.predict("alpha-am", support, np.arange(4)[None], query[:, order], neighbours=3, steps=30)
     np.testing.assert_allclose(turned, expected[:, order], atol=1e-9)
+
+
+def unem_tasks(count: int) -> tuple[TaskBatch, torch.Tensor]:
+    """Tasks of 3 ways in float64 whose last two features are mostly noise, and the labels of their queries."""
+    generator = torch.Generator().manual_seed(4)
+    labels = torch.randint(3, (count, 15), generator=generator)
+    every = torch.cat([torch.arange(3).expand(count, 3), labels], dim=1)
+    means = 2 * torch.eye(3, 5, dtype=torch.float64)
+    rows = means[every] + torch.randn(count, 18, 5, generator=generator, dtype=torch.float64)
+    return TaskBatch(rows, every[:, :3], 3), labels
+
+
+def unem_loss(raw: dict[str, torch.Tensor], tasks: TaskBatch, labels: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.cross_entropy(unem.unrolled(unem.clusters_of(tasks), **unem.positive(raw)), labels)
+
+
+def test_the_gradient_of_unem_is_that_of_finite_differences() -> None:
+    tasks, labels = unem_tasks(4)
+    raw = {
+        name: torch.linspace(-0.5, 0.7, 1 if name == "scale" else unem.LAYERS, dtype=torch.float64).requires_grad_()
+        for name in ("scale", "balance", "temperature")
+    }
+    unem_loss(raw, tasks, labels).backward()
+    for name, values in raw.items():
+        assert values.grad is not None
+        for place in range(len(values)):
+            losses = []
+            for sign in (1, -1):
+                moved = {other: each.detach().clone() for other, each in raw.items()}
+                moved[name][place] += sign * 1e-5
+                losses.append(unem_loss(moved, tasks, labels))
+            slope = float(losses[0] - losses[1]) / 2e-5
+            assert float(values.grad[place]) == pytest.approx(slope, rel=1e-5, abs=1e-9)
+    assert raw["balance"].grad is not None
+    assert raw["balance"].grad[0] == 0  # log π is the same for all classes in the first iteration
+    assert (raw["temperature"].grad.abs() > 1e-6).all()  # type: ignore[union-attr]
+
+
+def test_unem_learns() -> None:
+    tasks, labels = unem_tasks(60)
+    start = unem.UnemGaussian()
+    learned = start.learn([(tasks, labels)], ["scale", "balance", "temperature"])
+    found = [unem_loss_of(method, *unem_tasks(60)) for method in (start, unem.UnemGaussian(**learned))]  # type: ignore[arg-type]
+    assert found[1] < 0.9 * found[0]
+    assert start.learn([(tasks, labels)], ["scale"]).keys() == {"scale"}
+
+
+def unem_loss_of(method: unem.UnemGaussian, tasks: TaskBatch, labels: torch.Tensor) -> float:
+    return float(torch.nn.functional.nll_loss(method.classify(tasks).clamp_min(1e-30).log().mT, labels))

@@ -91,16 +91,40 @@ def test_all_is_every_method_with_the_variants_of_bavardage() -> None:
 
 
 def test_what_methods_are_told_is_known() -> None:
-    assert told("pt-map") == told("alpha-am") == told("paddle") == []
-    assert told("ncm") == ["statistics of the base classes"]
-    assert told("tim-gd") == ["whether tasks are balanced: marginal = 10.0 if they are, else 1.0"]
-    assert told("bavardage")[1:] == [
-        "whether tasks are balanced: t_km = 10.0 if they are, else 50.0",
-        "whether tasks are balanced: mixing = uniform if they are, else learned",
-    ]
-    assert {name for name in METHODS if any("balanced" in words for words in told(name))} == {
+    assert told("paddle") == told("unem-gaussian") == {"with --blind": "the same"}
+    assert told("ncm")["base classes"]
+    assert "base classes" not in told("simpleshot:L2N")
+    assert told("tim-gd") == {
+        "balanced or not": "marginal = 10 on balanced tasks, else 1",
+        "class proportions": "assumed to be equal in every setting",
+        "with --blind": "marginal = 1 in every setting; equal class proportions are still assumed",
+    }
+    assert told("bavardage") == {
+        "base classes": "statistics of their features",
+        "balanced or not": "t_km = 10 on balanced tasks, else 50; mixing = uniform on balanced tasks, else learned",
+        "class proportions": "assumed to be equal on balanced tasks",
+        "sampler's α": "only with --prior-alpha sampler, else prior_alpha = 2",
+        "with --blind": "t_km = 50, mixing = learned in every setting",
+    }
+    assert told("laplacianshot")["balanced or not"].startswith(
+        "weight = 0.7 (1-shot) or 0.3 (5-shot) on balanced tasks, else 1 (1-shot) or 0.7 (5-shot)"
+    )
+    assert told("alpha-tim")["shots"] == "order = 2 (1-shot) or 7 (5-shot)"
+    assert told("bavardage:transport")["class proportions"] == "assumed to be equal in every setting"
+    assert {name for name in METHODS if "balanced or not" in told(name)} == {
         "bavardage", "laplacianshot", "protolp", "soft-kmeans", "tim-gd",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_blind_method_is_what_the_page_says(name: str, features: Features) -> None:
+    method = method_class(name)
+    unbalanced, balanced = (
+        method.configure(Context(balanced=balanced, base=features.statistics)).params() for balanced in (False, True)
+    )
+    blind = told(name)["with --blind"]
+    assert ("in every setting" in blind) == (unbalanced != balanced)
+    assert all(f"{key} = " in blind for key in unbalanced if unbalanced[key] != balanced[key])
 
 
 def test_the_baselines_can_run_where_they_are_used() -> None:
