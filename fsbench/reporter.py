@@ -47,7 +47,7 @@ class SafeConsole(Console):
 class _Pace:
     """Steps per second, smoothed over the last half minute or so."""
 
-    last: float = field(default_factory=time.monotonic)
+    last: float = field(default_factory=lambda: time.monotonic())
     done: float = 0.0
     seconds: float = 0.0
 

@@ -61,6 +61,14 @@ def compare(
     over_classes: Annotated[bool, use.of_output("--over-classes", help="Add intervals for new classes.")] = False,
     timing: Annotated[bool, use.of_output("--timing", help="Add tasks per second and peak memory.")] = False,
     sort: use.Sort = False,
+    budget: Annotated[
+        float | None,
+        use.of_run(
+            parser=use.duration,
+            metavar="TIME",
+            help="Time for everything, such as 10m: as many tasks per method as fit into its share.",
+        ),
+    ] = None,
     output: use.TableFormat = None,
     as_json: use.AsJson = False,
     out: use.TableFile = None,
@@ -84,7 +92,7 @@ def compare(
     spec = Spec.from_words(
         methods=methods, baseline=baseline, shots=shots, settings=settings, alpha=alpha, ways=ways, queries=queries,
         protocol=protocol, present=present, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset,
-        published=published, blind=blind,
+        published=published, blind=blind, budget=budget,
         over_data=over_data, over_classes=over_classes, prior_alpha=prior_alpha, skip_infeasible=skip_infeasible,
     )  # fmt: skip
     if fail_if_worse and fail_if_worse not in (labels := [choice.label for choice in spec.methods]):

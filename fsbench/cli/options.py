@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,6 +30,19 @@ def whole_number(text: str | int) -> int:
     if not number.is_integer():
         raise typer.BadParameter(f"expected a whole number such as 10000 or 1e4, got {text!r}")
     return int(number)
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def duration(text: str) -> float:
+    """Seconds, from 90s, 10m or 1h30m."""
+    if not re.fullmatch(r"(\d+(\.\d+)?[smh])+", text):
+        raise typer.BadParameter(f"expected a time such as 90s, 10m or 1h30m, got {text!r}")
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+)([smh])", text))
+    if not seconds:
+        raise typer.BadParameter(f"expected a time above zero, got {text!r}")
+    return seconds
 
 
 def number_or(word: str, option: str) -> Callable[[str], float | str]:

@@ -57,7 +57,7 @@ def compare(
     runs: Runs = {}
     over_data: dict[tuple[int, str, Column], NDArray[np.float64]] = {}
     classes: dict[tuple[int, Column], NDArray[np.int64]] = {}
-    count = len(choices) * sum(map(len, protocols))
+    count, spent = len(choices) * sum(map(len, protocols)), 0.0
     with runner.reporter.cells(count, spec.tasks) as next_cell:
         for number, file in enumerate(files):
             source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
@@ -72,9 +72,12 @@ def compare(
                             choice.method, source, protocol, choice.options, spec.preset, spec.blind
                         )
                     rules = protocol.within(len(source.split.offsets) - 1)  # val may have another number of classes
-                    job = Job(method, rules, spec.seed, spec.tasks, origin, method_key(choice.method))
+                    # What others leave of their shares is for those that come after them.
+                    seconds = spec.budget and max(0.1, (spec.budget - spent) / (count - len(runs)))
+                    job = Job(method, rules, spec.seed, spec.tasks, origin, method_key(choice.method), seconds)
                     advance = next_cell(f"{source.dataset} {column.title} {choice.label}")
-                    runs[number, choice.label, column] = runner.run(job, source, advance)
+                    record = runs[number, choice.label, column] = runner.run(job, source, advance)
+                    spent += record.seconds
                     if spec.over_data:
                         values = accuracies_over_data(method, source, protocol, spec.seed, runner.device)
                         over_data |= {} if values is None else {(number, choice.label, column): values}
@@ -85,11 +88,25 @@ def compare(
                     )
                 if spec.over_classes:
                     classes[number, column] = _drawn_classes(spec, protocol, source, runner.reporter)
-    entries = [entry_of(choice.label, choice.method) for choice in choices]
+    labels = {choice.label: _with_tasks(choice.label, runs, spec.tasks) for choice in choices}
+    runs = {(number, labels[label], column): record for (number, label, column), record in runs.items()}
+    over_data = {(number, labels[label], column): values for (number, label, column), values in over_data.items()}
+    entries = [entry_of(labels[choice.label], choice.method) for choice in choices]
     entries += join(runs, others, runner.reporter)
     columns = [column for protocol in spec.protocols if (column := Column.of(protocol)) in {key[2] for key in runs}]
     beyond = Beyond(over_data, classes)
-    return compare_records(runs, entries, columns, baseline, with_published=spec.published, beyond=beyond)
+    return compare_records(
+        runs, entries, columns, labels.get(baseline, baseline), with_published=spec.published, beyond=beyond
+    )
+
+
+def _with_tasks(label: str, runs: Runs, asked: int) -> str:
+    """A label with the number of tasks, where a method solved fewer than were asked for: `alpha-am (64-96 tasks)`."""
+    counts = [record.key.tasks for (_, other, _), record in runs.items() if other == label]
+    fewest, most = min(counts), max(counts)
+    if fewest == asked:
+        return label
+    return f"{label} ({fewest:,} tasks)" if fewest == most else f"{label} ({fewest:,}-{most:,} tasks)"
 
 
 def _drawn_classes(spec: Spec, protocol: TaskProtocol, source: Source, reporter: Reporter) -> NDArray[np.int64]:

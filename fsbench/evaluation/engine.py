@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fsbench.tasks.protocol import TaskProtocol
 
 _SAMPLED_AT_ONCE = 512
+_FIRST_TASKS = 8  # of a growing chunk
 _BLOCK_ON_CPU = 64  # tasks whose features and Gram matrices stay in the cache
 _BLOCK_AT_MOST = 2048
 _EMBEDDED_AT_ONCE = 8192
@@ -42,7 +43,7 @@ _EMBEDDED_AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out, per task, and what it took.
+    """What came out, per task in the order of the list, and what it took.
 
     Attributes:
         correct: (T,) right answers.
@@ -72,11 +73,13 @@ class BlockSize:
 
 @dataclass(frozen=True)
 class TaskList:
-    """Tasks 0 to count − 1 of a protocol and a random seed."""
+    """Tasks `first` to count − 1 of a protocol and a random seed; with `seconds`, as many of them as fit into that."""
 
     protocol: TaskProtocol
     seed: int
     count: int
+    first: int = 0
+    seconds: float | None = None
 
 
 def solve_tasks(
@@ -97,15 +100,14 @@ def solve_tasks(
     start = time.perf_counter()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    correct = np.zeros(tasks.count, dtype=np.int64)
-    queries = np.zeros(tasks.count, dtype=np.int64)
+    correct, queries = np.zeros((2, tasks.count - tasks.first), dtype=np.int64)
     with torch.inference_mode(), float32_products():
         table = embed_split(method, split, base, device)
     samples = protocol.ways * protocol.shots + protocol.queries
     block = BlockSize(batch or tasks_at_once(samples, table.shape[1], _free_memory(device)))
 
     def solve_chunk(chunk: range) -> range:
-        rows = sample_tasks(protocol, offsets, tasks.seed, np.arange(chunk.start, chunk.stop))
+        rows = sample_tasks(protocol, offsets, tasks.seed, tasks.first + np.arange(chunk.start, chunk.stop))
         right, asked = solve_rows(method, table, rows, block)
         correct[chunk.start : chunk.stop], queries[chunk.start : chunk.stop] = right, asked
         return chunk
@@ -114,11 +116,15 @@ def solve_tasks(
     with float32_products(), _pool(device) as (pool, workers):
         # One list, agreed by all: processes differ in memory and threads, and so in what they would choose alone.
         together, smallest = sum(ranks.gather(workers)), min(ranks.gather(block.tasks))
-        chunks = ranks.hand_out(list(_chunks(tasks.count, together, smallest)))
+        growing = tasks.seconds is not None or method.info.cost == "slow"
+        chunks = ranks.hand_out(list(_chunks(len(correct), together, smallest, growing=growing)))
+        if tasks.seconds is not None:
+            chunks = _until(start + tasks.seconds, chunks)
         for chunk in _side_by_side(pool, workers, solve_chunk, chunks):
             report(len(chunk))
     correct, queries = ranks.sum(correct), ranks.sum(queries)
-    return Outcome(correct, queries, time.perf_counter() - start, peak_memory(device))
+    solved = np.count_nonzero(queries)  # the first ones: chunks are handed out in order, and all are finished
+    return Outcome(correct[:solved], queries[:solved], time.perf_counter() - start, peak_memory(device))
 
 
 def tasks_at_once(samples: int, width: int, free: int | None) -> int:
@@ -263,12 +269,24 @@ def _side_by_side(
             yield future.result()
 
 
-def _chunks(tasks: int, workers: int, block: int) -> Iterator[range]:
+def _until(deadline: float, chunks: Iterator[range]) -> Iterator[range]:
+    """Chunks until a time is over, and at least one. None is taken in vain, as no other process would solve it."""
+    for chunk in chunks:
+        yield chunk
+        if time.perf_counter() > deadline:
+            return
+
+
+def _chunks(tasks: int, workers: int, block: int, *, growing: bool = False) -> Iterator[range]:
     """Chunks that are drawn together: whole blocks where there are enough for all workers, else parts of one.
 
-    There are at least four per worker while tasks last, so that none waits long for the others.
+    There are at least four per worker while tasks last, so that none waits long for the others. Growing chunks begin
+    with a few tasks, so that the first ones soon tell how fast a method is.
     """
     share = min(max(_SAMPLED_AT_ONCE, block), -(-tasks // (4 * workers)))
     size = share // block * block or share
-    for start in range(0, tasks, size):
-        yield range(start, min(start + size, tasks))
+    start = number = 0
+    while start < tasks:
+        stop = min(tasks, start + (min(size, _FIRST_TASKS << number // workers) if growing else size))
+        yield range(start, stop)
+        start, number = stop, number + 1

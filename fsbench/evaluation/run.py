@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import platform
+import time
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 
 import fsbench
 from fsbench.devices import float32_products
-from fsbench.evaluation.engine import BlockSize, TaskList, embed_split, solve_rows, solve_tasks
+from fsbench.evaluation.engine import BlockSize, Outcome, TaskList, embed_split, solve_rows, solve_tasks
 from fsbench.io.files import require_writable
 from fsbench.methods.registry import METHODS, method_class
 from fsbench.ranks import ALONE, Ranks
@@ -22,7 +23,8 @@ from fsbench.results.record import (
     OwnMethod,
     RunKey,
     RunRecord,
-    load_record,
+    find_record,
+    first_tasks,
     named_base,
     named_network,
     record_path,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from fsbench.tasks.protocol import TaskProtocol
 
 
+_SECONDS_TO_TELL = 2.0  # of a slow method, before it says how long it will take
 POINTS = "points"  # folder below the results, for the records of single points of sweeps and searches
 
 
@@ -56,6 +59,7 @@ class Job:
         tasks: How many.
         params_from: Where the parameters come from.
         name: Under which results are recorded, if not the method's own name.
+        seconds: Solve as many of the tasks as fit into this time; None solves all.
     """
 
     method: Method
@@ -64,6 +68,7 @@ class Job:
     tasks: int
     params_from: str = "given"
     name: str = ""
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -87,28 +92,48 @@ class Runner:
     force: bool = False
 
     def run(self, job: Job, source: Source, progress: Callable[[int], None] = lambda done: None) -> RunRecord:
-        """Give the record of a job: the stored one if there is one, else a new one, which is stored."""
+        """Give the record of a job: the stored one or the first tasks of it, else one with the missing tasks added."""
         key, results = key_of(job, source), self.results
         path = record_path(results, key, source.dataset, source.backbone) if results else None
-        stored = self.ranks.agree(lambda: load_record(path, key) if path and path.exists() and not self.force else None)
-        if stored:
+        stored = self.ranks.agree(lambda: find_record(path, key) if path and not self.force else None)
+        if stored and (stored.key.tasks >= job.tasks or (job.seconds and stored.seconds > job.seconds / 2)):
             progress(job.tasks)
-            return _renamed(stored, job, source)
+            record = first_tasks(stored, job.tasks) if stored.key.tasks > job.tasks else stored
+            record = _renamed(record, replace(job, tasks=record.key.tasks), source)
+            if stored.key.tasks <= job.tasks:
+                return record
+        else:
+            if results:
+                self.ranks.agree(lambda: require_writable(results))
+            record = self._compute(job, source, stored, progress)
         if results:
-            self.ranks.agree(lambda: require_writable(results))
-        record = self._compute(job, key, source, progress)
-        if path:
-            self.ranks.agree(lambda: save_record(path, record))
-        return record
+            out = record_path(results, record.key, source.dataset, source.backbone)
+            self.ranks.agree(lambda: save_record(out, record))
+        return self.ranks.agree(lambda: record)
 
-    def _compute(self, job: Job, key: RunKey, source: Source, progress: Callable[[int], None]) -> RunRecord:
+    def _compute(
+        self, job: Job, source: Source, stored: RunRecord | None, progress: Callable[[int], None]
+    ) -> RunRecord:
+        """Solve the tasks that are not stored yet."""
+        first = stored.key.tasks if stored else 0
+        progress(first)
+        seconds = job.seconds and max(job.seconds - (stored.seconds if stored else 0), job.seconds / 2)
         outcome = solve_tasks(
-            job.method, source.split, source.base, TaskList(job.protocol, job.seed, job.tasks),
-            device=self.device, batch=self.batch, ranks=self.ranks, progress=progress,
+            job.method, source.split, source.base, TaskList(job.protocol, job.seed, job.tasks, first, seconds),
+            device=self.device, batch=self.batch, ranks=self.ranks,
+            progress=_estimating(job, progress, self.reporter) if job.method.info.cost == "slow" else progress,
         )  # fmt: skip
+        if stored:
+            outcome = Outcome(
+                np.concatenate([stored.correct, outcome.correct]),
+                np.concatenate([stored.queries, outcome.queries]),
+                stored.seconds + outcome.seconds,
+                max(stored.peak_memory, outcome.peak_memory),
+            )
+        job = replace(job, tasks=len(outcome.correct))
         mean = interval(accuracies(outcome.correct, outcome.queries))
         return RunRecord(
-            key=key,
+            key=key_of(job, source),
             dataset=source.dataset,
             backbone=source.backbone,
             params_from=job.params_from,
@@ -120,7 +145,7 @@ class Runner:
             peak_memory=outcome.peak_memory,
             device=_device_name(self.device),
             signature=signature(job, source),
-            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
             crops=source.crops,
             base_dataset=source.base_dataset,
             versions={"fsbench": fsbench.__version__, "torch": torch.__version__, "python": platform.python_version()},
@@ -132,6 +157,24 @@ class Runner:
             images=source.images,
             own_method=_own_method(job),
         )
+
+
+def _estimating(job: Job, progress: Callable[[int], None], reporter: Reporter) -> Callable[[int], None]:
+    """Progress of a slow method, which also says how long it will take, as soon as its first tasks tell."""
+    start, done, told = time.monotonic(), 0, False
+
+    def report(more: int) -> None:
+        nonlocal done, told
+        progress(more)
+        done, passed = done + more, time.monotonic() - start
+        if not told and passed > _SECONDS_TO_TELL:
+            told = True
+            each = timedelta(seconds=round(passed / done * job.tasks))
+            words = f"{job.method.info.title}: {job.tasks:,} tasks take about {each}"
+            limit = job.seconds and timedelta(seconds=round(job.seconds))
+            reporter.say(words + (f"; as many as fit into {limit} are solved." if limit else "."))
+
+    return report
 
 
 def configure(

@@ -73,6 +73,7 @@ class SpecWords(TaskWords, total=False):
     over_classes: bool
     prior_alpha: float | str | None
     blind: bool
+    budget: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +95,7 @@ class Spec:
         skip_infeasible: Leave out settings for which a feature file has too few images, instead of refusing them.
         all_methods: Every method was asked for, so those that lack what they need are left out.
         blind: No method is told whether tasks are balanced, nor their α.
+        budget: Seconds for everything; each method solves as many tasks as fit into its share. None solves all.
     """
 
     methods: tuple[MethodChoice, ...]
@@ -110,6 +112,7 @@ class Spec:
     over_classes: bool = False
     all_methods: bool = False
     blind: bool = False
+    budget: float | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.tasks <= _MOST_TASKS:

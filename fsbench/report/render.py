@@ -323,7 +323,7 @@ def _flat_row(comparison: Comparison, group: Group, entry: Entry, column: Column
         "setting": "balanced" if column.balanced else "unbalanced",
         "alpha": column.alpha,
         "shots": column.shots,
-        "tasks": comparison.tasks if record else None,
+        "tasks": record.key.tasks if record else None,
         "accuracy": record.accuracy if record else None,
         "ci95": record.ci95 if record else None,
         "best": cell.best,

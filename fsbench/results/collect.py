@@ -14,7 +14,7 @@ from fsbench.methods.registry import BASELINE, METHODS, installed_class
 from fsbench.reporter import printable
 from fsbench.results.comparison import Column, Comparison, Entry, compare_records, entry_of
 from fsbench.results.curves import SWEEPS, Sweep, load_sweep
-from fsbench.results.record import RunRecord, load_record
+from fsbench.results.record import RunRecord, first_tasks, load_record
 from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
@@ -277,10 +277,12 @@ def _entry(label: str, record: RunRecord) -> Entry:
 def join(runs: Runs, others: Sequence[RunRecord], reporter: Reporter) -> list[Entry]:
     """Add records of other people to runs of the same tasks; returns their rows. Others are named and left out.
 
-    Tasks are the same if the content of the features, the rules, the seed and the number of tasks are.
+    Tasks are the same if the content of the features, the rules and the seed are. Of a record of more tasks the first
+    ones are taken.
     """
     others = without_same_runs([*runs.values()], others, reporter)
-    cells = {(source, column): record for (source, _, column), record in runs.items()}
+    longest = sorted(runs.items(), key=lambda item: item[1].key.tasks)
+    cells = {(source, column): record for (source, _, column), record in longest}
     entries: dict[str, Entry] = {}
     left_out: Counter[tuple[str, str]] = Counter()
     for label, record in zip(_labels(others), others, strict=True):
@@ -289,22 +291,24 @@ def join(runs: Runs, others: Sequence[RunRecord], reporter: Reporter) -> list[En
             left_out[record.origin, min(reasons.values(), key=_APART.index)] += 1
             continue
         entries[label] = _entry(label, record)
-        runs.update({(source, label, column): record for (source, column), reason in reasons.items() if not reason})
+        for (source, column), reason in reasons.items():
+            if not reason:
+                runs[source, label, column] = first_tasks(record, cells[source, column].key.tasks)
     _report(left_out, reporter)
     return [*entries.values()]
 
 
 def without_same_runs(ours: Sequence[RunRecord], others: Sequence[RunRecord], reporter: Reporter) -> list[RunRecord]:
     """The records of other people that add something; where they contradict our own of the same run, that is said."""
-    known = {record.key.digest(): record for record in ours}
+    known = {record.key.digest("tasks"): record for record in ours}
     left_out: Counter[tuple[str, str]] = Counter()
     kept = []
     for record in others:
-        same = known.get(record.key.digest())
+        same = known.get(record.key.digest("tasks"))
         if same is None:
             kept.append(record)
             continue
-        wrong = sum(one != other for one, other in zip(same.correct, record.correct, strict=True))
+        wrong = sum(one != other for one, other in zip(same.correct, record.correct, strict=False))
         remark = f"{record.key.method}, with other right answers than here in {wrong} tasks (see fsbench verify)"
         left_out[record.origin, remark if wrong else "the same as here"] += 1
     _report(left_out, reporter)
@@ -316,7 +320,7 @@ def _report(left_out: Mapping[tuple[str, str], int], reporter: Reporter) -> None
         reporter.warn(f"{count} {'record' if count == 1 else 'records'} of {origin} left out: {reason}.")
 
 
-_APART = ("another number of tasks", "another seed", "another protocol", "other base classes", "other features")
+_APART = ("fewer tasks", "another seed", "another protocol", "other base classes", "other features")
 
 
 def _apart(record: RunRecord, cell: RunRecord) -> str:
@@ -330,7 +334,7 @@ def _apart(record: RunRecord, cell: RunRecord) -> str:
         return "another protocol"
     if one.seed != other.seed:
         return "another seed"
-    return "another number of tasks" if one.tasks != other.tasks else ""
+    return "fewer tasks" if one.tasks < other.tasks else ""
 
 
 def _recorded(label: str, record: RunRecord) -> Entry:

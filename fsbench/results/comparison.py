@@ -14,6 +14,7 @@ from fsbench.results.record import common_signature, network_words
 from fsbench.results.statistics import (
     LEVEL,
     Interval,
+    first_in_common,
     holm,
     interval,
     interval_over_classes,
@@ -254,7 +255,8 @@ class Beyond:
             found["over_classes"] = interval_over_classes(values, classes)
             for ending, other in beside.items():
                 if other in runs:
-                    found[f"over_classes_{ending}"] = interval_over_classes(values - runs[other].per_task, classes)
+                    difference = np.subtract(*first_in_common(values, runs[other].per_task))
+                    found[f"over_classes_{ending}"] = interval_over_classes(difference, classes)
         return found
 
 
@@ -273,8 +275,9 @@ def compare_records(
 ) -> Comparison:
     """Test all pairs of methods, mark the best, and add published numbers.
 
-    Runs of a source and column are all over the same tasks. Not every method need have run everywhere, nor the
-    baseline, which is given by its label. Entries and columns are in the order of the table.
+    Runs of a source and column are over the same list of tasks; those of unequal length are paired over the first ones.
+    Not every method need have run everywhere, nor the baseline, which is given by its label. Entries and columns are in
+    the order of the table.
     """
     ranked: dict[tuple[int, Column], list[str]] = {}  # labels of every column, the highest mean first
     for source, label, column in sorted(runs, key=lambda key: -runs[key].accuracy):
@@ -309,7 +312,7 @@ def compare_records(
     shown = {label for group in groups for label, _ in group.cells}
     extra = [Entry(name, name, "trains the network") for name in ONLY_PUBLISHED if name in shown]
     told = [replace(entry, assumes=_in_all_columns(entry, groups, columns)) for entry in entries]
-    return Comparison([*told, *extra], columns, groups, baseline, next(iter(runs.values())).key.tasks)
+    return Comparison([*told, *extra], columns, groups, baseline, max(run.key.tasks for run in runs.values()))
 
 
 def _assumed(entry: Entry, record: RunRecord) -> str:
@@ -335,10 +338,9 @@ def _p_values(runs: Runs) -> Pairs:
         accuracies.setdefault((source, column), {})[label] = record.per_task
     p_values: Pairs = {}
     for (source, column), by_label in accuracies.items():
-        labels, values = [*by_label], np.stack([*by_label.values()])  # (M, T)
-        for place, label in enumerate(labels):
-            for other, p_value in zip(labels, paired_p_values(values[:place], values[place]), strict=False):
-                p_values[source, column, frozenset((label, other))] = float(p_value)
+        for place, (label, values) in enumerate(by_label.items()):
+            for other in [*by_label][:place]:
+                p_values[source, column, frozenset((label, other))] = float(paired_p_values(by_label[other], values))
     return p_values
 
 

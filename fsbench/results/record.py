@@ -6,7 +6,9 @@ import hashlib
 import json
 import math
 import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from glob import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -42,9 +44,9 @@ class RunKey:
     version: int = VERSION
     method_version: int = 1  # that of `MethodInfo`; records from before there was one are of version 1
 
-    def digest(self) -> str:
+    def digest(self, *without: str) -> str:
         """Twelve hexadecimal digits of the SHA-256 of the key; a first version is not in it, as it once was not."""
-        content = asdict(self)
+        content = {name: value for name, value in asdict(self).items() if name not in without}
         if self.method_version == 1:
             del content["method_version"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
@@ -200,13 +202,14 @@ def common_signature(records: Sequence[RunRecord]) -> str:
     )
     bases = sorted({record.base_name for record in records})
     shots = "+".join(map(str, sorted({protocol.shots for protocol in protocols})))
+    counts = [record.key.tasks for record in records]
     mixes = dict.fromkeys(one.mix for one in sorted(protocols, key=lambda one: one.alpha or math.inf))
     parts = [
         f"fsbench:{'+'.join(made)}",
         "+".join(names),
         *([f"base:{'+'.join(name or 'own' for name in bases)}"] if any(bases) else []),
         protocols[0].signature(shots=shots, mix="+".join(mixes)),
-        f"seed:{key.seed}|tasks:{key.tasks}",
+        f"seed:{key.seed}|tasks:{'-'.join(map(str, sorted({min(counts), max(counts)})))}",
         f"params:{'+'.join(_origins(records))}@{_digest(records)}",
     ]
     return "|".join(parts)
@@ -226,11 +229,40 @@ def _digest(records: Sequence[RunRecord]) -> str:
 
 
 def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
-    """The file of a run's record: a readable name, made unique by the key."""
+    """The file of a run's record: a readable name, made unique by the key, then the number of tasks."""
     setting = TaskProtocol(**key.protocol).setting
     words = [dataset, backbone, key.method, setting, f"{key.protocol['shots']}shot"]
     name = "-".join(word.replace("/", "_") for word in words)
-    return folder / f"{readable_part(name)}-{key.digest()}.json"
+    return folder / f"{readable_part(name)}-{key.digest('tasks')}-{key.tasks}.json"
+
+
+def find_record(path: Path, key: RunKey) -> RunRecord | None:
+    """The record of a run, by its path; else one of more tasks of the same list, or the longest of fewer, if any.
+
+    Records of earlier versions of fsbench have the number of tasks in the digest. Of those, only that of as many tasks
+    is found.
+    """
+    start = path.name.removesuffix(f"-{key.digest('tasks')}-{key.tasks}.json")
+    for exact in (path, path.with_name(f"{start}-{key.digest()}.json")):
+        if exact.exists():
+            return load_record(exact, key)
+    others: dict[int, Path] = {}
+    for other in path.parent.glob(f"{escape(path.name.rpartition('-')[0])}-*.json"):
+        number = other.stem.rpartition("-")[2]
+        others |= {int(number): other} if number.isdecimal() else {}
+    for tasks in sorted(others, key=lambda tasks: (tasks < key.tasks, abs(tasks - key.tasks))):
+        with suppress(FsbenchError):  # a damaged one is no help, and does no harm
+            return load_record(others[tasks], replace(key, tasks=tasks))
+    return None
+
+
+def first_tasks(record: RunRecord, tasks: int) -> RunRecord:
+    """The result over the first tasks of a record; the time is their share."""
+    correct, queries = record.correct[:tasks], record.queries[:tasks]
+    shorter = replace(record, key=replace(record.key, tasks=tasks), correct=correct, queries=queries)
+    mean = interval(shorter.per_task)
+    width = mean.half_width if tasks > 1 else None
+    return replace(shorter, accuracy=mean.mean, ci95=width, seconds=record.seconds * tasks / record.key.tasks)
 
 
 def save_record(path: Path, record: RunRecord) -> None:

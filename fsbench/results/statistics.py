@@ -45,8 +45,16 @@ def interval(values: NDArray[np.float64]) -> Interval:
 
 
 def paired_difference(values: NDArray[np.float64], baseline: NDArray[np.float64]) -> Interval:
-    """Mean difference over the same tasks, with the interval of the differences."""
-    return interval(values - baseline)
+    """Mean difference over the tasks that both have, the first ones, with the interval of the differences."""
+    return interval(np.subtract(*first_in_common(values, baseline)))
+
+
+def first_in_common(
+    values: NDArray[np.float64], baseline: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The first tasks of (…, T) and (T',) values, as many as both have. Task i is the same in lists of any length."""
+    tasks = min(values.shape[-1], len(baseline))
+    return values[..., :tasks], baseline[:tasks]
 
 
 def paired_p_values(values: NDArray[np.float64], baseline: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -55,10 +63,11 @@ def paired_p_values(values: NDArray[np.float64], baseline: NDArray[np.float64]) 
     That is the probability that T differences share one sign by chance. Counts of a few tasks often differ by the same
     number, and Student's test would be certain where they do.
 
-    The accuracies are (…, T), of one method or several, and (T,); the p-values (…,), 1 where all tasks have the same.
+    The accuracies are (…, T), of one method or several, and (T',), of which the first tasks are paired; the p-values
+    (…,), 1 where all tasks have the same.
     """
-    differences = values - baseline
-    tasks = len(baseline)
+    differences = np.subtract(*first_in_common(values, baseline))
+    tasks = differences.shape[-1]
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.abs(differences.mean(axis=-1)) / _standard_error(differences)
     p_values: NDArray[np.float64] = np.fmax(2 * stdtr(tasks - 1, -t), 2.0 ** (1 - tasks))
@@ -70,8 +79,9 @@ def interval_over_classes(values: NDArray[np.float64], classes: NDArray[np.int64
 
     The jackknife: the mean without the tasks of class c, for every c, and Student's quantile of their number minus one.
     The images of a class go with it, so that new images are covered too. None where each task needs all classes, or
-    hardly any task is without one.
+    hardly any task is without one. There may be classes of more tasks than there are values.
     """
+    classes = classes[: len(values)]
     names, places = np.unique(classes, return_inverse=True)
     holds = np.zeros((len(values), len(names)))
     np.put_along_axis(holds, places.reshape(classes.shape), 1.0, axis=1)  # (T, C)

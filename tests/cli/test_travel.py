@@ -52,6 +52,11 @@ def test_two_folders_of_records_give_the_table_of_one(exchanged: Path) -> None:
     assert not [path for path in (exchanged / "results").glob("*bavardage*")]  # theirs are not taken over
 
 
+def test_of_longer_records_the_first_tasks_are_taken(exchanged: Path) -> None:
+    assert run("compare", "--methods", "bavardage", *FEW, "--tasks", "50", "--results-dir", "ben/results").returncode == 0
+    assert rows("--methods", "ncm", *FEW, "--with", "ben/results") == rows("--methods", "ncm,bavardage", *FEW)
+
+
 def test_origins_are_named_in_table_and_report(exchanged: Path) -> None:
     done = run("compare", "--methods", "ncm", *FEW[:-1], "--with", "anna/results")
     assert "bavardage (anna)" in done.stdout
@@ -62,7 +67,7 @@ def test_origins_are_named_in_table_and_report(exchanged: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "reason"),
-    [("--tasks=31", "another number of tasks"), ("--seed=1", "another seed"), ("--queries=60", "another protocol")],
+    [("--tasks=31", "fewer tasks"), ("--seed=1", "another seed"), ("--queries=60", "another protocol")],
 )
 def test_records_of_other_tasks_are_named_and_left_out(exchanged: Path, change: str, reason: str) -> None:
     done = run("compare", "--methods", "ncm", *FEW[:-1], change, "--with", "anna/results")

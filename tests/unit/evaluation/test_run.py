@@ -2,17 +2,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from fsbench.errors import FsbenchError
+from fsbench.evaluation.engine import Outcome, solve_tasks
 from fsbench.evaluation.run import Job
 from fsbench.evaluation.source import Source
 from fsbench.features.store import FeatureFile, Provenance, write_features
+from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
+from fsbench.methods.registry import method_class
+from fsbench.reporter import Reporter
 from fsbench.results.record import load_record, save_record
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import runner, solved
@@ -60,6 +65,93 @@ def test_everything_that_matters_makes_another_record(source: Source, tmp_path: 
     assert len(list(tmp_path.glob("*.json"))) == 7
     runner(tmp_path, batch=3).run(job(), source)
     assert len(list(tmp_path.glob("*.json"))) == 7
+
+
+def solved_anew(monkeypatch: pytest.MonkeyPatch) -> list[range]:
+    """The tasks that are solved from now on."""
+    seen: list[range] = []
+
+    def counted(*arguments: Any, **options: Any) -> Outcome:
+        outcome = solve_tasks(*arguments, **options)
+        first = arguments[3].first
+        seen.append(range(first, first + len(outcome.correct)))
+        return outcome
+
+    monkeypatch.setattr("fsbench.evaluation.run.solve_tasks", counted)
+    return seen
+
+
+def test_the_first_tasks_of_a_record_are_a_result_and_more_tasks_extend_it(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = [runner().run(job(tasks), source) for tasks in (1, 12, 30)]
+    seen = solved_anew(monkeypatch)
+    run = runner(tmp_path).run
+    for tasks in (20, 12, 30, 1):
+        run(job(tasks), source)
+    assert seen == [range(20), range(20, 30)]
+    assert [path.stem.rpartition("-")[2] for path in sorted(tmp_path.glob("*.json"))] == ["1", "12", "20", "30"]
+    for expected in whole:
+        found = run(job(expected.key.tasks), source)
+        for name in ("key", "correct", "queries", "accuracy", "ci95", "signature"):
+            assert getattr(found, name) == getattr(expected, name), name
+    assert run(job(12), source).seconds == pytest.approx(run(job(20), source).seconds * 12 / 20)
+    assert run(job(30), source).seconds > run(job(20), source).seconds
+    run(job(40, seed=1), source)
+    runner(tmp_path, force=True).run(job(30), source)
+    assert seen[2:] == [range(40), range(30)]
+
+
+def test_a_record_whose_name_has_the_number_of_tasks_in_its_digest_is_found(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = runner(tmp_path).run(job(), source)
+    (path,) = tmp_path.glob("*.json")
+    path.rename(path.with_name(f"synthetic-none-ncm-unbalanced-1shot-{first.key.digest()}.json"))
+    seen = solved_anew(monkeypatch)
+    assert runner(tmp_path).run(job(), source) == first
+    assert seen == []
+
+
+def test_a_damaged_record_of_other_tasks_is_not_used(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner(tmp_path).run(job(), source)
+    (path,) = tmp_path.glob("*.json")
+    path.write_text(path.read_text()[:-20])
+    seen = solved_anew(monkeypatch)
+    runner(tmp_path).run(job(15), source)
+    assert seen == [range(15)]
+
+
+def test_a_job_with_a_time_ends_with_it_and_is_then_complete(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_tasks = runner().run(job(3_000), source)
+    seen = solved_anew(monkeypatch)
+    short = dataclasses.replace(job(3_000), seconds=1e-6)
+    first = runner(tmp_path).run(short, source)
+    assert 8 <= first.key.tasks < 3_000
+    assert first.correct == all_tasks.correct[: first.key.tasks]
+    assert f"|tasks:{first.key.tasks}|" in first.signature
+    assert runner(tmp_path).run(short, source) == first  # its time is used up
+    runner(tmp_path).run(dataclasses.replace(job(3_000), seconds=600.0), source)
+    assert seen == [range(first.key.tasks), range(first.key.tasks, 3_000)]
+    assert runner(tmp_path).run(short, source).key.tasks == 3_000  # nothing is left to solve
+
+
+def test_a_slow_method_says_how_long_it_will_take(
+    source: Source, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("fsbench.evaluation.run._SECONDS_TO_TELL", 0.0)
+    loud = dataclasses.replace(runner(), reporter=Reporter())
+    slow = Job(method_class("tim-gd").configure(Context(balanced=False), steps=2), TaskProtocol(), 0, 64)
+    loud.run(slow, source)
+    assert re.search(r"TIM-GD: 64 tasks take about \d:\d\d:\d\d\.", capsys.readouterr().err)
+    loud.run(dataclasses.replace(slow, seconds=90.0), source)
+    assert "as many as fit into 0:01:30 are solved." in capsys.readouterr().err
+    loud.run(job(), source)
+    assert capsys.readouterr().err == ""
 
 
 def test_damaged_records_are_named(source: Source, tmp_path: Path) -> None:
