@@ -82,8 +82,9 @@ docs: $(READY)  ## build the documentation into site/; a broken link is an error
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-chromium:  ## install Chromium with apt, for the tests of the report in a browser
-	apt-get install --yes --no-install-recommends chromium
+chromium:  ## install Chromium with apt, for the tests of the report in a browser, unless there is one
+	@for name in chromium chromium-browser google-chrome chrome; do command -v $$name && exit; done; \
+	$$(test "$$(id -u)" = 0 || echo sudo) apt-get install --yes --no-install-recommends chromium
 
 build: $(READY)  ## build the wheel and the source archive into dist/ [TAG=v1.2.3 must be the version]
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check build

@@ -25,7 +25,7 @@ from fsbench.report.plots.studies import draw_sweep
 from fsbench.report.plots.style import Width, check_ending, save
 from fsbench.report.plots.task import draw_simplex, draw_task
 from fsbench.reporter import Reporter
-from fsbench.results.collect import collect, read_records
+from fsbench.results.collect import collect, read_records, titles
 from fsbench.results.curves import load_sweep
 
 if TYPE_CHECKING:
@@ -244,11 +244,10 @@ def _watched(
 
 def _first(comparisons: list[Comparison], reporter: Reporter) -> Comparison:
     """The comparison with the most tasks; a note names those left out."""
-    first, *others = comparisons
+    shown, *others = titles(comparisons)
     if others:
-        left = ", ".join(other.signature() for other in others)
-        reporter.warn(f"Plotting {first.signature()}; pass record files to choose others. Left out: {left}.")
-    return first
+        reporter.warn(f"Plotting the runs over {shown}; pass record files to choose others ({'; '.join(others)}).")
+    return comparisons[0]
 
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich", help=COMMANDS["plot"][1])

@@ -53,15 +53,17 @@ def report(
     comparisons = collect(ranking, baseline, published=published)
     ablations = collect(studied, baseline, published=published) if studied else []
     studies = {
-        "Sweeps": [(sweep.title, svg_text(draw_sweep(sweep))) for sweep in read_sweeps(results_dir, reporter)],
+        "Sweeps": [
+            (sweep.title, svg_text(draw_sweep(sweep)), sweep.signature) for sweep in read_sweeps(results_dir, reporter)
+        ],
         "Tuning": _searches(features_dir, reporter),
     }
     write_text(out, render_html(comparisons, ablations, studies, title=title))
     reporter.say(f"Wrote {out}.")
 
 
-def _searches(folder: Path, reporter: Reporter) -> list[tuple[str, str]]:
-    """What `fsbench tune` remembers beside the feature files, as titles and figures."""
+def _searches(folder: Path, reporter: Reporter) -> list[tuple[str, str, str]]:
+    """What `fsbench tune` remembers beside the feature files: descriptions, figures and captions."""
     found = []
     for path in sorted(folder.glob("*.tuned.json")):
         features = path.name.removesuffix(".tuned.json")
@@ -70,7 +72,7 @@ def _searches(folder: Path, reporter: Reporter) -> list[tuple[str, str]]:
         except FsbenchError as error:
             reporter.warn(f"{error.message} It is left out.")
             continue
-        found += [
-            (f"{features}: {tuned.describe()}.", svg_text(draw_surface(tuned, features))) for tuned in searches.values()
-        ]
+        for tuned in searches.values():
+            words = f"{features}: {tuned.describe()}."
+            found.append((words, svg_text(draw_surface(tuned, features)), words))
     return found

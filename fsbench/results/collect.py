@@ -253,6 +253,19 @@ def _rules(record: RunRecord) -> tuple[Any, ...]:
     return record.key.split, record.base_dataset, *rules, record.key.seed, record.key.tasks
 
 
+_TITLED = ("{} classes", "base classes of {}", "protocol {}", "version {}", "{}-way", "{} queries", "seed {}")
+
+
+def titles(comparisons: Sequence[Comparison]) -> list[str]:
+    """Short names that tell comparisons apart: `10,000 tasks`, and what else differs between them: `seed 1`."""
+    rules = [_rules(comparison.records[0]) for comparison in comparisons]
+    differing = [place for place in range(len(_TITLED)) if len({one[place] for one in rules}) > 1]
+    words = [
+        [_TITLED[place].format("their own" if one[place] == "" else one[place]) for place in differing] for one in rules
+    ]
+    return [", ".join([f"{one[-1]:,} tasks", *more]) for one, more in zip(rules, words, strict=True)]
+
+
 def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) -> Comparison:
     names = {(record.dataset, record.backbone, record.crops, record.source) for record in records}
     sources = [source for *_, source in sorted(names)]

@@ -21,9 +21,11 @@ from fsbench.report.html.tables import (
     method_anchor,
     runs_table,
     setting_of,
+    signature_code,
 )
 from fsbench.report.plots.comparison import draw_differences, draw_speed, paired_runs
 from fsbench.report.plots.style import svg_text
+from fsbench.results.collect import titles
 from fsbench.results.leaderboard import leaderboard
 from fsbench.results.published import ONLY_PUBLISHED
 
@@ -46,7 +48,7 @@ class Section:
 def render_html(
     comparisons: Sequence[Comparison],
     ablations: Sequence[Comparison] = (),
-    studies: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+    studies: Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
     *,
     title: str = "Few-shot benchmark",
 ) -> str:
@@ -55,15 +57,21 @@ def render_html(
     Args:
         comparisons: In the order of the page.
         ablations: Comparisons of parameters set by hand.
-        studies: Further sections by name, of figures with their titles, as SVG texts.
+        studies: Further sections by name, of figures: what each shows, its SVG text, and its caption.
         title: Heading of the page.
     """
     tables = [*comparisons, *ablations]
-    sections = [_comparison(one, f"c{number}", "Leaderboard") for number, one in enumerate(comparisons, start=1)]
-    sections += [_comparison(one, f"a{number}", "Ablation") for number, one in enumerate(ablations, start=1)]
+    sections = [
+        _comparison(one, f"{kind}{number}", f"{name}: {words}")
+        for kind, name, found in (("c", "Leaderboard", comparisons), ("a", "Ablation", ablations))
+        for number, (one, words) in enumerate(zip(found, titles(found), strict=True), start=1)
+    ]
     for name, figures in (studies or {}).items():
         anchor = name.lower()
-        drawn = [figure(svg, words, f"{anchor}{number}", words) for number, (words, svg) in enumerate(figures, start=1)]
+        drawn = [
+            figure(svg, words, f"{anchor}{number}", caption)
+            for number, (words, svg, caption) in enumerate(figures, start=1)
+        ]
         if drawn:
             sections.append(Section(anchor, name, "".join(drawn), [(anchor, name, "")]))
     sections.append(Section("methods", "Methods", _methods(tables), [("methods", "Methods", "")]))
@@ -152,7 +160,7 @@ def _select(attribute: str, name: str, words: Iterable[str], values: Iterable[st
     return f"<label>{name} <select {attribute}>{''.join(options)}</select></label>"
 
 
-def _comparison(comparison: Comparison, anchor: str, name: str) -> Section:
+def _comparison(comparison: Comparison, anchor: str, heading: str) -> Section:
     """The ranking of one list of tasks, then a table per feature file, folded on all but the first."""
     first = anchor == "c1"
     key, protocol = comparison.records[0].key, comparison.records[0].key.protocol
@@ -163,7 +171,7 @@ def _comparison(comparison: Comparison, anchor: str, name: str) -> Section:
     parts = [
         f"<p class='badges'><small class='strong'>{key.tasks:,} tasks</small>{badges}</p>",
         leaderboard_table(comparison, board, f"{anchor}-h"),
-        f"<p class='signature'><code class='copy'>{escape(comparison.signature())}</code></p>",
+        f"<p class='signature'>{signature_code(comparison.signature())}</p>",
     ]
     if warnings := [f"<li>{escape(line)}.</li>" for line in comparison.warnings()]:
         summary = f"<summary>{len(warnings)} warning{'s' if len(warnings) > 1 else ''}</summary>"
@@ -171,7 +179,7 @@ def _comparison(comparison: Comparison, anchor: str, name: str) -> Section:
     if first and sum(row.average is not None for row in board.rows) > 1:
         label = "Accuracy against tasks per second, one panel per setting"
         parts.append(figure(svg_text(draw_speed(comparison)), label, f"{anchor}-s", f"{label}."))
-    links = [(anchor, f"{name}, {key.tasks:,} tasks", "")]
+    links = [(anchor, heading, "")]
     tables = []
     for number, group in enumerate(comparison.groups, start=1):
         place = f"{anchor}-g{number}"
@@ -184,7 +192,7 @@ def _comparison(comparison: Comparison, anchor: str, name: str) -> Section:
     parts += tables if first else ["<details><summary>A table per feature file</summary>", *tables, "</details>"]
     if notes := [f"<li>{escape(note)}.</li>" for note in comparison.notes()]:
         parts += ["<h3>On the published numbers</h3><ul class='notes'>", *notes, "</ul>"]
-    return Section(anchor, f"{name}: {key.tasks:,} tasks", "\n".join(parts), links)
+    return Section(anchor, heading, "\n".join(parts), links)
 
 
 def _task_by_task(alone: Comparison, group: Group, anchor: str) -> str:

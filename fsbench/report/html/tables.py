@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fsbench.results.leaderboard import Leaderboard, Place, Row, Standing
     from fsbench.results.record import RunRecord
 
+_MANY = 6  # columns beyond which a leaderboard is set smaller
 _ORIGINS = {"default": "default", "preset": "article’s preset", "tuned": "tuned", "given": "set by hand"}
 
 
@@ -38,6 +40,12 @@ def _short_digest(*words: str) -> str:
     return hashlib.sha256(repr(words).encode()).hexdigest()[:12]
 
 
+def signature_code(signature: str) -> str:
+    """A signature to copy, which breaks between its fields."""
+    fields = "".join(f"<span class='field'>{escape(part)}</span>" for part in re.findall(r"[^|]+\|?", signature))
+    return f"<code class='copy'>{fields}</code>"
+
+
 def leaderboard_table(comparison: Comparison, board: Leaderboard, heading: str) -> str:
     """Methods by feature files and settings, with average and mean rank; the script chooses what cells show."""
     heads = [("method", ""), ("average", " class='number'"), ("mean\nrank", " class='number'")]
@@ -48,7 +56,8 @@ def leaderboard_table(comparison: Comparison, board: Leaderboard, heading: str) 
         "share a letter do not differ significantly (paired test, 5 %, Holm-corrected over all pairs of a feature "
         "file). Average and mean rank are over the columns shown, for methods that ran in all of them."
     )
-    return table(heads, rows, caption, "leaderboard", heading)
+    kind = "leaderboard many" if len(board.places) > _MANY else "leaderboard"
+    return table(heads, rows, caption, kind, heading)
 
 
 def _place_name(place: Place) -> str:
@@ -231,7 +240,7 @@ def _run(group: Group, entry: Entry, column: Column, cell: Cell, record: RunReco
         *(f"<td>{escape(text)}</td>" for text in (", ".join(params) or "none", record.params_from, record.device)),
         f"<td class='date'>{escape(record.created.removesuffix('+00:00').replace('T', ' '))}</td>",
         f"<td class='wide'><code class='copy'>{escape(command_of(record))}</code></td>",
-        f"<td class='wide'><code class='copy'>{escape(record.signature)}</code></td>",
+        f"<td class='wide'>{signature_code(record.signature)}</td>",
     ]
     return f"<tr id='{anchor_of(record)}'{filtered(group, column)}>{''.join(cells)}</tr>"
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections import Counter
@@ -15,6 +16,7 @@ from fsbench.report.plots.comparison import draw_dots
 from fsbench.report.plots.style import INK, svg_text
 from fsbench.report.render import render_json
 from fsbench.results.collect import collect, split_ablations
+from fsbench.results.record import OwnMethod
 from tests.records import four_settings, make_record
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ def comparisons() -> list[Comparison]:
 
 @pytest.fixture(scope="module")
 def text(comparisons: list[Comparison]) -> str:
-    drawn = [("Sweep of <τ>", svg_text(draw_dots(comparisons[0])))] * 2
+    drawn = [("Sweep of <τ>", svg_text(draw_dots(comparisons[0])), "fsbench:0.1.0|<τ>")] * 2
     return render_html(comparisons, [], {"Sweeps": drawn, "Tuning": []}, title="A & B")
 
 
@@ -100,15 +102,20 @@ def test_the_page_is_sound(page: Page) -> None:
     assert {*WIDTHS} >= {len(row) for row in page.rows}
 
 
-def test_every_reference_stays_within_the_page(page: Page) -> None:
+def test_every_reference_stays_within_the_page_except_those_to_articles(page: Page) -> None:
     assert len(page.links) > 50
-    for link in page.links:
+    articles = [link for link in page.links if link.startswith("https:")]
+    assert articles == [
+        *(f"https://arxiv.org/abs/{number}" for number in ("1703.05175", "1302.1552", "2209.08527")),
+    ]  # ncm, soft-kmeans, bavardage
+    for link in (link for link in page.links if link not in articles):
         targets = re.findall(r"url\(#([^)]+)\)", link) or [link.removeprefix("#")]
         assert link == "data:," or {*targets} <= {*page.ids}, link
 
 
 def test_nothing_is_fetched(text: str) -> None:
-    assert not re.search(r"https?:|//\w|@import|url\((?!#)", text.replace("</", "").partition("<script>")[0])
+    body = re.sub(r"<a href='https://[^']+'>", "", text.replace("</", "").partition("<script>")[0])  # only when clicked
+    assert not re.search(r"https?:|//\w|@import|url\((?!#)", body)
     assert "default-src 'none'" in text
 
 
@@ -157,7 +164,7 @@ def test_names_that_bite_are_escaped(text: str, page: Page) -> None:
     assert "<script>alert" not in text
     assert any(HOSTILE in cell for row in page.rows for cell in row)
     assert "<h1>A &amp; B</h1>" in text
-    assert "<figcaption>Sweep of &lt;τ&gt;</figcaption>" in text
+    assert "<figcaption>fsbench:0.1.0|&lt;τ&gt;</figcaption>" in text
 
 
 def test_the_same_records_give_the_same_page() -> None:
@@ -225,6 +232,18 @@ def test_no_record_is_dropped_or_renamed_where_ablations_are_apart() -> None:
     assert [row[1] for row in listed] == ["ncm", "soft-kmeans", "bavardage", "bavardage stage=vb"]
     (head,) = [row for row in read.rows if len(row) == 4 and row[0].startswith("bavardage stage=vb")]
     assert "set by hand" in head[0]
+
+
+def test_a_method_of_your_own_is_described_by_its_records() -> None:
+    own = OwnMethod("My <b>", "me, 2026", True, "free", False, "free prior", "javascript:alert(1)")
+    records = [make_record("mine.py:Mine@0123abcd", own_method=own), make_record("old.py:Old@0123abcd")]
+    text = render_html(collect(records))
+    assert "My &lt;b&gt; <code>mine.py:Mine@0123abcd</code>" in text
+    assert "me, 2026. Transductive, class prior estimated, uses no base classes; version 1." in text
+    assert "Its records do not describe it." in text
+    assert "javascript:" not in text
+    linked = dataclasses.replace(own, url="https://example.org/mine")
+    assert "href='https://example.org/mine'" in render_html(collect([make_record("mine.py:Mine@1", own_method=linked)]))
 
 
 def test_badges_and_warnings() -> None:

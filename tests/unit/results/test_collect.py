@@ -15,7 +15,7 @@ from fsbench.io.sealed import write_sealed
 from fsbench.methods.pt_map import PtMap
 from fsbench.report.render import render_csv, render_json, render_markdown, render_rich
 from fsbench.reporter import Reporter, SafeConsole
-from fsbench.results.collect import collect, read_records, split_ablations
+from fsbench.results.collect import collect, read_records, split_ablations, titles
 from fsbench.results.comparison import Column
 from fsbench.results.record import load_record
 from fsbench.tasks.protocol import TaskProtocol
@@ -67,6 +67,17 @@ def test_each_list_of_tasks_is_a_comparison_of_its_own_and_the_most_tasks_come_f
     assert len({comparison.signature() for comparison in found}) == 7
     assert "tasks:50" in found[0].signature()
     assert found[1].tasks == 40
+
+
+def test_titles_of_comparisons_name_what_differs() -> None:
+    records = [make_record(tasks=50), make_record(seed=1), make_record(), make_record(base_dataset="mini")]
+    assert titles(collect(records)) == [
+        "50 tasks, base classes of their own, seed 0",
+        "40 tasks, base classes of their own, seed 0",
+        "40 tasks, base classes of their own, seed 1",
+        "40 tasks, base classes of mini, seed 0",
+    ]
+    assert titles(collect(records[:1])) == ["50 tasks"]
 
 
 def test_the_order_of_records_does_not_matter() -> None:
