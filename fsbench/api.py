@@ -156,8 +156,10 @@ def evaluate(
     seed: int = 0,
     split: str = "novel",
     protocol: ProtocolName = "disjoint",
+    present: int | None = None,
     base: Features | None = None,
     tune: bool = False,
+    blind: bool = False,
     preset: str = "",
     results: str | Path | None = None,
     force: bool = False,
@@ -180,8 +182,10 @@ def evaluate(
         seed: Of the task list.
         split: `novel`, `val` or `base`.
         protocol: The rules: `disjoint`, `released`, `veilleux`, `keff` or `keff-released`.
+        present: k_eff, the classes among the queries in the `keff` protocols; 5 unless given.
         base: Feature file whose base classes to use, if not the file's own.
         tune: Use parameters tuned on the val classes.
+        blind: Do not tell the method whether tasks are balanced: the same defaults in every setting.
         preset: `article` uses the article's parameters for its own data sets; else scale-free ones.
         results: Folder of records: existing results are reused. None stores nothing.
         force: Recompute existing results.
@@ -204,7 +208,7 @@ def evaluate(
     spec = Spec.from_words(
         methods=[method], options=params, baseline=NO_BASELINE, shots=shots,
         settings="balanced" if balanced else "unbalanced", alpha=alpha, ways=ways, queries=queries, protocol=protocol,
-        split=split, tasks=tasks, seed=seed, tune=tune, preset=preset, published=False,
+        present=present, split=split, tasks=tasks, seed=seed, tune=tune, blind=blind, preset=preset, published=False,
     )  # fmt: skip
     runner = _runner(device, batch, results, force=force, progress=progress)
     with opened(features, "features") as files, opened(base, "base") as others:
@@ -226,9 +230,11 @@ def compare(
     seed: int = 0,
     split: str = "novel",
     protocol: ProtocolName = "disjoint",
+    present: int | None = None,
     baseline: str | None = None,
     base: Features | None = None,
     tune: bool = False,
+    blind: bool = False,
     preset: str = "",
     prior_alpha: float | str | None = None,
     published: bool = True,
@@ -255,9 +261,11 @@ def compare(
         seed: Of the task lists.
         split: `novel`, `val` or `base`.
         protocol: The rules: `disjoint`, `released`, `veilleux`, `keff` or `keff-released`.
+        present: k_eff, the classes among the queries in the `keff` protocols; 5 unless given.
         baseline: What others are compared to; Soft-KMEANS unless given, without base classes SimpleShot (L2N).
         base: Feature file whose base classes to use, if not the files' own.
         tune: Use parameters tuned on the val classes, where a method has some.
+        blind: Tell no method whether tasks are balanced: the same defaults in every setting.
         preset: `article` uses the article's parameters for its own data sets; else scale-free ones.
         prior_alpha: Dirichlet prior of BAVARDAGE, a number or `sampler` for that of the tasks; 2 unless given.
         published: Look up published numbers.
@@ -286,10 +294,10 @@ def compare(
     if not given:
         raise FsbenchError("There is no feature file to compare on.", "Give one, or several.")
     spec = Spec.from_words(
-        methods=methods, baseline=baseline, shots=shots, settings=settings,
-        alpha=alpha, ways=ways, queries=queries, protocol=protocol, split=split, tasks=tasks, seed=seed, tune=tune,
-        preset=preset, published=published, over_data=over_data, over_classes=over_classes,
-        skip_infeasible=skip_infeasible, prior_alpha=prior_alpha,
+        methods=methods, baseline=baseline, shots=shots, settings=settings, alpha=alpha, ways=ways, queries=queries,
+        protocol=protocol, present=present, split=split, tasks=tasks, seed=seed, tune=tune, blind=blind, preset=preset,
+        published=published, over_data=over_data, over_classes=over_classes, skip_infeasible=skip_infeasible,
+        prior_alpha=prior_alpha,
     )  # fmt: skip
     runner = _runner(device, batch, results, force=force, progress=progress)
     with opened(given, "features") as files, opened(base, "base") as others:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,11 @@ import torch
 
 import fsbench
 import fsbench.api
+from fsbench.cli.compare import compare
+from fsbench.cli.solve import solve
 from fsbench.errors import FsbenchError, in_python
+from fsbench.methods.bavardage import Bavardage
+from fsbench.methods.presets import ARTICLE_UNITS
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 from tests.workspace import SHIPPED, write_feature_files, write_photos
@@ -236,3 +241,45 @@ def test_predict_and_evaluate_agree_for_every_alpha(
     support, query = features.novel.features[tasks.support], features.novel.features[tasks.query]
     p = fsbench.predict(method, support, tasks.support_labels, query, base=features.statistics, **params)
     assert (p.argmax(axis=2) == tasks.query_labels).sum(axis=1).tolist() == record.correct
+
+
+OTHERWISE = {  # options that Python says in another way, or that print, write, look for files or limit the time
+    "as_json", "budget", "features_dir", "others", "out", "output", "quiet", "results_dir", "sort", "timing",
+    "unbalanced",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "command"), [(fsbench.evaluate, solve), (fsbench.compare, compare)])
+def test_python_takes_what_the_command_line_takes(function: Any, command: Any) -> None:
+    here, there = (inspect.signature(one).parameters for one in (function, command))
+    missing = there.keys() - here.keys() - OTHERWISE
+    if function is fsbench.evaluate:  # which takes any parameter of a method, and has a single setting
+        missing -= {*Bavardage().params(), *ARTICLE_UNITS, "skip_infeasible"}
+    assert not missing
+    for name in (
+        "alpha",
+        "blind",
+        "present",
+        "preset",
+        "protocol",
+        "queries",
+        "seed",
+        "split",
+        "tasks",
+        "tune",
+        "ways",
+    ):
+        assert here[name].default == there[name].default
+
+
+@pytest.mark.usefixtures("folder")
+def test_few_present_classes_and_blind_runs_from_python() -> None:
+    few = fsbench.evaluate("ncm", GLYPHS, protocol="keff", present=3, tasks=4)
+    assert few.key.protocol["present"] == 3
+    blind = fsbench.evaluate("bavardage", GLYPHS, balanced=True, blind=True, tasks=4)
+    assert blind.key.params["mixing"] == "learned"
+    assert blind.params_from == "blind"
+    table = fsbench.compare("bavardage", GLYPHS, shots=1, settings="balanced", blind=True, baseline="ncm", tasks=4)
+    assert [record.params_from for record in table.records] == ["blind", "blind"]
+    table = fsbench.compare("ncm", GLYPHS, shots=1, protocol="keff", present=2, baseline="ncm", tasks=4)
+    assert {record.key.protocol["present"] for record in table.records} == {2}
