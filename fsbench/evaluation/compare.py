@@ -60,13 +60,11 @@ def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: Feat
             for protocol in protocols[number]:
                 column = Column.of(protocol)
                 for choice in choices:
-                    method, origin = configurations.of(choice, protocol)
-                    rules = protocol.within(len(source.split.offsets) - 1)  # val may have another number of classes
-                    job = Job(method, rules, spec.seed, spec.tasks, origin, method_key(choice.method))
+                    job = configurations.job(choice, protocol)
                     advance = next_cell(f"{source.dataset} {column.title} {choice.label}")
                     runs[number, choice.label, column] = runner.run(job, source, advance)
                     if spec.over_data:
-                        values = accuracies_over_data(method, source, protocol, spec.seed, runner.device)
+                        values = accuracies_over_data(job.method, source, protocol, spec.seed, runner.device)
                         over_data |= {} if values is None else {(number, choice.label, column): values}
                 if spec.over_data and (number, choices[0].label, column) not in over_data:
                     runner.reporter.warn(
@@ -86,6 +84,19 @@ def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: Feat
     columns = [column for protocol in spec.protocols if (column := Column.of(protocol)) in {key[2] for key in runs}]
     beyond = Beyond(over_data, classes)
     return compare_records(runs, entries, columns, baseline, with_published=spec.published, beyond=beyond)
+
+
+def planned_cells(
+    spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: FeatureFile | None = None
+) -> list[tuple[Job, Source]]:
+    """The cells that `compare` would run, without running any; without feature files none."""
+    choices, _ = _choices(spec, files, base, runner.reporter)
+    cells = []
+    for file, protocols in zip(files, _feasible(spec, files, runner.reporter), strict=True):
+        source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
+        configurations = _Configurations(spec, file, source, choices, runner)
+        cells += [(configurations.job(choice, protocol), source) for protocol in protocols for choice in choices]
+    return cells
 
 
 def _feasible(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> list[list[TaskProtocol]]:
@@ -162,7 +173,13 @@ class _Configurations:
         if self.val and not any(self._search(choice, spec.protocols[0]) for choice in choices):
             grid_of(spec.methods[0].method, {})  # an error that names the methods with a grid
 
-    def of(self, choice: MethodChoice, protocol: TaskProtocol) -> tuple[Method, str]:
+    def job(self, choice: MethodChoice, protocol: TaskProtocol) -> Job:
+        """What to run for one cell."""
+        method, origin = self._configured(choice, protocol)
+        rules = protocol.within(len(self.source.split.offsets) - 1)  # val may have another number of classes
+        return Job(method, rules, self.spec.seed, self.spec.tasks, origin, method_key(choice.method))
+
+    def _configured(self, choice: MethodChoice, protocol: TaskProtocol) -> tuple[Method, str]:
         """A configured method, and a word on where its parameters come from."""
         shares = bool(choice.options) and choice.label not in {asked.label for asked in self.spec.methods}
         search = None if shares else self._search(choice, protocol)  # a baseline takes over what was given
