@@ -76,6 +76,7 @@ COMMANDS = {  # each is loaded from the module of its name when it is called, as
     "sweep": (STUDIES, "Show how accuracy depends on a parameter, as tables and a figure."),
     "tune": (STUDIES, "Tune parameters on the val classes, never on novel ones."),
     "plot": (STUDIES, "Plot results, features or a task as PNG, PDF or SVG."),
+    "run": (STUDIES, "Run the commands of a TOML file, from images to the report."),
     "report": (STUDIES, "Write all records into one self-contained HTML page."),
     "verify": (EXCHANGE, "Solve tasks of stored records again, and compare."),
     "import": (EXCHANGE, "Make a feature file from features of another program."),

@@ -9,10 +9,11 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli import options as use
+from fsbench.cli.study import read_study
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.tuning import read_memory
 from fsbench.io.files import write_text
-from fsbench.report.html import render_html
+from fsbench.report.html import STUDY, render_html
 from fsbench.report.plots.studies import draw_surface, draw_sweep
 from fsbench.report.plots.style import svg_text
 from fsbench.reporter import Reporter
@@ -35,6 +36,9 @@ def report(
     published: Annotated[bool, typer.Option("--published/--no-published", help="Show published numbers.")] = True,
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Few-shot benchmark",
     out: Annotated[Path, typer.Option(help="The page: one self-contained HTML file.")] = Path("report.html"),
+    study: Annotated[
+        Path | None, typer.Option(help="Run file to show. (default: the one last run into the results folder)")
+    ] = None,
     results_dir: use.ResultsRoot = Path("results"),
     features_dir: use.FeaturesRoot = Path("features"),
     quiet: use.Quiet = False,
@@ -42,7 +46,7 @@ def report(
     """Write all records into one self-contained HTML page.
 
     A leaderboard with filters, a table per feature file, ablations, sweeps and tuning, and the command behind every
-    number. Searches are read from the features folder.
+    number. Searches are read from the features folder, the run file of `fsbench run` from the results folder.
 
     Example: [bold]fsbench report --out report.html[/bold]
     """
@@ -58,7 +62,9 @@ def report(
         ],
         "Tuning": _searches(features_dir, reporter),
     }
-    write_text(out, render_html(comparisons, ablations, studies, title=title))
+    stored = results_dir / STUDY
+    repeated = read_study(study or stored)[0] if study or stored.exists() else ""
+    write_text(out, render_html(comparisons, ablations, studies, title=title, study=repeated))
     reporter.say(f"Wrote {out}.")
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer  # noqa: TC002 - typer itself reads the annotation
 
 from fsbench.cli import complete
 from fsbench.cli import options as use
 from fsbench.cli.parse import parameters, setting_of
 from fsbench.cli.session import find_features, open_runner
 from fsbench.evaluation.compare import compare
-from fsbench.evaluation.spec import Spec
+from fsbench.evaluation.spec import Spec, SpecWords
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import write_text
 from fsbench.report.tables import Signature, solved_table, stdout_console
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 
 def solve(
+    context: typer.Context,
     features: use.FeaturesArgument = None,
     method: Annotated[
         str,
@@ -83,22 +86,30 @@ def solve(
 
     Example: [bold]fsbench solve --unbalanced --alpha 2[/bold]
     """
-    options = parameters(
-        others, variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=tau, sigma=sigma, beta=beta,
-        prior_alpha=prior_alpha, mixing=mixing, stage=stage, steps=steps,
-    )  # fmt: skip
-    spec = Spec.from_words(
-        methods=[method], options=options, shots=shots,
-        settings=setting_of(unbalanced), alpha=alpha, ways=ways, queries=queries,
-        protocol=protocol, present=present, split=split, tasks=tasks, seed=seed, tune=tune, preset=preset,
-        published=False, blind=blind, skip_infeasible=skip_infeasible,
-    )  # fmt: skip
+    spec = spec_of(context.params)
     other = FeatureFile.open(base) if base else None
     with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
         files = find_features(features, features_dir, runner.reporter, runner.ranks)
         table = compare(spec, files, runner, other)
         if runner.ranks.leads:
             _show(table, out, as_json)
+
+
+def spec_of(said: dict[str, Any]) -> Spec:
+    """What the values of a command line ask for."""
+    names = (
+        "variant", "t_km", "t_vb", "s_max", "tau", "sigma", "beta", "prior_alpha", "mixing", "stage", "steps",
+    )  # fmt: skip
+    options = parameters(said["others"], **{name: said[name] for name in names})
+    words: dict[str, Any] = {name: said[name] for name in SpecWords.__annotations__ if name in said}
+    del words["prior_alpha"]
+    return Spec.from_words(
+        **words,
+        methods=[said["method"]],
+        options=options,
+        settings=setting_of(said["unbalanced"]),
+        published=False,
+    )
 
 
 def _show(table: Comparison, out: Path | None, as_json: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +24,7 @@ from fsbench.report.tables import Signature, panel_table, stdout_console
 from fsbench.results.curves import SWEEPS, save_sweep
 
 if TYPE_CHECKING:
+    from fsbench.evaluation.sweep import Plan
     from fsbench.results.curves import Sweep
 
 _FIXED_BY_FIGURES = (
@@ -84,37 +85,42 @@ def sweep(
 
     Example: [bold]fsbench sweep --over tau=0.1,0.2,0.3,0.5 --split val,novel[/bold]
     """
-    if (figure is None) == (over is None):
-        raise UsageError("over", "give either --over NAME=VALUE,VALUE or --figure 3, 4 or 5")
-    if figure is not None and (idle := typed(context, _FIXED_BY_FIGURES)):
-        raise UsageError("figure", f"a figure has methods, splits and tasks of its own; leave out {', '.join(idle)}")
+    plans, name = plans_of(context)
     if plot:
         check_ending(plot)
-    along, options, splits = axes(over), parameters(others), parse_words(split, "split")
+    with open_runner(device, batch, results_dir, out=plot, force=force, quiet=quiet) as runner:
+        runner.ranks.agree(lambda: require_writable(results_dir / SWEEPS))
+        for file in find_features(features, features_dir, runner.reporter, runner.ranks):
+            curves = run_sweep(plans, file, runner, name=name, tasks=tasks, seed=seed, preset=preset)
+            if runner.ranks.leads:
+                show_sweep(curves, results_dir, plot, as_json=as_json)
+
+
+def plans_of(context: typer.Context) -> tuple[list[Plan], str]:
+    """What a command line asks for: the panels to measure, and their name."""
+    said = context.params
+    over, figure, methods = said["over"], said["figure"], said["methods"]
+    if (figure is None) == (not over):
+        raise UsageError("over", "give either --over NAME=VALUE,VALUE or --figure 3, 4 or 5")
+    if figure is not None:
+        if idle := typed(context, _FIXED_BY_FIGURES):
+            message = f"a figure has methods, splits and tasks of its own; leave out {', '.join(idle)}"
+            raise UsageError("figure", message)
+        return figure_plans(figure, said["preset"]), f"figure {figure}"
+    along, options, splits = axes(over), parameters(said["others"]), parse_words(said["split"], "split")
     swept = [axis.name for axis in along]
-    refuse_swept_and_given(context, swept, unbalanced)
+    refuse_swept_and_given(context, swept, said["unbalanced"])
     refuse_common(options, "--set", swept, "over")
-    protocols = parse_protocols(
-        settings=setting_of(unbalanced), alpha=alpha, shots=shots, ways=ways, queries=queries, protocol=protocol
-    )
+    rules: dict[str, Any] = {name: said[name] for name in ("alpha", "shots", "ways", "queries", "protocol")}
+    protocols = parse_protocols(settings=setting_of(said["unbalanced"]), **rules)
     if "shots" in swept:
         protocols = protocols[:1]  # its own number of shots does not matter
-    choices = with_prior(parse_methods(methods), prior_alpha)
+    choices = with_prior(parse_methods(methods), said["prior_alpha"])
     refuse_same_methods(choices)
     for choice in choices:
         refuse_common(choice.options, f"--methods {choice.label}", options, "set")
         refuse_common(choice.options, f"--methods {choice.label}", swept, "over")
-    with open_runner(device, batch, results_dir, out=plot, force=force, quiet=quiet) as runner:
-        runner.ranks.agree(lambda: require_writable(results_dir / SWEEPS))
-        for file in find_features(features, features_dir, runner.reporter, runner.ranks):
-            if figure is None:
-                plans = plan_sweep(choices, along, splits, protocols, options)
-                name = f"{methods} over {', '.join(swept)}"
-            else:
-                plans, name = figure_plans(figure, preset), f"figure {figure}"
-            curves = run_sweep(plans, file, runner, name=name, tasks=tasks, seed=seed, preset=preset)
-            if runner.ranks.leads:
-                show_sweep(curves, results_dir, plot, as_json=as_json)
+    return plan_sweep(choices, along, splits, protocols, options), f"{methods} over {', '.join(swept)}"
 
 
 def show_sweep(curves: Sweep, results: Path, plot: Path | None, *, as_json: bool = False) -> None:

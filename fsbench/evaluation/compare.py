@@ -65,21 +65,15 @@ def compare(
             for protocol in protocols[number]:
                 column = Column.of(protocol)
                 for choice in choices:
-                    if search := searches.get((choice.label, protocol)):
-                        method, origin = configure_tuned(search, source, runner)
-                    else:
-                        method, origin = configure(
-                            choice.method, source, protocol, choice.options, spec.preset, spec.blind
-                        )
-                    rules = protocol.within(len(source.split.offsets) - 1)  # val may have another number of classes
                     # What others leave of their shares is for those that come after them.
                     seconds = spec.budget and max(0.1, (spec.budget - spent) / (count - len(runs)))
-                    job = Job(method, rules, spec.seed, spec.tasks, origin, method_key(choice.method), seconds)
+                    job = _job(spec, choice, protocol, source, searches.get((choice.label, protocol)), runner)
+                    job = replace(job, seconds=seconds)
                     advance = next_cell(f"{source.dataset} {column.title} {choice.label}")
                     record = runs[number, choice.label, column] = runner.run(job, source, advance)
                     spent += record.seconds
                     if spec.over_data:
-                        values = accuracies_over_data(method, source, protocol, spec.seed, runner.device)
+                        values = accuracies_over_data(job.method, source, protocol, spec.seed, runner.device)
                         over_data |= {} if values is None else {(number, choice.label, column): values}
                 if spec.over_data and (number, choices[0].label, column) not in over_data:
                     runner.reporter.warn(
@@ -120,6 +114,35 @@ def _drawn_classes(spec: Spec, protocol: TaskProtocol, source: Source, reporter:
             "no interval over the classes."
         )
     return classes
+
+
+def _job(
+    spec: Spec, choice: MethodChoice, protocol: TaskProtocol, source: Source, search: Search | None, runner: Runner
+) -> Job:
+    """What to run for one cell, with tuned parameters where there is a search for them."""
+    if search:
+        method, origin = configure_tuned(search, source, runner)
+    else:
+        method, origin = configure(choice.method, source, protocol, choice.options, spec.preset, spec.blind)
+    rules = protocol.within(len(source.split.offsets) - 1)  # val may have another number of classes
+    return Job(method, rules, spec.seed, spec.tasks, origin, method_key(choice.method))
+
+
+def planned_cells(
+    spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: FeatureFile | None = None
+) -> list[tuple[Job, Source]]:
+    """The cells that `compare` would run, without running any; without feature files none."""
+    choices, _ = _choices(spec, files, base, runner.reporter)
+    cells = []
+    for file, protocols in zip(files, _feasible(spec, files, runner.reporter), strict=True):
+        source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
+        searches = _searches(spec, file, source, choices) if spec.tune else {}
+        cells += [
+            (_job(spec, choice, protocol, source, searches.get((choice.label, protocol)), runner), source)
+            for protocol in protocols
+            for choice in choices
+        ]
+    return cells
 
 
 def _feasible(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> list[list[TaskProtocol]]:

@@ -81,17 +81,8 @@ def run_sweep(
     plans: Sequence[Plan], file: FeatureFile, runner: Runner, *, name: str, tasks: int, seed: int, preset: str = ""
 ) -> Sweep:
     """Measure missing points, read the others from their records, and assemble the curves."""
-    base, made = base_of(file, runner.reporter, runner.ranks), file.provenance
-    splits = dict.fromkeys(line.split for plan in plans for line in plan.lines)
-    sources = {split: load_source(file, split, base) for split in splits}
-    # All points before the first is measured, so that a wrong value is named at once.
-    jobs = [
-        [
-            _jobs(line, sources[line.split], plan.axis, TaskList(line.protocol, seed, tasks), preset)
-            for line in plan.lines
-        ]
-        for plan in plans
-    ]
+    made = file.provenance
+    sources, jobs = _all_jobs(plans, file, runner, tasks, seed, preset)
     points = replace(runner, results=runner.results / POINTS if runner.results else None)
     panels, versions = [], set()
     count = sum(len(along) for lines in jobs for along in lines)
@@ -106,7 +97,7 @@ def run_sweep(
                 versions |= {record.versions.get("fsbench", "unknown") for record in records}
             panels.append(Panel(plan.axis.symbol, plan.title, tuple(curves)))
     first = next(iter(sources.values()))
-    names = f"{made.dataset}/{named_network(first.backbone, first.family, first.weights)}/{'+'.join(splits)}"
+    names = f"{made.dataset}/{named_network(first.backbone, first.family, first.weights)}/{'+'.join(sources)}"
     origins = _each(job.params_from for lines in jobs for along in lines for job in along)
     parts = [f"fsbench:{'+'.join(sorted(versions))}", names, *_fixed(plans), f"seed:{seed}|tasks:{tasks}"]
     signature = "|".join([*parts, _over(plans), f"params:{origins}"])
@@ -119,6 +110,32 @@ def run_sweep(
         for job in along
     ]
     return Sweep(f"{words}-{_digest(plans, keys)}", title, signature, tuple(panels))
+
+
+def planned_points(
+    plans: Sequence[Plan], file: FeatureFile, runner: Runner, *, tasks: int, seed: int, preset: str = ""
+) -> list[tuple[Job, Source]]:
+    """The points that `run_sweep` would measure or read, without measuring any."""
+    sources, jobs = _all_jobs(plans, file, runner, tasks, seed, preset)
+    lines = [line for plan in plans for line in plan.lines]
+    along = [points for panel in jobs for points in panel]
+    return [(job, sources[line.split]) for line, points in zip(lines, along, strict=True) for job in points]
+
+
+def _all_jobs(
+    plans: Sequence[Plan], file: FeatureFile, runner: Runner, tasks: int, seed: int, preset: str
+) -> tuple[dict[str, Source], list[list[list[Job]]]]:
+    """Splits by name, and all points before the first is measured, so that a wrong value is named at once."""
+    base = base_of(file, runner.reporter, runner.ranks)
+    splits = dict.fromkeys(line.split for plan in plans for line in plan.lines)
+    sources = {split: load_source(file, split, base) for split in splits}
+    return sources, [
+        [
+            _jobs(line, sources[line.split], plan.axis, TaskList(line.protocol, seed, tasks), preset)
+            for line in plan.lines
+        ]
+        for plan in plans
+    ]
 
 
 def _jobs(line: Line, source: Source, axis: Axis, tasks: TaskList, preset: str) -> list[Job]:

@@ -32,6 +32,7 @@ NOT_RUN = {
     "fsbench compare features/cifarfs-rn12.h5": "needs the images of the benchmark",
     "fsbench extract --dataset cub": "needs the images of the benchmark",
     "fsbench compare features/cub-rn12.h5": "needs the images of the benchmark",
+    "fsbench run study.toml": "tests/cli/test_run.py runs one",
     "fsbench train": "takes hours: tests/cli/test_train.py trains for moments",
 }
 # What the user has before the commands of a section.

@@ -1,5 +1,5 @@
 """The report: one self-contained HTML page, a leaderboard first."""
 
-from fsbench.report.html.page import render_html
+from fsbench.report.html.page import STUDY, render_html
 
-__all__ = ["render_html"]
+__all__ = ["STUDY", "render_html"]

@@ -25,6 +25,7 @@ from fsbench.report.html.tables import (
 )
 from fsbench.report.plots.comparison import draw_differences, draw_speed, paired_runs
 from fsbench.report.plots.style import svg_text
+from fsbench.reporter import printable
 from fsbench.results.collect import titles
 from fsbench.results.leaderboard import leaderboard
 from fsbench.results.published import ONLY_PUBLISHED
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from fsbench.results.comparison import Comparison, Entry, Group
+
+STUDY = "study.toml"  # the run file in a folder of results
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ def render_html(
     studies: Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
     *,
     title: str = "Few-shot benchmark",
+    study: str = "",
 ) -> str:
     """One self-contained page: no network, no fonts, nothing beside it. The same records give the same text.
 
@@ -59,6 +63,7 @@ def render_html(
         ablations: Comparisons of parameters set by hand.
         studies: Further sections by name, of figures: what each shows, its SVG text, and its caption.
         title: Heading of the page.
+        study: Text of the run file that repeats the page.
     """
     tables = [*comparisons, *ablations]
     sections = [
@@ -79,6 +84,11 @@ def render_html(
     sections.append(Section("runs", "All runs", f"{folded}</details>", [("runs", "All runs", "")]))
     environment = environment_table(tables, "environment-h")
     sections.append(Section("environment", "Environment", environment, [("environment", "Environment", "")]))
+    if study:
+        heading = "How to repeat this page"
+        words = f"<p>Save as <code>{STUDY}</code>, then run <code class='copy'>fsbench run {STUDY}</code>.</p>"
+        content = f"{words}<pre tabindex='0'><code class='copy'>{escape(printable(study))}</code></pre>"
+        sections.append(Section("repeat", heading, content, [("repeat", "Repeat", "")]))
     body = [_header(tables, title), _bar(tables, sections), "<main id='main'>"]
     for section in sections:
         head = f"<h2 id='{section.anchor}-h'>{escape(section.heading)}</h2>"
