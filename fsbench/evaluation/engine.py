@@ -73,13 +73,22 @@ class BlockSize:
 
 @dataclass(frozen=True)
 class TaskList:
-    """Tasks `first` to count − 1 of a protocol and a random seed; with `seconds`, as many of them as fit into that."""
+    """Tasks `first` to count − 1 of a protocol and a random seed, or those `chosen` of them.
+
+    With `seconds`, as many of them as fit into that.
+    """
 
     protocol: TaskProtocol
     seed: int
     count: int
     first: int = 0
     seconds: float | None = None
+    chosen: NDArray[np.int64] | None = None
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """(T,) the numbers of the tasks."""
+        return np.arange(self.first, self.count) if self.chosen is None else self.chosen
 
 
 def solve_tasks(
@@ -100,14 +109,15 @@ def solve_tasks(
     start = time.perf_counter()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    correct, queries = np.zeros((2, tasks.count - tasks.first), dtype=np.int64)
+    numbers = tasks.numbers
+    correct, queries = np.zeros((2, len(numbers)), dtype=np.int64)
     with torch.inference_mode(), float32_products():
         table = embed_split(method, split, base, device)
     samples = protocol.ways * protocol.shots + protocol.queries
     block = BlockSize(batch or tasks_at_once(samples, table.shape[1], _free_memory(device)))
 
     def solve_chunk(chunk: range) -> range:
-        rows = sample_tasks(protocol, offsets, tasks.seed, tasks.first + np.arange(chunk.start, chunk.stop))
+        rows = sample_tasks(protocol, offsets, tasks.seed, numbers[chunk.start : chunk.stop])
         right, asked = solve_rows(method, table, rows, block)
         correct[chunk.start : chunk.stop], queries[chunk.start : chunk.stop] = right, asked
         return chunk

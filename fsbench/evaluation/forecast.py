@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import POINTS, key_of
-from fsbench.results.record import load_record, record_path
+from fsbench.results.record import find_record, load_record, record_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -72,10 +72,13 @@ def forecast(
     total = Forecast()
     for job, source in cells:
         key = key_of(job, source)
-        if record_path(results, key, source.dataset, source.backbone).exists() and not force:
+        path = record_path(results, key, source.dataset, source.backbone)
+        stored = None if force else find_record(path, key)
+        missing = job.tasks - (stored.key.tasks if stored else 0)
+        if missing <= 0:
             total += Forecast(1, recorded=1)
         elif speed := _speed(key, known):
-            total += Forecast(1, seconds=job.tasks / speed)
+            total += Forecast(1, seconds=missing / speed)
         else:
             total += Forecast(1, untimed=1)
     return total

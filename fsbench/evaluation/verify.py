@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fsbench.devices import float32_products
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.engine import BlockSize, embed_split, solve_rows
+from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.evaluation.source import base_of
 from fsbench.methods.registry import installed_class, method_class, method_key
 from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import sample_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
     from fsbench.methods.base import Method
     from fsbench.reporter import Reporter
     from fsbench.results.record import RunKey, RunRecord
-
-_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -129,16 +125,10 @@ class Verifier:
             advance(self.count(record))
             return Verdict(record, none, none, reason=error.message)
         chosen = np.sort(self._rng.permutation(key.tasks)[: self.count(record)])
-        split, protocol = file.read(key.split), TaskProtocol(**key.protocol)
-        found, queries = np.zeros_like(chosen), np.array(record.queries, dtype=np.int64)[chosen]
-        with float32_products():
-            table = embed_split(method, split, base, self.device)
-            for start in range(0, len(chosen), _AT_ONCE):
-                part = slice(start, start + _AT_ONCE)
-                rows = sample_tasks(protocol, split.offsets, key.seed, chosen[part])
-                found[part], asked = solve_rows(method, table, rows, BlockSize(_AT_ONCE))
-                found[part][asked != queries[part]] = -1  # another task altogether
-                advance(len(asked))
+        tasks = TaskList(TaskProtocol(**key.protocol), key.seed, key.tasks, chosen=chosen)
+        outcome = solve_tasks(method, file.read(key.split), base, tasks, device=self.device, progress=advance)
+        asked = np.array(record.queries, dtype=np.int64)[chosen]
+        found = np.where(outcome.queries == asked, outcome.correct, -1)  # with other queries it is another task
         return Verdict(record, chosen, found, str(file.path))
 
     def _method(self, key: RunKey) -> Method:
