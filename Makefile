@@ -99,6 +99,8 @@ weights: $(READY)  ## train the weights that ship with fsbench, for glyphs and t
 	$(BIN)/fsbench train --dataset glyphs --backbone wrn --width 1 --epochs 12 $(SMALL)
 	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --dataset cifarfs --width 24 --epochs 10 $(REAL)
 	test ! -d $(DATA)/cub || $(BIN)/fsbench train --dataset cub --width 16 --image-size 64 --epochs 40 $(REAL)
+	test ! -d $(DATA)/fc100 || $(BIN)/fsbench train --dataset fc100 --width 24 --image-size 32 --epochs 10 $(REAL)
+	test ! -d $(DATA)/mini || $(BIN)/fsbench train --dataset mini --width 16 --image-size 64 --epochs 7 $(REAL)
 
 extract: $(READY)  ## run a backbone over image folders [BACKBONE DATASET]
 	$(BIN)/fsbench extract $(if $(BACKBONE),--backbone $(BACKBONE)) $(if $(DATASET),--dataset $(DATASET)) $(ARGS)

@@ -117,6 +117,13 @@ def test_weights_that_come_with_fsbench_are_used_where_there_are_no_others(
         find_weights(own, "mini", "rn12")
     mine = put(own, "glyphs/rn12.pt")
     assert find_weights(own, "glyphs", "rn12") == mine
+    put(shipped, "cifarfs/rn12.json")  # the card of the small network
+    published = put(shipped, "cifarfs/rn12.pt1")  # in a clone both lie in the same folder
+    assert find_weights(shipped, "cifarfs", "rn12") == published
+    put(shipped, "cifarfs/rn12.pth")
+    with pytest.raises(FsbenchError, match="Several weights") as caught:
+        find_weights(shipped, "cifarfs", "rn12")
+    assert "rn12.safetensors" not in caught.value.message
 
 
 def entry(**changes: str) -> str:
