@@ -10,7 +10,6 @@ import json
 import signal
 import subprocess
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -23,9 +22,16 @@ _TIMEOUT = 180  # seconds; a first import of torch from a network disk is slow
 _PACKAGES = ("torch", "torchvision", "timm", "numpy", "pillow", "h5py")
 _PRECISIONS = ("bfloat16", "float16")
 
+# The compiled part of torchvision alone: all of it takes as long to import as torch.
 _PAIR = """
-import torch, torchvision
-torchvision.ops.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
+import importlib.util, pathlib, torch
+package = importlib.util.find_spec("torchvision")
+if package is None:
+    raise ModuleNotFoundError("No module named 'torchvision'")
+for file in pathlib.Path(package.origin).parent.glob("_C*"):
+    if file.suffix in (".so", ".pyd", ".dylib"):
+        torch.ops.load_library(str(file))
+torch.ops.torchvision.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
 """
 
 _DEVICES = """
@@ -55,6 +61,20 @@ worst = max((result - expected).abs().max().item() for result in (mixed, convert
 sys.exit(0 if worst < 0.05 else "its results are off by %g" % worst)
 """
 
+# Several programs, one after the other, in one process; a line for each that has ended by itself.
+_TOGETHER = """
+import contextlib, io, json
+for name, code in json.loads({codes!r}).items():
+    printed, problem = io.StringIO(), ""
+    with contextlib.redirect_stdout(printed):
+        try:
+            exec(code, {{}})
+        except SystemExit as end:
+            problem = str(end.code or "")
+        except BaseException as error:
+            problem = type(error).__name__ + ": " + str(error)
+    print("ended", json.dumps([name, printed.getvalue(), problem]), flush=True)
+"""
 
 _PAIR_ADVICE = (
     "Install torch and torchvision together, from the same index, so that they belong to each other: "
@@ -103,20 +123,30 @@ def run_child(code: str) -> ChildResult:
 
 def probe_environment(run: Callable[[str], ChildResult] = run_child) -> Environment:
     """Try out the libraries and devices."""
-    with ThreadPoolExecutor(4) as pool:
-        pair, listed = pool.submit(run, _PAIR), pool.submit(run, _DEVICES)
-
-        def try_out(device: str) -> dict[str, Future[ChildResult]]:
-            return {dtype: pool.submit(run, _PRECISION.format(device=device, dtype=dtype)) for dtype in _PRECISIONS}
-
-        on_cpu = try_out("cpu")  # at once, while the devices are being listed
-        devices = []
-        for name, description in _device_names(listed.result()).items():
-            tried = on_cpu if name == "cpu" else try_out(name)
-            problems = {dtype: failure(child.result()) for dtype, child in tried.items()}
-            devices.append(Device(name, description, problems))
-        problem = failure(pair.result())
+    tried = _run_together({"pair": _PAIR, "devices": _DEVICES, **_precision_codes("cpu")}, run)
+    names = _device_names(tried["devices"])
+    cards = [code for name in names if name != "cpu" for code in _precision_codes(name).items()]
+    tried |= _run_together(dict(cards), run) if cards else {}
+    devices = [
+        Device(name, text, {dtype: failure(tried[f"{dtype} on {name}"]) for dtype in _PRECISIONS})
+        for name, text in names.items()
+    ]
+    problem = failure(tried["pair"])
     return Environment(library_versions(), problem, _PAIR_ADVICE if problem else "", tuple(devices))
+
+
+def _precision_codes(device: str) -> dict[str, str]:
+    return {f"{dtype} on {device}": _PRECISION.format(device=device, dtype=dtype) for dtype in _PRECISIONS}
+
+
+def _run_together(codes: dict[str, str], run: Callable[[str], ChildResult]) -> dict[str, ChildResult]:
+    """Run programs in one child, as torch takes seconds to import; those that it did not survive, in children alone."""
+    results = {}
+    for line in run(_TOGETHER.format(codes=json.dumps(codes))).output.splitlines():
+        if line.startswith("ended "):
+            name, output, problem = json.loads(line.removeprefix("ended "))
+            results[name] = ChildResult(1 if problem else 0, output, problem)
+    return results | {name: run(code) for name, code in codes.items() if name not in results}
 
 
 def precision_problem(device: str, dtype: str) -> str:

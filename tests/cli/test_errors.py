@@ -21,6 +21,8 @@ pytestmark = pytest.mark.usefixtures("folder")
         ("compare --methods ncm simpleshot --tasks 4", 1, "Separate names by commas"),
         ("solve --method ncm --tau 1", 1, "ncm takes no parameters"),
         ("solve --tasks many", 2, "expected a whole number such as 10000 or 1e4"),
+        ("compare --budget 10", 2, "expected a time such as 90s, 10m or 1h30m"),
+        ("compare --budget 0m", 2, "expected a time above zero"),
         ("solve --tasks 0", 2, "--tasks: expected 1 to"),
         ("solve --split test", 1, "fsbench calls it novel"),
         ("solve --split validation", 1, "fsbench calls it val"),

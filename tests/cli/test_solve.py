@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fsbench.cli.app import COMMANDS as COMMANDS_OF_FSBENCH
+from fsbench.cli.app import load_command
 from tests.cli import Done, run
 
 if TYPE_CHECKING:
@@ -217,6 +219,50 @@ def test_help_is_fast_because_torch_stays_out() -> None:
         "import sys; import fsbench.cli.app; print([m for m in ('torch', 'timm', 'h5py', 'scipy') if m in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+UNUSUAL = ("torch._dynamo", "torch._inductor", "sympy", "scipy.stats", "matplotlib", "torchvision", "timm")
+COMMANDS = """
+import json, sys
+from fsbench.cli.app import app
+def modules(*words):
+    try:
+        app(words, standalone_mode=False)
+    except SystemExit:
+        pass
+    return [name for name in json.loads(sys.argv[1]) if name in sys.modules]
+tasks = ("--tasks", "8", "--shots", "1", "--quiet")
+found = {"help": modules("--help"), "doctor": modules("doctor"), "solve": modules("solve", *tasks)}
+found["compare"] = modules("compare", "--methods", "ncm,bavardage:released,tim-adm", *tasks)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.heavy
+@pytest.mark.usefixtures("folder")
+def test_ordinary_commands_import_nothing_that_takes_seconds() -> None:
+    """`doctor` tries torch in a child process; what it reads of libraries itself are their versions."""
+    command = [sys.executable, "-c", COMMANDS, json.dumps(["torch", *UNUSUAL])]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == {"help": [], "doctor": [], "solve": ["torch"], "compare": ["torch"]}
+
+
+HOLLOW = """
+import json, sys
+from fsbench.cli import app
+sys.meta_path.insert(0, app.Hollow())
+commands = {name: app.load_command(name) for name in app.COMMANDS}
+assert not hasattr(sys.modules.get("torch"), "__file__"), "torch was imported"
+print(json.dumps({name: [param.name for param in command.params] for name, command in commands.items()}))
+"""
+
+
+def test_completion_knows_all_options_without_torch() -> None:
+    done = subprocess.run([sys.executable, "-c", HOLLOW], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found == {name: [param.name for param in load_command(name).params] for name in COMMANDS_OF_FSBENCH}
 
 
 def test_version() -> None:

@@ -16,8 +16,8 @@ from scipy import stats
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import TaskList, solve_tasks
-from fsbench.evaluation.run import accuracies_over_data, tasks_without_shared_images
-from fsbench.evaluation.source import Source
+from fsbench.evaluation.run import Job, accuracies_over_data, tasks_without_shared_images
+from fsbench.evaluation.source import Source, source_of
 from fsbench.evaluation.spec import parse_methods
 from fsbench.features.store import FeatureFile
 from fsbench.methods.ncm import NearestClassMean
@@ -29,7 +29,7 @@ from fsbench.results.comparison import Column, Comparison
 from fsbench.results.statistics import accuracies, interval, interval_over_classes
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
-from tests.comparing import CPU, compared
+from tests.comparing import CPU, QUIET, compared, runner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -336,3 +336,29 @@ def test_an_own_method_as_baseline_is_found_among_the_methods(folder: Path, tabl
         assert found.baseline == "Mine"
         assert sorted(entry.label for entry in found.entries) == ["Mine", "soft-kmeans"]
         assert found.groups[0].cells["soft-kmeans", COLUMNS[0]].difference is not None
+
+
+def test_a_budget_gives_every_method_the_tasks_that_fit_and_says_how_many(features: Features, tmp_path: Path) -> None:
+    file = FeatureFile.open(features.write(tmp_path / "f.h5"))
+    one = [TaskProtocol()]
+    short = compared(
+        "ncm,soft-kmeans", [file], one, tasks=2_000, budget=1e-6, over_classes=True, results=tmp_path, published=False
+    )
+    counts = [record.key.tasks for record in short.records]
+    assert all(8 <= count < 2_000 for count in counts)
+    labels = [f"{name} ({count:,} tasks)" for name, count in zip(("ncm", "soft-kmeans"), counts, strict=False)]
+    assert [entry.label for entry in short.entries] in (labels, labels[::-1])
+    assert short.baseline.startswith("soft-kmeans (")
+    assert all(label in render_markdown(short) for label in labels)
+    runner(tmp_path).run(
+        Job(NearestClassMean(), TaskProtocol(), 0, 500, name="ncm"), source_of(file, "novel", None, QUIET)
+    )
+    mixed = compared("ncm,soft-kmeans", [file], one, tasks=500, budget=1e-6, results=tmp_path, published=False)
+    assert mixed.entries[0].label == "ncm"
+    lengths = {record.key.method: record.key.tasks for record in mixed.records}
+    assert lengths["ncm"] == 500 > lengths["soft-kmeans"]
+    (cell,) = [cell for (label, _), cell in mixed.groups[0].cells.items() if label == "ncm"]
+    ncm, other = (record.per_task[: lengths["soft-kmeans"]] for record in mixed.records)
+    assert cell.difference == interval(ncm - other)
+    assert f"|tasks:{lengths['soft-kmeans']}-500|" in mixed.signature()
+    assert mixed.tasks == 500

@@ -8,6 +8,7 @@ from fsbench.results.statistics import (
     accuracies,
     holm,
     interval,
+    interval_over_classes,
     paired_difference,
     paired_p_values,
 )
@@ -99,3 +100,14 @@ def test_holm_against_its_definition() -> None:
                         break
                     rejected.add(index)
                 assert (corrected[i] < level) == (i in rejected)
+
+
+def test_lists_of_unequal_length_are_paired_over_the_first_tasks() -> None:
+    rng = np.random.default_rng(0)
+    long, short = rng.normal(60, 9, size=(3, 50)), rng.normal(62, 9, size=20)
+    assert paired_difference(short, long[0]) == paired_difference(short, long[0, :20])
+    assert paired_difference(long[0], short) == paired_difference(long[0, :20], short)
+    np.testing.assert_array_equal(paired_p_values(long, short), paired_p_values(long[:, :20], short))
+    assert paired_p_values(short, long[1]) == pytest.approx(stats.ttest_rel(short, long[1, :20]).pvalue)
+    classes = np.stack([rng.permutation(8)[:5] for _ in range(50)])
+    assert interval_over_classes(short, classes) == interval_over_classes(short, classes[:20])
