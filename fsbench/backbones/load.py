@@ -58,7 +58,7 @@ def load_backbone(
 
 
 def refuse_unknown(name: str) -> None:
-    """Refuse a name that is no backbone, with the nearest one."""
+    """Refuse a name that is not a backbone, and suggest the nearest one."""
     if name not in BACKBONES and not name.startswith(TIMM):
         raise unknown_name("backbone", name, [*BACKBONES, "timm/<name>"])
     if name.startswith(TIMM):

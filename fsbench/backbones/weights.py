@@ -110,7 +110,8 @@ def find_weights(root: Path, dataset: str, backbone: str, manifest: Path | None 
 
 def _comes_with_fsbench(file: Path) -> bool:
     """Whether it is one of the small networks, which in a clone lie where users put theirs, and yield to them."""
-    return file.parents[1].resolve() == shipped_weights().resolve() and file.with_suffix(".json").is_file()
+    has_card = file.suffix == ".safetensors" and file.with_suffix(".json").is_file()
+    return has_card and file.parents[1].resolve() == shipped_weights().resolve()
 
 
 def candidates(root: Path, dataset: str, backbone: str) -> list[Path]:

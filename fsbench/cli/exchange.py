@@ -58,7 +58,7 @@ def import_(
 
 
 def export(
-    features: Annotated[Path, typer.Argument(help="The feature file.")],
+    features: Annotated[Path, typer.Argument(metavar="FEATURES", help="The feature file.")],
     to: Annotated[
         str,
         typer.Option(

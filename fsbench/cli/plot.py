@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 TaskNumber = Annotated[int, use.of_tasks("--task", min=0, max=10**9, help="Number of the task in the list.")]
 FigureWidth = Annotated[
-    Width, use.of_output("--width", help="True size on paper: a column (3.25 in) or a page (6.75 in) wide.")
+    Width,
+    use.of_output("--width", metavar="column|page", help="True width on paper: column is 3.25 in, page 6.75 in."),
 ]
 Shots = Annotated[int, use.of_tasks(help="Labelled images per class.")]
 

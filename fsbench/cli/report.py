@@ -34,8 +34,8 @@ def report(
         str, typer.Option(help="Method that others are compared to.", autocompletion=complete.methods)
     ] = "soft-kmeans",
     published: Annotated[bool, typer.Option("--published/--no-published", help="Show published numbers.")] = True,
-    title: Annotated[str, typer.Option(help="Heading of the page.")] = "Few-shot benchmark",
-    out: Annotated[Path, typer.Option(help="The page: one self-contained HTML file.")] = Path("report.html"),
+    title: Annotated[str, typer.Option(metavar="TEXT", help="Heading of the page.")] = "Few-shot benchmark",
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The HTML file to write.")] = Path("report.html"),
     study: Annotated[
         Path | None, typer.Option(help="Run file to show. (default: the one last run into the results folder)")
     ] = None,
@@ -69,7 +69,7 @@ def report(
 
 
 def _searches(folder: Path, reporter: Reporter) -> list[tuple[str, str, str]]:
-    """What `fsbench tune` remembers beside the feature files: descriptions, figures and captions."""
+    """What `fsbench tune` remembers next to the feature files: descriptions, figures and captions."""
     found = []
     for path in sorted(folder.glob("*.tuned.json")):
         features = path.name.removesuffix(".tuned.json")

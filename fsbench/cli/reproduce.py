@@ -57,7 +57,7 @@ def reproduce(
 ) -> None:
     """Reproduce a table or figure of the article, next to its numbers.
 
-    Uses all feature files that belong into it, and says which checkpoints the other cells need. Parameters are the
+    Uses all feature files that have a place in it, and says which checkpoints the other cells need. Parameters are the
     article's where the network is the published one, and the scale-free defaults elsewhere. table2, the elements of
     BAVARDAGE, also includes all other feature files.
 

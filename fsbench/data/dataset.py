@@ -275,7 +275,7 @@ def _build_split(listing: Listing, split: str) -> ImageSplit:
             classes[name], key=lambda source: ((path := listing.reader.name(source)).rpartition("/")[2], path)
         )
         for text in (name, *map(listing.reader.name, ordered)):
-            # File names are bytes; those that are no text can neither be stored nor printed.
+            # File names are bytes; those that are not text can neither be stored nor printed.
             if any("\ud800" <= letter <= "\udfff" for letter in ("" if text.isascii() else text)):
                 raise FsbenchError(
                     f"The name {first_names([text])} in {listing.root} is not valid UTF-8.",

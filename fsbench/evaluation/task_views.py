@@ -78,7 +78,7 @@ def watch(source: Source, protocol: TaskProtocol, seed: int, number: int, option
         title=f"{source.title}, {source.split_name}, protocol {protocol.name}: task {number} of "
         f"seed {seed}, {protocol.ways}-way {protocol.shots}-shot, {setting}\n"
         f"BAVARDAGE ({method.variant}): T_km = {method.t_km:g}, τ = {tau}, σ = {method.sigma:.3g}, "
-        f"{method.km_steps} + {method.steps} steps",
+        f"{method.km_steps}+{method.steps} steps",
         class_names=tuple(source.split.class_names[c] for c in drawn.classes[0]),
         support_labels=drawn.support_labels[0],
         query_labels=drawn.query_labels[0][present],
@@ -120,15 +120,15 @@ def three_views(task: WatchedTask) -> tuple[View, ...]:
         torch.from_numpy(task.assignments[task.last_steps[name]]).mT[None] for name in ("Soft-KMEANS", "BAVARDAGE")
     )  # (1, K, N) each
     every = torch.eye(rows.plain.shape[1], dtype=torch.float64)[None]  # (1, N, N) each sample its own centroid
-    sphering = "PLDA: sphered" if method.stage == "plda" else "VB: not sphered"
+    sphering = "The same, sphered by PLDA" if method.stage == "plda" else "The same after VB"
     planes = (
         ("PCA of the CL2N features", "samples", "NCM", centroid_plane(products.plain, every)),
         (
-            "On the centroids, not sphered", "centroids", "Soft-KMEANS",
+            "Plane of the centroids", "centroids", "Soft-KMEANS",
             centroid_plane(products.plain, soft / soft.sum(dim=2, keepdim=True)),
         ),
         (
-            f"{sphering}, on the centroids", "centroids", "BAVARDAGE",
+            sphering, "centroids", "BAVARDAGE",
             centroid_plane(products.sphered, final / (method.beta + final.sum(dim=2, keepdim=True))),  # Eq. 8
         ),
     )  # fmt: skip

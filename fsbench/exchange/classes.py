@@ -27,7 +27,7 @@ _ROUND_OFF = 1e-4
 
 
 def _is_by_class(content: object) -> bool:
-    """Whether it is a dict whose values are tables, or lists of vectors, of real numbers; one table is no classes."""
+    """Whether it is a dict whose values are tables, or lists of vectors, of real numbers; a single table is not."""
     if not isinstance(content, Mapping) or len(content) < 2:
         return False
     return all(map(_is_class, content.values())) and any(map(len, content.values()))

@@ -108,7 +108,7 @@ def reading(path: Path, container: str) -> Iterator[None]:
 
 
 def zip_members(path: Path, start: bytes) -> list[str]:
-    """The names of a zip archive's members; none if the file is no archive."""
+    """The names of a zip archive's members; none if the file is not an archive."""
     if not start.startswith(b"PK\x03\x04"):
         return []
     with reading(path, "a zip archive"), zipfile.ZipFile(path) as archive:

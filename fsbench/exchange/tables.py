@@ -33,7 +33,7 @@ _ROW_NUMBERS = ("", "unnamed: 0", "__index_level_0__", "index", "id")
 
 
 def _is_text(path: Path, start: bytes) -> bool:
-    """Text whose first line has several columns, and is no JSON nor a web page."""
+    """Text whose first line has several columns, and is neither JSON nor a web page."""
     line = start.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0]
     if b"\0" in start or start.lstrip()[:1] in {b"{", b"[", b"<"}:
         return False

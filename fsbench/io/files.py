@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.tmp")
 _DAY = 86_400.0
 _LONGEST_NAME = 255  # that of a file
-# Control characters and changes of the direction of writing steer a terminal; half a character of two is no text.
+# Control characters and changes of the direction of writing steer a terminal; half a surrogate pair is not text.
 _NO_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _READABLE_BYTES = 180  # file systems allow 255; a digest, an ending and what temporary files add come after it
 _SIGNATURES = {  # what a file of each kind begins with

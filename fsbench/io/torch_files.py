@@ -139,7 +139,7 @@ class _Dict(_Attributes):
             raise pickle.UnpicklingError(f"it makes a dict of a {type(content).__name__}")
         for pair in content:
             if not isinstance(pair, list | tuple) or len(pair) != 2:
-                raise pickle.UnpicklingError("it makes a dict of what are no pairs")
+                raise pickle.UnpicklingError("it makes a dict of values that are not pairs")
             checked_key(pair[0])
 
 
@@ -219,7 +219,7 @@ class _Walker(CarefulUnpickler):
                 item_bytes = _ITEM_BYTES.get(str(getattr(kind, "origin", "")).rpartition(".")[2], 1)
                 self.contents.storages[key] = max(self.contents.storages.get(key, 0), items * item_bytes)
             case _:
-                raise pickle.UnpicklingError(f"it refers to a {type(pid).__name__} that is no storage")
+                raise pickle.UnpicklingError(f"it refers to a {type(pid).__name__} that is not a storage")
         return _StandIn()
 
     dispatch: ClassVar[dict[int, Any]] = {

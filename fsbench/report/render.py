@@ -290,7 +290,7 @@ def render_csv(comparison: Comparison) -> str:
 
 
 def _csv_cell(value: Any) -> Any:
-    """Text on one line, and none that a spreadsheet would compute."""
+    """Text on one line, which a spreadsheet does not take for a formula."""
     if not isinstance(value, str):
         return value
     line = _one_line(value)

@@ -91,7 +91,7 @@ def _is_tuned(row: dict[str, Any]) -> bool:
 class _Headed(Table):
     """A table below its heading, which may be wider than the table.
 
-    Numbers are never cut: columns of numbers that do not fit are continued below, beside the same columns of text.
+    Numbers are never cut: columns of numbers that do not fit follow below, with the text columns repeated.
     """
 
     heading: str = ""
@@ -110,12 +110,12 @@ class _Headed(Table):
                 break
 
     def fits(self, console: Console, options: ConsoleOptions) -> bool:
-        """Whether all columns have room beside each other."""
+        """Whether all columns fit side by side."""
         widths = (self._width(place, console, options) for place in range(len(self.columns)))
         return 1 + sum(widths) <= options.max_width
 
     def _is_text(self, place: int) -> bool:
-        """Whether a column is repeated beside all numbers: the first one, and those not aligned to the right."""
+        """Whether a column is repeated for all numbers: the first one, and those not aligned to the right."""
         return place == 0 or self.columns[place].justify != "right"
 
     def _part(self, places: Sequence[int]) -> _Headed:
@@ -125,14 +125,14 @@ class _Headed(Table):
         return part
 
     def _width(self, place: int, console: Console, options: ConsoleOptions) -> int:
-        """Letters that a column takes, with one edge, when texts are folded and numbers are not."""
+        """Width of a column in characters, with one edge, when texts are folded and numbers are not."""
         measured = Measurement.get(console, options.update(max_width=10_000), self._part([place]))
         folds = place > 0 and self._is_text(place) and not self.columns[place].no_wrap
         return (measured.minimum if folds else measured.maximum) - 1
 
 
 class FirstThatFits:
-    """The first of several tables whose columns have room beside each other; else the last one, continued below."""
+    """The first of several tables whose columns fit side by side; else the last one, continued below."""
 
     def __init__(self, *tables: Table) -> None:
         self.tables = tables

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def _labels(records: Sequence[RunRecord]) -> list[str]:
-    """Labels for the runs of one comparison, such that no two runs of a setting share one.
+    """Labels for the runs of one comparison. No two runs of a setting share one.
 
     A run is labelled as by `fsbench compare`. Where runs of one name were configured in different ways, those without
     the default parameters say what was given, or that they were tuned. Where labels are still the same, the parameters
@@ -156,7 +156,7 @@ def _of_present_versions(records: Sequence[RunRecord], reporter: Reporter) -> li
 
 
 def _with_networks(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Earlier records do not name the network: it is that of the other records of the same features, if they agree."""
+    """Name the network in earlier records, as other records of the same features do if they agree."""
     named: dict[tuple[str, ...], dict[tuple[str, ...], RunRecord]] = {}
     for record in records:
         if record.family or record.weights:
@@ -195,8 +195,8 @@ def collect(records: Iterable[RunRecord], baseline: str = BASELINE, *, published
     """Collect records into comparisons: one per split, origin of the base classes, rules, seed and number of tasks.
 
     The comparison with the most tasks comes first, and of those the one with the most runs. The order of the records
-    does not matter. The baseline is the label of the method that others are compared to, wherever it ran; published
-    numbers are looked up unless told otherwise.
+    does not matter. The baseline is the label of the method that others are compared to, where it ran. Published
+    numbers are looked up unless `published` is false.
     """
     lists: dict[tuple[Any, ...], list[RunRecord]] = {}
     for record in sorted(records, key=_identity):
@@ -237,7 +237,7 @@ def _set_by_hand(record: RunRecord) -> bool:
 
 
 def _tasks(record: RunRecord) -> tuple[Any, ...]:
-    """The very tasks that a record is of."""
+    """What identifies the tasks of a record."""
     return (
         *record.source,
         record.key.split,

@@ -63,7 +63,7 @@ class Entry:
     Attributes:
         label: Its name and variant.
         method: Its name alone.
-        assumes: Inductive, or its prior; where that depends on the column, one after the other.
+        assumes: Inductive, or its prior; several in a row where it depends on the column.
         info: What is known of it; None if it is not installed.
     """
 
@@ -137,7 +137,7 @@ class Group:
 
 @dataclass(frozen=True)
 class PairedRow:
-    """A run, and that of the baseline on the same tasks if there is one."""
+    """A run, and the baseline on the same tasks if there is one."""
 
     record: RunRecord
     baseline: RunRecord | None
@@ -171,7 +171,7 @@ class Comparison:
         return [cell.record for group in self.groups for cell in group.cells.values() if cell.record]
 
     def paired_rows(self) -> list[PairedRow]:
-        """Every run but those of the baseline, beside it; the baseline's own if it is the only method."""
+        """Every run with the baseline on the same tasks; the baseline's own runs only if it is the only method."""
         rows = []
         for group in self.groups:
             for (label, column), cell in group.cells.items():
@@ -223,7 +223,7 @@ class Comparison:
         return any(cell.record and cell.record.params_from.startswith("tuned") for cell in cells)
 
     def signature(self) -> str:
-        """Everything that determines the comparison, in one line; that of each run is in the CSV and JSON formats."""
+        """Everything that determines the comparison, in one line; CSV and JSON have one per run."""
         return common_signature(self.records)
 
 

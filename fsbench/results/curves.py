@@ -11,7 +11,7 @@ from fsbench.io.sealed import read_sealed, write_sealed
 if TYPE_CHECKING:
     from pathlib import Path
 
-SWEEPS = "sweeps"  # folder of the curves, below that of the results
+SWEEPS = "sweeps"  # folder of the curves, within the results
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Panel:
 class Sweep:
     """Panels of one feature file, one per axis and setting.
 
-    The name is that of the file without its ending, the signature says what all points have in common.
+    The name is the file's without its ending; the signature says what all points have in common.
     """
 
     name: str

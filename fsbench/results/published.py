@@ -1,8 +1,8 @@
-"""Published numbers of the BAVARDAGE article and of the repositories it draws on, and which run they belong beside.
+"""Published numbers of the BAVARDAGE article and its sources, and the runs to compare them with.
 
 `published.csv` has one row per number. Its column `backbone` is the published name of a family (see
-`fsbench.backbones.families`), with a star where features are averaged over random crops. It has no row that no run of
-fsbench could stand beside.
+`fsbench.backbones.families`), with a star where features are averaged over random crops. Every row can be matched by
+some run of fsbench.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def published_rows() -> tuple[Row, ...]:
 
 
 def published(record: RunRecord, method: str | None = None) -> Published | None:
-    """The published accuracy that belongs beside a run, or None; of a method of `ONLY_PUBLISHED`, if one is given."""
+    """The published accuracy to compare a run with, or None; of a method of `ONLY_PUBLISHED`, if one is given."""
     if record.key.split != "novel" or record.base_dataset:
         return None
     names = (method,) if method else _names(record)

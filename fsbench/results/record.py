@@ -42,7 +42,7 @@ class RunKey:
     method: str
     params: dict[str, Any]
     version: int = VERSION
-    method_version: int = 1  # that of `MethodInfo`; records from before there was one are of version 1
+    method_version: int = 1  # of `MethodInfo`; 1 in records from before there were versions
 
     def digest(self, *without: str) -> str:
         """Twelve hexadecimal digits of the SHA-256 of the key; a first version is not in it, as it once was not."""
@@ -78,9 +78,9 @@ class RunRecord:
         peak_memory: Bytes.
         created: UTC, ISO 8601.
         crops: Crops per image that the features are averaged over.
-        base_dataset: Data set of the base classes, if not that of the features.
+        base_dataset: Data set of the base classes, if it is another one.
         versions: Of fsbench, torch and Python.
-        ranks: Processes that shared the tasks; time is that of all, memory and device are those of process 0.
+        ranks: Processes that shared the tasks. Time covers all of them, memory and device describe process 0.
         other_base: Whether the base classes come from another file than the features.
         family: Family of the backbone, such as `wrn-s2m2`; empty if it is not known.
         weights: Name of the weights file and eight digits of its SHA-256, `rn12.pt1@0a1b2c3d`, or `random seed 0`.
@@ -287,7 +287,7 @@ def _trouble(record: RunRecord) -> str:
     """What contradicts itself in a record, or nothing."""
     key = record.key
     if not all(map(is_name, (record.dataset, record.backbone, key.method, key.split))):
-        return "its data set, backbone, method or split has no proper name"
+        return "the name of its data set, backbone, method or split is not valid"
     words = [record.family, record.weights, record.network, record.images]
     words += map(str, asdict(record.own_method).values()) if record.own_method else []
     if not "".join(words).isprintable():
@@ -299,14 +299,14 @@ def _trouble(record: RunRecord) -> str:
     except (ValidationError, FsbenchError):
         protocol = None
     if protocol != key.protocol:
-        return "its protocol is none that fsbench knows"
+        return "fsbench does not know its protocol"
     counts = len(record.correct), len(record.queries)
     sound = all(0 <= right <= asked for right, asked in zip(record.correct, record.queries, strict=False))
     if counts != (key.tasks, key.tasks) or not sound or min(record.queries, default=0) < 1 or record.seconds < 1e-9:
         return f"its counts do not fit its {key.tasks} tasks"
     mean = record.per_task.mean()
     if not np.isclose(record.accuracy, mean, rtol=1e-9) or not _is_width(record.ci95, record.per_task):
-        return "its accuracy is not that of its tasks"
+        return "its accuracy does not agree with its tasks"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""The article's Tables 1, 2 and 3 as plain data: which cells they have, and ours beside the published ones."""
+"""The article's Tables 1, 2 and 3 as plain data: their cells, with our numbers and the published ones."""
 
 from __future__ import annotations
 

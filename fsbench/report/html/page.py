@@ -56,7 +56,7 @@ def render_html(
     title: str = "Few-shot benchmark",
     study: str = "",
 ) -> str:
-    """One self-contained page: no network, no fonts, nothing beside it. The same records give the same text.
+    """One self-contained page: no network, no fonts, no other files. The same records give the same text.
 
     Args:
         comparisons: In the order of the page.
@@ -247,5 +247,5 @@ def _about(entry: Entry) -> str:
 
 
 def _is_page(url: str) -> bool:
-    """Whether a link leads to a web page; that of a method of a user's could be anything."""
+    """Whether a link leads to a web page; in a method of a user's, it could be anything."""
     return url.startswith(("https://", "http://"))

@@ -1,4 +1,4 @@
-"""Figures of matplotlib, made fit to stand in a page beside others."""
+"""Matplotlib figures, prepared for a page with several of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DROPPED = ("metadata", "style")  # a style element inside a figure would hold f
 
 
 def inline_svg(text: str, prefix: str, label: str) -> str:
-    """An SVG's text, as matplotlib writes it, made fit to stand in a page beside others.
+    """An SVG written by matplotlib, prepared for a page with several of them.
 
     Its identifiers become the prefix and a number, so that no two figures share one. The label says what the figure
     shows, for screen readers.

@@ -198,7 +198,7 @@ def _cell(cell: Cell | None, axis: tuple[float, float]) -> str:
 
 
 def _dot(record: RunRecord, axis: tuple[float, float]) -> str:
-    """The mean and its interval on the axis that all cells of a table share; an arrow for what lies outside."""
+    """The mean and its interval on the axis that all cells of a table share; an arrow for what is outside it."""
     low, high = axis
     if record.accuracy < low:
         return "<span class='dot'><u>◂</u></span>"

@@ -348,7 +348,7 @@ def _panel_title(pair: Paired, inches: float, place: str) -> str:
     """Setting, mean with its interval, and shares; the feature file where there are several."""
     text = f"{pair.interval.mean:+.2f}".replace("-", "−")
     text += "" if math.isnan(pair.interval.half_width) else f" ± {pair.interval.half_width:.2f}"
-    counts = ", ".join(f"{kind} {pair.share(kind):.0f} %" for kind in ("better", "equal", "worse"))
+    counts = ", ".join(f"{kind} {pair.share(kind):.0f}" for kind in ("better", "equal", "worse")) + " %"
     lines = [*([place] if place else []), pair.setting, f"mean {text}", counts]
     return wrapped("\n".join(lines), inches, 7.0)
 
@@ -375,6 +375,6 @@ def _histogram(axes: Axes, pair: Paired) -> None:
 
 def _edges(pair: Paired) -> NDArray[np.float64]:
     """Bins centred on the differences that can occur, several together where they lie close."""
-    width = pair.step * (math.ceil(_FINEST / pair.step) | 1)  # an odd number of them, so that none lies on an edge
+    width = pair.step * (math.ceil(_FINEST / pair.step) | 1)  # an odd number, so that none falls on an edge
     first, last = (round(float(end) / width) for end in (min(pair.values.min(), 0), max(pair.values.max(), 0)))
     return width * (np.arange(first - 1, last + 3, dtype=np.float64) - 0.5)

@@ -44,7 +44,7 @@ class Spectrum:
 
 
 def draw_spectra(spectra: list[Spectrum], width: Width = "page") -> Figure:
-    """Eigenvalues of S_w, and beside (in a column: below) them the scalings with their clamp; one line per file."""
+    """Eigenvalues of S_w, and next to them (in a column: below) the scalings with their clamp; one line per file."""
     inches = WIDTHS[width]
     shape = (1, 2) if width == "page" else (2, 1)
     with mpl.rc_context(style_of(inches)):

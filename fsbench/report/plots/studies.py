@@ -116,7 +116,7 @@ def _ticks(axes: Axes, positions: Mapping[float | str, float], inches: float) ->
 
 
 def _positions(panel: Panel) -> dict[float | str, float]:
-    """Where values lie on the axis: numbers at themselves; words, and what stands beside words, one after another."""
+    """Positions of values on the axis: numbers at their value; words, and numbers among words, one after another."""
     values: list[float | str] = list(dict.fromkeys(point.x for curve in panel.curves for point in curve.points))
     if any(isinstance(value, str) for value in values):
         return {value: float(number) for number, value in enumerate(values)}

@@ -238,7 +238,7 @@ def test_a_panel_says_mean_interval_and_shares() -> None:
     title = draw_differences(pairs, "ncm", "soft-kmeans").axes[0].get_title(loc="left")
     assert title.splitlines()[0] == "unbalanced α=2 1-shot"
     assert f"mean −2.00 ± {pairs[0].interval.half_width:.2f}" in title
-    assert "better 25 %, equal 25 %, worse 50 %" in title
+    assert "better 25, equal 25, worse 50 %" in title
     assert "ncm minus soft-kmeans, task by task, on glyphs rn12" in draw_differences(
         pairs, "ncm", "soft-kmeans"
     ).get_suptitle().replace("\n", " ")
