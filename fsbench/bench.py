@@ -9,12 +9,14 @@ import tempfile
 import time
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fsbench.backbones.load import load_backbone
 from fsbench.data.scan import load_own
@@ -28,11 +30,12 @@ from fsbench.methods.base import Context
 from fsbench.methods.bavardage import RIDGE, Bavardage, unpack
 from fsbench.methods.registry import METHODS, method_class
 from fsbench.reporter import Reporter
+from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -48,7 +51,7 @@ class Measure:
     case: str
     against: str  # what it is a ratio to, or how it was measured
     value: float
-    unit: str  # × (times as fast), % (of a rate), ratio, or GB
+    unit: str  # × (times as fast), % (of a rate), ratio, tasks/s, or GB
 
 
 def in_turns(repeats: int, **actions: Callable[[], object]) -> dict[str, float]:
@@ -170,19 +173,82 @@ def as_the_problem_grows(tasks: int, repeats: int) -> list[Measure]:
     ]
 
 
-def other_methods(tasks: int, repeats: int) -> list[Measure]:
-    """Time of the other fast methods relative to BAVARDAGE."""
+def each_method(tasks: int, repeats: int) -> list[Measure]:
+    """Tasks per second of every method, and its time relative to arithmetic at the rate of batched matrix products.
+
+    The arithmetic is that of the method itself; for slow methods, which solve a tenth of the tasks, a Gram matrix.
+    """
     material = mini_like()
     context = Context(balanced=False, base=material.base)
-    classes = {name: method_class(name) for name in METHODS if name != "bavardage"}
-    methods = {name: found.configure(context) for name, found in classes.items() if found.info.cost == "fast"}
-    times = in_turns(
-        repeats,
-        bavardage=partial(solve, Bavardage(), material, tasks),
-        **{name: partial(solve, method, material, tasks) for name, method in methods.items()},
-    )
-    taken = times.pop("bavardage")
-    return [Measure(f"solve {name}", "time of BAVARDAGE", times[name] / taken, "ratio") for name in times]
+    methods = {name: method_class(name).configure(context) for name in METHODS}
+    counts = {name: tasks if method.info.cost == "fast" else -(-tasks // 10) for name, method in methods.items()}
+    solvers = {name: partial(solve, method, material, counts[name]) for name, method in methods.items()}
+    times = in_turns(repeats, **{_PRODUCTS: partial(gram_products, tasks, material)}, **solvers)
+    samples, dimension = TASK.ways * TASK.shots + TASK.queries, material.novel.features.shape[1]
+    gram = 2 * samples**2 * dimension  # operations
+    rate = 2 * tasks // BLOCK * BLOCK * gram / times[_PRODUCTS]  # operations per second
+    found = []
+    for name, method in methods.items():
+        per_task, fast = times[name] / counts[name], method.info.cost == "fast"
+        operations = arithmetic(method, material) if fast else gram
+        what = f"its {operations / 1e9:.2g} GFLOP per task" if fast else "a Gram matrix per task"
+        against = f"{what} at the rate of batched matrix products"
+        found += [
+            Measure(f"solve {name}", "sampling to answers", 1 / per_task, "tasks/s"),
+            Measure(f"solve {name}", against, per_task * rate / operations, "ratio"),
+        ]
+    return found
+
+
+_PRODUCTS = "products"
+_aten = torch.ops.aten
+_OPERATIONS: dict[Any, Callable[..., float]] = {  # floating-point operations, from the shapes of the arguments
+    _aten.mm: lambda a, b: 2 * prod(a) * b[-1],
+    _aten.bmm: lambda a, b: 2 * prod(a) * b[-1],
+    _aten.addmm: lambda _, a, b: 2 * prod(a) * b[-1],
+    _aten.baddbmm: lambda _, a, b: 2 * prod(a) * b[-1],
+    _aten.baddbmm_: lambda _, a, b: 2 * prod(a) * b[-1],
+    _aten.linalg_cholesky_ex: lambda a: _of(a, 1 / 3),
+    _aten.linalg_lu_factor_ex: lambda a: _of(a, 2 / 3),
+    _aten.linalg_inv_ex: lambda a: _of(a, 2),
+    _aten._linalg_eigh: lambda a: _of(a, 9),
+    _aten.linalg_solve_triangular: lambda a, b: prod(b) * a[-1],
+    _aten.linalg_lu_solve: lambda lu, pivots, b: 2 * prod(b) * lu[-1],
+    _aten.cholesky_solve: lambda b, a: 2 * prod(b) * a[-1],
+    _aten._linalg_solve_ex: lambda a, b: _of(a, 2 / 3) + 2 * prod(b) * a[-1],
+}
+
+
+def _of(shape: Sequence[int], times_cube: float) -> float:
+    """Operations of a factorisation of matrices of a shape (B, n, n) that takes so many n³."""
+    return times_cube * prod(shape) * shape[-1]
+
+
+class _Counter(TorchDispatchMode):
+    """Adds up the operations of what is computed while it is entered."""
+
+    operations = 0.0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if count := _OPERATIONS.get(func.overloadpacket):
+            self.operations += count(*(each.shape for each in args if isinstance(each, torch.Tensor)))
+        return func(*args, **(kwargs or {}))
+
+
+def arithmetic(method: Method, material: Material) -> float:
+    """Floating-point operations per task in matrix products and factorisations, counted on tensors without data.
+
+    Element-wise work is not counted. Products count in full, also where the solver makes use of their symmetry.
+    """
+    width = method.embed(torch.from_numpy(material.novel.features[:2]), material.base).shape[1]
+    shots, samples = TASK.ways * TASK.shots, TASK.ways * TASK.shots + TASK.queries
+    with torch.device("meta"), torch.no_grad():  # inference mode would hide products from the counter
+        labels = torch.arange(TASK.ways).repeat(TASK.shots).expand(BLOCK, shots)
+        tasks = TaskBatch(torch.empty(BLOCK, samples, width), labels, TASK.ways)
+        counter = _Counter()  # type: ignore[no-untyped-call]
+        with counter:
+            method.classify(tasks)
+    return counter.operations / BLOCK
 
 
 def scatter(repeats: int, classes: int = 64, images: int = 600, dimension: int = 640) -> list[Measure]:
@@ -256,7 +322,7 @@ def memory(*counts: int) -> list[Measure]:
 CASES: dict[str, Callable[[bool], list[Measure]]] = {
     "solver": lambda quick: against_the_machine(1_000 if quick else 10_000, 1 if quick else 5),
     "growth": lambda quick: as_the_problem_grows(100 if quick else 1_000, 1 if quick else 3),
-    "methods": lambda quick: other_methods(100 if quick else 1_000, 1 if quick else 3),
+    "methods": lambda quick: each_method(100 if quick else 1_000, 1 if quick else 3),
     "scatter": lambda quick: scatter(1, 16, 60) if quick else scatter(5),
     "extract": lambda quick: extraction(1, images=4) if quick else extraction(3),
     "start": lambda quick: start(1 if quick else 5),

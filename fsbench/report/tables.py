@@ -209,9 +209,9 @@ def measures_table(measures: list[Measure]) -> Table:
         table.add_column(name, overflow="fold")
     table.add_column("", justify="right", no_wrap=True)
     for measure in measures:
-        digits = 0 if measure.unit == "%" else 1 if measure.unit == "×" else 2
+        digits = 0 if measure.unit == "%" else 1 if measure.unit in {"×", "tasks/s"} else 2
         unit = "" if measure.unit == "ratio" else f" {measure.unit}"
-        table.add_row(measure.case, measure.against, f"{measure.value:.{digits}f}{unit}")
+        table.add_row(measure.case, measure.against, f"{measure.value:,.{digits}f}{unit}")
     return table
 
 

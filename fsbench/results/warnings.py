@@ -111,8 +111,9 @@ def _method(record: RunRecord) -> type[Method] | None:
 
 def _remedy(record: RunRecord) -> str:
     """What to do about parameters that do not suit the features, or an assumption that does not suit the tasks."""
-    method, alpha = _method(record), record.key.protocol["alpha"]
-    if method and alpha is not None and method.info.assumes(record.key.params, alpha) == "uniform prior":
+    method, rules = _method(record), record.key.protocol
+    unequal = rules["alpha"] is not None or rules.get("present") is not None
+    if method and unequal and method.info.assumes(record.key.params, rules["alpha"]) == "uniform prior":
         return "it assumes equally frequent classes, which these tasks do not have"
     if record.params_from.startswith("tuned"):
         return f"use {starting_point(record)} on these features"

@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from fsbench.bench import in_turns
+from fsbench.bench import arithmetic, in_turns, mini_like
+from fsbench.methods.bavardage import Bavardage
+from fsbench.methods.soft_kmeans import SoftKMeans
 from tests.cli import run
 
 if TYPE_CHECKING:
@@ -23,6 +25,15 @@ def test_an_unknown_case_is_named() -> None:
     done = run("bench", "--cases", "solve")
     assert done.returncode == 1
     assert "Did you mean 'solver'" in done.stderr
+
+
+def test_the_arithmetic_of_a_method_is_counted() -> None:
+    material = mini_like(96)
+    gram, gathered = 2 * 80 * 80 * 96, 2 * 5 * 75 * 75
+    counted = arithmetic(SoftKMeans(km_steps=5), material)
+    assert gram + 5 * gathered <= counted <= gram + 5 * gathered + 2 * 5 * 5 * 80 * 2
+    assert arithmetic(SoftKMeans(km_steps=6), material) - counted == gathered
+    assert arithmetic(Bavardage(variant="transport"), material) > arithmetic(Bavardage(), material) > 2 * gram
 
 
 def test_actions_take_turns_after_one_to_warm_up() -> None:

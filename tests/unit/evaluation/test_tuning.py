@@ -15,6 +15,7 @@ from fsbench.evaluation.spec import Axis
 from fsbench.evaluation.tuning import Search, grid_of, read_memory, tune, tuning_path, validation_source
 from fsbench.features.scatter import base_statistics
 from fsbench.features.store import FeatureFile, Provenance, write_features
+from fsbench.methods import unem
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.registry import METHODS, method_class
 from fsbench.report.plots.studies import draw_surface
@@ -245,9 +246,11 @@ def test_the_surface_is_shown_with_every_cell(
         assert (tmp_path / name).read_bytes() == drawn
 
 
-def test_a_method_that_learns_is_tuned_by_gradient_and_used_by_tune(path: Path, tmp_path: Path) -> None:
-    file = FeatureFile.open(path)
-    search = Search("unem-gaussian", {}, validation_source(file, None), TaskProtocol(), tuning_path(path))
+def test_a_method_that_learns_is_tuned_by_gradient_and_used_by_tune(
+    search: Search, file: FeatureFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unem, "ROUNDS", 10)
+    search = replace(search, method="unem-gaussian")
     assert grid_of("unem-gaussian", {}) == []
     found = tune(search, [], runner(tmp_path), tasks=20)
     start, learned = found.trials
@@ -255,13 +258,15 @@ def test_a_method_that_learns_is_tuned_by_gradient_and_used_by_tune(path: Path, 
     assert len(str(learned.params["balance"]).split(",")) == len(str(learned.params["temperature"]).split(",")) == 10
     assert found.origin() == "tuned:val:gradient:2x20"
     assert found.best.accuracy == max(start.accuracy, learned.accuracy)
-    (row,) = solved("unem-gaussian", file, tasks=5, tune=True)
-    assert row.record.key.params == found.params
-    assert row.record.params_from == found.origin()
+    table = compared("unem-gaussian", [file], [TaskProtocol()], tasks=5, tune=True, baseline="unem-gaussian")
+    (record,) = table.records
+    assert record.key.params == found.params
+    assert record.params_from == found.origin()
     assert search.remembered() == tune(search, [], runner(tmp_path), tasks=20)
 
 
-def test_what_is_given_is_not_learned(path: Path) -> None:
+def test_what_is_given_is_not_learned(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unem, "ROUNDS", 2)
     val = validation_source(FeatureFile.open(path), None)
     search = Search("unem-gaussian", {"scale": 0.5}, val, TaskProtocol("veilleux"), tuning_path(path))
     found = tune(search, grid_of("unem-gaussian", {"scale": 0.5}), runner(), tasks=8)

@@ -72,6 +72,20 @@ def test_near_chance(ways: int, right: float, near: bool) -> None:
     assert own(make_record("ncm", right, ways=ways, tasks=400)) == (["near-chance"] if near else [])
 
 
+@pytest.mark.parametrize(
+    ("method", "params_from", "expected"),
+    [
+        ("unem-gaussian", "default", ["not-learned"]),
+        ("unem-gaussian", "blind", ["not-learned"]),
+        ("unem-gaussian", "tuned:val:gradient:2x500", []),
+        ("unem-gaussian", "default + given:scale", []),
+        ("paddle", "default", []),
+    ],
+)
+def test_start_values_in_place_of_learned_parameters(method: str, params_from: str, expected: list[str]) -> None:
+    assert own(make_record(method, params_from=params_from)) == expected
+
+
 @pytest.mark.parametrize(("dataset", "expected"), [("mini", ["network"]), ("cub-feat", ["network"]), ("photos", [])])
 def test_the_network_matters_where_there_are_published_numbers(dataset: str, expected: list[str]) -> None:
     assert own(make_record("ncm", dataset=dataset, network="trained by fsbench")) == expected
