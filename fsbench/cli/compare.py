@@ -57,6 +57,7 @@ def compare(
     output: use.TableFormat = None,
     as_json: use.AsJson = False,
     out: use.TableFile = None,
+    save_predictions: use.SavePredictions = False,
     device: use.Device = "auto",
     batch: use.Batch = None,
     force: use.Force = False,
@@ -81,7 +82,9 @@ def compare(
         over_data=over_data, over_classes=over_classes, prior_alpha=prior(prior_alpha), skip_infeasible=skip_infeasible,
     )  # fmt: skip
     other = FeatureFile.open(base) if base else None
-    with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
+    with open_runner(
+        device, batch, results_dir, out=out, force=force, predictions=save_predictions, quiet=quiet
+    ) as runner:
         files = find_features(features, features_dir, runner.reporter, runner.ranks)
         table = compare_files(spec, files, runner, other)
         show_table(table.by_accuracy() if sort else table, form, out, runner, timing=timing)

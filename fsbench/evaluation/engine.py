@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from fsbench.devices import float32_products, out_of_memory, peak_memory
 from fsbench.errors import FsbenchError
 from fsbench.ranks import ALONE
+from fsbench.results.predictions import in_half_precision
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.sampling import TaskRows, check_feasible, pool_sizes, sample_tasks
 
@@ -49,12 +50,14 @@ class Outcome:
         queries: (T,) queries.
         seconds: Wall time from raw features to counts.
         peak_memory: Bytes: of the process on the CPU, of the allocator on a GPU.
+        probabilities: (T, Q, K) class probabilities of the queries, if asked for; zeros where there is no query.
     """
 
     correct: NDArray[np.int64]
     queries: NDArray[np.int64]
     seconds: float
     peak_memory: int
+    probabilities: NDArray[np.float16] | None = None
 
 
 class BlockSize:
@@ -72,11 +75,12 @@ class BlockSize:
 
 @dataclass(frozen=True)
 class TaskList:
-    """Tasks 0 to count − 1 of a protocol and a random seed."""
+    """Tasks 0 to count − 1 of a protocol and a random seed, and whether to keep the probabilities of their queries."""
 
     protocol: TaskProtocol
     seed: int
     count: int
+    probabilities: bool = False
 
 
 def solve_tasks(
@@ -99,6 +103,7 @@ def solve_tasks(
         torch.cuda.reset_peak_memory_stats(device)
     correct = np.zeros(tasks.count, dtype=np.int64)
     queries = np.zeros(tasks.count, dtype=np.int64)
+    kept = np.zeros((tasks.count, protocol.queries, protocol.ways), np.float16) if tasks.probabilities else None
     with torch.inference_mode(), float32_products():
         table = embed_split(method, split, base, device)
     samples = protocol.ways * protocol.shots + protocol.queries
@@ -106,7 +111,8 @@ def solve_tasks(
 
     def solve_chunk(chunk: range) -> range:
         rows = sample_tasks(protocol, offsets, tasks.seed, np.arange(chunk.start, chunk.stop))
-        right, asked = solve_rows(method, table, rows, block)
+        part = None if kept is None else kept[chunk.start : chunk.stop]
+        right, asked = solve_rows(method, table, rows, block, part)
         correct[chunk.start : chunk.stop], queries[chunk.start : chunk.stop] = right, asked
         return chunk
 
@@ -118,7 +124,9 @@ def solve_tasks(
         for chunk in _side_by_side(pool, workers, solve_chunk, chunks):
             report(len(chunk))
     correct, queries = ranks.sum(correct), ranks.sum(queries)
-    return Outcome(correct, queries, time.perf_counter() - start, peak_memory(device))
+    if kept is not None:  # by their bits: every task has zeros in all processes but one
+        kept = ranks.sum(kept.view(np.int16).astype(np.int64)).astype(np.int16).view(np.float16)
+    return Outcome(correct, queries, time.perf_counter() - start, peak_memory(device), kept)
 
 
 def tasks_at_once(samples: int, width: int, free: int | None) -> int:
@@ -160,22 +168,27 @@ def embed_split(method: Method, split: Split, base: BaseStatistics | None, devic
 
 
 def solve_rows(
-    method: Method, table: Tensor, drawn: TaskRows, block: BlockSize
+    method: Method, table: Tensor, drawn: TaskRows, block: BlockSize, kept: NDArray[np.float16] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Right answers and number of queries of every task; shorter tasks are solved apart, so that shapes agree."""
+    """Right answers and number of queries of every task; shorter tasks are solved apart, so that shapes agree.
+
+    `kept` (B, Q, K) takes the probabilities.
+    """
     asked = (drawn.query_labels >= 0).sum(axis=1)
     right = np.zeros(len(asked), dtype=np.int64)
     for size in np.unique(asked):
         chosen = np.flatnonzero(asked == size)
         rows, labels = drawn.query[chosen], drawn.query_labels[chosen]
+        present = np.argsort(labels < 0, axis=1, kind="stable")[:, :size]
         if size < labels.shape[1]:
-            present = np.argsort(labels < 0, axis=1, kind="stable")[:, :size]
             rows, labels = np.take_along_axis(rows, present, axis=1), np.take_along_axis(labels, present, axis=1)
         support, support_labels = drawn.support[chosen], drawn.support_labels[chosen]
         everything = np.concatenate([support, rows], axis=1)
         ways = drawn.classes.shape[1]
-        counts = _count_right(method, table, everything, support_labels, labels, ways, block)
-        right[chosen] = counts
+        found = None if kept is None else np.zeros((*labels.shape, ways), np.float16)
+        right[chosen] = _count_right(method, table, everything, support_labels, labels, ways, block, found)
+        if kept is not None:
+            kept[chosen[:, None], present] = found
     return right, asked
 
 
@@ -187,6 +200,7 @@ def _count_right(
     labels: NDArray[np.int64],
     ways: int,
     block: BlockSize,
+    kept: NDArray[np.float16] | None,
 ) -> NDArray[np.int64]:
     """Solve tasks block by block; a block that does not fit into memory is tried again in halves."""
     device = table.device
@@ -207,6 +221,8 @@ def _count_right(
                 probabilities = method.classify(TaskBatch(features, support_there[part], ways))  # (B, Q, K)
                 predicted = probabilities.mT.argmax(dim=1)  # (B, Q); fast, as most methods compute (B, K, Q)
                 right = (predicted == labels_there[part]).sum(dim=1)
+                if kept is not None:
+                    kept[part] = in_half_precision(probabilities.cpu().numpy(), predicted.cpu().numpy())
                 counts[part] = torch.where(probabilities.sum(dim=(1, 2)).isfinite(), right, -1)
         except RuntimeError as error:
             if isinstance(error, NotImplementedError) and device.type != "cpu":

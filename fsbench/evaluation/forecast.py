@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from fsbench.evaluation.run import Job
+    from fsbench.evaluation.run import Job, Runner
     from fsbench.evaluation.source import Source
     from fsbench.results.record import RunKey, RunRecord
 
@@ -66,13 +66,13 @@ def read_speeds(results: Path) -> list[RunRecord]:
 
 
 def forecast(
-    cells: Iterable[tuple[Job, Source]], results: Path, known: Sequence[RunRecord], *, force: bool = False
+    cells: Iterable[tuple[Job, Source]], runner: Runner, results: Path, known: Sequence[RunRecord]
 ) -> Forecast:
     """What the cells of a step need, with records in `results`; `known` are records that tell the speed."""
     total = Forecast()
     for job, source in cells:
         key = key_of(job, source)
-        if record_path(results, key, source.dataset, source.backbone).exists() and not force:
+        if runner.has(record_path(results, key, source.dataset, source.backbone)):
             total += Forecast(1, recorded=1)
         elif speed := _speed(key, known):
             total += Forecast(1, seconds=job.tasks / speed)

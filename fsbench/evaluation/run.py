@@ -13,14 +13,16 @@ import torch
 
 import fsbench
 from fsbench.devices import float32_products
-from fsbench.evaluation.engine import BlockSize, TaskList, embed_split, solve_rows, solve_tasks
+from fsbench.evaluation.engine import BlockSize, Outcome, TaskList, embed_split, solve_rows, solve_tasks
 from fsbench.io.files import require_writable
 from fsbench.methods.registry import method_class
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
+from fsbench.results.predictions import Predictions, predictions_path, save_predictions
 from fsbench.results.record import RunKey, RunRecord, load_record, record_path, save_record
 from fsbench.results.statistics import accuracies, interval
-from fsbench.tasks.sampling import TaskRows, apportion
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.sampling import TaskRows, apportion, sample_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,9 +32,8 @@ if TYPE_CHECKING:
 
     from fsbench.evaluation.source import Source
     from fsbench.methods.base import Method
-    from fsbench.tasks.protocol import TaskProtocol
 
-
+_DRAWN_AT_ONCE = 512
 POINTS = "points"  # folder below the results, for the records of single points of sweeps and searches
 
 
@@ -68,6 +69,7 @@ class Runner:
         reporter: Shows progress, notes and warnings.
         results: Folder of records; None keeps nothing.
         force: Recompute existing results.
+        predictions: Also write the class probabilities of all queries beside the records.
     """
 
     device: torch.device
@@ -76,25 +78,31 @@ class Runner:
     reporter: Reporter = field(default_factory=lambda: Reporter(quiet=True))
     results: Path | None = None
     force: bool = False
+    predictions: bool = False
 
     def run(self, job: Job, source: Source, progress: Callable[[int], None] = lambda done: None) -> RunRecord:
         """Give the record of a job: the stored one if there is one, else a new one, which is stored."""
         key, results = key_of(job, source), self.results
         path = record_path(results, key, source.dataset, source.backbone) if results else None
-        stored = self.ranks.agree(lambda: load_record(path, key) if path and path.exists() and not self.force else None)
+        stored = self.ranks.agree(lambda: load_record(path, key) if path and self.has(path) else None)
         if stored:
             progress(job.tasks)
             return _renamed(stored, job, source)
         if results:
             self.ranks.agree(lambda: require_writable(results))
-        record = self._compute(job, key, source, progress)
-        return self.ranks.agree(lambda: _saved(path, record))
-
-    def _compute(self, job: Job, key: RunKey, source: Source, progress: Callable[[int], None]) -> RunRecord:
         outcome = solve_tasks(
-            job.method, source.split, source.base, TaskList(job.protocol, job.seed, job.tasks),
+            job.method, source.split, source.base, TaskList(job.protocol, job.seed, job.tasks, self.predictions),
             device=self.device, batch=self.batch, ranks=self.ranks, progress=progress,
         )  # fmt: skip
+        record = self._record(job, key, source, outcome)
+        return self.ranks.agree(lambda: _saved(path, record, outcome, source))
+
+    def has(self, path: Path) -> bool:
+        """Whether a record need not be computed."""
+        complete = not self.predictions or predictions_path(path).exists()
+        return path.exists() and complete and not self.force
+
+    def _record(self, job: Job, key: RunKey, source: Source, outcome: Outcome) -> RunRecord:
         mean = interval(accuracies(outcome.correct, outcome.queries))
         return RunRecord(
             key=key,
@@ -172,7 +180,13 @@ def _renamed(stored: RunRecord, job: Job, source: Source) -> RunRecord:
     )
 
 
-def _saved(path: Path | None, record: RunRecord) -> RunRecord:
+def _saved(path: Path | None, record: RunRecord, outcome: Outcome, source: Source) -> RunRecord:
+    if path and outcome.probabilities is not None:
+        key, parts = record.key, np.array_split(np.arange(record.key.tasks), -(-record.key.tasks // _DRAWN_AT_ONCE))
+        rules, offsets = TaskProtocol(**key.protocol), source.split.offsets
+        drawn = [sample_tasks(rules, offsets, key.seed, part) for part in parts]
+        predictions = Predictions.of(outcome.probabilities, drawn, source.split.class_names)
+        save_predictions(predictions_path(path), key.digest(), predictions)
     if path:
         save_record(path, record)
     return record

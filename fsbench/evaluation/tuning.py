@@ -287,7 +287,9 @@ def tune(
             raise FsbenchError(f"{axis.name} belongs to the tasks and cannot be tuned.", "To vary it: fsbench sweep.")
     source, protocol = search.source, search.protocol
     proposals = Grid(axes) if trials is None else Guesses(axes, trials, seed)
-    points = replace(runner, results=runner.results / POINTS if runner.results else None, force=False)
+    points = replace(
+        runner, results=runner.results / POINTS if runner.results else None, force=False, predictions=False
+    )
     made: list[Trial] = []
     label = f"{source.dataset} {protocol.shots}-shot tuning {search.method} on val"
     with runner.reporter.bar(label, len(proposals)) as advance:
