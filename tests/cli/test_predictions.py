@@ -82,10 +82,10 @@ def test_calibration_draws_bins_with_queries_and_leaves_gaps(settings: int, tmp_
     panels = {f"setting {number}": {"ncm": found} for number in range(settings)}
     panels["setting 0"]["mine"] = found
     for width in ("column", "page"):
-        figure = draw_calibration(panels, "Title", width)  # type: ignore[arg-type]
+        figure = draw_calibration(panels, "Title", width)
         save(figure, tmp_path / "a.svg")
         assert sum(axes.get_visible() for axes in figure.axes) == 2 * settings
-        assert len(figure.axes[0].lines[1].get_xydata()) == 2
+        assert np.shape(figure.axes[0].lines[1].get_xydata()) == (2, 2)
     text = (tmp_path / "a.svg").read_text()
     assert f"ncm: ECE {', '.join(['12.3'] * settings)}" in text
     assert f"mine: ECE {', '.join(['12.3', *['–'] * (settings - 1)])}" in text

@@ -48,10 +48,11 @@ def draw_confusion(values: NDArray[np.float64], names: Sequence[str], title: str
         figure = Figure(figsize=(inches, side + below + 1.5 * size / 72 * lines), layout="constrained")
         figure.suptitle(wrapped(title, inches - 0.2), x=0.01, ha="left", fontweight="bold")
         axes = figure.add_subplot()
-        drawn = axes.imshow(others, cmap="cividis_r", vmin=0.0, vmax=most, interpolation="nearest")
+        drawn = axes.imshow(others, cmap="Blues", vmin=0.0, vmax=most, interpolation="nearest")
         places = np.arange(0, len(labels), math.ceil(len(labels) * 1.2 * size / (72 * side)))  # those that have room
         axes.set_yticks(places, [labels[place] for place in places])
         axes.set_xticks(places, [labels[place] if width == "page" else "" for place in places], rotation=90)
+        axes.set_facecolor("#d8d8d8")  # of the diagonal, and of classes that never met
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         axes.set(xlabel="answer", ylabel="true class")
