@@ -72,6 +72,7 @@ def compare(
     output: use.TableFormat = None,
     as_json: use.AsJson = False,
     out: use.TableFile = None,
+    save_predictions: use.SavePredictions = False,
     device: use.Device = "auto",
     batch: use.Batch = None,
     force: use.Force = False,
@@ -98,7 +99,9 @@ def compare(
     if fail_if_worse and fail_if_worse not in (labels := [choice.label for choice in spec.methods]):
         raise UsageError("fail-if-worse", f"expected one of {', '.join(labels)}, got {fail_if_worse!r}")
     other = FeatureFile.open(base) if base else None
-    with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
+    with open_runner(
+        device, batch, results_dir, out=out, force=force, predictions=save_predictions, quiet=quiet
+    ) as runner:
         files = find_features(features, features_dir, runner.reporter, runner.ranks)
         theirs = read_others(others or [], runner.reporter)
         table = compare_files(spec, files, runner, other, others=theirs)

@@ -178,4 +178,11 @@ TableFormat = Annotated[
 TableFile = Annotated[
     Path | None, of_output("--out", metavar="FILE", help="Write the table to this file: .md, .tex, .csv, .json, .txt.")
 ]
+SavePredictions = Annotated[
+    bool,
+    of_output(
+        "--save-predictions",
+        help="Write class probabilities next to each record, 12 MB per 10,000 tasks of 5 classes and 75 queries.",
+    ),
+]
 Sort = Annotated[bool, of_output("--sort", help="Order methods by their mean accuracy, the best first.")]

@@ -20,6 +20,7 @@ from fsbench.features.scatter import base_statistics
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
 from fsbench.report.plots.comparison import draw_differences, draw_dots, draw_speed, paired_runs
+from fsbench.report.plots.predictions import draw_calibration, draw_confusion
 from fsbench.report.plots.spectrum import Spectrum, draw_spectra
 from fsbench.report.plots.studies import draw_sweep
 from fsbench.report.plots.style import Width, check_ending, save
@@ -27,10 +28,13 @@ from fsbench.report.plots.task import draw_simplex, draw_task
 from fsbench.reporter import Reporter
 from fsbench.results.collect import collect, read_records, titles
 from fsbench.results.curves import load_sweep
+from fsbench.results.predictions import confusion as confused
+from fsbench.results.predictions import find_predictions, load_predictions, reliability
 
 if TYPE_CHECKING:
     from fsbench.evaluation.task_views import WatchedTask
     from fsbench.results.comparison import Comparison
+    from fsbench.results.predictions import Reliability
 
 TaskNumber = Annotated[int, use.of_tasks("--task", min=0, max=10**9, help="Number of the task in the list.")]
 FigureWidth = Annotated[
@@ -119,6 +123,65 @@ def curves(
     """
     save(draw_sweep(load_sweep(sweep), width), out)
     Reporter(quiet).say(f"Wrote {out}.")
+
+
+def confusion(
+    records: use.RecordsArgument = None,
+    method: Annotated[str, typer.Option(help="Label of the method. (default: the one with the best accuracy)")] = "",
+    width: FigureWidth = "page",
+    out: use.FigureFile = Path("confusion.png"),
+    results_dir: use.ResultsRoot = Path("results"),
+    quiet: use.Quiet = False,
+) -> None:
+    """Plot which classes are confused, over all tasks.
+
+    Needs predictions: `fsbench compare --save-predictions`. Plots the first setting of the table; pass a record file to
+    choose another one.
+
+    Example: [bold]fsbench plot confusion --method bavardage --out confusion.pdf[/bold]
+    """
+    check_ending(out)
+    reporter = Reporter(quiet)
+    comparison, files = _with_predictions(records, results_dir, reporter)
+    group, column = comparison.groups[0], comparison.columns[0]
+    known = {label: cell.record for (label, one), cell in group.cells.items() if cell.record and one == column}
+    if method and method not in known:
+        raise unknown_name("method with predictions", method, known)
+    label = method or max(known, key=lambda name: known[name].accuracy)
+    record = known[label]
+    found = load_predictions(files[record.key.digest()], record)
+    title = f"{label} on {group.title}, {column.title}, {comparison.tasks:,} tasks: {record.accuracy:.2f} % right"
+    save(draw_confusion(confused(found), found.class_names, title, width), out)
+    reporter.say(f"Wrote {out}.")
+
+
+def calibration(
+    records: use.RecordsArgument = None,
+    width: FigureWidth = "page",
+    out: use.FigureFile = Path("calibration.png"),
+    results_dir: use.ResultsRoot = Path("results"),
+    quiet: use.Quiet = False,
+) -> None:
+    """Plot how often methods are right against how sure they are.
+
+    One panel per setting, with the expected calibration error (ECE) of every method in 15 bins. Needs predictions:
+    `fsbench compare --save-predictions`.
+
+    Example: [bold]fsbench plot calibration --out calibration.pdf[/bold]
+    """
+    check_ending(out)
+    reporter = Reporter(quiet)
+    comparison, files = _with_predictions(records, results_dir, reporter)
+    group = comparison.groups[0]
+    panels: dict[str, dict[str, Reliability]] = {}
+    for column in comparison.columns:
+        for entry in comparison.entries:
+            cell = group.cells.get((entry.label, column))
+            if cell and cell.record:
+                found = load_predictions(files[cell.record.key.digest()], cell.record)
+                panels.setdefault(column.title, {})[entry.label] = reliability(found, entry.label)
+    save(draw_calibration(panels, f"{group.title}, {comparison.tasks:,} tasks", width), out)
+    reporter.say(f"Wrote {out}.")
 
 
 def simplex(
@@ -243,6 +306,16 @@ def _watched(
     return watch(source, tasks.protocol, tasks.seed, tasks.count - 1, options)
 
 
+def _with_predictions(given: list[Path] | None, folder: Path, reporter: Reporter) -> tuple[Comparison, dict[str, Path]]:
+    """The first comparison of records with predictions, and the files of these; a note names feature files left out."""
+    records = read_records(given, folder, reporter)
+    files = find_predictions(records, given or [folder])
+    comparison = _first(collect([record for record in records if record.key.digest() in files]), reporter)
+    if others := [group.title for group in comparison.groups[1:]]:
+        reporter.say(f"Plotting {comparison.groups[0].title}; pass record files to choose {', '.join(others)}.")
+    return comparison, files
+
+
 def _first(comparisons: list[Comparison], reporter: Reporter) -> Comparison:
     """The comparison with the most tasks; a note names those left out."""
     shown, *others = titles(comparisons)
@@ -252,7 +325,10 @@ def _first(comparisons: list[Comparison], reporter: Reporter) -> Comparison:
 
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich", help=COMMANDS["plot"][1])
-_PANELS = {"From records": (dots, differences, speed, curves), "From features": (simplex, task, spectrum)}
+_PANELS = {
+    "From records": (dots, differences, speed, confusion, calibration, curves),
+    "From features": (simplex, task, spectrum),
+}
 for panel, figures in _PANELS.items():
     for figure in figures:
         app.command(figure.__name__, help=help_of(figure), rich_help_panel=panel)(figure)

@@ -124,17 +124,19 @@ def _forecast(step: Step) -> Forecast | None:
         return None
     context = step.context()
     said: dict[str, Any] = context.params
-    results, force = said["results_dir"], said["force"]
+    results = said["results_dir"]
     paths = said["features"] or [path for path in said["features_dir"].glob("*.h5") if ".scatter" not in path.name]
     files = [FeatureFile.open(path) for path in paths if Path(path).exists()]
-    runner, known = Runner(torch.device("cpu"), reporter=Reporter(silent=True)), read_speeds(results)
+    wanted = said.get("save_predictions", False)
+    runner = Runner(torch.device("cpu"), reporter=Reporter(silent=True), force=said["force"], predictions=wanted)
+    known = read_speeds(results)
     later = max(len(paths), 1) - len(files)  # feature files that an earlier step makes
     if step.title == "sweep":
         plans, _ = plans_of(context)
         rules = {name: said[name] for name in ("tasks", "seed", "preset")}
         points = [cell for file in files for cell in planned_points(plans, file, runner, **rules)]
         each = sum(len(plan.axis.values) * len(plan.lines) for plan in plans)
-        return forecast(points, results / POINTS, known, force=force) + Forecast(later * each, untimed=later * each)
+        return forecast(points, runner, results / POINTS, known) + Forecast(later * each, untimed=later * each)
     if step.title == "solve":
         spec = spec_of(said)
     else:
@@ -145,4 +147,4 @@ def _forecast(step: Step) -> Forecast | None:
     if spec.tune:  # parameters, and so records, are not known before the search
         return Forecast((len(files) + later) * each, untimed=(len(files) + later) * each)
     cells = planned_cells(spec, files, runner, base) if files else []
-    return forecast(cells, results, known, force=force) + Forecast(later * each, untimed=later * each)
+    return forecast(cells, runner, results, known) + Forecast(later * each, untimed=later * each)

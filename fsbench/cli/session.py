@@ -33,13 +33,21 @@ _FORMAT_OF_ENDING = {
 
 @contextmanager
 def open_runner(
-    device: str, batch: int | None, results: Path, *, out: Path | None = None, force: bool = False, quiet: bool = False
+    device: str,
+    batch: int | None,
+    results: Path,
+    *,
+    out: Path | None = None,
+    force: bool = False,
+    predictions: bool = False,
+    quiet: bool = False,
 ) -> Iterator[Runner]:
     """A runner for the duration of the block, shared by all processes; `out` is checked before anything is computed."""
     with join_ranks() as ranks:
         if out:
             ranks.agree(lambda: require_place(out))
-        yield Runner(choose_device(device), batch, ranks, Reporter(quiet, not ranks.leads), results, force)
+        reporter = Reporter(quiet, not ranks.leads)
+        yield Runner(choose_device(device), batch, ranks, reporter, results, force, predictions)
 
 
 def find_features(given: list[Path] | None, root: Path, reporter: Reporter, ranks: Ranks = ALONE) -> list[FeatureFile]:

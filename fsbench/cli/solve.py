@@ -52,6 +52,7 @@ def solve(
     quiet: use.Quiet = False,
     out: Annotated[Path | None, use.of_output(metavar="FILE", help="Also write the rows to this JSON file.")] = None,
     as_json: use.AsJson = False,
+    save_predictions: use.SavePredictions = False,
     t_km: use.Temperature = None,
     tau: use.Precision = None,
     sigma: use.Clamp = None,
@@ -88,7 +89,9 @@ def solve(
     """
     spec = spec_of(context.params)
     other = FeatureFile.open(base) if base else None
-    with open_runner(device, batch, results_dir, out=out, force=force, quiet=quiet) as runner:
+    with open_runner(
+        device, batch, results_dir, out=out, force=force, predictions=save_predictions, quiet=quiet
+    ) as runner:
         files = find_features(features, features_dir, runner.reporter, runner.ranks)
         table = compare(spec, files, runner, other)
         if runner.ranks.leads:

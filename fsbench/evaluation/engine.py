@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from fsbench.devices import float32_products, out_of_memory, peak_memory
 from fsbench.errors import FsbenchError
 from fsbench.ranks import ALONE
+from fsbench.results.predictions import in_half_precision
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.sampling import TaskRows, check_feasible, pool_sizes, sample_tasks
 
@@ -50,12 +51,14 @@ class Outcome:
         queries: (T,) queries.
         seconds: Wall time from raw features to counts.
         peak_memory: Bytes: of the process on the CPU, of the allocator on a GPU.
+        probabilities: (T, Q, K) class probabilities of the queries, if asked for; zeros where there is no query.
     """
 
     correct: NDArray[np.int64]
     queries: NDArray[np.int64]
     seconds: float
     peak_memory: int
+    probabilities: NDArray[np.float16] | None = None
 
 
 @dataclass
@@ -75,7 +78,7 @@ class BlockSize:
 class TaskList:
     """Tasks `first` to count − 1 of a protocol and a random seed, or those `chosen` of them.
 
-    With `seconds`, as many of them as fit into that.
+    With `seconds`, as many of them as fit into that; with `probabilities`, those of all queries are kept.
     """
 
     protocol: TaskProtocol
@@ -84,6 +87,7 @@ class TaskList:
     first: int = 0
     seconds: float | None = None
     chosen: NDArray[np.int64] | None = None
+    probabilities: bool = False
 
     @property
     def numbers(self) -> NDArray[np.int64]:
@@ -111,6 +115,7 @@ def solve_tasks(
         torch.cuda.reset_peak_memory_stats(device)
     numbers = tasks.numbers
     correct, queries = np.zeros((2, len(numbers)), dtype=np.int64)
+    kept = np.zeros((len(numbers), protocol.queries, protocol.ways), np.float16) if tasks.probabilities else None
     with torch.inference_mode(), float32_products():
         table = embed_split(method, split, base, device)
     samples = protocol.ways * protocol.shots + protocol.queries
@@ -118,7 +123,8 @@ def solve_tasks(
 
     def solve_chunk(chunk: range) -> range:
         rows = sample_tasks(protocol, offsets, tasks.seed, numbers[chunk.start : chunk.stop])
-        right, asked = solve_rows(method, table, rows, block)
+        part = None if kept is None else kept[chunk.start : chunk.stop]
+        right, asked = solve_rows(method, table, rows, block, part)
         correct[chunk.start : chunk.stop], queries[chunk.start : chunk.stop] = right, asked
         return chunk
 
@@ -134,7 +140,9 @@ def solve_tasks(
             report(len(chunk))
     correct, queries = ranks.sum(correct), ranks.sum(queries)
     solved = np.count_nonzero(queries)  # the first ones: chunks are handed out in order, and all are finished
-    return Outcome(correct[:solved], queries[:solved], time.perf_counter() - start, peak_memory(device))
+    if kept is not None:  # by their bits: every task has zeros in all processes but one
+        kept = ranks.sum(kept.view(np.int16).astype(np.int64)).astype(np.int16).view(np.float16)[:solved]
+    return Outcome(correct[:solved], queries[:solved], time.perf_counter() - start, peak_memory(device), kept)
 
 
 def tasks_at_once(samples: int, width: int, free: int | None) -> int:
@@ -176,22 +184,27 @@ def embed_split(method: Method, split: Split, base: BaseStatistics | None, devic
 
 
 def solve_rows(
-    method: Method, table: Tensor, drawn: TaskRows, block: BlockSize
+    method: Method, table: Tensor, drawn: TaskRows, block: BlockSize, kept: NDArray[np.float16] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Right answers and number of queries of every task; shorter tasks are solved apart, so that shapes agree."""
+    """Right answers and number of queries of every task; shorter tasks are solved apart, so that shapes agree.
+
+    `kept` (B, Q, K) takes the probabilities.
+    """
     asked = (drawn.query_labels >= 0).sum(axis=1)
     right = np.zeros(len(asked), dtype=np.int64)
     for size in np.unique(asked):
         chosen = np.flatnonzero(asked == size)
         rows, labels = drawn.query[chosen], drawn.query_labels[chosen]
+        present = np.argsort(labels < 0, axis=1, kind="stable")[:, :size]
         if size < labels.shape[1]:
-            present = np.argsort(labels < 0, axis=1, kind="stable")[:, :size]
             rows, labels = np.take_along_axis(rows, present, axis=1), np.take_along_axis(labels, present, axis=1)
         support, support_labels = drawn.support[chosen], drawn.support_labels[chosen]
         everything = np.concatenate([support, rows], axis=1)
         ways = drawn.classes.shape[1]
-        counts = _count_right(method, table, everything, support_labels, labels, ways, block)
-        right[chosen] = counts
+        found = None if kept is None else np.zeros((*labels.shape, ways), np.float16)
+        right[chosen] = _count_right(method, table, everything, support_labels, labels, ways, block, found)
+        if kept is not None:
+            kept[chosen[:, None], present] = found
     return right, asked
 
 
@@ -203,6 +216,7 @@ def _count_right(
     labels: NDArray[np.int64],
     ways: int,
     block: BlockSize,
+    kept: NDArray[np.float16] | None,
 ) -> NDArray[np.int64]:
     """Solve tasks block by block; a block that does not fit into memory is tried again in halves."""
     device = table.device
@@ -223,6 +237,8 @@ def _count_right(
                 probabilities = method.classify(TaskBatch(features, support_there[part], ways))  # (B, Q, K)
                 predicted = probabilities.mT.argmax(dim=1)  # (B, Q); fast, as most methods compute (B, K, Q)
                 right = (predicted == labels_there[part]).sum(dim=1)
+                if kept is not None:
+                    kept[part] = in_half_precision(probabilities.cpu().numpy(), predicted.cpu().numpy())
                 counts[part] = torch.where(probabilities.sum(dim=(1, 2)).isfinite(), right, -1)
         except RuntimeError as error:
             if isinstance(error, NotImplementedError) and device.type != "cpu":

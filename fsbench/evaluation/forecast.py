@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import POINTS, key_of
-from fsbench.results.record import find_record, load_record, record_path
+from fsbench.results.record import load_record, record_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from fsbench.evaluation.run import Job
+    from fsbench.evaluation.run import Job, Runner
     from fsbench.evaluation.source import Source
     from fsbench.results.record import RunKey, RunRecord
 
@@ -66,14 +66,13 @@ def read_speeds(results: Path) -> list[RunRecord]:
 
 
 def forecast(
-    cells: Iterable[tuple[Job, Source]], results: Path, known: Sequence[RunRecord], *, force: bool = False
+    cells: Iterable[tuple[Job, Source]], runner: Runner, results: Path, known: Sequence[RunRecord]
 ) -> Forecast:
     """What the cells of a step need, with records in `results`; `known` are records that tell the speed."""
     total = Forecast()
     for job, source in cells:
         key = key_of(job, source)
-        path = record_path(results, key, source.dataset, source.backbone)
-        stored = None if force else find_record(path, key)
+        stored = runner.stored(record_path(results, key, source.dataset, source.backbone), key)
         missing = job.tasks - (stored.key.tasks if stored else 0)
         if missing <= 0:
             total += Forecast(1, recorded=1)

@@ -19,6 +19,7 @@ from fsbench.io.files import require_writable
 from fsbench.methods.registry import METHODS, method_class
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
+from fsbench.results.predictions import Predictions, predictions_path, save_predictions
 from fsbench.results.record import (
     OwnMethod,
     RunKey,
@@ -31,7 +32,8 @@ from fsbench.results.record import (
     save_record,
 )
 from fsbench.results.statistics import accuracies, interval
-from fsbench.tasks.sampling import TaskRows, apportion
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.sampling import TaskRows, apportion, sample_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,10 +43,9 @@ if TYPE_CHECKING:
 
     from fsbench.evaluation.source import Source
     from fsbench.methods.base import Method
-    from fsbench.tasks.protocol import TaskProtocol
-
 
 _SECONDS_TO_TELL = 2.0  # of a slow method, before it says how long it will take
+_DRAWN_AT_ONCE = 512
 POINTS = "points"  # folder below the results, for the records of single points of sweeps and searches
 
 
@@ -82,6 +83,7 @@ class Runner:
         reporter: Shows progress, notes and warnings.
         results: Folder of records; None keeps nothing.
         force: Recompute existing results.
+        predictions: Also write the class probabilities of all queries beside the records.
     """
 
     device: torch.device
@@ -90,14 +92,16 @@ class Runner:
     reporter: Reporter = field(default_factory=lambda: Reporter(quiet=True))
     results: Path | None = None
     force: bool = False
+    predictions: bool = False
 
     def run(self, job: Job, source: Source, progress: Callable[[int], None] = lambda done: None) -> RunRecord:
         """Give the record of a job: the stored one or the first tasks of it, else one with the missing tasks added."""
         key, results = key_of(job, source), self.results
         path = record_path(results, key, source.dataset, source.backbone) if results else None
-        stored = self.ranks.agree(lambda: find_record(path, key) if path and not self.force else None)
+        stored = self.ranks.agree(lambda: self.stored(path, key) if path else None)
         if stored and (stored.key.tasks >= job.tasks or (job.seconds and stored.seconds > job.seconds / 2)):
             progress(job.tasks)
+            probabilities = None
             record = first_tasks(stored, job.tasks) if stored.key.tasks > job.tasks else stored
             record = _renamed(record, replace(job, tasks=record.key.tasks), source)
             if stored.key.tasks <= job.tasks:
@@ -105,22 +109,28 @@ class Runner:
         else:
             if results:
                 self.ranks.agree(lambda: require_writable(results))
-            record = self._compute(job, source, stored, progress)
+            record, probabilities = self._compute(job, source, stored, progress)
         if results:
             out = record_path(results, record.key, source.dataset, source.backbone)
-            self.ranks.agree(lambda: save_record(out, record))
+            self.ranks.agree(lambda: _save(out, record, probabilities, source))
         return self.ranks.agree(lambda: record)
+
+    def stored(self, path: Path, key: RunKey) -> RunRecord | None:
+        """The record of a run, or of more or fewer tasks of its list; with predictions only that of the very run."""
+        if self.predictions and not (path.exists() and predictions_path(path).exists()):
+            return None
+        return None if self.force else find_record(path, key)
 
     def _compute(
         self, job: Job, source: Source, stored: RunRecord | None, progress: Callable[[int], None]
-    ) -> RunRecord:
-        """Solve the tasks that are not stored yet."""
+    ) -> tuple[RunRecord, NDArray[np.float16] | None]:
+        """Solve the tasks that are not stored yet; with predictions, that is all, and their probabilities are kept."""
         first = stored.key.tasks if stored else 0
         progress(first)
         seconds = job.seconds and max(job.seconds - (stored.seconds if stored else 0), job.seconds / 2)
+        tasks = TaskList(job.protocol, job.seed, job.tasks, first, seconds, probabilities=self.predictions)
         outcome = solve_tasks(
-            job.method, source.split, source.base, TaskList(job.protocol, job.seed, job.tasks, first, seconds),
-            device=self.device, batch=self.batch, ranks=self.ranks,
+            job.method, source.split, source.base, tasks, device=self.device, batch=self.batch, ranks=self.ranks,
             progress=_estimating(job, progress, self.reporter) if job.method.info.cost == "slow" else progress,
         )  # fmt: skip
         if stored:
@@ -130,7 +140,9 @@ class Runner:
                 stored.seconds + outcome.seconds,
                 max(stored.peak_memory, outcome.peak_memory),
             )
-        job = replace(job, tasks=len(outcome.correct))
+        return self._record(replace(job, tasks=len(outcome.correct)), source, outcome), outcome.probabilities
+
+    def _record(self, job: Job, source: Source, outcome: Outcome) -> RunRecord:
         mean = interval(accuracies(outcome.correct, outcome.queries))
         return RunRecord(
             key=key_of(job, source),
@@ -226,6 +238,17 @@ def _renamed(stored: RunRecord, job: Job, source: Source) -> RunRecord:
         images=source.images,
         own_method=_own_method(job),
     )
+
+
+def _save(path: Path, record: RunRecord, probabilities: NDArray[np.float16] | None, source: Source) -> None:
+    """Write a record, and before it the predictions if there are some."""
+    if probabilities is not None:
+        key, parts = record.key, np.array_split(np.arange(record.key.tasks), -(-record.key.tasks // _DRAWN_AT_ONCE))
+        rules, offsets = TaskProtocol(**key.protocol), source.split.offsets
+        drawn = [sample_tasks(rules, offsets, key.seed, part) for part in parts]
+        predictions = Predictions.of(probabilities, drawn, source.split.class_names)
+        save_predictions(predictions_path(path), key.digest(), predictions)
+    save_record(path, record)
 
 
 def signature(job: Job, source: Source, version: str = fsbench.__version__) -> str:

@@ -347,7 +347,9 @@ def tune(
     source, protocol = search.source, search.protocol
     learned = Learned(search, runner, tasks, seed) if not axes else None
     proposals = learned or (Grid(axes) if trials is None else Guesses(axes, trials, seed))
-    points = replace(runner, results=runner.results / POINTS if runner.results else None, force=False)
+    points = replace(
+        runner, results=runner.results / POINTS if runner.results else None, force=False, predictions=False
+    )
     made: list[Trial] = []
     label = f"{source.dataset} {protocol.shots}-shot tuning {search.method} on val"
     with runner.reporter.bar(label, len(proposals)) as advance:

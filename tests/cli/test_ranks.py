@@ -77,15 +77,20 @@ def results(folder: str) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.usefixtures("synthetic")
 def test_compare_of_unequal_processes_gives_one_table_and_the_records_of_one_process() -> None:
-    done = torchrun(3, *COMPARE, "--tasks", "40", trouble="unequal")  # in memory, threads and speed
+    done = torchrun(
+        3, *COMPARE, "--tasks", "40", "--save-predictions", trouble="unequal"
+    )  # in memory, threads and speed
     assert done.returncode == 0, done.stderr
     assert {record["ranks"] for record in records("results").values()} == {3}
     assert len(records("results")) == 14
-    reused = run(*COMPARE, "--tasks", "40")
+    reused = run(*COMPARE, "--tasks", "40", "--save-predictions")
     assert done.stdout == reused.stdout
     assert {record["ranks"] for record in records("results").values()} == {3}
-    run(*COMPARE, "--tasks", "40", "--results-dir", "alone")
+    run(*COMPARE, "--tasks", "40", "--save-predictions", "--results-dir", "alone")
     assert results("alone") == results("results")
+    for path in Path("alone").glob("*.h5"):
+        assert path.read_bytes() == Path("results", path.name).read_bytes()
+    assert len(list(Path("alone").glob("*.h5"))) == 14
 
 
 @pytest.mark.usefixtures("photos")
