@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.synthetic import Features
 
 PACKAGE = Path(__file__).parents[2] / "fsbench"
-MOST_FUNCTIONS = 130
+MOST_FUNCTIONS = 132
 
 
 def test_no_file_is_longer_than_400_lines() -> None:
