@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -50,11 +51,18 @@ def read_sealed(path: Path, kind: type[T], what: str, remedy: str) -> T:
     if seal is not None and seal != _digest(content):
         raise FsbenchError(f"The {what} {path} is not as it was written: its SHA-256 differs.", remedy)
     try:
-        return TypeAdapter(kind).validate_python(content)
+        checked: T = adapter_of(kind).validate_python(content)  # type: ignore[arg-type]  # types are hashable
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise FsbenchError(f"The {what} {path} is damaged: {where}: {first['msg']}.", remedy) from error
+    return checked
+
+
+@functools.cache
+def adapter_of(kind: Any) -> TypeAdapter[Any]:
+    """What checks values of a type; made once, as that takes longer than a check."""
+    return TypeAdapter(kind)
 
 
 def _whole(text: str) -> int:

@@ -12,11 +12,11 @@ from glob import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from fsbench.errors import FsbenchError
 from fsbench.io.files import is_name, readable_part
-from fsbench.io.sealed import read_sealed, write_sealed
+from fsbench.io.sealed import adapter_of, read_sealed, write_sealed
 from fsbench.results.statistics import interval
 from fsbench.tasks.protocol import TaskProtocol, setting_title
 
@@ -295,7 +295,7 @@ def _trouble(record: RunRecord) -> str:
     if key.version != VERSION:
         return f"it has version {key.version}, and this fsbench reads version {VERSION}"
     try:
-        protocol = TypeAdapter(TaskProtocol).validate_python(key.protocol).as_dict()
+        protocol = adapter_of(TaskProtocol).validate_python(key.protocol).as_dict()
     except (ValidationError, FsbenchError):
         protocol = None
     if protocol != key.protocol:
