@@ -69,7 +69,7 @@ def test_export_and_back() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("import", "cub.plk"), "Say it: base=cub.plk, val=cub.plk or novel=cub.plk"),
+        (("import", "cub.plk"), "Name the split: base=cub.plk, val=cub.plk or novel=cub.plk"),
         (("import", "new=cub.plk"), "'new' in 'new=cub.plk' is not a split"),
         (("import", "nothing.plk"), "No such file: nothing.plk"),
     ],
