@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +53,17 @@ def test_novel_features_alone_with_another_files_base() -> None:
     assert "/novel|base:mini@" in crossed.stdout.replace("\n", "")
     solved = run("solve", *arguments)
     assert "own/rn18/novel|base:mini@" in solved.stdout
+
+
+@pytest.mark.usefixtures("pickles")
+def test_import_and_export_say_it_in_json() -> None:
+    done = run("import", "base_cub.plk", "novel=cub.plk", "--dataset", "cub", "--backbone", "rn18", "--json", "-q")
+    file = FeatureFile.open(Path("features/cub-rn18.h5"))
+    rows = {name: {"rows": one.rows, "classes": len(one.class_names)} for name, one in file.splits.items()}
+    expected = {"file": "features/cub-rn18.h5", "dataset": "cub", "backbone": "rn18", "dimension": 48, "splits": rows}
+    assert json.loads(done.stdout) == expected
+    done = run("export", "features/cub-rn18.h5", "--out", "all.npz", "--json")
+    assert json.loads(done.stdout) == {"files": ["all.npz"]}
 
 
 @pytest.mark.usefixtures("pickles")
