@@ -231,7 +231,7 @@ def _assigned(parts: Sequence[Part], given: str, path: Path) -> list[Part]:
     if not split and any(not part.split for part in parts):
         raise FsbenchError(
             f"Neither the content of {path} nor its name says which split it holds.",
-            f"Say it: base={path}, val={path} or novel={path}.",
+            f"Name the split: base={path}, val={path} or novel={path}.",
         )
     return [part if part.split else replace(part, split=split) for part in parts]
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +56,17 @@ def test_novel_features_alone_with_another_files_base() -> None:
 
 
 @pytest.mark.usefixtures("pickles")
+def test_import_and_export_say_it_in_json() -> None:
+    done = run("import", "base_cub.plk", "novel=cub.plk", "--dataset", "cub", "--backbone", "rn18", "--json", "-q")
+    file = FeatureFile.open(Path("features/cub-rn18.h5"))
+    rows = {name: {"rows": one.rows, "classes": len(one.class_names)} for name, one in file.splits.items()}
+    expected = {"file": "features/cub-rn18.h5", "dataset": "cub", "backbone": "rn18", "dimension": 48, "splits": rows}
+    assert json.loads(done.stdout) == expected
+    done = run("export", "features/cub-rn18.h5", "--out", "all.npz", "--json")
+    assert json.loads(done.stdout) == {"files": ["all.npz"]}
+
+
+@pytest.mark.usefixtures("pickles")
 def test_export_and_back() -> None:
     run("import", "base_cub.plk", "novel=cub.plk", "--dataset", "cub", "--backbone", "rn18")
     for layout, out, written in (("npz", "all.npz", ["all.npz"]), ("ptmap", "p", ["p/base.plk", "p/novel.plk"])):
@@ -69,7 +81,7 @@ def test_export_and_back() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("import", "cub.plk"), "Say it: base=cub.plk, val=cub.plk or novel=cub.plk"),
+        (("import", "cub.plk"), "Name the split: base=cub.plk, val=cub.plk or novel=cub.plk"),
         (("import", "new=cub.plk"), "'new' in 'new=cub.plk' is not a split"),
         (("import", "nothing.plk"), "No such file: nothing.plk"),
     ],

@@ -118,7 +118,7 @@ def test_a_page_runs_no_name() -> None:
 def test_records_and_feature_files_with_such_names_are_refused(field: str, tmp_path: Path) -> None:
     record = replace(make_record(), **{field: EVIL})  # type: ignore[arg-type]
     save_record(tmp_path / "a.json", record)
-    with pytest.raises(FsbenchError, match="no proper name"):
+    with pytest.raises(FsbenchError, match="split is not valid"):
         load_record(tmp_path / "a.json")
     split = make_split([[1.0, 2.0]], [0])  # type: ignore[arg-type]
     write_features(tmp_path / "a.h5", replace(Provenance("a", "b"), **{field: EVIL}), {"novel": split})  # type: ignore[arg-type]

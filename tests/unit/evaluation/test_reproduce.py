@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -134,6 +135,10 @@ def test_as_typed(files: list[FeatureFile], tmp_path: Path, monkeypatch: pytest.
     done = run("reproduce", "table2", "--tasks", "10", "--out", "table2.html")
     assert done.exit_code == 0, done.output
     assert "BAVARDAGE" in (tmp_path / "table2.html").read_text(encoding="utf-8")
+    again = json.loads(run("reproduce", "table2", "--tasks", "10", "--json").stdout)
+    ours = [cell for cell in again["cells"] if cell["ours"] is not None and cell["published"] is not None]
+    assert ours
+    assert all(cell["gap"] == pytest.approx(cell["ours"] - cell["published"]) for cell in ours)
     drawn = run("reproduce", "figure3", str(files[0].path), "--tasks", "5", "--out", "figure3.svg")
     assert drawn.exit_code == 0, drawn.output
     assert (tmp_path / "figure3.svg").exists()

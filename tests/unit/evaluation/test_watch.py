@@ -54,7 +54,7 @@ def test_parameters_reach_the_method_and_the_title(source: Source) -> None:
     np.testing.assert_array_equal(seen.assignments[:, :3], np.broadcast_to(np.eye(3), (6, 3, 3)))  # the support
     where, how = seen.title.split("\n")
     assert where.endswith("task 9 of seed 5, 3-way 1-shot, balanced")
-    assert how == "BAVARDAGE (released): T_km = 7, τ = 0.3, σ = 3, 4 + 2 steps"
+    assert how == "BAVARDAGE (released): T_km = 7, τ = 0.3, σ = 3, 4+2 steps"
 
 
 def rows_and_centroids(ways: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -208,3 +209,10 @@ def test_a_file_that_fails_is_named_and_tried_again(tmp_path: Path) -> None:
     own.write_text("x = (")
     with pytest.raises(FsbenchError, match="cannot be imported: SyntaxError"):
         method_class(f"{own}:One")
+
+
+def test_every_method_links_to_a_page_of_its_article() -> None:
+    for name in METHODS:
+        assert re.fullmatch(r"https://(arxiv\.org/abs/\d{4}\.\d{4,5}|doi\.org/10\.\S+)", method_class(name).info.url), (
+            name
+        )

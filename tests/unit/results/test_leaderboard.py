@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from fsbench.evaluation.spec import parse_protocols
 from fsbench.results.collect import collect, read_records
 from fsbench.results.command import command_of
 from fsbench.results.leaderboard import leaderboard, mean_ranks, tie_letters
+from fsbench.tasks.protocol import TaskProtocol
 from tests.cli import run
 from tests.comparing import QUIET
 from tests.records import four_settings, make_record
@@ -87,8 +89,37 @@ def test_the_command_of_a_run_finds_its_record(
 
 
 @pytest.mark.parametrize(
+    "protocol",
+    [
+        TaskProtocol(),
+        TaskProtocol(shots=5, alpha=None, ways=4),
+        TaskProtocol(name="released", alpha=2.1234567, queries=31),
+        TaskProtocol(name="keff", ways=5, pooled=True, alpha=None),
+        TaskProtocol(name="keff", ways=20, present=3, pooled=True, alpha=None),
+        TaskProtocol(name="keff", ways=20, alpha=2.0),
+        TaskProtocol(name="keff-released", ways=20, alpha=None),
+    ],
+)
+def test_a_command_draws_the_tasks_of_the_run(protocol: TaskProtocol) -> None:
+    rules = {name: value for name, value in protocol.as_dict().items() if name != "version"}
+    words = shlex.split(command_of(make_record("pt-map", **rules)))
+    told = {name: words[words.index(f"--{name}") + 1] for name in rules if f"--{name}" in words}
+    numbers: dict[str, Any] = {name: int(told[name]) for name in ("ways", "present", "queries") if name in told}
+    found = parse_protocols(
+        settings="balanced" if "--balanced" in words else "unbalanced",
+        alpha=float(told["alpha"]) if "alpha" in told else None,
+        shots=told["shots"],
+        protocol=words[words.index("--protocol") + 1] if "--protocol" in words else "disjoint",
+        **numbers,
+    )
+    assert found == (protocol,)
+
+
+@pytest.mark.parametrize(
     ("changes", "end"),
     [
+        ({"params": {"tau": 0.25}, "params_from": "blind"}, "--tasks 40 --blind"),
+        ({"backbone": "timm/vit"}, "--tasks 40"),
         ({}, "--shots 1 --tasks 40"),
         ({"params": {"tau": 0.25, "rotate": True}, "params_from": "tuned:val"}, "--set tau=0.25 --set rotate=true"),
         ({"params": {"tau": 0.25, "sigma": 3.0}, "params_from": "default + given:t_vb"}, "--tasks 40 --set tau=0.25"),
@@ -104,7 +135,7 @@ def test_a_command_says_what_is_not_the_default(changes: dict[str, Any], end: st
     assert shlex.split(command)[:5] == [
         "fsbench",
         "solve",
-        f"features/{record.dataset}-rn12.h5",
+        f"features/{record.dataset}-{record.backbone.replace('/', '_')}.h5",
         "--method",
         "bavardage",
     ]
