@@ -192,7 +192,7 @@ def each_method(tasks: int, repeats: int) -> list[Measure]:
         per_task, fast = times[name] / counts[name], method.info.cost == "fast"
         operations = arithmetic(method, material) if fast else gram
         what = f"its {operations / 1e9:.2g} GFLOP per task" if fast else "a Gram matrix per task"
-        against = f"{what} at the rate of batched matrix products"
+        against = f"{what} at the speed of matrix products"
         found += [
             Measure(f"solve {name}", "sampling to answers", 1 / per_task, "tasks/s"),
             Measure(f"solve {name}", against, per_task * rate / operations, "ratio"),

@@ -11,6 +11,7 @@ from fsbench.cli import complete
 from fsbench.cli import options as use
 from fsbench.cli.parse import axes, parameters, refuse_common, setting_of
 from fsbench.cli.session import find_features, open_runner
+from fsbench.errors import UsageError
 from fsbench.evaluation.source import base_of
 from fsbench.evaluation.spec import parse_methods, parse_protocols, with_prior
 from fsbench.evaluation.tuning import Search, grid_of, tuning_path, validation_source
@@ -49,6 +50,7 @@ def tune(
     tasks: use.Tasks = 500,
     seed: use.Seed = 0,
     protocol: use.ProtocolName = "disjoint",
+    present: use.Present = None,
     plot: Annotated[
         Path | None,
         use.of_output("--out", "--plot", metavar="FILE", help="Figure of the surface, per setting: PNG, PDF or SVG."),
@@ -60,7 +62,7 @@ def tune(
     results_dir: use.ResultsRoot = Path("results"),
     quiet: use.Quiet = False,
 ) -> None:
-    """Tune parameters on the val classes, never on novel ones.
+    """Tune parameters on the val classes, never on novel ones: by a grid, by Optuna, or by gradient (unem-gaussian).
 
     The result is stored next to the feature file, and `solve --tune` and `compare --tune` use it. Run the same command
     again to resume an interrupted search.
@@ -73,13 +75,21 @@ def tune(
     swept = [axis.name for axis in along]
     refuse_common(fixed, "--set", swept, "over")
     protocols = parse_protocols(
-        settings=setting_of(unbalanced), alpha=alpha, shots=shots, ways=ways, queries=queries, protocol=protocol
+        settings=setting_of(unbalanced),
+        alpha=alpha,
+        shots=shots,
+        ways=ways,
+        queries=queries,
+        protocol=protocol,
+        present=present,
     )
     (choice,) = with_prior(parse_methods([method]), prior_alpha)
     refuse_common(choice.options, f"--method {method}", fixed, "set")
     refuse_common(choice.options, f"--method {method}", swept, "over")
     fixed = {**choice.options, **fixed}
     grid = along or grid_of(choice.method, fixed)
+    if plot and not grid:
+        raise UsageError("out", f"{choice.method} learns its parameters by gradient, so there is no surface to draw")
     with open_runner(device, batch, results_dir, quiet=quiet) as runner:
         if plot:
             runner.ranks.agree(lambda: require_writable(plot.parent))

@@ -65,6 +65,7 @@ def test_all_that_a_figure_excludes_is_named_at_once() -> None:
         ("plot task --tau 1 --set tau=2", ("--set", "tau is also given by --tau")),
         ("sweep --over tau=0.1,0.2 --set tau=0.5", ("--over", "tau is also given by --set")),
         ("tune --over tau=0.1,0.2 --set tau=0.5", ("--over", "tau is also given by --set")),
+        ("tune --method unem-gaussian --out surface.png", ("--out", "no surface to draw")),
         ("sweep --balanced --over alpha=1,2", ("--over", "leave out --balanced")),
         ("sweep --alpha 3 --over alpha=1,2", ("--over", "also given by --alpha")),
         ("sweep --shots 7,9 --over shots=1,2", ("--over", "also given by --shots")),

@@ -52,6 +52,25 @@ def test_a_method_below_ncm_and_below_what_it_starts_from() -> None:
     assert any("points below soft-kmeans, which it starts from; tune its parameters" in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("rules", "wrong"),
+    [
+        ({}, True),
+        ({"alpha": None}, False),
+        ({"name": "keff", "ways": 20, "alpha": None, "pooled": True}, True),  # most classes have no query
+        ({"name": "keff", "ways": 20, "alpha": None}, True),
+    ],
+)
+def test_where_the_assumption_is_wrong_tuning_is_no_remedy(rules: dict[str, Any], wrong: bool) -> None:
+    own_params = {"variant": "transport"}
+    (comparison,) = collect(
+        [make_record("soft-kmeans", 0.7, **rules), make_record("bavardage", 0.5, params=own_params, **rules)]
+    )
+    (line,) = (line for line in comparison.warnings() if "starts from" in line)
+    assert ("assumes equally frequent classes" in line) == wrong
+    assert ("tune its parameters" in line) == (not wrong)
+
+
 def test_a_small_loss_is_not_worth_a_warning() -> None:
     (comparison,) = collect([make_record("ncm", 0.7), make_record("soft-kmeans", 0.7), make_record("bavardage", 0.698)])
     assert codes(comparison) == {}
