@@ -111,7 +111,8 @@ def _show(steps: list[Step]) -> None:
     """Print a study as a shell script, with what its steps have to compute as comments."""
     total = Forecast()
     for step in steps:
-        found = _forecast(step)
+        with step.named_in_errors():
+            found = _forecast(step)
         print(f"{step.line}  # {found}" if found else step.line)
         total += found or Forecast()
     others = dict.fromkeys(step.title for step in steps if step.title in _UNTIMED)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 import tomllib
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -141,10 +142,16 @@ class Step:
             ) from None
 
     def run(self, quiet: bool = False) -> Any:
-        """Run the command in this process; its errors name the step. Gives its exit status, if it has one."""
+        """Run the command in this process. Gives its exit status, if it has one."""
         words = [*self.words, "--quiet"] if quiet else [*self.words]
-        try:
+        with self.named_in_errors():
             return _command(self.title).main(words, f"fsbench {self.title}", standalone_mode=False)
+
+    @contextmanager
+    def named_in_errors(self) -> Iterator[None]:
+        """Let errors within the block name the step."""
+        try:
+            yield
         except FsbenchError as error:
             shown = error.as_option() if isinstance(error, UsageError) else error
             raise FsbenchError(f"[{self.title}]: {shown.message}", shown.hint) from error

@@ -119,6 +119,8 @@ def test_a_dry_run_counts_cells_and_minutes(folder: Path) -> None:
     assert "minutes" in more
     forced = run("run", "study.toml", "--dry-run", "--set", "compare.force=true").stdout
     assert "3 cells: 0 recorded, 3 to compute, seconds" in forced
+    wrong = run("run", "study.toml", "--dry-run", "--set", "compare.shots=99")
+    assert (wrong.returncode, wrong.stderr.startswith("error: [compare]: ")) == (1, True)
     later = run("run", "study.toml", "--dry-run", "--set", "compare.features=features/later.h5").stdout
     assert "3 cells: 0 recorded, 3 to compute, ? minutes" in later
 

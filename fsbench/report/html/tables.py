@@ -14,6 +14,7 @@ from fsbench.results.command import command_of
 from fsbench.results.published import ONLY_PUBLISHED
 from fsbench.results.statistics import LEVEL
 from fsbench.results.warnings import OF_FEATURES
+from fsbench.tasks.protocol import setting_title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,7 +75,7 @@ def filtered(group: Group | None = None, column: Column | None = None) -> str:
 
 def setting_of(column: Column) -> str:
     """The class proportions of a column, as a filter names them."""
-    return "balanced" if column.balanced else f"unbalanced α={column.alpha:g}"
+    return setting_title(column.alpha, column.present, column.pooled)
 
 
 def _leaderboard_row(comparison: Comparison, row: Row) -> str:

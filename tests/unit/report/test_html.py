@@ -85,7 +85,7 @@ def comparisons() -> list[Comparison]:
 @pytest.fixture(scope="module")
 def text(comparisons: list[Comparison]) -> str:
     drawn = [("Sweep of <τ>", svg_text(draw_dots(comparisons[0])), "fsbench:0.1.0|<τ>")] * 2
-    return render_html(comparisons, [], {"Sweeps": drawn, "Tuning": []}, title="A & B")
+    return render_html(comparisons, [], {"Sweeps": drawn, "Tuning": []}, title="A & B", study=f"# {HOSTILE}")
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def page(text: str) -> Page:
 def test_the_page_is_sound(page: Page) -> None:
     assert [name for name, count in Counter(page.ids).items() if count > 1] == []
     assert (page.tags["h1"], page.tags["main"], page.tags["header"], page.tags["footer"]) == (1, 1, 1, 1)
-    assert page.tags["h2"] == 3 + 4  # comparisons, sweeps, methods, runs, environment; no section without figures
+    assert page.tags["h2"] == 3 + 5  # comparisons, sweeps, methods, runs, environment, study; none without figures
     assert page.tags["table"] == page.tags["caption"] == 3 + 4 + 2
     assert len({len(row) for row in page.rows if row[0] == "method"}) > 1
     assert {*WIDTHS} >= {len(row) for row in page.rows}
