@@ -93,7 +93,7 @@ BaseFile = Annotated[
     for_experts("--base", metavar="FILE", help="Feature file of the same backbone whose base classes to use."),
 ]
 Quiet = Annotated[bool, of_run("--quiet", "-q", help="Suppress progress and notes.")]
-AsJson = Annotated[bool, of_output("--json", help="Print JSON instead of a table.")]
+AsJson = Annotated[bool, of_output("--json", help="Print JSON instead of text.")]
 Device = Annotated[
     str, of_run(help="auto, cpu, cuda, cuda:1, mps.", autocompletion=complete.words("auto", "cpu", "cuda", "mps"))
 ]

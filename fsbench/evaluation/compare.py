@@ -14,7 +14,7 @@ from fsbench.evaluation.source import source_of
 from fsbench.evaluation.spec import NO_BASELINE, MethodChoice, Spec, parse_methods
 from fsbench.evaluation.tuning import Search, configure_tuned, grid_of, tuning_path, validation_source
 from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, method_key
-from fsbench.results.collect import join
+from fsbench.results.collect import join, with_tasks
 from fsbench.results.comparison import Beyond, Column, Comparison, compare_records, entry_of
 from fsbench.results.statistics import interval_over_classes
 from fsbench.tasks.sampling import check_feasible, pool_sizes, sample_tasks
@@ -82,7 +82,7 @@ def compare(
                     )
                 if spec.over_classes:
                     classes[number, column] = _drawn_classes(spec, protocol, source, runner.reporter)
-    labels = {choice.label: _with_tasks(choice.label, runs, spec.tasks) for choice in choices}
+    labels = with_tasks((label, record) for (_, label, _), record in runs.items())
     runs = {(number, labels[label], column): record for (number, label, column), record in runs.items()}
     over_data = {(number, labels[label], column): values for (number, label, column), values in over_data.items()}
     entries = [entry_of(labels[choice.label], choice.method) for choice in choices]
@@ -92,15 +92,6 @@ def compare(
     return compare_records(
         runs, entries, columns, labels.get(baseline, baseline), with_published=spec.published, beyond=beyond
     )
-
-
-def _with_tasks(label: str, runs: Runs, asked: int) -> str:
-    """A label with the number of tasks, where a method solved fewer than were asked for: `alpha-am (64-96 tasks)`."""
-    counts = [record.key.tasks for (_, other, _), record in runs.items() if other == label]
-    fewest, most = min(counts), max(counts)
-    if fewest == asked:
-        return label
-    return f"{label} ({fewest:,} tasks)" if fewest == most else f"{label} ({fewest:,}-{most:,} tasks)"
 
 
 def _drawn_classes(spec: Spec, protocol: TaskProtocol, source: Source, reporter: Reporter) -> NDArray[np.int64]:

@@ -104,6 +104,7 @@ class Runner:
             probabilities = None
             record = first_tasks(stored, job.tasks) if stored.key.tasks > job.tasks else stored
             record = _renamed(record, replace(job, tasks=record.key.tasks), source)
+            record = replace(record, asked=job.tasks if record.key.tasks < job.tasks else 0)
             if stored.key.tasks <= job.tasks:
                 return record
         else:
@@ -140,7 +141,9 @@ class Runner:
                 stored.seconds + outcome.seconds,
                 max(stored.peak_memory, outcome.peak_memory),
             )
-        return self._record(replace(job, tasks=len(outcome.correct)), source, outcome), outcome.probabilities
+        solved = len(outcome.correct)
+        record = self._record(replace(job, tasks=solved), source, outcome)
+        return replace(record, asked=job.tasks if solved < job.tasks else 0), outcome.probabilities
 
     def _record(self, job: Job, source: Source, outcome: Outcome) -> RunRecord:
         mean = interval(accuracies(outcome.correct, outcome.queries))

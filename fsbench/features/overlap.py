@@ -41,7 +41,7 @@ class Overlap:
         return f"{self.one} and {self.other} share {self.rows:,} {'row' if self.rows == 1 else 'rows'}, bit for bit"
 
     def refuse_many(self, why: str) -> str:
-        """An error if it is no accident; else a remark, which is empty if there is no overlap."""
+        """An error if it cannot be an accident; else a remark, which is empty if there is no overlap."""
         if self.share >= MANY:
             hint = (
                 "Find the doubles with `fsbench doctor --deep`, for own images with --data FOLDER, and extract again."

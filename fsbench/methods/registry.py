@@ -262,7 +262,7 @@ def _follow(text: bytes, package: str, found: dict[str, bytes]) -> None:
             if spec.origin is not None and prefix not in found:
                 found[prefix] = _content(spec, spec.origin)
                 _follow(found[prefix], spec.parent or "", found)
-            if spec.submodule_search_locations is None:  # what follows is no module
+            if spec.submodule_search_locations is None:  # what follows is not a module
                 break
 
 

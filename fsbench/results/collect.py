@@ -243,14 +243,14 @@ def _tasks(record: RunRecord) -> tuple[Any, ...]:
         record.key.split,
         *sorted(map(str, record.key.protocol.items())),
         record.key.seed,
-        record.key.tasks,
+        record.asked or record.key.tasks,
     )
 
 
 def _rules(record: RunRecord) -> tuple[Any, ...]:
     """What the runs of one comparison have in common."""
     rules = (record.key.protocol[name] for name in ("name", "version", "ways", "queries"))
-    return record.key.split, record.base_dataset, *rules, record.key.seed, record.key.tasks
+    return record.key.split, record.base_dataset, *rules, record.key.seed, record.asked or record.key.tasks
 
 
 _TITLED = ("{} classes", "base classes of {}", "protocol {}", "version {}", "{}-way", "{} queries", "seed {}")
@@ -266,10 +266,26 @@ def titles(comparisons: Sequence[Comparison]) -> list[str]:
     return [", ".join([f"{one[-1]:,} tasks", *more]) for one, more in zip(rules, words, strict=True)]
 
 
+def with_tasks(runs: Iterable[tuple[str, RunRecord]]) -> dict[str, str]:
+    """Labels, with the number of tasks where a budget allowed fewer than were asked for: `alpha-am (64-96 tasks)`."""
+    records: dict[str, list[RunRecord]] = {}
+    for label, record in runs:
+        records.setdefault(label, []).append(record)
+    named = {}
+    for label, own in records.items():
+        counts = {record.key.tasks for record in own}
+        between = "-".join(f"{count:,}" for count in sorted({min(counts), max(counts)}))
+        named[label] = f"{label} ({between} tasks)" if any(record.asked for record in own) else label
+    return named
+
+
 def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) -> Comparison:
     names = {(record.dataset, record.backbone, record.crops, record.source) for record in records}
     sources = [source for *_, source in sorted(names)]
-    named = sorted(zip(_labels(records), records, strict=True), key=lambda pair: _order(pair[0], pair[1].key.method))
+    labels = _labels(records)
+    told = with_tasks(zip(labels, records, strict=True))
+    pairs = ((told[label], record) for label, record in zip(labels, records, strict=True))
+    named = sorted(pairs, key=lambda pair: _order(pair[0], pair[1].key.method))
     runs: Runs = {}
     entries = {}
     for label, record in named:
@@ -278,7 +294,7 @@ def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) ->
         entries[label] = _entry(label, record)
     _check_tasks(runs)
     columns = sorted({column for *_, column in runs}, key=lambda column: (column.balanced, column.alpha, column.shots))
-    return compare_records(runs, [*entries.values()], columns, baseline, with_published=published)
+    return compare_records(runs, [*entries.values()], columns, told.get(baseline, baseline), with_published=published)
 
 
 def _entry(label: str, record: RunRecord) -> Entry:
@@ -366,7 +382,8 @@ def _check_tasks(runs: Runs) -> None:
     """Refuse to pair runs whose tasks cannot be the same, even if their keys agree."""
     first: dict[tuple[int, Column], RunRecord] = {}
     for (source, _, column), record in runs.items():
-        if first.setdefault((source, column), record).queries != record.queries:
+        other = first.setdefault((source, column), record)
+        if any(one != asked for one, asked in zip(other.queries, record.queries, strict=False)):
             raise FsbenchError(
                 f"The records of {record.dataset} {record.backbone}, {column.title}, are not over the same tasks: "
                 f"{record.key.method} has other numbers of queries than the rest.",

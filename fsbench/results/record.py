@@ -87,6 +87,7 @@ class RunRecord:
         network: How the network differs from the published one of its family; empty if nothing is known.
         images: How the numbers of images differ from those of the benchmark; empty if they do not, or there is none.
         origin: The folder of other people's records that it was read from; empty for one's own. Not stored.
+        asked: Tasks asked for, where a budget of time allowed fewer; else 0.
         own_method: What is known of a method that is not part of fsbench; None for those that are.
     """
 
@@ -113,6 +114,7 @@ class RunRecord:
     network: str = ""
     images: str = ""
     origin: str = ""
+    asked: int = 0
     own_method: OwnMethod | None = None
 
     def __str__(self) -> str:

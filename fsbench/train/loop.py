@@ -145,7 +145,7 @@ class Trainer:
         return total / steps if steps else math.nan
 
     def require_finite(self, epoch: int) -> None:
-        """Refuse a loss or a weight that is no finite number."""
+        """Refuse a loss or a weight that is not a finite number."""
         state = [self._loss, *self.objective.state_dict().values()]
         if not all(bool(value.isfinite().all()) for value in state):
             raise FsbenchError(

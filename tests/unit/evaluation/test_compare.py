@@ -350,6 +350,9 @@ def test_a_budget_gives_every_method_the_tasks_that_fit_and_says_how_many(featur
     assert [entry.label for entry in short.entries] in (labels, labels[::-1])
     assert short.baseline.startswith("soft-kmeans (")
     assert all(label in render_markdown(short) for label in labels)
+    (together,) = collect(read_records(None, tmp_path, QUIET), published=False)  # as in a report
+    assert sorted(entry.label for entry in together.entries) == sorted(labels)
+    assert together.baseline == short.baseline
     runner(tmp_path).run(
         Job(NearestClassMean(), TaskProtocol(), 0, 500, name="ncm"), source_of(file, "novel", None, QUIET)
     )
