@@ -62,10 +62,11 @@ def tune(
     results_dir: use.ResultsRoot = Path("results"),
     quiet: use.Quiet = False,
 ) -> None:
-    """Tune parameters on the val classes, never on novel ones: by a grid, by Optuna, or by gradient (unem-gaussian).
+    """Tune parameters on the val classes, never on novel ones.
 
-    The result is stored next to the feature file, and `solve --tune` and `compare --tune` use it. Run the same command
-    again to resume an interrupted search.
+    By a grid, by Optuna (--trials), or by gradient where a method learns its parameters (unem-gaussian). The result is
+    stored next to the feature file, and `solve --tune` and `compare --tune` use it. Run the same command again to
+    resume an interrupted search.
 
     Example: [bold]fsbench tune --method bavardage --shots 1[/bold]
     """

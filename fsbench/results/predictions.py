@@ -140,15 +140,16 @@ def _trouble(found: Predictions, record: RunRecord) -> str:
 def find_predictions(records: Sequence[RunRecord], given: Sequence[Path]) -> dict[str, Path]:
     """The files of predictions among record files and folders, by the key digests of their records."""
     paths = [file for path in given for file in (path.glob("*.h5") if path.is_dir() else [predictions_path(path)])]
-    by_digest = {path.stem.rpartition("-")[2]: path for path in sorted(paths) if path.exists()}
-    digests = {record.key.digest() for record in records} & by_digest.keys()
-    if not digests:
+    by_name = {"-".join(path.stem.rsplit("-", 2)[1:]): path for path in sorted(paths) if path.exists()}
+    named = {f"{record.key.digest('tasks')}-{record.key.tasks}": record.key.digest() for record in records}
+    found = {named[name]: path for name, path in by_name.items() if name in named}
+    if not found:
         places = ", ".join(map(str, given))
         raise FsbenchError(
             f"There are no predictions in {places}.",
             "Write them: fsbench compare --save-predictions, or fsbench solve.",
         )
-    return {digest: by_digest[digest] for digest in digests}
+    return found
 
 
 def confusion(found: Predictions) -> Floats:

@@ -243,9 +243,9 @@ def test_predict_and_evaluate_agree_for_every_alpha(
     assert (p.argmax(axis=2) == tasks.query_labels).sum(axis=1).tolist() == record.correct
 
 
-OTHERWISE = {  # options that Python says in another way, or that print, write, look for files or limit the time
-    "as_json", "budget", "features_dir", "others", "out", "output", "quiet", "results_dir", "sort", "timing",
-    "unbalanced",
+OTHERWISE = {  # options that Python says in another way, or that print, write, look for files, limit the time or fail
+    "as_json", "budget", "by", "context", "fail_if_worse", "features_dir", "others", "out", "output", "quiet",
+    "results_dir", "save_predictions", "sort", "timing", "unbalanced",
 }  # fmt: skip
 
 

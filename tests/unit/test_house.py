@@ -27,7 +27,7 @@ WORDS = {
     r"simply|easily|obviously": "nothing in its place",
 }
 NOT_ONE = r"(?<!there )\b(is|are) no (?!longer|more)"  # as in: a tomato is no vegetable
-MOST_FUNCTIONS = 135
+MOST_FUNCTIONS = 138
 
 
 def test_no_file_is_longer_than_400_lines() -> None:

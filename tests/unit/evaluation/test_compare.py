@@ -338,14 +338,17 @@ def test_an_own_method_as_baseline_is_found_among_the_methods(folder: Path, tabl
         assert found.groups[0].cells["soft-kmeans", COLUMNS[0]].difference is not None
 
 
+MANY = 30_000  # more tasks than fit into the least share of a budget
+
+
 def test_a_budget_gives_every_method_the_tasks_that_fit_and_says_how_many(features: Features, tmp_path: Path) -> None:
     file = FeatureFile.open(features.write(tmp_path / "f.h5"))
     one = [TaskProtocol()]
     short = compared(
-        "ncm,soft-kmeans", [file], one, tasks=2_000, budget=1e-6, over_classes=True, results=tmp_path, published=False
+        "ncm,soft-kmeans", [file], one, tasks=MANY, budget=1e-6, over_classes=True, results=tmp_path, published=False
     )
     counts = [record.key.tasks for record in short.records]
-    assert all(8 <= count < 2_000 for count in counts)
+    assert all(8 <= count < MANY for count in counts)
     labels = [f"{name} ({count:,} tasks)" for name, count in zip(("ncm", "soft-kmeans"), counts, strict=False)]
     assert [entry.label for entry in short.entries] in (labels, labels[::-1])
     assert short.baseline.startswith("soft-kmeans (")
@@ -354,14 +357,14 @@ def test_a_budget_gives_every_method_the_tasks_that_fit_and_says_how_many(featur
     assert sorted(entry.label for entry in together.entries) == sorted(labels)
     assert together.baseline == short.baseline
     runner(tmp_path).run(
-        Job(NearestClassMean(), TaskProtocol(), 0, 500, name="ncm"), source_of(file, "novel", None, QUIET)
+        Job(NearestClassMean(), TaskProtocol(), 0, MANY, name="ncm"), source_of(file, "novel", None, QUIET)
     )
-    mixed = compared("ncm,soft-kmeans", [file], one, tasks=500, budget=1e-6, results=tmp_path, published=False)
+    mixed = compared("ncm,soft-kmeans", [file], one, tasks=MANY, budget=1e-6, results=tmp_path, published=False)
     assert mixed.entries[0].label == "ncm"
     lengths = {record.key.method: record.key.tasks for record in mixed.records}
-    assert lengths["ncm"] == 500 > lengths["soft-kmeans"]
+    assert lengths["ncm"] == MANY > lengths["soft-kmeans"]
     (cell,) = [cell for (label, _), cell in mixed.groups[0].cells.items() if label == "ncm"]
     ncm, other = (record.per_task[: lengths["soft-kmeans"]] for record in mixed.records)
     assert cell.difference == interval(ncm - other)
-    assert f"|tasks:{lengths['soft-kmeans']}-500|" in mixed.signature()
-    assert mixed.tasks == 500
+    assert f"|tasks:{lengths['soft-kmeans']}-{MANY}|" in mixed.signature()
+    assert mixed.tasks == MANY
