@@ -91,6 +91,7 @@ class BackboneInfo:
         data_config: How a timm model wants its images; None for the others.
         metadata: The free text of a safetensors header.
         trained_by: "fsbench" for weights of `fsbench train`; empty if it is not known.
+        trained_on: Name of the data set that `fsbench train` trained them on; empty if it is not known.
         note: What a user should know of the features, in words.
     """
 
@@ -104,6 +105,7 @@ class BackboneInfo:
     data_config: DataConfig | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     trained_by: str = ""
+    trained_on: str = ""
     note: str = ""
 
     def describe(self) -> str:

@@ -87,6 +87,7 @@ def _from_file(name: str, path: Path) -> Extractor:
         image_size=int(declared[0]) if declared else family.image_size,
         metadata=checkpoint.metadata,
         trained_by="fsbench" if "epochs" in facts else "",
+        trained_on=str(facts.get("dataset", "")) if "epochs" in facts else "",
     )
     return Extractor(network, info)
 

@@ -19,7 +19,7 @@ from fsbench.backbones.families import BACKBONES, TIMM, describe_architecture, f
 from fsbench.backbones.load import load_backbone
 from fsbench.backbones.timm_models import find_timm_weights
 from fsbench.backbones.weights import find_weights
-from fsbench.data.catalog import EMBEDDED
+from fsbench.data.catalog import EMBEDDED, dataset_names
 from fsbench.data.choose import choose_datasets
 from fsbench.data.published_transforms import crops_for, timm_transform, transform_for
 from fsbench.devices import reading_processes, while_workers_live
@@ -246,7 +246,9 @@ class Extraction:
             size = self.dataset.common_size() if self.dataset.info is None else None
             recipe = chosen or family_of(info.family).transform
             network_size = None if chosen else info.image_size
-            return transform_for(recipe, self.dataset.name, min(size) if size else None, network_size)
+            across = self.dataset.info and info.trained_on in dataset_names()  # from one benchmark to another
+            name = info.trained_on if across else self.dataset.name
+            return transform_for(recipe, name, min(size) if size else None, network_size)
         if chosen:
             raise FsbenchError("A timm model has its own transform.", "Leave --transform out.")
         return timm_transform(vars(info.data_config))

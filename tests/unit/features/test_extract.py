@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ import torch
 from PIL import Image
 
 from fsbench.backbones.load import load_backbone
+from fsbench.backbones.weights import shipped_weights
 from fsbench.data.scan import load_own
 from fsbench.errors import FsbenchError
 from fsbench.features import extract as module
-from fsbench.features.extract import Settings, extract, refuse_unusable
+from fsbench.features.extract import Extraction, Settings, extract, refuse_unusable
 from fsbench.features.forward import Forward, fold
 from fsbench.features.shards import Shards
 from fsbench.features.store import FeatureFile, write_features
@@ -22,6 +24,8 @@ from tests.images import SPLITS, write_images
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from fsbench.data.dataset import ImageDataset
 
 CPU = torch.device("cpu")
 QUIET = Reporter(quiet=True)
@@ -373,3 +377,14 @@ def test_folding_that_would_change_features_is_not_done() -> None:
 
     network = Undecided().eval()
     assert fold(network, torch.randn(2, 3, 8, 8)) is network
+
+
+@pytest.mark.parametrize(("info", "sides"), [("cub", (70, 64)), (None, (73, 64))])
+def test_a_network_of_one_benchmark_sees_the_images_of_another_as_it_was_trained(
+    info: str | None, sides: tuple[int, int]
+) -> None:
+    backbone = load_backbone("rn12", shipped_weights() / "mini" / "rn12.safetensors")
+    assert backbone.info.trained_on == "mini"
+    birds = SimpleNamespace(name="cub", info=info, common_size=lambda: (200, 200))
+    transform = Extraction(cast("ImageDataset", birds), backbone, Settings())._transform()
+    assert (transform.size, transform.crop) == sides
