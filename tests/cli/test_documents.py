@@ -33,6 +33,10 @@ NOT_RUN = {
     "fsbench extract --dataset cub": "needs the images of the benchmark",
     "fsbench compare features/cub-rn12.h5": "needs the images of the benchmark",
     "fsbench run study.toml": "tests/cli/test_run.py runs one",
+    "fsbench extract --dataset fc100": "needs the images of the benchmark",
+    "fsbench compare features/fc100-rn12.h5": "needs the images of the benchmark",
+    "fsbench extract --dataset mini": "needs the images of the benchmark",
+    "fsbench compare features/mini-rn12.h5": "needs the images of the benchmark",
     "fsbench train": "takes hours: tests/cli/test_train.py trains for moments",
 }
 # What the user has before the commands of a section.
