@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from fsbench.backbones.weights import SUFFIXES, shipped_weights
+from fsbench.backbones.find_weights import SUFFIXES, shipped_weights
 from fsbench.data.catalog import SPLITS, dataset_names
 from fsbench.data.check import compare_with_catalog, preflight
 from fsbench.data.dataset import build_dataset, drop_small, first_names

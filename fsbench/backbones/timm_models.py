@@ -19,7 +19,7 @@ from timm.data.config import resolve_model_data_config
 from fsbench.backbones.base import BackboneInfo, DataConfig, Extractor
 from fsbench.backbones.checkpoints import fill, read_checkpoint
 from fsbench.backbones.families import TIMM
-from fsbench.backbones.weights import candidates, find_weights
+from fsbench.backbones.find_weights import candidates, find_weights
 from fsbench.errors import FsbenchError
 from fsbench.io.files import sha256_of
 

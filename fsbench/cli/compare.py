@@ -98,6 +98,8 @@ def compare(
     )  # fmt: skip
     if fail_if_worse and fail_if_worse not in (labels := [choice.label for choice in spec.methods]):
         raise UsageError("fail-if-worse", f"expected one of {', '.join(labels)}, got {fail_if_worse!r}")
+    if by and not fail_if_worse:
+        raise UsageError("by", "has a meaning with --fail-if-worse METHOD only")
     other = FeatureFile.open(base) if base else None
     with open_runner(
         device, batch, results_dir, out=out, force=force, predictions=save_predictions, quiet=quiet
@@ -106,6 +108,10 @@ def compare(
         theirs = read_others(others or [], runner.reporter)
         table = compare_files(spec, files, runner, other, others=theirs)
         show_table(table.by_accuracy() if sort else table, form, out, runner, timing=timing)
+    if fail_if_worse == table.baseline:
+        raise UsageError(
+            "fail-if-worse", f"{fail_if_worse} is the baseline itself", "Name another one with --baseline."
+        )
     if fail_if_worse and (worse := table.below_baseline(fail_if_worse, by)):
         raise FsbenchError(f"{fail_if_worse} is below {table.baseline}: {'; '.join(worse)}.")
 

@@ -9,7 +9,7 @@ import typer
 
 from fsbench.cli import complete
 from fsbench.cli import options as use
-from fsbench.cli.study import read_study
+from fsbench.cli.run_file import read_study
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.tuning import read_memory
 from fsbench.io.files import write_text

@@ -10,8 +10,8 @@ import torch
 import typer
 
 from fsbench.cli import options as use
+from fsbench.cli.run_file import override, read_study, steps_of, text_of
 from fsbench.cli.solve import spec_of
-from fsbench.cli.study import override, read_study, steps_of, text_of
 from fsbench.cli.sweep import plans_of
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.compare import planned_cells
@@ -25,7 +25,7 @@ from fsbench.report.html import STUDY
 from fsbench.reporter import Reporter
 
 if TYPE_CHECKING:
-    from fsbench.cli.study import Step
+    from fsbench.cli.run_file import Step
 
 EXAMPLE = """\
 # Run with: fsbench run study.toml

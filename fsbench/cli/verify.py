@@ -48,7 +48,7 @@ def verify(
     """
     count = _sample(sample)
     reporter, drawn = Reporter(quiet), secrets.randbits(32) if seed is None else seed
-    found = read_records(records, results_dir, reporter)
+    found = sorted(read_records(records, results_dir, reporter), key=lambda record: record.source)
     files = find_features(None, features_dir, reporter)
     own = [name for name in methods.split(",") if name]
     verifier = Verifier(files, own, count, drawn, choose_device(device), reporter)

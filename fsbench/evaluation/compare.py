@@ -17,7 +17,7 @@ from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, method_key
 from fsbench.results.collect import join, with_tasks
 from fsbench.results.comparison import Beyond, Column, Comparison, compare_records, entry_of
 from fsbench.results.statistics import interval_over_classes
-from fsbench.tasks.sampling import check_feasible, pool_sizes, sample_tasks
+from fsbench.tasks.sampling import check_feasible, pool_sizes, sample_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from fsbench.results.comparison import Runs
     from fsbench.results.record import RunRecord
     from fsbench.tasks.protocol import TaskProtocol
-
-_DRAWN_AT_ONCE = 512
 
 
 def compare(
@@ -96,9 +94,8 @@ def compare(
 
 def _drawn_classes(spec: Spec, protocol: TaskProtocol, source: Source, reporter: Reporter) -> NDArray[np.int64]:
     """(T, K) classes of the tasks, with a warning where they give no interval."""
-    parts = np.array_split(np.arange(spec.tasks), -(-spec.tasks // _DRAWN_AT_ONCE))
-    drawn = [sample_tasks(protocol, source.split.offsets, spec.seed, part).classes for part in parts]
-    classes = np.concatenate(drawn)
+    drawn = sample_list(protocol, source.split.offsets, spec.seed, spec.tasks)
+    classes = np.concatenate([part.classes for part in drawn])
     if interval_over_classes(np.zeros(spec.tasks), classes) is None:
         reporter.warn(
             f"{source.dataset} {Column.of(protocol).title}: no class of {spec.split} can be left out, so there is "

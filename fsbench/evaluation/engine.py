@@ -78,7 +78,7 @@ class BlockSize:
 class TaskList:
     """Tasks `first` to count − 1 of a protocol and a random seed, or those `chosen` of them.
 
-    With `seconds`, as many of them as fit into that; with `probabilities`, those of all queries are kept.
+    With a time budget (`seconds`), as many as fit into it; with `probabilities`, those of all queries are kept.
     """
 
     protocol: TaskProtocol
@@ -296,7 +296,7 @@ def _side_by_side(
 
 
 def _until(deadline: float, chunks: Iterator[range]) -> Iterator[range]:
-    """Chunks until a time is over, and at least one. None is taken in vain, as no other process would solve it."""
+    """Chunks until a time budget is spent, at least one. None is taken in vain, as no other process would solve it."""
     for chunk in chunks:
         yield chunk
         if time.perf_counter() > deadline:

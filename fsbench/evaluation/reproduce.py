@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fsbench.backbones.families import FAMILIES, first_family
-from fsbench.backbones.weights import read_manifest
+from fsbench.backbones.find_weights import read_manifest
 from fsbench.data.catalog import benchmark_of
 from fsbench.evaluation.compare import compare
 from fsbench.evaluation.source import network_of

@@ -33,7 +33,7 @@ from fsbench.results.record import (
 )
 from fsbench.results.statistics import accuracies, interval
 from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import TaskRows, apportion, sample_tasks
+from fsbench.tasks.sampling import TaskRows, apportion, sample_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from fsbench.methods.base import Method
 
 _SECONDS_TO_TELL = 2.0  # of a slow method, before it says how long it will take
-_DRAWN_AT_ONCE = 512
 POINTS = "points"  # folder below the results, for the records of single points of sweeps and searches
 
 
@@ -246,10 +245,9 @@ def _renamed(stored: RunRecord, job: Job, source: Source) -> RunRecord:
 def _save(path: Path, record: RunRecord, probabilities: NDArray[np.float16] | None, source: Source) -> None:
     """Write a record, and before it the predictions if there are some."""
     if probabilities is not None:
-        key, parts = record.key, np.array_split(np.arange(record.key.tasks), -(-record.key.tasks // _DRAWN_AT_ONCE))
-        rules, offsets = TaskProtocol(**key.protocol), source.split.offsets
-        drawn = [sample_tasks(rules, offsets, key.seed, part) for part in parts]
-        predictions = Predictions.of(probabilities, drawn, source.split.class_names)
+        key, split = record.key, source.split
+        drawn = sample_list(TaskProtocol(**key.protocol), split.offsets, key.seed, key.tasks)
+        predictions = Predictions.of(probabilities, [*drawn], split.class_names)
         save_predictions(predictions_path(path), key.digest(), predictions)
     save_record(path, record)
 

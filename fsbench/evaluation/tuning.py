@@ -1,7 +1,7 @@
-"""Tuning: parameters are chosen on the val classes, never on novel ones, and kept beside the feature file.
+"""Tuning: parameters are chosen on the val classes, never on novel ones, by the grid that `MethodInfo` lists.
 
-The outcome belongs to a method with its version, grid and fixed parameters, a protocol and the features. A later search
-for the same replaces an earlier one, so `solve --tune` and `compare --tune` use whatever `fsbench tune` found last.
+Kept beside the feature file, for a method with its version, grid and fixed parameters, a protocol and the features: a
+later search for the same replaces an earlier one, and `--tune` of other commands uses whatever was found last.
 """
 
 from __future__ import annotations

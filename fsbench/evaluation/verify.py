@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fsbench.features.scatter import BaseStatistics
-    from fsbench.features.store import FeatureFile
+    from fsbench.features.store import FeatureFile, Split
     from fsbench.methods.base import Method
     from fsbench.reporter import Reporter
     from fsbench.results.record import RunKey, RunRecord
@@ -88,7 +88,7 @@ class Verdict:
 
 
 class Verifier:
-    """Solves samples of records again; the features and base statistics of a file are read once.
+    """Solves samples of records again. Features are read once for all records of the same ones that follow each other.
 
     Args:
         files: Where features are looked for, by their content.
@@ -110,6 +110,7 @@ class Verifier:
         self._own = {method_key(name): method_class(name) for name in own}
         self._rng = np.random.default_rng(seed)
         self._bases: dict[str, BaseStatistics | None] = {}
+        self._split: tuple[str, Split] | None = None  # the last one, with its digest
 
     def count(self, record: RunRecord) -> int:
         """How many tasks of a record are to be solved."""
@@ -126,7 +127,9 @@ class Verifier:
             return Verdict(record, none, none, reason=error.message)
         chosen = np.sort(self._rng.permutation(key.tasks)[: self.count(record)])
         tasks = TaskList(TaskProtocol(**key.protocol), key.seed, key.tasks, chosen=chosen)
-        outcome = solve_tasks(method, file.read(key.split), base, tasks, device=self.device, progress=advance)
+        if self._split is None or self._split[0] != key.features_sha256:
+            self._split = key.features_sha256, file.read(key.split, with_images=False)
+        outcome = solve_tasks(method, self._split[1], base, tasks, device=self.device, progress=advance)
         asked = np.array(record.queries, dtype=np.int64)[chosen]
         found = np.where(outcome.queries == asked, outcome.correct, -1)  # with other queries it is another task
         return Verdict(record, chosen, found, str(file.path))

@@ -16,9 +16,9 @@ import torch
 from torch.utils.data import DataLoader
 
 from fsbench.backbones.families import BACKBONES, TIMM, describe_architecture, family_of
+from fsbench.backbones.find_weights import find_weights
 from fsbench.backbones.load import load_backbone
 from fsbench.backbones.timm_models import find_timm_weights
-from fsbench.backbones.weights import find_weights
 from fsbench.data.catalog import EMBEDDED, dataset_names
 from fsbench.data.choose import choose_datasets
 from fsbench.data.published_transforms import crops_for, timm_transform, transform_for

@@ -40,8 +40,9 @@ from fsbench.methods.base import (
     require_weight,
 )
 from fsbench.methods.centroids import Clusters, InnerProducts, gram, inner_products
-from fsbench.methods.linalg import EqualSizes, cholesky, clamp_within_span, inverse_square_root
+from fsbench.methods.linalg import cholesky, clamp_within_span, inverse_square_root
 from fsbench.methods.soft_kmeans import last, over_classes, soft_kmeans
+from fsbench.methods.transport import EqualSizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -217,7 +218,7 @@ class Bavardage(Parameters):
         for assigned in soft_kmeans(plain, self.t_km, self.km_steps, normalised):
             yield assigned
         for _ in range(self.steps):
-            assigned = normalised(self._log_rho(self._m_step(sphered, assigned)))
+            assigned = normalised(self._e_step_logits(self._m_step(sphered, assigned)))
             yield assigned
 
     def products(self, rows: Spaces[Tensor]) -> Spaces[InnerProducts]:
@@ -234,7 +235,7 @@ class Bavardage(Parameters):
         precision = _learned_precision(clusters, assigned, beta) if isinstance(self.tau, str) else self.tau
         return Posterior(self._log_mixing(clusters, count), beta, *clusters.centroids(assigned, beta), precision)
 
-    def _log_rho(self, posterior: Posterior) -> Tensor:
+    def _e_step_logits(self, posterior: Posterior) -> Tensor:
         """Eq. 5 without the terms that are the same for every class, (B, K, Q): the E step before it is normalised."""
         log_mixing, beta, similarity, squared, precision = posterior
         dimension = similarity.shape[1] - 1  # d = K − 1

@@ -13,7 +13,7 @@ from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import centre_task, power_rows
 from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_count
 from fsbench.methods.centroids import gram, mean_weights
-from fsbench.methods.linalg import given_sizes
+from fsbench.methods.transport import given_sizes
 
 if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics

@@ -12,7 +12,7 @@ from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import centre_parts, power_rows
 from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_count
 from fsbench.methods.centroids import InnerProducts, inner_products, mean_weights
-from fsbench.methods.linalg import EqualSizes
+from fsbench.methods.transport import EqualSizes
 
 if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics

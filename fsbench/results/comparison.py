@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fsbench.errors import FsbenchError
 from fsbench.methods.registry import method_class
 from fsbench.results.published import ONLY_PUBLISHED, Published, published
 from fsbench.results.record import common_signature, network_words
@@ -183,15 +184,17 @@ class Comparison:
         return rows
 
     def below_baseline(self, label: str, by: float = 0.0) -> list[str]:
-        """Where a method is worse than the baseline by more than so many points: the whole paired interval is below."""
-        return [
-            f"{group.title}, {column.title}: {difference.mean:+.2f} ± {difference.half_width:.2f}"
+        """Where one of our methods is worse than the baseline by more than so many points, with the whole interval."""
+        paired = {
+            f"{group.title}, {column.title}": cell.difference
             for group in self.groups
-            for column in self.columns
-            if (cell := group.cells.get((label, column)))
-            and (difference := cell.difference)
-            and difference.mean + difference.half_width < -by
-        ]
+            for (name, column), cell in group.cells.items()
+            if name.partition(" (")[0] == label and cell.difference and cell.record and not cell.record.origin
+        }  # a label may have the number of tasks that a budget allowed
+        if not paired:
+            raise FsbenchError(f"{label} is not compared with {self.baseline}.", "Name another --baseline.")
+        worse = {where: one for where, one in paired.items() if one.mean + one.half_width < -by}
+        return [f"{where}: {one.mean:+.2f} ± {one.half_width:.2f}" for where, one in worse.items()]
 
     def notes(self) -> list[str]:
         """What a reader must know of the published numbers, each once."""

@@ -1,7 +1,7 @@
 """Task protocols: frozen, named, versioned descriptions of how a task is drawn.
 
 "5-way, 75 queries, Dirichlet α = 2" means three different things in circulation. Each is a named value here, and the
-name is part of every signature line. `RULES` says how they differ.
+name is part of every signature line. `RULES` says how they differ; a new one is named here and drawn in `sampling`.
 
 In the `keff` protocols all classes of the split are in the support, and few of them among the queries, as in Martin et
 al., "Towards Practical Few-Shot Query Sets", NeurIPS 2022.

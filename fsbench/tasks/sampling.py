@@ -18,6 +18,8 @@ from fsbench.tasks import random
 from fsbench.tasks.protocol import ALPHA, TaskProtocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from fsbench.data.dataset import ImageSplit
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 _CLASSES, _COUNTS, _SUPPORT, _QUERY, _ORDER, _PRESENT = range(6)
 _ATTEMPT = 8
 _MOST_REDRAWS = 1_000
+_DRAWN_AT_ONCE = 512
 _DRAWS = 512  # of class proportions, by which feasible numbers of queries are judged
 
 
@@ -83,6 +86,12 @@ def sample_tasks(protocol: TaskProtocol, offsets: Ints, seed: int, tasks: Ints) 
     support = support + np.take_along_axis(first, support_labels, axis=1)
     query = np.where(labels < 0, -1, query + np.take_along_axis(first, np.maximum(labels, 0), axis=1))
     return TaskRows(classes, support, query, labels)
+
+
+def sample_list(protocol: TaskProtocol, offsets: Ints, seed: int, count: int) -> Iterator[TaskRows]:
+    """Tasks 0 to count − 1, in parts that take little memory."""
+    for part in np.array_split(np.arange(count), -(-count // _DRAWN_AT_ONCE)):
+        yield sample_tasks(protocol, offsets, seed, part)
 
 
 def pool_sizes(protocol: TaskProtocol, offsets: Ints) -> Ints:

@@ -1,6 +1,6 @@
-"""Every random choice of a training, as a pure function of (seed, epoch, image) or (seed, epoch, step).
+"""Every random choice of a training: a pure function of (seed, epoch, image) or (seed, epoch, step).
 
-No draw depends on an earlier one, so neither workers nor an interruption can change one.
+Order, augmentation, rotations, mixup. No draw depends on an earlier one: workers and interruptions change none.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ import fsbench
 from fsbench.backbones.base import Backbone
 from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.backbones.families import family_of
+from fsbench.backbones.find_weights import SUFFIXES
 from fsbench.backbones.load import encode_backbone, halve, load_backbone
-from fsbench.backbones.weights import SUFFIXES
 from fsbench.data.published_transforms import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.features.shards import fingerprint

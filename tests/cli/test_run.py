@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fsbench.cli.run import EXAMPLE
-from fsbench.cli.study import STEPS, _command, keys_of, override, steps_of, text_of
+from fsbench.cli.run_file import STEPS, _command, keys_of, override, steps_of, text_of
 from tests.cli import run
 
 if TYPE_CHECKING:

@@ -145,5 +145,17 @@ def test_a_method_that_became_worse_fails_a_build(exchanged: Path) -> None:
     assert allowed.returncode == 0
     better = run("compare", "--methods", "bavardage", "--baseline", "ncm", *FEW, "--fail-if-worse", "bavardage")
     assert better.returncode == 0
+    itself = run("compare", "--methods", "ncm,bavardage", "--baseline", "ncm", *FEW, "--fail-if-worse", "ncm")
+    assert (itself.returncode, "ncm is the baseline itself" in itself.stderr) == (2, True)
+    idle = run("compare", "--methods", "ncm", *FEW, "--by", "1")
+    assert (idle.returncode, "--by" in idle.stderr) == (2, True)
     unknown = run("compare", "--methods", "bavardage", *FEW, "--fail-if-worse", "ncm")
     assert (unknown.returncode, "expected one of bavardage" in unknown.stderr) == (2, True)
+
+
+def test_a_method_that_became_worse_fails_a_build_within_a_budget(exchanged: Path) -> None:
+    words = ("--settings", "unbalanced", "--shots", "1", "--no-published", "--quiet", "--results-dir", "short")
+    ask = ("compare", "--methods", "ncm,bavardage", "--baseline", "bavardage", *words, "--tasks", "30000")
+    worse = run(*ask, "--budget", "0.01s", "--fail-if-worse", "ncm")
+    assert "ncm (" in worse.stdout  # fewer tasks than were asked for
+    assert (worse.returncode, "ncm is below bavardage (" in worse.stderr) == (1, True)

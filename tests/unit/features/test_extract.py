@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
+from fsbench.backbones.find_weights import shipped_weights
 from fsbench.backbones.load import load_backbone
-from fsbench.backbones.weights import shipped_weights
 from fsbench.data.scan import load_own
 from fsbench.errors import FsbenchError
 from fsbench.features import extract as module

@@ -19,9 +19,10 @@ from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.bms import Bms, smallest_cluster
 from fsbench.methods.centroids import class_means, mean_weights, squared_distances
 from fsbench.methods.laplacianshot import neighbour_graph
-from fsbench.methods.linalg import equal_sizes, inverse_square_root, minimum_by_eigenvalues, minimum_by_products
+from fsbench.methods.linalg import inverse_square_root, minimum_by_eigenvalues, minimum_by_products
 from fsbench.methods.paddle import scale_to_queries
 from fsbench.methods.registry import method_class
+from fsbench.methods.transport import equal_sizes
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks

@@ -13,8 +13,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 import fsbench
+from fsbench.backbones.find_weights import find_weights
 from fsbench.backbones.load import load_backbone
-from fsbench.backbones.weights import find_weights
 from fsbench.data.published_transforms import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.reporter import Reporter

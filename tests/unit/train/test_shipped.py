@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fsbench.backbones.find_weights import find_weights, shipped_weights
 from fsbench.backbones.load import load_backbone
-from fsbench.backbones.weights import find_weights, shipped_weights
 from fsbench.data.catalog import dataset_info
 
 ROOT = Path(__file__).parents[3]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fsbench.backbones import weights
-from fsbench.backbones.weights import find_weights, read_manifest, shipped_weights
+from fsbench.backbones import find_weights as weights
+from fsbench.backbones.find_weights import find_weights, read_manifest, shipped_weights
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def test_the_readme_names_every_target_file_address_and_licence() -> None:
 
 def test_the_installed_package_has_its_own_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (shipped_weights() / "manifest.toml").is_file()
-    module = put(tmp_path, "site/fsbench/backbones/weights.py")
+    module = put(tmp_path, "site/fsbench/backbones/find_weights.py")
     monkeypatch.setattr(weights, "__file__", str(module))
     assert shipped_weights() == tmp_path / "site" / "weights"
     (tmp_path / "site/fsbench/_weights").mkdir()
@@ -216,5 +216,5 @@ def test_the_installed_package_has_its_own_copy(tmp_path: Path, monkeypatch: pyt
 
 
 def test_looking_for_weights_does_not_import_torch() -> None:
-    code = "import sys, fsbench.backbones.weights; sys.exit('torch' in sys.modules)"
+    code = "import sys, fsbench.backbones.find_weights; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
