@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+EXTRAS = "classifier."  # before the names of tensors that a weights file holds beside the backbone
+
 
 def load_backbone(
     name: str, weights: str | Path | None = None, *, random_seed: int | None = None, width: float | None = None
@@ -137,18 +139,24 @@ def halve(network: torch.nn.Module) -> None:
                 parameter.copy_(rounded)
 
 
-def encode_backbone(backbone: Extractor, metadata: Mapping[str, str]) -> bytes:
+def encode_backbone(
+    backbone: Extractor, metadata: Mapping[str, Any], extras: Mapping[str, Tensor] | None = None
+) -> bytes:
     """Encode the weights as safetensors under this package's key names, so that `load_backbone` reads them back.
 
     Weights that `halve` has rounded are stored as float16, without loss. The header entry `fsbench` is a JSON object
     with the backbone, its family, its widths and depth, its feature dimension, and the `metadata` that the caller
-    adds: the data set, the image size, how it was trained.
+    adds: the data set, the image size, how it was trained. Tensors beside the backbone, `extras`, are named as those of
+    classifiers are, which `load_backbone` leaves aside.
     """
     info = backbone.info
     facts = {"backbone": info.name, "family": info.family, "feature_dim": info.feature_dim, **info.architecture}
     state = {
         name: (tensor.half() if _fits_half(tensor) else tensor).detach().cpu().contiguous()
-        for name, tensor in backbone.network.state_dict().items()
+        for name, tensor in [
+            *backbone.network.state_dict().items(),
+            *((f"{EXTRAS}{name}", tensor) for name, tensor in (extras or {}).items()),
+        ]
     }
     return save(state, metadata={"fsbench": json.dumps({**metadata, **facts}, sort_keys=True)})
 

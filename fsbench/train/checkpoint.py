@@ -21,6 +21,8 @@ from fsbench.train.validate import Evaluation
 if TYPE_CHECKING:
     from pathlib import Path
 
+    State = dict[str, torch.Tensor]  # of an objective
+
 FORMAT = "fsbench-training-2"
 _NUMBERS = ("epochs", "steps", "seconds", "cpu_seconds")
 
@@ -54,8 +56,10 @@ class CheckpointFile:
         """The checkpoint beside the weights file that the training ends with; different settings, different file."""
         return cls(out.with_name(f".{out.name}.{fingerprint[:12]}.training"), fingerprint)
 
-    def write(self, objective: torch.nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> None:
-        """Replace the checkpoint by that of a later step."""
+    def write(
+        self, objective: torch.nn.Module, optimiser: torch.optim.Optimizer, progress: Progress, best: State | None = None
+    ) -> None:
+        """Replace the checkpoint by that of a later step; `best` is the state that was best on the val classes."""
         history = [
             [look.epoch, {shots: [value.mean, value.half_width] for shots, value in look.accuracy.items()}]
             for look in progress.history
@@ -67,14 +71,20 @@ class CheckpointFile:
             "history": history,
             "objective": objective.state_dict(),
             "optimiser": optimiser.state_dict(),
+            **({} if best is None else {"best": best}),
         }
         with whole_file(self.path) as temporary, temporary.open("wb") as stream:
             torch.save(content, stream)
 
-    def restore(self, objective: torch.nn.Module, optimiser: torch.optim.Optimizer) -> Progress:
-        """Put a training back to where it was; without a checkpoint it starts from the beginning."""
+    def restore(
+        self, objective: torch.nn.Module, optimiser: torch.optim.Optimizer
+    ) -> tuple[Progress, State | None]:
+        """Put a training back to where it was; without a checkpoint it starts from the beginning.
+
+        Gives the state that was best on the val classes too, if the training keeps it.
+        """
         if not self.path.exists():
-            return Progress()
+            return Progress(), None
         try:
             content: Any = read_torch(self.path)
             with zipfile.ZipFile(self.path) as archive:
@@ -87,7 +97,7 @@ class CheckpointFile:
                 Evaluation(epoch, {shots: Interval(*value) for shots, value in accuracy.items()})
                 for epoch, accuracy in content["history"]
             )
-            return Progress(**{name: content[name] for name in _NUMBERS}, history=history)
+            return Progress(**{name: content[name] for name in _NUMBERS}, history=history), content.get("best")
         except Exception as error:  # torch and zipfile raise many kinds of errors for damage
             raise FsbenchError(
                 f"The checkpoint {self.path} is damaged or belongs to another training.",

@@ -101,38 +101,44 @@ def learning_rate(step: int, steps: int, peak: float, warm_up: float) -> float:
 
 
 class Trainer:
-    """A network, its optimiser, and the step that both take together.
+    """An objective, its optimiser, and the step that both take together.
 
     The loss is added up on the device; nothing waits for it until it is asked for.
+
+    Attributes:
+        largest_slope: Bound of every number of the gradient, if there is one.
     """
 
+    largest_slope: float | None = None
+
     def __init__(
-        self, backbone: Backbone, classes: int, settings: TrainSettings, device: torch.device, ranks: Ranks = ALONE
+        self,
+        objective: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        settings: TrainSettings,
+        device: torch.device,
+        ranks: Ranks = ALONE,
     ) -> None:
-        self.settings, self.device, self.ranks = settings, device, ranks
-        self.format = memory_format_of(backbone, device)
-        objective = Objective(backbone, classes, settings.rotation, settings.seed)
-        self.objective = objective.to(device).to(memory_format=self.format).train()
-        self.optimiser = torch.optim.SGD(
-            self.objective.parameters(), settings.lr, MOMENTUM, weight_decay=WEIGHT_DECAY, nesterov=True
-        )
-        self.shared = ranks.share(self.objective)
-        self.stages = len(backbone.stages())
+        self.objective, self.optimiser, self.settings = objective, optimiser, settings
+        self.device, self.ranks = device, ranks
+        self.shared = ranks.share(objective)
         self._loss = torch.zeros((), device=device)  # sum over the steps since the last `mean_loss`
         self._steps = 0
+
+    def loss(self, batch: Batch, epoch: int, step: int) -> Tensor:
+        """The loss of a step, which gradients may pass."""
+        raise NotImplementedError
 
     def step(self, batch: Batch, epoch: int, step: int, steps: int) -> None:
         """Take step `step` of the `steps` of an epoch."""
         rate = learning_rate(epoch * steps + step, self.settings.epochs * steps, self.settings.lr, WARM_UP)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        images, labels, turns = (tensor.to(self.device, non_blocking=True) for tensor in batch)
-        images = images.contiguous(memory_format=self.format)
-        mixup, seed = self.settings.mixup, self.settings.seed
-        mixing = draws.mixing(seed, epoch, step, self.stages, len(images)) if mixup else None
-        loss = self.shared(images, labels, turns, mixing)
+        loss = self.loss(batch, epoch, step)
         self.optimiser.zero_grad()
         loss.backward()
+        if self.largest_slope is not None:
+            nn.utils.clip_grad_value_(self.objective.parameters(), self.largest_slope)
         self.optimiser.step()
         self._loss += loss.detach()
         self._steps += 1
@@ -152,6 +158,31 @@ class Trainer:
                 f"The training diverged in epoch {epoch + 1}: the loss or a weight is not a finite number.",
                 f"Lower --lr, which is {self.settings.lr:g}.",
             )
+
+
+class ClassTrainer(Trainer):
+    """Trains a network to tell the base classes apart."""
+
+    def __init__(
+        self, backbone: Backbone, classes: int, settings: TrainSettings, device: torch.device, ranks: Ranks = ALONE
+    ) -> None:
+        self.format = memory_format_of(backbone, device)
+        objective = Objective(backbone, classes, settings.rotation, settings.seed)
+        objective = objective.to(device).to(memory_format=self.format).train()
+        optimiser = torch.optim.SGD(
+            objective.parameters(), settings.lr, MOMENTUM, weight_decay=WEIGHT_DECAY, nesterov=True
+        )
+        super().__init__(objective, optimiser, settings, device, ranks)
+        self.stages = len(backbone.stages())
+
+    def loss(self, batch: Batch, epoch: int, step: int) -> Tensor:
+        """Classification, and with them rotation prediction and manifold mixup."""
+        images, labels, turns = (tensor.to(self.device, non_blocking=True) for tensor in batch)
+        images = images.contiguous(memory_format=self.format)
+        mixup, seed = self.settings.mixup, self.settings.seed
+        mixing = draws.mixing(seed, epoch, step, self.stages, len(images)) if mixup else None
+        loss: Tensor = self.shared(images, labels, turns, mixing)
+        return loss
 
 
 def memory_format_of(network: nn.Module, device: torch.device) -> torch.memory_format:

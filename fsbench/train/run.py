@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -17,26 +18,30 @@ from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.backbones.families import family_of
 from fsbench.backbones.find_weights import SUFFIXES
 from fsbench.backbones.load import encode_backbone, halve, load_backbone
+from fsbench.data.pixels import open_pixels
 from fsbench.data.published_transforms import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.features.shards import fingerprint
 from fsbench.io.files import only_writer, whole_file
 from fsbench.machine import library_versions
 from fsbench.train.checkpoint import CheckpointFile, Progress
+from fsbench.train.episodes import LARGEST_SLOPE, OBJECTIVES, EpisodeKeys, EpisodeTrainer, EpisodeValidation, inner_facts
 from fsbench.train.images import Keys, load_batches, make_views
-from fsbench.train.loop import Trainer, choose_workers
-from fsbench.train.settings import LABEL_SMOOTHING, MOMENTUM, WARM_UP, WEIGHT_DECAY
+from fsbench.train.loop import ClassTrainer, choose_workers
+from fsbench.train.settings import CLASSES, LABEL_SMOOTHING, MOMENTUM, WARM_UP, WEIGHT_DECAY
 from fsbench.train.validate import Evaluation, Validation, best_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
+
+    from torch import Tensor
 
     from fsbench.backbones.base import Extractor
     from fsbench.data.dataset import ImageDataset, ImageSplit
     from fsbench.data.transforms import EvalTransform
-    from fsbench.reporter import Reporter
     from fsbench.train.images import Batch
+    from fsbench.train.loop import Trainer
     from fsbench.train.settings import Execution, TrainSettings
 
 SUFFIX = ".safetensors"
@@ -50,11 +55,15 @@ class Trained:
     Attributes:
         history: Accuracy on the val classes, the last epoch last; empty if the file was there already.
         seconds: Wall time spent, interruptions excluded.
+        judged_by: The method of these accuracies.
+        keeps_best: Whether the file holds the best of the evaluated networks, and not the last one.
     """
 
     path: Path
     history: tuple[Evaluation, ...] = ()
     seconds: float = 0.0
+    judged_by: str = "nearest class mean"
+    keeps_best: bool = False
 
     def describe(self) -> list[str]:
         """The file, and the accuracy of the network on the val classes."""
@@ -63,9 +72,13 @@ class Trained:
             lines.append(f"trained in {timedelta(seconds=round(self.seconds))}")
         if self.history:
             best = best_of(self.history)
-            lines.append(f"val classes, 5-way, nearest class mean: {self.history[-1]}")
+            lines.append(f"val classes, 5-way, {self.judged_by}: {self.history[-1]}")
             lines.append(f"best of {len(self.history)} evaluations: {best}, after epoch {best.epoch}")
-            lines.append("The file holds the last epoch, where the learning rate is close to zero.")
+            lines.append(
+                "The file holds the best of them."
+                if self.keeps_best
+                else "The file holds the last epoch, where the learning rate is close to zero."
+            )
         return lines
 
 
@@ -100,21 +113,27 @@ class Plan:
         names = "\n".join(
             f"{self.base.class_names[label]}\t{self.base.image_name(row)}" for row, label in enumerate(self.base.labels)
         )
+        settings = dataclasses.asdict(self.settings)
+        optimiser: dict[str, Any] = {"momentum": MOMENTUM, "weight_decay": WEIGHT_DECAY, "warm_up": WARM_UP}
+        if self.settings.episodes is None:
+            del settings["episodes"]  # which trainings did not have at first
+        else:
+            optimiser = {"name": "Adam", "largest_slope": LARGEST_SLOPE, "warm_up": WARM_UP}
         return {
-            **dataclasses.asdict(self.settings),
+            **settings,
             "width": {name: str(value) for name, value in self.backbone.info.architecture.items()},
             "recipe": TRAINING_VERSION,
             "dataset": self.dataset.name,
             "images": fingerprint({"names": names}),
             "family": self.backbone.info.family,
             "transform": self.transform.describe(),
-            "optimiser": {"momentum": MOMENTUM, "weight_decay": WEIGHT_DECAY, "warm_up": WARM_UP},
+            "optimiser": optimiser,
             "label_smoothing": LABEL_SMOOTHING,
         }
 
-    def metadata(self, progress: Progress) -> dict[str, str]:
+    def metadata(self, progress: Progress) -> dict[str, Any]:
         """What the header of the weights file says about the training."""
-        facts = {
+        facts: dict[str, Any] = {
             "dataset": self.dataset.name,
             "split_digest": self.dataset.split_digest,
             "image_size": str(self.transform.crop),
@@ -126,8 +145,11 @@ class Plan:
             "fingerprint": fingerprint(self.describe()),
             "versions": json.dumps({"fsbench": fsbench.__version__, **library_versions()}, sort_keys=True),
         }
+        if self.settings.episodes:
+            facts |= {"recipe": self.settings.episodes.recipe, "inner": inner_facts(self.settings.episodes)}
         if progress.history:
-            facts["val_accuracy"] = str(progress.history[-1])
+            found = best_of(progress.history) if self.settings.episodes else progress.history[-1]
+            facts["val_accuracy"] = str(found)
         return facts
 
 
@@ -147,16 +169,19 @@ def train_backbone(
     check_output(out, settings.backbone, force=force)
     with ExitStack() as held:
         execution.ranks.agree(lambda: held.enter_context(only_writer(out)))
-        progress = _train(plan, execution, checkpoint)
+        progress, extras = _train(plan, execution, checkpoint)
         if execution.ranks.leads:
-            _save(plan, progress, out)
+            _save(plan, progress, out, extras)
             checkpoint.path.unlink(missing_ok=True)
-    return Trained(out, progress.history, progress.seconds)
+    recipe = settings.episodes.recipe if settings.episodes else ""
+    judge = recipe if recipe not in {"", "protonet"} else Trained.judged_by
+    return Trained(out, progress.history, progress.seconds, judge, settings.episodes is not None)
 
 
-def default_output(root: Path, dataset: str, backbone: str) -> Path:
-    """Where `fsbench extract` looks for the weights of a backbone on a data set."""
-    return root / dataset / f"{backbone}{SUFFIX}"
+def default_output(root: Path, dataset: str, backbone: str, recipe: str = "") -> Path:
+    """Where weights are looked for: by `extract` for a backbone, by MAML and VERSA for a backbone and a recipe."""
+    own_name = f"-{recipe.replace(':', '-')}" if recipe not in {"", CLASSES, "protonet"} else ""
+    return root / dataset / f"{backbone}{own_name}{SUFFIX}"
 
 
 def is_finished(out: Path, mark: str) -> bool:
@@ -186,11 +211,11 @@ def check_output(out: Path, backbone: str, *, force: bool) -> None:
                 )
 
 
-def _save(plan: Plan, progress: Progress, out: Path) -> None:
+def _save(plan: Plan, progress: Progress, out: Path, extras: Mapping[str, Tensor]) -> None:
     """Write the card, then the weights: whoever finds the weights finds their card too."""
     facts = plan.metadata(progress)
-    content = encode_backbone(plan.backbone, facts)
-    shown = ("dataset", "split_digest", "image_size", "width", "seed", "epochs", "command", "val_accuracy")
+    content = encode_backbone(plan.backbone, facts, extras)
+    shown = ("recipe", "dataset", "split_digest", "image_size", "width", "seed", "epochs", "command", "val_accuracy")
     card = {
         "file": out.name,
         "sha256": hashlib.sha256(content).hexdigest(),
@@ -207,18 +232,27 @@ def _save(plan: Plan, progress: Progress, out: Path) -> None:
         temporary.write_bytes(content)
 
 
-def _train(plan: Plan, execution: Execution, checkpoint: CheckpointFile) -> Progress:
-    """Take all steps that are left."""
+def _train(
+    plan: Plan, execution: Execution, checkpoint: CheckpointFile
+) -> tuple[Progress, Mapping[str, Tensor]]:
+    """Take all steps that are left; gives what the weights file holds beside the backbone too."""
     settings, ranks, reporter, device = plan.settings, execution.ranks, execution.reporter, execution.device
     network = plan.backbone.network
     assert isinstance(network, Backbone)
     views, in_memory = make_views(plan.base, plan.transform, settings, reporter)
     workers = choose_workers(execution.workers, device, in_memory)
-    validation = _validation(plan, workers, reporter)
-    trainer = Trainer(network, len(plan.base.class_names), settings, device, ranks)
-    run = _Run(trainer, checkpoint, execution, checkpoint.restore(trainer.objective, trainer.optimiser))
+    judge = _judge(plan, workers, execution)
+    trainer: Trainer
+    keys: Keys | EpisodeKeys
+    if settings.episodes:
+        keys = EpisodeKeys(settings, settings.episodes, plan.base.labels, plan.transform.crop, ranks.number)
+        trainer = EpisodeTrainer(network, keys, device, ranks)
+    else:
+        keys = Keys(settings, len(plan.base), plan.transform.crop, ranks.number)
+        trainer = ClassTrainer(network, len(plan.base.class_names), settings, device, ranks)
+    run = _Run(trainer, checkpoint, execution)
     first = run.progress.epochs, run.progress.steps
-    keys = Keys(settings, len(plan.base), plan.transform.crop, ranks.number, first)
+    keys = replace(keys, first=first)
     if first > (0, 0):
         within = f" and {first[1]} of {keys.steps} steps of the next one" if first[1] else ""
         reporter.say(f"Resuming: {first[0]} of {settings.epochs} epochs{within} are done.")
@@ -229,26 +263,34 @@ def _train(plan: Plan, execution: Execution, checkpoint: CheckpointFile) -> Prog
             run.finish_epoch(batches, keys)
             speed = (keys.steps - done) * keys.batch / (time.perf_counter() - start)
             last = epoch + 1 == settings.epochs
-            if last:
+            if last and settings.episodes is None:
                 halve(network)
             history = run.progress.history
-            if validation is not None and ranks.leads and (last or (epoch + 1) % execution.eval_every == 0):
-                history = (*history, validation(network, device, epoch + 1))
+            if judge is not None and ranks.leads and (last or (epoch + 1) % execution.eval_every == 0):
+                history = (*history, judge(trainer.objective, epoch + 1))
+                if settings.episodes and best_of(history) is history[-1]:
+                    run.best = copy.deepcopy(trainer.objective.state_dict())
             loss = trainer.mean_loss()
             run.save(epochs=epoch + 1, steps=0, history=history)
-            reporter.say(_line(run.progress, settings.epochs, loss, speed))
-    return run.progress
+            reporter.say(_line(run.progress, settings, loss, speed))
+    if not isinstance(trainer, EpisodeTrainer):
+        return run.progress, {}
+    if run.best is not None:
+        trainer.objective.load_state_dict(run.best)
+    halve(trainer.objective)
+    return run.progress, trainer.objective.extras()
 
 
 class _Run:
     """The steps of a training and the checkpoints between them."""
 
-    def __init__(self, trainer: Trainer, checkpoint: CheckpointFile, execution: Execution, progress: Progress) -> None:
-        self.trainer, self.checkpoint, self.execution, self.progress = trainer, checkpoint, execution, progress
+    def __init__(self, trainer: Trainer, checkpoint: CheckpointFile, execution: Execution) -> None:
+        self.trainer, self.checkpoint, self.execution = trainer, checkpoint, execution
+        self.progress, self.best = checkpoint.restore(trainer.objective, trainer.optimiser)
         self._wall, self._cpu = time.perf_counter(), time.process_time()
-        self._step = progress.steps
+        self._step = self.progress.steps
 
-    def finish_epoch(self, batches: Iterator[Batch | FsbenchError], keys: Keys) -> None:
+    def finish_epoch(self, batches: Iterator[Batch | FsbenchError], keys: Keys | EpisodeKeys) -> None:
         """Take the remaining steps of the present epoch, saving now and then."""
         epoch, epochs = self.progress.epochs, self.trainer.settings.epochs
         with self.execution.reporter.bar(f"epoch {epoch + 1} of {epochs}", keys.steps * keys.batch) as advance:
@@ -273,7 +315,7 @@ class _Run:
         self.progress = replace(self.progress, **changes, seconds=seconds, cpu_seconds=cpu_seconds)
         self._wall, self._cpu, self._step = wall, cpu, self.progress.steps
         if self.execution.ranks.leads:
-            self.checkpoint.write(self.trainer.objective, self.trainer.optimiser, self.progress)
+            self.checkpoint.write(self.trainer.objective, self.trainer.optimiser, self.progress, self.best)
 
     @contextmanager
     def explaining_interrupts(self) -> Iterator[None]:
@@ -293,21 +335,28 @@ class _Run:
             raise
 
 
-def _validation(plan: Plan, workers: int, reporter: Reporter) -> Validation | None:
-    split = plan.dataset.splits.get("val")
+def _judge(plan: Plan, workers: int, execution: Execution) -> Callable[[Any, int], Evaluation] | None:
+    """What evaluates an objective on the val classes after an epoch; None, with a warning, if they cannot be used."""
+    split, reporter, episodes = plan.dataset.splits.get("val"), execution.reporter, plan.settings.episodes
     if split is None:
-        reporter.warn(f"{plan.dataset.name} has no val classes: the features will not be evaluated.")
+        reporter.warn(f"{plan.dataset.name} has no val classes: the network will not be evaluated.")
         return None
     validation = Validation(split, plan.transform, workers)
     if refusal := validation.refusal():
         reporter.warn(f"The val classes of {plan.dataset.name} are not evaluated: {refusal.message}")
         return None
-    return validation
+    if episodes is None or OBJECTIVES[episodes.recipe].method is None:
+        return lambda objective, epoch: validation(objective.backbone, execution.device, epoch)
+    pixels = open_pixels(split, plan.transform, execution.cache, reporter)
+    facts = {"inner": inner_facts(episodes)}
+    with_method = EpisodeValidation(split, pixels, plan.transform, plan.backbone.info, facts, episodes)
+    return lambda objective, epoch: with_method(objective, execution.device, epoch)
 
 
-def _line(progress: Progress, epochs: int, loss: float, speed: float) -> str:
+def _line(progress: Progress, settings: TrainSettings, loss: float, speed: float) -> str:
+    epochs = settings.epochs
     left = progress.seconds / progress.epochs * (epochs - progress.epochs)
-    line = f"epoch {progress.epochs} of {epochs}: loss {loss:.3f}, {speed:,.0f} images/s"
+    line = f"epoch {progress.epochs} of {epochs}: loss {loss:.3f}, {speed:,.{0 if speed >= 10 else 1}f} {settings.unit}/s"
     line += f", {timedelta(seconds=round(left))} left" if progress.epochs < epochs else ""
     evaluated = progress.history and progress.history[-1].epoch == progress.epochs
     return f"{line}; val {progress.history[-1]}" if evaluated else line

@@ -103,8 +103,8 @@ class Validation:
 
 
 def best_of(history: Sequence[Evaluation]) -> Evaluation:
-    """The evaluation with the highest 1-shot accuracy; of equals the latest."""
-    return max(history, key=lambda evaluation: (evaluation.accuracy[1].mean, evaluation.epoch))
+    """The evaluation with the highest accuracy at the fewest shots; of equals the latest."""
+    return max(history, key=lambda found: (found.accuracy[min(found.accuracy)].mean, found.epoch))
 
 
 def _stack(items: list[Item], device: torch.device) -> Tensor:

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fsbench.backbones.base import Backbone
 from fsbench.backbones.load import load_backbone
 from fsbench.train.images import Batch
-from fsbench.train.loop import Trainer, choose_workers, learning_rate, memory_format_of
+from fsbench.train.loop import ClassTrainer, choose_workers, learning_rate, memory_format_of
 from fsbench.train.settings import TrainSettings
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -80,7 +80,7 @@ def test_a_step_does_not_wait_for_the_gpu(epoch: int) -> None:
     settings = TrainSettings("rn12", width=2, rotation=True, mixup=True)
     network = load_backbone("rn12", random_seed=0, width=2).network
     assert isinstance(network, Backbone)
-    trainer = Trainer(network, 4, settings, META)
+    trainer = ClassTrainer(network, 4, settings, META)
     labels = torch.zeros(6, dtype=torch.int64)
     batch = Batch(torch.zeros(6, 3, 32, 32), labels, labels)
     with NoWaiting():

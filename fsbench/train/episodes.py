@@ -1,0 +1,279 @@
+"""Training on tasks: ProtoNet, MAML, VERSA. An update sees a few tasks of the base classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fsbench.backbones.base import Extractor
+from fsbench.evaluation.engine import TaskList, solve_tasks
+from fsbench.features.store import Split
+from fsbench.methods.base import Context
+from fsbench.methods.maml import Classifier, InnerLoop, Maml
+from fsbench.methods.networks import ImageNetwork, count_images
+from fsbench.methods.versa import Amortised, Versa, log_predictive
+from fsbench.ranks import ALONE
+from fsbench.results.statistics import accuracies, interval
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.random import words
+from fsbench.tasks.sampling import check_feasible, pool_sizes, sample_tasks
+from fsbench.train.images import Key
+from fsbench.train.loop import Trainer
+from fsbench.train.settings import UPDATES
+from fsbench.train.validate import Evaluation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from fsbench.backbones.base import Backbone, BackboneInfo
+    from fsbench.data.dataset import ImageSplit
+    from fsbench.data.transforms import EvalTransform
+    from fsbench.methods.networks import ImageMethod
+    from fsbench.ranks import Ranks
+    from fsbench.tasks.sampling import TaskRows
+    from fsbench.train.images import Batch
+    from fsbench.train.settings import Episodes, TrainSettings
+
+SAMPLES = 10  # of the logits, in a training of VERSA
+LARGEST_SLOPE = 10.0  # of the outer gradient, as Finn et al. clip it
+_NOISE = 1 << 20  # stream of random numbers, beyond those of the sampler
+_VAL_TASKS = 100
+_VAL_SEED = 0  # the tasks are the same in every training
+
+
+@dataclass(frozen=True)
+class EpisodeKeys:
+    """The images of the updates of one rank, one update after the other; tasks are drawn as everywhere in fsbench.
+
+    Attributes:
+        labels: (M,) of the base images.
+        side: Of the images, in pixels.
+        first: The epoch and the step to begin with.
+    """
+
+    settings: TrainSettings
+    episodes: Episodes
+    labels: NDArray[np.int64]
+    side: int
+    rank: int = 0
+    first: tuple[int, int] = (0, 0)
+
+    def __post_init__(self) -> None:
+        for shots in self.episodes.shots:
+            protocol = self._protocol(shots)
+            check_feasible(protocol, pool_sizes(protocol, self.offsets))
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """First image of every class, then M."""
+        return np.concatenate([[0], np.cumsum(np.bincount(self.labels))])
+
+    @property
+    def batch(self) -> int:
+        """Tasks per update over all ranks."""
+        return self.settings.batch
+
+    @property
+    def steps(self) -> int:
+        """Updates per epoch."""
+        return UPDATES
+
+    def numbers(self, update: int) -> NDArray[np.int64]:
+        """The numbers of the tasks of this rank in an update."""
+        return np.arange(update * self.batch + self.rank, (update + 1) * self.batch, self.settings.ranks)
+
+    def tasks(self, update: int) -> TaskRows:
+        """The tasks of this rank in an update; numbers of shots take turns."""
+        protocol = self._protocol(self.episodes.shots[update % len(self.episodes.shots)])
+        return sample_tasks(protocol, self.offsets, self.settings.seed, self.numbers(update))
+
+    def _protocol(self, shots: int) -> TaskProtocol:
+        return TaskProtocol(ways=self.episodes.ways, shots=shots, queries=self.episodes.queries, alpha=None)
+
+    def __iter__(self) -> Iterator[Key]:
+        start = self.first[0] * self.steps + self.first[1]
+        for update in range(start, self.settings.epochs * self.steps):
+            drawn = self.tasks(update)
+            rows = np.concatenate([drawn.support, drawn.query], axis=1)
+            yield Key(update, rows.reshape(-1), self.side)
+
+
+class Objective(nn.Module):
+    """A backbone and what is trained beside it; its output is the mean loss of tasks.
+
+    Attributes:
+        method: The method that classifies with what was trained.
+    """
+
+    method: type[ImageMethod] | None = None
+
+    def __init__(self, backbone: Backbone, episodes: Episodes, seed: int) -> None:
+        super().__init__()
+        self.backbone, self.episodes, self.seed = backbone, episodes, seed
+
+    def forward(self, images: Tensor, support: Tensor, queries: Tensor, numbers: NDArray[np.int64]) -> Tensor:
+        """The loss of tasks: images (B, N, 3, S, S), labels of support (B, S) and queries (B, Q), their numbers (B,)."""
+        size = support.shape[1]
+        features = self.backbone(images.flatten(0, 1)).unflatten(0, images.shape[:2])  # (B, N, D)
+        tasks = zip(features[:, :size], support, features[:, size:], queries, numbers.tolist(), strict=True)
+        return torch.stack([self.loss(*task) for task in tasks]).mean()
+
+    def loss(self, support: Tensor, labels: Tensor, queries: Tensor, wanted: Tensor, number: int) -> Tensor:
+        """The loss of one task, from features (S, D) and (Q, D)."""
+        raise NotImplementedError
+
+    def extras(self) -> dict[str, Tensor]:
+        """Tensors that the weights file holds beside the backbone."""
+        return {}
+
+
+class Prototypes(Objective):
+    """ProtoNet: the logits of a query are minus its squared distances to the class means of the support.
+
+    Snell et al.: "Prototypical Networks for Few-shot Learning", NeurIPS 2017.
+    """
+
+    def loss(self, support: Tensor, labels: Tensor, queries: Tensor, wanted: Tensor, number: int) -> Tensor:
+        """Cross-entropy of the queries."""
+        belongs = functional.one_hot(labels, self.episodes.ways).to(support)  # (S, K)
+        means = belongs.T @ support / belongs.sum(dim=0)[:, None]  # (K, D)
+        return functional.cross_entropy(-torch.cdist(queries, means).square(), wanted)
+
+
+class Amortising(Objective):
+    """VERSA: minus the logarithm of the predictive probability, over samples of the classifier."""
+
+    method = Versa
+
+    def __init__(self, backbone: Backbone, episodes: Episodes, seed: int) -> None:
+        super().__init__(backbone, episodes, seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            self.amortised = Amortised(backbone.feature_dim)
+
+    def loss(self, support: Tensor, labels: Tensor, queries: Tensor, wanted: Tensor, number: int) -> Tensor:
+        """The noise is a function of the seed and the number of the task."""
+        drawn = int(words(self.seed, np.array([number]), _NOISE, 1)[0, 0])
+        noise = torch.randn(
+            SAMPLES, len(queries), self.episodes.ways, generator=torch.Generator().manual_seed(drawn)
+        ).to(queries.device)
+        mean, variance = self.amortised(support, labels, queries, self.episodes.ways)
+        return functional.nll_loss(log_predictive(mean, variance, noise), wanted)
+
+    def extras(self) -> dict[str, Tensor]:
+        """The four networks."""
+        return self.amortised.state_dict()
+
+
+class Learning(Objective):
+    """MAML: the cross-entropy of the queries after steps of gradient descent on the support."""
+
+    method = Maml
+
+    def __init__(self, backbone: Backbone, episodes: Episodes, seed: int) -> None:
+        super().__init__(backbone, episodes, seed)
+        count_images(backbone)
+        self.model = Classifier(backbone, backbone.feature_dim, episodes.ways)
+        self.learned = episodes.head == "learned"
+        self.model.head.requires_grad_(self.learned)
+        if self.learned:
+            with torch.random.fork_rng(devices=[]):
+                torch.default_generator.manual_seed(seed)
+                nn.init.xavier_uniform_(self.model.head.weight)
+        self.inner = InnerLoop(
+            episodes.steps, episodes.rate, episodes.adapts, transductive(episodes), episodes.second_order
+        )
+
+    def forward(self, images: Tensor, support: Tensor, queries: Tensor, numbers: NDArray[np.int64]) -> Tensor:
+        """The mean over the tasks."""
+        start = dict(self.model.named_parameters())
+        if not self.learned:  # every task begins with zeros, which can be differentiated
+            start |= {name: value.clone().requires_grad_() for name, value in start.items() if "head." in name}
+        size, losses = support.shape[1], []
+        for task, labels, wanted in zip(images, support, queries, strict=True):
+            logits = self.inner.logits(self.model, start, task[:size], labels, task[size:])
+            losses.append(functional.cross_entropy(logits, wanted))
+        return torch.stack(losses).mean()
+
+    def extras(self) -> dict[str, Tensor]:
+        """The head, if it is learned."""
+        return {f"head.{name}": tensor for name, tensor in self.model.head.state_dict().items()} if self.learned else {}
+
+
+OBJECTIVES = {"protonet": Prototypes, "maml": Learning, "maml:transductive": Learning, "versa": Amortising}
+
+
+def transductive(episodes: Episodes) -> bool:
+    """Whether batch normalisation of the queries counts the queries."""
+    return episodes.recipe.endswith(":transductive")
+
+
+def inner_facts(episodes: Episodes) -> dict[str, Any]:
+    """How a task is learned, for the header of the weights file."""
+    return {"steps": episodes.steps, "rate": episodes.rate, "adapts": episodes.adapts}
+
+
+class EpisodeTrainer(Trainer):
+    """Trains a network on tasks, with Adam and a clipped gradient."""
+
+    largest_slope = LARGEST_SLOPE
+
+    def __init__(self, backbone: Backbone, keys: EpisodeKeys, device: torch.device, ranks: Ranks = ALONE) -> None:
+        objective = OBJECTIVES[keys.episodes.recipe](backbone, keys.episodes, keys.settings.seed)
+        objective = objective.to(device).train()
+        free = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+        super().__init__(objective, torch.optim.Adam(free, keys.settings.lr), keys.settings, device, ranks)
+        self.objective: Objective = objective
+        self.keys = keys
+
+    def loss(self, batch: Batch, epoch: int, step: int) -> Tensor:
+        """The mean loss of the tasks of an update."""
+        update = epoch * self.keys.steps + step
+        drawn = self.keys.tasks(update)
+        images = batch.images.to(self.device).unflatten(0, (len(drawn.classes), -1))
+        support, queries = (
+            torch.from_numpy(labels).to(self.device) for labels in (drawn.support_labels, drawn.query_labels)
+        )
+        loss: Tensor = self.shared(images, support, queries, self.keys.numbers(update))
+        return loss
+
+
+@dataclass(frozen=True)
+class EpisodeValidation:
+    """Evaluates a method with its network on balanced tasks of the val classes.
+
+    Attributes:
+        pixels: (M, S, S, 3) of the val images.
+    """
+
+    split: ImageSplit
+    pixels: NDArray[np.uint8]
+    transform: EvalTransform
+    info: BackboneInfo
+    facts: Mapping[str, Any]
+    episodes: Episodes
+
+    def __call__(self, objective: Objective, device: torch.device, epoch: int) -> Evaluation:
+        """5-way accuracy for the shots of the training."""
+        assert objective.method is not None
+        network = Extractor(objective.backbone, self.info).eval()
+        trained = ImageNetwork(network, self.transform, objective.extras(), self.facts)
+        variant = "transductive" if transductive(self.episodes) else "inductive"
+        method = objective.method.configure(Context(balanced=True, network=trained), variant=variant)
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(self.split.labels))])
+        table = Split(self.pixels.reshape(len(self.pixels), -1), offsets, self.split.class_names)  # type: ignore[arg-type]
+        accuracy = {}
+        for shots in self.episodes.shots:
+            protocol = TaskProtocol(shots=shots, alpha=None)
+            outcome = solve_tasks(method, table, None, TaskList(protocol, _VAL_SEED, _VAL_TASKS), device=device)
+            accuracy[shots] = interval(accuracies(outcome.correct, outcome.queries))
+        objective.train()
+        return Evaluation(epoch, accuracy)
