@@ -13,6 +13,7 @@ from fsbench.features.preprocess import apply_rows
 from fsbench.tasks.protocol import ALPHA
 
 Prior = Literal["none", "uniform", "free"]
+Cost = Literal["fast", "slow", "network"]
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fsbench.features.scatter import BaseStatistics
+    from fsbench.methods.networks import ImageNetwork
     from fsbench.tasks.batch import TaskBatch
 
 
@@ -45,7 +47,8 @@ class MethodInfo:
     Attributes:
         name: As typed on the command line; `title` is as printed.
         reference: Authors, title, venue; `url` is a page of it, if one is known for certain.
-        transductive: Whether a query's answer depends on the other queries.
+        transductive: Whether a query's answer depends on the other queries; `transductive_by` are values of parameters
+            that make it otherwise: `{"variant": {"transductive": True}}`.
         prior: What it assumes of the class proportions among the queries: `none` (no role), `uniform`, or `free`
             (estimated).
         prior_by: Values of parameters that make the prior another one: `{"mixing": {"uniform": "uniform"}}`.
@@ -56,6 +59,10 @@ class MethodInfo:
         published: Its names in published tables, each with the values of parameters that such a row belongs to;
             parameters that are not named may have any value.
         cost: `fast`: closed-form steps. `slow`: hundreds of gradient steps, so that a run says how long it will take.
+            `network`: a network is adapted to every task, which takes seconds. `cost_by`: variants of another cost.
+        network: Empty for methods on features. Methods on images name their network: `features` is the one that made
+            the features, anything else, such as `conv4-maml`, the weights of that name for the data set.
+        network_by: Variants that need another network, or none: `{"head": ""}`.
         starts_from: Method whose result it starts from, and should not end below.
     """
 
@@ -68,18 +75,35 @@ class MethodInfo:
     variants: Variants | None = None
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     published: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    cost: Literal["fast", "slow"] = "fast"
+    cost: Cost = "fast"
     prior_by: Mapping[str, Mapping[Any, Prior]] = field(default_factory=dict)
     version: int = 1
     starts_from: str = ""
     url: str = ""
+    network: str = ""
+    network_by: Mapping[str, str] = field(default_factory=dict)
+    transductive_by: Mapping[str, Mapping[Any, bool]] = field(default_factory=dict)
+    cost_by: Mapping[str, Cost] = field(default_factory=dict)
+
+    def cost_for(self, options: Mapping[str, Any]) -> Cost:
+        """How long a task takes with these options."""
+        word = options.get(self.variants.parameter, self.variants.default) if self.variants else ""
+        return self.cost_by.get(word, self.cost)
+
+    def network_for(self, options: Mapping[str, Any]) -> str:
+        """The network that the method needs with these options; empty if it works on features."""
+        word = options.get(self.variants.parameter, self.variants.default) if self.variants else ""
+        return self.network_by.get(word, self.network)
 
     def assumes(self, params: Mapping[str, Any], alpha: float | None = None) -> str:
         """What the method assumes with these parameters, as tables say it: `inductive`, or the prior it has.
 
         It is told α if its prior is the α that the tasks are drawn with, and not merely the usual one.
         """
-        if not self.transductive:
+        transductive = self.transductive
+        for name, words in self.transductive_by.items():
+            transductive = words.get(params.get(name), transductive)
+        if not transductive:
             return "inductive"
         prior = self.prior
         for name, priors in self.prior_by.items():
@@ -99,6 +123,7 @@ class Context:
     preset: str = ""  # benchmark whose published parameters to use, such as `mini`; else the general defaults
     alpha: float | None = None  # α of the Dirichlet distribution of the class proportions, where it is known
     base: BaseStatistics | None = None
+    network: ImageNetwork | None = None  # for methods on images
 
 
 class Method(Protocol):
@@ -136,6 +161,14 @@ class Learnable(Method, Protocol):
         """New values of the free parameters, from tasks with the labels (B, Q) of their queries."""
 
 
+@runtime_checkable
+class Demanding(Method, Protocol):
+    """A method that takes much memory, and says how much. Its `memory_hint`, if it has one, says what to lower."""
+
+    def memory_per_task(self, samples: int) -> int:
+        """Estimate the bytes that one task of so many images takes."""
+
+
 class Parameters:
     """Mixin for method dataclasses: options by field name, unknown ones refused; parameters as plain data."""
 
@@ -144,7 +177,7 @@ class Parameters:
     @classmethod
     def configure(cls, context: Context, **options: Any) -> Self:
         """The defaults for the context, overridden by the options."""
-        known = [item.name for item in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        known = [item.name for item in dataclasses.fields(cls) if item.name != "network"]  # type: ignore[arg-type]
         for name in options:
             if not known:
                 raise FsbenchError(f"{cls.info.name} takes no parameters, got {name}.", f"Leave out {name}.")
@@ -159,8 +192,37 @@ class Parameters:
 
     def params(self) -> dict[str, Any]:
         """The parameters as plain data; JSON knows no infinity, so that one is a word."""
-        values = dataclasses.asdict(self)  # type: ignore[call-overload]
+        names = (item.name for item in dataclasses.fields(self) if item.name != "network")  # type: ignore[arg-type]
+        values = {name: getattr(self, name) for name in names}
         return {name: "inf" if value == math.inf else value for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class OnImages(Parameters):
+    """Mixin for methods on images: rows are the pixels of images, S · S · 3 bytes each, with the channels last."""
+
+    network: ImageNetwork | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    @classmethod
+    def configure(cls, context: Context, **options: Any) -> Self:
+        """The defaults for the context, overridden by the options, with the network if these need one."""
+        made = super().configure(context, **options)
+        if not cls.info.network_for(options):
+            return made
+        if context.network is None:
+            raise FsbenchError(
+                f"{cls.info.title} works on images, and there are only features here.",
+                "Run it on a feature file whose images are here, with fsbench solve or fsbench compare.",
+            )
+        return dataclasses.replace(made, network=context.network)
+
+    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
+        """The rows as they are."""
+        return features
+
+    def params(self) -> dict[str, Any]:
+        """The parameters as plain data, with the name of the weights."""
+        return super().params() | ({"weights": self.network.name} if self.network else {})
 
 
 class CentredRows(Parameters):

@@ -131,8 +131,8 @@ class _Fitted:
     def jointly(self) -> Tensor:
         """Logits (Q, K) after steps for support and queries at once: features before, class weights after the last."""
         for _ in range(self.method.steps):
-            queries = self._features(self.queries)
-            self._step(self._fit(-self._distances(self._features(self.support))) + self._doubt(-self._distances(queries)))
+            support, queries = self._features(self.support), self._features(self.queries)
+            self._step(self._fit(-self._distances(support)) + self._doubt(-self._distances(queries)))
         return -self._distances(queries)
 
     def in_turn(self) -> Tensor:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field, fields
+import json
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from fsbench.backbones.checkpoints import read_checkpoint
+from fsbench.backbones.families import family_of
+from fsbench.backbones.load import EXTRAS, load_backbone
+from fsbench.data.catalog import dataset_names
 from fsbench.data.pixels import normalised
-from fsbench.errors import FsbenchError
-from fsbench.methods.base import Parameters
+from fsbench.data.published_transforms import timm_transform, transform_for
+from fsbench.methods.base import OnImages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
-    from fsbench.backbones.base import Extractor
+    from fsbench.backbones.base import BackboneInfo, Extractor
     from fsbench.data.transforms import EvalTransform
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.methods.base import Context
     from fsbench.tasks.batch import TaskBatch
 
     Solver = Callable[[Tensor, Tensor], Tensor]
@@ -37,14 +41,14 @@ class ImageNetwork:
 
     backbone: Extractor
     transform: EvalTransform
-    extras: Mapping[str, Tensor]
-    facts: Mapping[str, Any]
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """The weights, as records name them: `conv4-maml.safetensors@0a1b2c3d`."""
+        """The weights, as records name them: `conv4-maml.safetensors@0a1b2c3d`, or `random seed 0`."""
         info = self.backbone.info
-        return f"{info.weights}@{info.sha256[:8]}" if info.sha256 else info.weights
+        return f"{info.weights}@{info.sha256[:8]}" if info.sha256 else info.weights.replace("none, seed", "random seed")
 
     def images(self, rows: Tensor) -> Tensor:
         """Pixel rows (N, E) of a task as the network wants them, (N, 3, S, S), outside inference mode."""
@@ -66,6 +70,38 @@ class ImageNetwork:
             with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
                 network(images)
         return sum(size for place, size in seen.items() if place not in own) // 2
+
+
+def load_network(
+    path: Path, dataset: str, *, backbone: str = "", transform: EvalTransform | None = None
+) -> ImageNetwork:
+    """Read a network from its weights file.
+
+    Args:
+        path: The weights.
+        dataset: Whose images it is for.
+        backbone: Name of the backbone; by default the one that the file states.
+        transform: How it gets its images, if not as usual for its family.
+    """
+    checkpoint = read_checkpoint(path)
+    facts = json.loads(checkpoint.metadata.get("fsbench", "{}"))
+    loaded = load_backbone(backbone or str(facts.get("backbone", "")), path)
+    extras = {
+        name.removeprefix(EXTRAS): tensor.float()
+        for name, tensor in checkpoint.tensors.items()
+        if name.startswith(EXTRAS)
+    }
+    return ImageNetwork(loaded, transform or usual_transform(loaded.info, dataset), extras, facts)
+
+
+def usual_transform(info: BackboneInfo, dataset: str) -> EvalTransform:
+    """The transform that belongs to a backbone on a data set."""
+    if info.data_config is not None:
+        return timm_transform(vars(info.data_config))
+    across = dataset in dataset_names() and info.trained_on in dataset_names()
+    return transform_for(
+        family_of(info.family).transform, info.trained_on if across else dataset, None, info.image_size
+    )
 
 
 class CountedNorm(nn.BatchNorm2d):
@@ -107,34 +143,12 @@ def set_counted(network: nn.Module, images: int | None) -> None:
             module.counted = images
 
 
-@dataclass(frozen=True)
-class ImageMethod(Parameters):
-    """Mixin for methods whose samples are images, not features; `network` is what the context gives.
-
-    Attributes:
-        weights: Name and digest of the weights file.
-    """
-
-    weights: str = ""
-    network: ImageNetwork | None = field(default=None, repr=False, compare=False)
-
-    @classmethod
-    def defaults(cls, context: Context) -> dict[str, Any]:
-        """The network of the context."""
-        return {"network": context.network, "weights": context.network.name} if context.network else {}
-
-    def params(self) -> dict[str, Any]:
-        """The parameters as plain data, without the network itself."""
-        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "network"}
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """Pixel rows as they are."""
-        return features
+class ImageMethod(OnImages):
+    """Mixin for methods that work on images, task after task."""
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Class probabilities of the queries, (B, Q, K): one task after the other, each from the same start."""
-        if self.network is None:
-            raise FsbenchError(f"{self.info.title} works on images, not on features.", "Use fsbench compare or solve.")
+        assert self.network is not None
         with torch.inference_mode(False), torch.enable_grad():
             solve = self.solver(self.network, tasks.ways, tasks.rows.device)
             pairs = zip(tasks.rows, tasks.support_labels, strict=True)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fsbench.errors import FsbenchError
 from fsbench.methods.base import MethodInfo, Variants, require_count
-from fsbench.methods.networks import ImageMethod, counted_copy, set_counted
+from fsbench.methods.networks import ImageMethod, counted_copy
 
 if TYPE_CHECKING:
     from fsbench.methods.networks import ImageNetwork, Solver
@@ -105,6 +105,7 @@ class Versa(ImageMethod):
             support, queries = (
                 [backbone(part) for part in parts] if transductive else backbone(images).split(list(map(len, parts)))
             )
-            return log_predictive(*amortised(support, labels, queries, ways), noise).exp()
+            mean, variance = amortised(support, labels, queries, ways)
+            return log_predictive(mean, variance, noise).exp()
 
         return solve

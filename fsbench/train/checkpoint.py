@@ -57,7 +57,11 @@ class CheckpointFile:
         return cls(out.with_name(f".{out.name}.{fingerprint[:12]}.training"), fingerprint)
 
     def write(
-        self, objective: torch.nn.Module, optimiser: torch.optim.Optimizer, progress: Progress, best: State | None = None
+        self,
+        objective: torch.nn.Module,
+        optimiser: torch.optim.Optimizer,
+        progress: Progress,
+        best: State | None = None,
     ) -> None:
         """Replace the checkpoint by that of a later step; `best` is the state that was best on the val classes."""
         history = [
@@ -76,9 +80,7 @@ class CheckpointFile:
         with whole_file(self.path) as temporary, temporary.open("wb") as stream:
             torch.save(content, stream)
 
-    def restore(
-        self, objective: torch.nn.Module, optimiser: torch.optim.Optimizer
-    ) -> tuple[Progress, State | None]:
+    def restore(self, objective: torch.nn.Module, optimiser: torch.optim.Optimizer) -> tuple[Progress, State | None]:
         """Put a training back to where it was; without a checkpoint it starts from the beginning.
 
         Gives the state that was best on the val classes too, if the training keeps it.

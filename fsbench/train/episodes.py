@@ -120,7 +120,7 @@ class Objective(nn.Module):
         self.backbone, self.episodes, self.seed = backbone, episodes, seed
 
     def forward(self, images: Tensor, support: Tensor, queries: Tensor, numbers: NDArray[np.int64]) -> Tensor:
-        """The loss of tasks: images (B, N, 3, S, S), labels of support (B, S) and queries (B, Q), their numbers (B,)."""
+        """The loss of tasks: images (B, N, 3, S, S), labels of support (B, S) and queries (B, Q), task numbers (B,)."""
         size = support.shape[1]
         features = self.backbone(images.flatten(0, 1)).unflatten(0, images.shape[:2])  # (B, N, D)
         tasks = zip(features[:, :size], support, features[:, size:], queries, numbers.tolist(), strict=True)
@@ -194,7 +194,7 @@ class Learning(Objective):
 
     def forward(self, images: Tensor, support: Tensor, queries: Tensor, numbers: NDArray[np.int64]) -> Tensor:
         """The mean over the tasks."""
-        start = dict(self.model.named_parameters())
+        start: dict[str, Tensor] = dict(self.model.named_parameters())
         if not self.learned:  # every task begins with zeros, which can be differentiated
             start |= {name: value.clone().requires_grad_() for name, value in start.items() if "head." in name}
         size, losses = support.shape[1], []

@@ -20,7 +20,7 @@ from fsbench.train import draws
 from fsbench.train.settings import LEAST_SHARE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -186,7 +186,9 @@ def make_views(
     return Views(images, transform, settings), images.keep(reporter)
 
 
-def load_batches(views: Views, keys: Keys, workers: int, device: torch.device) -> Iterator[Batch | FsbenchError]:
+def load_batches(
+    views: Views, keys: Iterable[Key], workers: int, device: torch.device
+) -> Iterator[Batch | FsbenchError]:
     """The batches of all remaining steps, one after the other."""
     loader: DataLoader[Batch | FsbenchError] = DataLoader(
         views, batch_size=None, sampler=keys, num_workers=workers, pin_memory=device.type == "cuda"

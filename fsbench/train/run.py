@@ -25,7 +25,14 @@ from fsbench.features.shards import fingerprint
 from fsbench.io.files import only_writer, whole_file
 from fsbench.machine import library_versions
 from fsbench.train.checkpoint import CheckpointFile, Progress
-from fsbench.train.episodes import LARGEST_SLOPE, OBJECTIVES, EpisodeKeys, EpisodeTrainer, EpisodeValidation, inner_facts
+from fsbench.train.episodes import (
+    LARGEST_SLOPE,
+    OBJECTIVES,
+    EpisodeKeys,
+    EpisodeTrainer,
+    EpisodeValidation,
+    inner_facts,
+)
 from fsbench.train.images import Keys, load_batches, make_views
 from fsbench.train.loop import ClassTrainer, choose_workers
 from fsbench.train.settings import CLASSES, LABEL_SMOOTHING, MOMENTUM, WARM_UP, WEIGHT_DECAY
@@ -232,9 +239,7 @@ def _save(plan: Plan, progress: Progress, out: Path, extras: Mapping[str, Tensor
         temporary.write_bytes(content)
 
 
-def _train(
-    plan: Plan, execution: Execution, checkpoint: CheckpointFile
-) -> tuple[Progress, Mapping[str, Tensor]]:
+def _train(plan: Plan, execution: Execution, checkpoint: CheckpointFile) -> tuple[Progress, Mapping[str, Tensor]]:
     """Take all steps that are left; gives what the weights file holds beside the backbone too."""
     settings, ranks, reporter, device = plan.settings, execution.ranks, execution.reporter, execution.device
     network = plan.backbone.network
@@ -356,7 +361,9 @@ def _judge(plan: Plan, workers: int, execution: Execution) -> Callable[[Any, int
 def _line(progress: Progress, settings: TrainSettings, loss: float, speed: float) -> str:
     epochs = settings.epochs
     left = progress.seconds / progress.epochs * (epochs - progress.epochs)
-    line = f"epoch {progress.epochs} of {epochs}: loss {loss:.3f}, {speed:,.{0 if speed >= 10 else 1}f} {settings.unit}/s"
+    line = (
+        f"epoch {progress.epochs} of {epochs}: loss {loss:.3f}, {speed:,.{0 if speed >= 10 else 1}f} {settings.unit}/s"
+    )
     line += f", {timedelta(seconds=round(left))} left" if progress.epochs < epochs else ""
     evaluated = progress.history and progress.history[-1].epoch == progress.epochs
     return f"{line}; val {progress.history[-1]}" if evaluated else line

@@ -62,7 +62,7 @@ class Episodes:
         if not self.shots or min(self.shots) < 1 or self.steps < 1:
             raise FsbenchError("A task has at least one shot and one inner step.", "Use larger --shots, --inner-steps.")
         if not 0 < self.rate < math.inf:
-            raise FsbenchError(f"The inner rate must be positive and finite, found {self.rate}.", "Change --inner-rate.")
+            raise FsbenchError(f"The inner rate must be a positive number, found {self.rate}.", "Change --inner-rate.")
 
 
 @dataclass(frozen=True)
