@@ -1,0 +1,364 @@
+"""Methods that work on images: gradients, batch statistics, and what an answer depends on."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fsbench.backbones.load import load_backbone
+from fsbench.data.transforms import EvalTransform
+from fsbench.errors import FsbenchError
+from fsbench.methods.base import Context
+from fsbench.methods.entropy_min import EntropyMin
+from fsbench.methods.maml import ADAPTED, Classifier, InnerLoop, Maml
+from fsbench.methods.networks import CountedNorm, ImageNetwork, counted_copy, set_counted
+from fsbench.methods.versa import Amortised, Versa, log_predictive
+from fsbench.tasks.batch import TaskBatch
+
+if TYPE_CHECKING:
+    from fsbench.methods.networks import ImageMethod
+
+SIDE, WAYS, SHOTS, QUERIES = 16, 3, 2, 7
+TRANSFORM = EvalTransform("exact", SIDE, SIDE, (0.5, 0.4, 0.3), (0.2, 0.3, 0.25))
+
+
+@pytest.fixture(scope="module")
+def network() -> ImageNetwork:
+    backbone = load_backbone("conv4", random_seed=3, width=4)
+    generator = torch.Generator().manual_seed(5)
+    for module in backbone.modules():
+        if isinstance(module, nn.BatchNorm2d):  # not the values of a fresh network
+            assert module.running_mean is not None
+            assert module.running_var is not None
+            module.running_mean.copy_(torch.randn(len(module.running_mean), generator=generator) / 3)
+            module.running_var.copy_(torch.rand(len(module.running_var), generator=generator) + 0.5)
+    torch.manual_seed(0)
+    extras = {name: tensor.detach() for name, tensor in Amortised(backbone.info.feature_dim).state_dict().items()}
+    return ImageNetwork(backbone, TRANSFORM, extras)
+
+
+def tasks_of(number: int = 2, seed: int = 0) -> TaskBatch:
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, 256, (number, WAYS * SHOTS + QUERIES, SIDE * SIDE * 3), dtype=np.uint8)
+    rows[:, :, ::7] //= 2
+    labels = np.tile(np.arange(WAYS), (number, SHOTS))
+    return TaskBatch(torch.from_numpy(rows), torch.from_numpy(labels), WAYS)
+
+
+def make(name: str, network: ImageNetwork) -> ImageMethod:
+    kind, _, variant = name.partition(":")
+    options: dict[str, Any] = {"variant": variant} if variant else {}
+    classes: dict[str, type[ImageMethod]] = {"maml": Maml, "versa": Versa, "entropy-min": EntropyMin}
+    if kind == "maml":
+        options |= {"steps": 3, "rate": 0.1}
+        network = ImageNetwork(network.backbone, network.transform)
+    if kind == "entropy-min":
+        options |= {"steps": 2, "rate": 0.01}
+    return classes[kind].configure(Context(balanced=False, network=network), **options)
+
+
+METHODS = [
+    "maml", "maml:transductive", "versa", "versa:transductive", "entropy-min", "entropy-min:alternating"
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_probabilities_of_a_task_depend_on_the_task_alone(name: str, network: ImageNetwork) -> None:
+    method, tasks = make(name, network), tasks_of(3)
+    with torch.inference_mode():  # as the engine calls
+        together = method.classify(tasks)
+        assert together.shape == (3, QUERIES, WAYS)
+        assert torch.allclose(together.sum(dim=2), torch.ones(3, QUERIES), atol=1e-5)
+        for number in (2, 0, 1):
+            part = slice(number, number + 1)
+            alone = method.classify(TaskBatch(tasks.rows[part], tasks.support_labels[part], WAYS))
+            assert torch.equal(alone[0], together[number])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_only_transductive_variants_look_at_other_queries(name: str, network: ImageNetwork) -> None:
+    method, tasks = make(name, network), tasks_of(1)
+    fewer = TaskBatch(tasks.rows[:, :-3], tasks.support_labels, WAYS)
+    all_queries, some = method.classify(tasks)[:, :-3], method.classify(fewer)
+    apart = (all_queries - some).abs().max().item()
+    if method.info.assumes(method.params()) == "inductive":
+        assert apart < 1e-5
+    else:
+        assert apart > 1e-4
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_order_of_samples_does_not_matter(name: str, network: ImageNetwork) -> None:
+    method, tasks = make(name, network), tasks_of(1)
+    support = tasks.support_size
+    order = torch.cat([torch.randperm(support), support + torch.randperm(QUERIES)])
+    mixed = TaskBatch(tasks.rows[:, order], tasks.support_labels[:, order[:support]], WAYS)
+    expected = method.classify(tasks)[:, order[support:] - support]
+    assert torch.allclose(method.classify(mixed), expected, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", ["maml", "maml:transductive", "entropy-min", "entropy-min:alternating"])
+def test_relabelling_relabels(name: str, network: ImageNetwork) -> None:
+    method, tasks = make(name, network), tasks_of(1)
+    names = torch.tensor([2, 0, 1])
+    renamed = TaskBatch(tasks.rows, names[tasks.support_labels], WAYS)
+    assert torch.allclose(method.classify(renamed)[:, :, names], method.classify(tasks), atol=2e-4)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_network_stays_as_it_is(name: str, network: ImageNetwork) -> None:
+    before = copy.deepcopy(network.backbone.state_dict())
+    make(name, network).classify(tasks_of(1))
+    after = network.backbone.state_dict()
+    assert all(torch.equal(before[key], after[key]) for key in before)
+
+
+def test_parameters_name_the_weights_and_not_the_network(network: ImageNetwork) -> None:
+    params = make("maml", network).params()
+    assert params == {"variant": "inductive", "steps": 3, "rate": 0.1, "adapts": "all", "weights": "random seed 3"}
+    head = EntropyMin.configure(Context(balanced=False), variant="head")
+    assert "weights" not in head.params()
+    with pytest.raises(FsbenchError, match="works on images"):
+        Maml.configure(Context(balanced=False))
+
+
+def test_the_inner_loop_of_the_training_is_the_default(network: ImageNetwork) -> None:
+    trained = ImageNetwork(network.backbone, TRANSFORM, {}, {"inner": {"steps": 3, "rate": 0.2, "adapts": "head"}})
+    params = Maml.configure(Context(balanced=True, network=trained)).params()
+    assert (params["steps"], params["rate"], params["adapts"]) == (6, 0.2, "head")
+
+
+def test_a_learned_head_fixes_the_number_of_classes(network: ImageNetwork) -> None:
+    features = network.backbone.info.feature_dim
+    extras = {"head.weight": torch.randn(WAYS, features), "head.bias": torch.zeros(WAYS)}
+    trained = ImageNetwork(network.backbone, TRANSFORM, extras)
+    method = Maml.configure(Context(balanced=True, network=trained), rate=1e-9)
+    tasks = tasks_of(1)
+    model = Classifier(counted_copy(network.backbone.network), features, WAYS)
+    model.head.load_state_dict({name.removeprefix("head."): tensor for name, tensor in extras.items()})
+    set_counted(model, tasks.support_size)
+    expected = model(network.images(tasks.rows[0]))[tasks.support_size :].softmax(dim=1)
+    assert torch.allclose(method.classify(tasks)[0], expected, atol=1e-5)
+    with pytest.raises(FsbenchError, match="trained for 3 classes, a task has 2"):
+        method.classify(TaskBatch(tasks.rows[:, [0, 1, 3, 4]], tasks.support_labels[:, [0, 1, 3]], 2))
+
+
+# --- batch statistics -------------------------------------------------------------------------------------------------
+
+
+def test_counted_norm_is_batch_norm_in_training_when_it_counts_all() -> None:
+    torch.manual_seed(1)
+    norm, maps = CountedNorm(4).double(), torch.randn(6, 4, 3, 3, dtype=torch.float64)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    expected = functional.batch_norm(maps, None, None, norm.weight, norm.bias, training=True, eps=norm.eps)
+    assert torch.allclose(norm(maps), expected, atol=1e-12)
+
+
+def test_counted_norm_counts_the_first_images() -> None:
+    norm, maps = CountedNorm(2).double(), torch.randn(5, 2, 3, 3, dtype=torch.float64)
+    norm.counted = 2
+    for image in range(5):
+        for channel in range(2):
+            known = maps[:2, channel].numpy()
+            expected = (maps[image, channel].numpy() - known.mean()) / np.sqrt(known.var() + norm.eps)
+            assert np.allclose(norm(maps)[image, channel].detach().numpy(), expected, atol=1e-12)
+
+
+def test_saved_bytes_grow_with_the_image(network: ImageNetwork) -> None:
+    larger = EvalTransform("exact", 2 * SIDE, 2 * SIDE, TRANSFORM.mean, TRANSFORM.std)
+    small, large = network.saved_bytes(), ImageNetwork(network.backbone, larger).saved_bytes()
+    maps = 4 * SIDE * SIDE * 4  # what a convolution of width 4 gives, in bytes
+    assert maps < small < 20 * maps
+    assert 3 * small < large < 5 * small
+
+
+# --- MAML -------------------------------------------------------------------------------------------------------------
+
+
+def outer_loss(params: dict[str, Tensor], model: Classifier, inner: InnerLoop, task: tuple[Tensor, ...]) -> Tensor:
+    support, labels, queries, wanted = task
+    return functional.cross_entropy(inner.logits(model, params, support, labels, queries), wanted)
+
+
+@pytest.mark.parametrize("transductive", [False, True])
+@pytest.mark.parametrize("second_order", [False, True])
+@pytest.mark.parametrize("adapts", ["all", "all but norm", "head"])
+def test_outer_gradients_agree_with_finite_differences(transductive: bool, second_order: bool, adapts: str) -> None:
+    torch.manual_seed(2)
+    backbone = load_backbone("conv4", random_seed=1, width=2).network
+    model = Classifier(counted_copy(backbone), 8, WAYS).double()
+    images = torch.randn(WAYS * SHOTS + QUERIES, 3, SIDE, SIDE, dtype=torch.float64)
+    labels, wanted = torch.arange(WAYS).repeat(SHOTS), torch.randint(WAYS, (QUERIES,))
+    task = images[: len(labels)], labels, images[len(labels) :], wanted
+    start = {name: torch.randn_like(value) / 2 for name, value in model.named_parameters()}
+    inner = InnerLoop(2, 0.05, adapts, transductive, second_order)
+    free = {name: value.clone().requires_grad_() for name, value in start.items()}
+    slopes = dict(zip(free, torch.autograd.grad(outer_loss(free, model, inner, task), [*free.values()]), strict=True))
+
+    if second_order:
+
+        def value_at(params: dict[str, Tensor]) -> float:
+            leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
+            return outer_loss(leaves, model, inner, task).item()
+
+        origin = start
+    else:  # the steps are constants: the gradient is that of the loss where they end
+
+        steps = InnerLoop(2, 0.05, adapts, transductive, second_order=False)
+        ended: dict[str, Tensor] = {}
+        logits = steps.logits
+
+        def value_at(params: dict[str, Tensor]) -> float:
+            return outer_loss(params, model, InnerLoop(0, 0.05, adapts, transductive), task).item()
+
+        leaves = {name: value.clone().requires_grad_() for name, value in start.items()}
+        current = leaves
+        for _ in range(2):
+            set_counted(model, None)
+            loss = functional.cross_entropy(torch.func.functional_call(model, current, (task[0],)), labels)
+            names = model.adapting(adapts)
+            found = torch.autograd.grad(loss, [current[name] for name in names])
+            moved = {name: current[name] - 0.05 * slope for name, slope in zip(names, found, strict=True)}
+            current = {name: moved.get(name, value).detach().requires_grad_() for name, value in current.items()}
+        origin = {name: value.detach() for name, value in current.items()}
+        del logits, ended
+
+    generator = torch.Generator().manual_seed(0)
+    for name, slope in slopes.items():
+        direction = torch.randn(slope.shape, generator=generator, dtype=torch.float64)
+        direction /= direction.norm()
+        ahead, behind = (
+            value_at(origin | {name: origin[name] + sign * 1e-6 * direction}) for sign in (1, -1)
+        )
+        assert (slope * direction).sum().item() == pytest.approx((ahead - behind) / 2e-6, rel=1e-4, abs=1e-8), name
+
+
+def test_what_adapts() -> None:
+    model = Classifier(counted_copy(load_backbone("conv4", random_seed=1, width=2).network), 8, WAYS)
+    named = {adapts: set(model.adapting(adapts)) for adapts in ADAPTED}
+    assert named["head"] == {"head.weight", "head.bias"}
+    assert named["head"] < named["all but norm"] < named["all"] == {name for name, _ in model.named_parameters()}
+    assert {name.split(".")[-2] for name in named["all"] - named["all but norm"]} == {"bn"}
+
+
+# --- VERSA ------------------------------------------------------------------------------------------------------------
+
+
+def test_versa_is_the_mean_of_the_softmax_over_samples() -> None:
+    torch.manual_seed(4)
+    amortised = Amortised(5).double()
+    support, queries = torch.randn(6, 5, dtype=torch.float64), torch.randn(4, 5, dtype=torch.float64)
+    labels, noise = torch.tensor([0, 1, 2, 0, 1, 2]), torch.randn(10, 1, 3, dtype=torch.float64)
+    mean, variance = amortised(support, labels, queries, 3)
+    found = log_predictive(mean, variance, noise).exp()
+    for q in range(4):
+        expected = np.zeros(3)
+        for sample in range(10):
+            logits = []
+            for k in range(3):
+                centre = torch.stack([support[i] for i in range(6) if labels[i] == k]).mean(dim=0)
+                weight, spread = amortised.weight_mean(centre), amortised.weight_log_variance(centre).exp()
+                middle = (queries[q] * weight).sum() + amortised.bias_mean(centre)[0]
+                width = (queries[q] ** 2 * spread).sum() + amortised.bias_log_variance(centre)[0].exp()
+                logits.append((middle + width.sqrt() * noise[sample, 0, k]).item())
+            chances = np.exp(logits - np.max(logits))
+            expected += chances / chances.sum() / 10
+        assert np.allclose(found[q].detach().numpy(), expected, atol=1e-12)
+
+
+def test_versa_refuses_another_network(network: ImageNetwork) -> None:
+    bare = ImageNetwork(network.backbone, TRANSFORM)
+    with pytest.raises(FsbenchError, match="not a network of VERSA"):
+        Versa.configure(Context(balanced=False, network=bare)).classify(tasks_of(1))
+
+
+# --- Entropy-min ------------------------------------------------------------------------------------------------------
+
+
+def reference_entropy_min(method: EntropyMin, network: ImageNetwork, tasks: TaskBatch) -> Tensor:
+    """One task, written out: gradients by autograd on the raw tensors, Adam by its formulas."""
+    model = copy.deepcopy(network.backbone.network)
+    model.train()
+    images, labels = network.images(tasks.rows[0]), tasks.support_labels[0]
+    support, queries = images[: len(labels)], images[len(labels) :]
+
+    def features(part: Tensor) -> Tensor:
+        raw = model(part)
+        return raw / raw.norm(dim=1, keepdim=True)
+
+    with torch.no_grad():
+        first = features(support)
+        means = torch.stack([first[labels == k].mean(dim=0) for k in range(WAYS)])
+    joint = method.variant == "joint"
+    weights = (means if joint else means / means.norm(dim=1, keepdim=True)).requires_grad_()
+    bias = torch.zeros(WAYS, requires_grad=True)
+    tensors = [*model.parameters(), weights] + ([] if joint else [bias])
+    moments = [[torch.zeros_like(tensor), torch.zeros_like(tensor)] for tensor in tensors]
+    count = 0
+
+    def logits(z: Tensor) -> Tensor:
+        if joint:
+            return torch.stack([-method.temperature / 2 * (z - w).square().sum(dim=1) for w in weights], dim=1)
+        return method.temperature * z @ weights.T + bias
+
+    def fit(z: Tensor) -> Tensor:
+        return -torch.stack([row.log_softmax(0)[label] for row, label in zip(logits(z), labels, strict=True)]).mean()
+
+    def doubt(z: Tensor) -> Tensor:
+        p = logits(z).softmax(dim=1)
+        return -(p * p.log()).sum(dim=1).mean()
+
+    def step(loss: Tensor) -> None:
+        nonlocal count
+        count += 1
+        slopes = torch.autograd.grad(loss, tensors, allow_unused=True)
+        with torch.no_grad():
+            for tensor, slope, (m, v) in zip(tensors, slopes, moments, strict=True):
+                if slope is not None:
+                    m.mul_(0.9).add_(0.1 * slope)
+                    v.mul_(0.999).add_(0.001 * slope**2)
+                    tensor -= method.rate * (m / (1 - 0.9**count)) / ((v / (1 - 0.999**count)).sqrt() + 1e-8)
+
+    for _ in range(method.steps):
+        if joint:
+            last = features(queries)
+            step(fit(features(support)) + doubt(last))
+        else:
+            step(fit(features(support)))
+            step(doubt(features(queries)))
+    if joint:
+        return logits(last).softmax(dim=1)
+    model.eval()
+    return logits(features(queries)).softmax(dim=1)
+
+
+@pytest.mark.parametrize("variant", ["joint", "alternating"])
+def test_entropy_min_follows_its_equations(variant: str, network: ImageNetwork) -> None:
+    method = EntropyMin.configure(Context(balanced=False, network=network), variant=variant, steps=3, rate=1e-3)
+    tasks = tasks_of(1)
+    expected = reference_entropy_min(method, network, tasks)
+    assert torch.allclose(method.classify(tasks)[0], expected, atol=1e-4)
+
+
+def test_every_variant_of_entropy_min_has_its_own_schedule(network: ImageNetwork) -> None:
+    context = Context(balanced=False, network=network)
+    schedules = {
+        variant: (made.steps, made.rate, made.temperature)
+        for variant in ("joint", "alternating", "head")
+        if (made := EntropyMin.configure(context, variant=variant))
+    }
+    assert schedules == {"joint": (25, 5e-5, 15.0), "alternating": (25, 5e-5, 1.0), "head": (1000, 1e-4, 15.0)}
+    assert EntropyMin.configure(context, steps=7).steps == 7
+
+
+def test_memory_is_estimated_from_the_images_of_a_task(network: ImageNetwork) -> None:
+    for name in ("maml", "entropy-min"):
+        method: Any = make(name, network)
+        assert 1.5 * method.memory_per_task(50) < method.memory_per_task(100) < 2.5 * method.memory_per_task(50)
