@@ -330,7 +330,7 @@ def test_out_of_memory_halves_the_forward_pass(root: Path) -> None:
     assert forward.batch <= 3
 
 
-@pytest.mark.parametrize(("name", "width"), [("rn12", 4), ("rn18", 4), ("wrn", 1)])
+@pytest.mark.parametrize(("name", "width"), [("rn12", 4), ("rn18", 4), ("wrn", 1), ("conv4", 4)])
 def test_folding_keeps_the_features_and_removes_batch_norm(name: str, width: int) -> None:
     backbone = load_backbone(name, random_seed=0, width=width)
     generator = torch.Generator().manual_seed(1)
@@ -343,8 +343,8 @@ def test_folding_keeps_the_features_and_removes_batch_norm(name: str, width: int
     sample = torch.randn(2, 3, 32, 32, generator=generator)
     folded = fold(backbone, sample)
     count = [sum(isinstance(part, torch.nn.BatchNorm2d) for part in net.modules()) for net in (backbone, folded)]
-    # rn12 loses all; rn18 keeps the stem's; wrn those before a convolution: the first of each block, and the last.
-    assert count[1] == {"rn12": 0, "rn18": 1, "wrn": 13}[name]
+    # rn12 and conv4 lose all; rn18 keeps the stem's; wrn those before a convolution: each block's first, and the last.
+    assert count[1] == {"rn12": 0, "conv4": 0, "rn18": 1, "wrn": 13}[name]
     images = torch.randn(3, 3, 40, 40, generator=generator)
     with torch.inference_mode():
         torch.testing.assert_close(folded(images), backbone(images), atol=1e-5, rtol=1e-4)
