@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import sys
@@ -21,6 +22,7 @@ Batch = TypeVar("Batch")
 # What libraries say when memory runs out: the CPU's allocator, cuBLAS, cuSOLVER, cuDNN and the MPS backend.
 _NO_MEMORY = re.compile(r"can't allocate memory|CU\w+_STATUS_ALLOC_FAILED|out of memory")
 _MOST_READERS = 8
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt in glibc
 _WORKER_REMEDY = "Read images without other processes, --workers 0, or enlarge the shared memory (docker: --shm-size)."
 
 
@@ -116,6 +118,18 @@ def peak_memory(device: torch.device) -> int:
     import resource  # noqa: PLC0415 - not on Windows
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep large blocks that are freed, instead of returning them to the system.
+
+    Training allocates and frees its activations at every step, and memory fresh from the system is slow to touch: on
+    one core an update of VERSA (Conv-4 of width 32, 360 images of 32 pixels) took 1.6 times as long. With glibc only.
+    """
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_MMAP_THRESHOLD, 1 << 30)
+        library.mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def share(tensor: torch.Tensor) -> torch.Tensor:

@@ -24,7 +24,7 @@ from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.random import words
 from fsbench.tasks.sampling import check_feasible, pool_sizes, sample_tasks
 from fsbench.train.images import Key
-from fsbench.train.loop import Trainer
+from fsbench.train.loop import Trainer, memory_format_of
 from fsbench.train.settings import UPDATES
 from fsbench.train.validate import Evaluation
 
@@ -228,7 +228,8 @@ class EpisodeTrainer(Trainer):
 
     def __init__(self, backbone: Backbone, keys: EpisodeKeys, device: torch.device, ranks: Ranks = ALONE) -> None:
         objective = OBJECTIVES[keys.episodes.recipe](backbone, keys.episodes, keys.settings.seed)
-        objective = objective.to(device).train()
+        self.format = memory_format_of(backbone, device)
+        objective = objective.to(device).to(memory_format=self.format).train()
         free = [parameter for parameter in objective.parameters() if parameter.requires_grad]
         super().__init__(objective, torch.optim.Adam(free, keys.settings.lr), keys.settings, device, ranks)
         self.objective: Objective = objective
@@ -238,7 +239,8 @@ class EpisodeTrainer(Trainer):
         """The mean loss of the tasks of an update."""
         update = epoch * self.keys.steps + step
         drawn = self.keys.tasks(update)
-        images = batch.images.to(self.device).unflatten(0, (len(drawn.classes), -1))
+        images = batch.images.to(self.device).contiguous(memory_format=self.format)
+        images = images.unflatten(0, (len(drawn.classes), -1))
         support, queries = (
             torch.from_numpy(labels).to(self.device) for labels in (drawn.support_labels, drawn.query_labels)
         )

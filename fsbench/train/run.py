@@ -20,6 +20,7 @@ from fsbench.backbones.find_weights import SUFFIXES
 from fsbench.backbones.load import encode_backbone, halve, load_backbone
 from fsbench.data.pixels import open_pixels
 from fsbench.data.published_transforms import transform_for
+from fsbench.devices import keep_freed_memory
 from fsbench.errors import FsbenchError
 from fsbench.features.shards import fingerprint
 from fsbench.io.files import only_writer, whole_file
@@ -244,6 +245,7 @@ def _train(plan: Plan, execution: Execution, checkpoint: CheckpointFile) -> tupl
     settings, ranks, reporter, device = plan.settings, execution.ranks, execution.reporter, execution.device
     network = plan.backbone.network
     assert isinstance(network, Backbone)
+    keep_freed_memory()
     views, in_memory = make_views(plan.base, plan.transform, settings, reporter)
     workers = choose_workers(execution.workers, device, in_memory)
     judge = _judge(plan, workers, execution)

@@ -211,15 +211,10 @@ def test_outer_gradients_agree_with_finite_differences(transductive: bool, secon
         origin = start
     else:  # the steps are constants: the gradient is that of the loss where they end
 
-        steps = InnerLoop(2, 0.05, adapts, transductive, second_order=False)
-        ended: dict[str, Tensor] = {}
-        logits = steps.logits
-
         def value_at(params: dict[str, Tensor]) -> float:
             return outer_loss(params, model, InnerLoop(0, 0.05, adapts, transductive), task).item()
 
-        leaves = {name: value.clone().requires_grad_() for name, value in start.items()}
-        current = leaves
+        current = {name: value.clone().requires_grad_() for name, value in start.items()}
         for _ in range(2):
             set_counted(model, None)
             loss = functional.cross_entropy(torch.func.functional_call(model, current, (task[0],)), labels)
@@ -228,15 +223,12 @@ def test_outer_gradients_agree_with_finite_differences(transductive: bool, secon
             moved = {name: current[name] - 0.05 * slope for name, slope in zip(names, found, strict=True)}
             current = {name: moved.get(name, value).detach().requires_grad_() for name, value in current.items()}
         origin = {name: value.detach() for name, value in current.items()}
-        del logits, ended
 
     generator = torch.Generator().manual_seed(0)
     for name, slope in slopes.items():
         direction = torch.randn(slope.shape, generator=generator, dtype=torch.float64)
         direction /= direction.norm()
-        ahead, behind = (
-            value_at(origin | {name: origin[name] + sign * 1e-6 * direction}) for sign in (1, -1)
-        )
+        ahead, behind = (value_at(origin | {name: origin[name] + sign * 1e-6 * direction}) for sign in (1, -1))
         assert (slope * direction).sum().item() == pytest.approx((ahead - behind) / 2e-6, rel=1e-4, abs=1e-8), name
 
 
