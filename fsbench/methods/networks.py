@@ -53,7 +53,7 @@ class ImageNetwork:
     def images(self, rows: Tensor) -> Tensor:
         """Pixel rows (N, E) of a task as the network wants them, (N, 3, S, S), outside inference mode."""
         side = self.transform.crop
-        return normalised(rows.view(-1, side, side, 3), self.transform)
+        return normalised(rows.view(len(rows), side, side, 3), self.transform)
 
     def saved_bytes(self) -> int:
         """Bytes per image that a forward pass keeps for its gradient."""
