@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,9 +12,9 @@ import numpy as np
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import Job, accuracies_over_data, configure
 from fsbench.evaluation.source import source_of
-from fsbench.evaluation.spec import NO_BASELINE, MethodChoice, Spec, parse_methods
+from fsbench.evaluation.spec import NETWORK_TASKS, NO_BASELINE, MethodChoice, Spec, parse_methods
 from fsbench.evaluation.tuning import Search, configure_tuned, grid_of, tuning_path, validation_source
-from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, method_key
+from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, method_class, method_key
 from fsbench.results.collect import join, with_tasks
 from fsbench.results.comparison import Beyond, Column, Comparison, compare_records, entry_of
 from fsbench.results.statistics import interval_over_classes
@@ -50,7 +51,7 @@ def compare(
         base: Feature file whose base classes to use, if not the files' own.
         others: Records of other people; those of the same tasks join the table.
     """
-    choices, baseline = _choices(spec, files, base, runner.reporter)
+    choices, baseline = _choices(spec, files, base, runner)
     protocols = _feasible(spec, files, runner.reporter)
     runs: Runs = {}
     over_data: dict[tuple[int, str, Column], NDArray[np.float64]] = {}
@@ -65,13 +66,14 @@ def compare(
                 for choice in choices:
                     # What others leave of their shares is for those that come after them.
                     seconds = spec.budget and max(0.1, (spec.budget - spent) / (count - len(runs)))
-                    job = _job(spec, choice, protocol, source, searches.get((choice.label, protocol)), runner)
+                    own = runner.images.source_for(choice.method, choice.options, source, file, runner)
+                    job = _job(spec, choice, protocol, own, searches.get((choice.label, protocol)), runner)
                     job = replace(job, seconds=seconds)
                     advance = next_cell(f"{source.dataset} {column.title} {choice.label}")
-                    record = runs[number, choice.label, column] = runner.run(job, source, advance)
+                    record = runs[number, choice.label, column] = runner.run(job, own, advance)
                     spent += record.seconds
                     if spec.over_data:
-                        values = accuracies_over_data(job.method, source, protocol, spec.seed, runner.device)
+                        values = accuracies_over_data(job.method, own, protocol, spec.seed, runner.device)
                         over_data |= {} if values is None else {(number, choice.label, column): values}
                 if spec.over_data and (number, choices[0].label, column) not in over_data:
                     runner.reporter.warn(
@@ -113,23 +115,24 @@ def _job(
     else:
         method, origin = configure(choice.method, source, protocol, choice.options, spec.preset, spec.blind)
     rules = protocol.within(len(source.split.offsets) - 1)  # val may have another number of classes
-    return Job(method, rules, spec.seed, spec.tasks, origin, method_key(choice.method))
+    job = Job(method, rules, spec.seed, spec.tasks, origin, method_key(choice.method))
+    if spec.all_methods and method.info.cost == "network" and spec.tasks > NETWORK_TASKS:
+        job = replace(job, tasks=NETWORK_TASKS, asked=spec.tasks)
+    return job
 
 
 def planned_cells(
     spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: FeatureFile | None = None
 ) -> list[tuple[Job, Source]]:
     """The cells that `compare` would run, without running any; without feature files none."""
-    choices, _ = _choices(spec, files, base, runner.reporter)
+    choices, _ = _choices(spec, files, base, runner)
     cells = []
     for file, protocols in zip(files, _feasible(spec, files, runner.reporter), strict=True):
         source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
         searches = _searches(spec, file, source, choices) if spec.tune else {}
-        cells += [
-            (_job(spec, choice, protocol, source, searches.get((choice.label, protocol)), runner), source)
-            for protocol in protocols
-            for choice in choices
-        ]
+        for protocol, choice in itertools.product(protocols, choices):
+            own = runner.images.source_for(choice.method, choice.options, source, file, runner, planned=True)
+            cells.append((_job(spec, choice, protocol, own, searches.get((choice.label, protocol)), runner), own))
     return cells
 
 
@@ -158,12 +161,12 @@ def _feasible(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> l
 
 
 def _choices(
-    spec: Spec, files: Sequence[FeatureFile], base: FeatureFile | None, reporter: Reporter
+    spec: Spec, files: Sequence[FeatureFile], base: FeatureFile | None, runner: Runner
 ) -> tuple[list[MethodChoice], str]:
     """The methods to run, the baseline first if it is not among those asked for, and the label of the baseline.
 
     Where a file has no base classes, `all` is every method that needs none, and the baseline that was not chosen is
-    SimpleShot without centring. Methods of files go by the name of their class, and by that of their file too where
+    SimpleShot without centring. Where images or weights are missing, `all` is every method that needs none. Methods of files go by the name of their class, and by that of their file too where
     two classes have the same name.
     """
     choices, name = list(spec.methods), spec.baseline
@@ -171,7 +174,7 @@ def _choices(
     if without:
         needy = [choice.label for choice in choices if choice.needs_base]
         if spec.all_methods:
-            reporter.say(f"Left out, as {without} has no base classes: {', '.join(needy)}.")
+            runner.reporter.say(f"Left out, as {without} has no base classes: {', '.join(needy)}.")
             choices, needy = [choice for choice in choices if not choice.needs_base], []
         if name and parse_methods(name)[0].needs_base:
             needy.append(name)
@@ -181,6 +184,8 @@ def _choices(
                 "Use those of another feature file of the same backbone with --base FILE, or compare the methods that "
                 "need none: --methods all.",
             )
+    if any(choice.network for choice in choices):
+        choices = _with_images(spec, choices, files, runner)
     if name == NO_BASELINE:
         return choices, NO_BASELINE
     if name is None:
@@ -197,6 +202,29 @@ def _choices(
     return distinct, distinct[place].label
 
 
+def _with_images(
+    spec: Spec, choices: Sequence[MethodChoice], files: Sequence[FeatureFile], runner: Runner
+) -> list[MethodChoice]:
+    """The methods without those on images whose images or weights are missing; unless all were asked for, an error."""
+    left_out: dict[str, list[str]] = {}
+    for choice, file in itertools.product(choices, files):
+        problem = runner.images.missing(choice.network, file, spec.split, runner) if choice.network else None
+        if problem and not spec.all_methods:
+            raise FsbenchError(f"{choice.label} works on images. {problem.message}", problem.hint)
+        if problem and choice.label not in sum(left_out.values(), []):
+            left_out.setdefault(problem.message, []).append(choice.label)
+    for reason, labels in left_out.items():
+        runner.reporter.say(f"Left out {', '.join(labels)}: {reason}")
+    kept = [choice for choice in choices if choice.label not in sum(left_out.values(), [])]
+    few = [choice.label for choice in kept if method_class(choice.method).info.cost == "network"]
+    if few and spec.all_methods and spec.tasks > NETWORK_TASKS:
+        runner.reporter.say(
+            f"{', '.join(few)}: {NETWORK_TASKS} of {spec.tasks:,} tasks, as a network is adapted to every task. "
+            "For all tasks, name the methods in --methods."
+        )
+    return kept
+
+
 def _searches(
     spec: Spec, file: FeatureFile, source: Source, choices: Sequence[MethodChoice]
 ) -> dict[tuple[str, TaskProtocol], Search]:
@@ -206,7 +234,7 @@ def _searches(
     """
     val, memory = validation_source(file, source.base), tuning_path(file.path)
     asked = {choice.label for choice in spec.methods}
-    tuned = [choice for choice in choices if not choice.options or choice.label in asked]
+    tuned = [choice for choice in choices if (not choice.options or choice.label in asked) and not choice.network]
     searches = {
         (choice.label, protocol): Search(choice.method, choice.options, val, protocol, memory)
         for choice in tuned

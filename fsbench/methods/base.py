@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fsbench.features.scatter import BaseStatistics
+    from fsbench.methods.networks import ImageNetwork
     from fsbench.tasks.batch import TaskBatch
 
 
@@ -56,6 +57,10 @@ class MethodInfo:
         published: Its names in published tables, each with the values of parameters that such a row belongs to;
             parameters that are not named may have any value.
         cost: `fast`: closed-form steps. `slow`: hundreds of gradient steps, so that a run says how long it will take.
+            `network`: a network is adapted to every task, which takes seconds.
+        network: Empty for methods on features. Methods on images name their network: `features` is the one that made
+            the features, anything else, such as `conv4-maml`, the weights of that name for the data set.
+        network_by: Variants that need another network, or none: `{"head": ""}`.
         starts_from: Method whose result it starts from, and should not end below.
     """
 
@@ -68,11 +73,18 @@ class MethodInfo:
     variants: Variants | None = None
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     published: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    cost: Literal["fast", "slow"] = "fast"
+    cost: Literal["fast", "slow", "network"] = "fast"
     prior_by: Mapping[str, Mapping[Any, Prior]] = field(default_factory=dict)
     version: int = 1
     starts_from: str = ""
     url: str = ""
+    network: str = ""
+    network_by: Mapping[str, str] = field(default_factory=dict)
+
+    def network_for(self, options: Mapping[str, Any]) -> str:
+        """The network that the method needs with these options; empty if it works on features."""
+        word = options.get(self.variants.parameter, self.variants.default) if self.variants else ""
+        return self.network_by.get(word, self.network)
 
     def assumes(self, params: Mapping[str, Any], alpha: float | None = None) -> str:
         """What the method assumes with these parameters, as tables say it: `inductive`, or the prior it has.
@@ -99,6 +111,7 @@ class Context:
     preset: str = ""  # benchmark whose published parameters to use, such as `mini`; else the general defaults
     alpha: float | None = None  # α of the Dirichlet distribution of the class proportions, where it is known
     base: BaseStatistics | None = None
+    network: ImageNetwork | None = None  # for methods on images
 
 
 class Method(Protocol):
@@ -136,6 +149,14 @@ class Learnable(Method, Protocol):
         """New values of the free parameters, from tasks with the labels (B, Q) of their queries."""
 
 
+@runtime_checkable
+class Demanding(Method, Protocol):
+    """A method that takes much memory, and says how much. Its `memory_hint`, if it has one, says what to lower."""
+
+    def memory_per_task(self, samples: int) -> int:
+        """Estimate the bytes that one task of so many images takes."""
+
+
 class Parameters:
     """Mixin for method dataclasses: options by field name, unknown ones refused; parameters as plain data."""
 
@@ -144,7 +165,7 @@ class Parameters:
     @classmethod
     def configure(cls, context: Context, **options: Any) -> Self:
         """The defaults for the context, overridden by the options."""
-        known = [item.name for item in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        known = [item.name for item in dataclasses.fields(cls) if item.name != "network"]  # type: ignore[arg-type]
         for name in options:
             if not known:
                 raise FsbenchError(f"{cls.info.name} takes no parameters, got {name}.", f"Leave out {name}.")
@@ -159,8 +180,37 @@ class Parameters:
 
     def params(self) -> dict[str, Any]:
         """The parameters as plain data; JSON knows no infinity, so that one is a word."""
-        values = dataclasses.asdict(self)  # type: ignore[call-overload]
+        names = (item.name for item in dataclasses.fields(self) if item.name != "network")  # type: ignore[arg-type]
+        values = {name: getattr(self, name) for name in names}
         return {name: "inf" if value == math.inf else value for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class OnImages(Parameters):
+    """Mixin for methods on images: rows are the pixels of images, S · S · 3 bytes each, with the channels last."""
+
+    network: ImageNetwork | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    @classmethod
+    def configure(cls, context: Context, **options: Any) -> Self:
+        """The defaults for the context, overridden by the options, with the network if these need one."""
+        made = super().configure(context, **options)
+        if not cls.info.network_for(options):
+            return made
+        if context.network is None:
+            raise FsbenchError(
+                f"{cls.info.title} works on images, and there are only features here.",
+                "Run it on a feature file whose images are here, with fsbench solve or fsbench compare.",
+            )
+        return dataclasses.replace(made, network=context.network)
+
+    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
+        """The rows as they are."""
+        return features
+
+    def params(self) -> dict[str, Any]:
+        """The parameters as plain data, with the name of the weights."""
+        return super().params() | ({"weights": self.network.name} if self.network else {})
 
 
 class CentredRows(Parameters):
