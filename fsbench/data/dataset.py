@@ -128,6 +128,7 @@ class ImageSplit:
         class_names: The sorted names of the K classes.
         labels: Class index of every image, (M,) int64, ascending.
         sources: Where each of the M images is.
+        dataset: The name of the data set.
     """
 
     name: str
@@ -135,6 +136,7 @@ class ImageSplit:
     labels: NDArray[np.int64]
     sources: tuple[Source, ...]
     reader: ImageReader
+    dataset: str = ""
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -216,7 +218,7 @@ def build_dataset(
             f"{len(shared)} classes are in more than one split in {listing.root}: {first_names(found)}.",
             "Base, val and novel classes must differ, or accuracies are meaningless. Remove one of the two.",
         )
-    splits = {split: _build_split(listing, split) for split in SPLITS if listing.counts(split)}
+    splits = {split: _build_split(listing, split, name) for split in SPLITS if listing.counts(split)}
     if not splits:
         raise FsbenchError(
             f"Expected images of {name}, found none in {listing.root}.", "Run `fsbench doctor` to see what is there."
@@ -264,7 +266,7 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def _build_split(listing: Listing, split: str) -> ImageSplit:
+def _build_split(listing: Listing, split: str, dataset: str) -> ImageSplit:
     classes = listing.splits[split]
     names = tuple(sorted(classes))
     labels: list[int] = []
@@ -283,4 +285,4 @@ def _build_split(listing: Listing, split: str) -> ImageSplit:
                 )
         sources.extend(ordered)
         labels.extend([label] * len(ordered))
-    return ImageSplit(split, names, np.asarray(labels, dtype=np.int64), tuple(sources), listing.reader)
+    return ImageSplit(split, names, np.asarray(labels, dtype=np.int64), tuple(sources), listing.reader, dataset)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from PIL import Image
 from torch.nn import functional
 
 from fsbench.errors import FsbenchError, unknown_name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Triple = tuple[float, float, float]
 Resize = Literal["shorter", "exact", "none"]
@@ -67,18 +70,42 @@ class EvalTransform:
         Raises:
             FsbenchError: The image has another size than the transform demands, or is a very long strip.
         """
-        width, height = self._resized(*image.size)
-        if self.on == "pil":
-            tensor = to_tensor(image.resize((width, height), _FILTERS[self.interpolation]))
-        else:
-            tensor = resize_tensor(to_tensor(image), height, width, self.interpolation, self.antialias)
-        top, left = round((height - self.crop) / 2), round((width - self.crop) / 2)
-        cropped = tensor[:, top : top + self.crop, left : left + self.crop]  # (3, crop, crop)
+        cropped = to_tensor(self._cropped_image(image)) if self.on == "pil" else self._cropped_tensor(image)
         return normalise(cropped, self.mean, self.std)
+
+    def pixels(self, image: Image.Image) -> NDArray[np.uint8]:
+        """One RGB image resized and cropped, before it is normalised, as bytes (crop, crop, 3).
+
+        A transform on tensors gives fractions of a step, which are rounded.
+
+        Raises:
+            FsbenchError: As when the transform is called.
+        """
+        if self.on == "pil":
+            return np.array(self._cropped_image(image), dtype=np.uint8)
+        rounded = (self._cropped_tensor(image) * 255).round().clamp(0, 255)  # bicubic goes beyond black and white
+        array: NDArray[np.uint8] = rounded.byte().permute(1, 2, 0).contiguous().numpy()
+        return array
 
     def describe(self) -> dict[str, Any]:
         """The transform as plain data, in a stable order, for records."""
         return {**asdict(self), "mean": list(self.mean), "std": list(self.std)}
+
+    def _cropped_image(self, image: Image.Image) -> Image.Image:
+        width, height = self._resized(*image.size)
+        top, left = self._corner(width, height)
+        resized = image.resize((width, height), _FILTERS[self.interpolation])
+        return resized.crop((left, top, left + self.crop, top + self.crop))
+
+    def _cropped_tensor(self, image: Image.Image) -> torch.Tensor:
+        width, height = self._resized(*image.size)
+        top, left = self._corner(width, height)
+        resized = resize_tensor(to_tensor(image), height, width, self.interpolation, self.antialias)
+        return resized[:, top : top + self.crop, left : left + self.crop]  # (3, crop, crop)
+
+    def _corner(self, width: int, height: int) -> tuple[int, int]:
+        """Top and left of the centre crop."""
+        return round((height - self.crop) / 2), round((width - self.crop) / 2)
 
     def _resized(self, width: int, height: int) -> tuple[int, int]:
         if self.resize == "exact":
@@ -178,5 +205,5 @@ def resize_tensor(tensor: torch.Tensor, height: int, width: int, interpolation: 
 
 def normalise(tensor: torch.Tensor, mean: Triple, std: Triple) -> torch.Tensor:
     """Subtract the mean and divide by the standard deviation, per channel of (..., 3, height, width)."""
-    centre, scale = (torch.tensor(values, dtype=tensor.dtype)[:, None, None] for values in (mean, std))
+    centre, scale = (tensor.new_tensor(values)[:, None, None] for values in (mean, std))
     return (tensor - centre) / scale
