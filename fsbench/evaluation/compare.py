@@ -66,7 +66,8 @@ def compare(
                 for choice in choices:
                     # What others leave of their shares is for those that come after them.
                     seconds = spec.budget and max(0.1, (spec.budget - spent) / (count - len(runs)))
-                    own = runner.images.source_for(choice.method, choice.options, source, file, runner)
+                    network = choice.network
+                    own = runner.images.source_for(network, source, file, runner) if network else source
                     job = _job(spec, choice, protocol, own, searches.get((choice.label, protocol)), runner)
                     job = replace(job, seconds=seconds)
                     advance = next_cell(f"{source.dataset} {column.title} {choice.label}")
@@ -131,7 +132,8 @@ def planned_cells(
         source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
         searches = _searches(spec, file, source, choices) if spec.tune else {}
         for protocol, choice in itertools.product(protocols, choices):
-            own = runner.images.source_for(choice.method, choice.options, source, file, runner, planned=True)
+            network = choice.network
+            own = runner.images.source_for(network, source, file, runner, planned=True) if network else source
             cells.append((_job(spec, choice, protocol, own, searches.get((choice.label, protocol)), runner), own))
     return cells
 
@@ -166,8 +168,8 @@ def _choices(
     """The methods to run, the baseline first if it is not among those asked for, and the label of the baseline.
 
     Where a file has no base classes, `all` is every method that needs none, and the baseline that was not chosen is
-    SimpleShot without centring. Where images or weights are missing, `all` is every method that needs none. Methods of files go by the name of their class, and by that of their file too where
-    two classes have the same name.
+    SimpleShot without centring. Where images or weights are missing, `all` is every method that needs none.
+    Methods of files go by the name of their class, and by that of their file too where two classes have the same name.
     """
     choices, name = list(spec.methods), spec.baseline
     without = next((file.path for file in files if base is None and "base" not in file.splits), None)
@@ -206,16 +208,17 @@ def _with_images(
     spec: Spec, choices: Sequence[MethodChoice], files: Sequence[FeatureFile], runner: Runner
 ) -> list[MethodChoice]:
     """The methods without those on images whose images or weights are missing; unless all were asked for, an error."""
-    left_out: dict[str, list[str]] = {}
+    left_out: dict[str, str] = {}
     for choice, file in itertools.product(choices, files):
         problem = runner.images.missing(choice.network, file, spec.split, runner) if choice.network else None
         if problem and not spec.all_methods:
             raise FsbenchError(f"{choice.label} works on images. {problem.message}", problem.hint)
-        if problem and choice.label not in sum(left_out.values(), []):
-            left_out.setdefault(problem.message, []).append(choice.label)
-    for reason, labels in left_out.items():
-        runner.reporter.say(f"Left out {', '.join(labels)}: {reason}")
-    kept = [choice for choice in choices if choice.label not in sum(left_out.values(), [])]
+        if problem:
+            left_out.setdefault(choice.label, problem.message)
+    for reason in dict.fromkeys(left_out.values()):
+        labels = [label for label, why in left_out.items() if why == reason]
+        runner.reporter.say(f"Left out, as they work on images: {', '.join(labels)}. {reason}")
+    kept = [choice for choice in choices if choice.label not in left_out]
     few = [choice.label for choice in kept if method_class(choice.method).info.cost == "network"]
     if few and spec.all_methods and spec.tasks > NETWORK_TASKS:
         runner.reporter.say(

@@ -123,8 +123,8 @@ def solve_tasks(
     samples = protocol.ways * protocol.shots + protocol.queries
     images = table.dtype == PIXELS
     block = BlockSize(batch or (1 if images else tasks_at_once(samples, table.shape[1], _free_memory(device))))
-    fitting = min(ranks.gather(tasks_that_fit(method, samples, device))) if isinstance(method, Demanding) else None
-    if fitting is not None:
+    fitting = tasks_that_fit(method, samples, device, ranks) if isinstance(method, Demanding) else None
+    if fitting:
         block.tasks = min(block.tasks, fitting)
 
     def solve_chunk(chunk: range) -> range:
@@ -135,7 +135,8 @@ def solve_tasks(
         return chunk
 
     report = ranks.counting(progress)
-    with float32_products(), _pool(device, fitting and fitting // block.tasks) as (pool, workers):
+    with float32_products(), _pool(device) as (pool, threads):
+        workers = min(threads, fitting // block.tasks) if fitting else threads
         # One list, agreed by all: processes differ in memory and threads, and so in what they would choose alone.
         together, smallest = sum(ranks.gather(workers)), min(ranks.gather(block.tasks))
         first = 1 if images else _FIRST_TASKS if tasks.seconds is not None or method.info.cost != "fast" else None
@@ -166,22 +167,25 @@ def tasks_at_once(samples: int, width: int, free: int | None) -> int:
     return max(1, min(_BLOCK_AT_MOST, free // (4 * one)))  # two blocks are under way, and half is left to others
 
 
-def tasks_that_fit(method: Demanding, samples: int, device: torch.device) -> int:
-    """How many tasks of so many images fit into memory side by side, by the method's own estimate.
+def tasks_that_fit(method: Demanding, samples: int, device: torch.device, ranks: Ranks) -> int | None:
+    """How many tasks of so many images fit into memory side by side, by the method's own estimate, in every process.
+
+    None if nothing tells how much memory is free.
 
     Raises:
         FsbenchError: Not even one.
     """
     free = available_memory() if device.type == "cpu" else _free_memory(device)
-    one = max(1, method.memory_per_task(samples))
-    if free is None or one <= free:
-        return _BLOCK_AT_MOST if free is None else free // one
-    sizes = (f"{size / 1e9:,.{1 if size > 1e8 else 4}f} GB" for size in (one, free))
-    needed, left = sizes
-    raise FsbenchError(
-        f"{method.info.title} takes about {needed} of memory for a task of {samples} images, and {left} are free.",
-        getattr(method, "memory_hint", "") or "Use fewer --queries, --shots or --ways, or a smaller network.",
-    )
+    if free is None:
+        return None
+    free, one = min(ranks.gather(free)), max(1, method.memory_per_task(samples))
+    if one > free:
+        raise FsbenchError(
+            f"{method.info.title} takes about {one / 1e9:,.1f} GB of memory for a task of {samples} images, and "
+            f"{free / 1e9:,.1f} GB are free.",
+            getattr(method, "memory_hint", "") or "Use fewer --queries, --shots or --ways.",
+        )
+    return free // one
 
 
 def _free_memory(device: torch.device) -> int | None:
@@ -291,15 +295,14 @@ def _count_right(
 
 
 @contextmanager
-def _pool(device: torch.device, most: int | None = None) -> Iterator[tuple[ThreadPoolExecutor, int]]:
-    """Threads for blocks, at most so many, and their number; nobody waits for them after an error or Ctrl-C.
+def _pool(device: torch.device) -> Iterator[tuple[ThreadPoolExecutor, int]]:
+    """Threads for blocks, and their number; nobody waits for them after an error or Ctrl-C.
 
     On the CPU blocks run side by side, one thread each: small operations gain nothing from more. On a GPU there are
     two, so that tasks are drawn while others are solved.
     """
     threads = torch.get_num_threads()
     workers = threads if device.type == "cpu" else 2
-    workers = min(workers, most or workers)
     pool = ThreadPoolExecutor(workers, initializer=lambda: torch.set_num_threads(1))
     try:
         with threadpool_limits(1 if device.type == "cpu" else None, "blas"):  # of NumPy

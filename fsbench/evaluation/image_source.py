@@ -19,12 +19,9 @@ from fsbench.backbones.find_weights import candidates, find_weights, shipped_wei
 from fsbench.data.catalog import EMBEDDED, dataset_names
 from fsbench.errors import FsbenchError
 from fsbench.io.files import sha256_of
-from fsbench.methods.registry import method_class
 from fsbench.reporter import Reporter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from fsbench.data.dataset import ImageSplit
@@ -48,34 +45,25 @@ class ImagePlaces:
 
     data: Path = Path("data")
     weights: Path = Path("weights")
-    _networks: dict[tuple[str, Path], ImageNetwork] = field(default_factory=dict, repr=False, compare=False)
-    _images: dict[tuple[Path, str], ImageSplit] = field(default_factory=dict, repr=False, compare=False)
-    _tables: dict[tuple[Path, str, str], NDArray[np.uint8]] = field(default_factory=dict, repr=False, compare=False)
+    _networks: dict[tuple[str, Path], ImageNetwork] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _images: dict[tuple[Path, str], ImageSplit] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _tables: dict[tuple[Path, str, str], NDArray[np.uint8]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def source_for(
-        self,
-        method: str,
-        options: Mapping[str, Any],
-        source: Source,
-        file: FeatureFile,
-        runner: Runner,
-        *,
-        planned: bool = False,
+        self, network: str, source: Source, file: FeatureFile, runner: Runner, *, planned: bool = False
     ) -> Source:
-        """The source itself for a method on features; for one on images, with their pixels as rows and its network.
+        """A source with the network of that name, and with the pixels of the images as rows in place of features.
 
-        If the run is only `planned`, the rows remain features, as to decode images takes time.
+        If the run is only `planned`, the rows remain features, as decoding images takes time.
         """
-        name = method_class(method).info.network_for(options)
-        if not name:
-            return source
-        network = self.network(name, file)
+        found = self.network(network, file)
         if planned:
-            return replace(source, image_network=network)
-        pixels: Any = runner.ranks.first_alone(
-            lambda: self.pixels(file, source.split_name, network, runner.reporter)
-        )
-        return replace(source, image_network=network, split=replace(source.split, features=pixels))
+            return replace(source, image_network=found)
+        reporter = runner.reporter
+        pixels: Any = runner.ranks.first_alone(lambda: self.pixels(file, source.split_name, found, reporter))
+        return replace(source, image_network=found, split=replace(source.split, features=pixels))
 
     def missing(self, network: str, file: FeatureFile, split: str, runner: Runner) -> FsbenchError | None:
         """Why methods with this network cannot run on a feature file; None if they can. No image is decoded."""
@@ -190,7 +178,7 @@ class ImagePlaces:
                 "Restore the images, or extract the features again.",
             )
         labels = np.repeat(np.arange(len(summary.class_names)), np.diff(summary.offsets))
-        return ImageSplit(split, summary.class_names, labels, tuple(known[image] for image in names), reader)
+        return ImageSplit(split, summary.class_names, labels, tuple(known[image] for image in names), reader, name)
 
     def pixels(self, file: FeatureFile, split: str, network: ImageNetwork, reporter: Reporter) -> NDArray[np.uint8]:
         """(M, S · S · 3) pixels of the images of a split, as the network wants them."""

@@ -166,8 +166,8 @@ class Runner:
 
     def _say_if_memory_is_short(self, method: Demanding, protocol: TaskProtocol) -> None:
         samples, usual = protocol.ways * protocol.shots + protocol.queries, torch.get_num_threads()
-        fitting = tasks_that_fit(method, samples, self.device)
-        if self.device.type == "cpu" and fitting < usual:
+        fitting = tasks_that_fit(method, samples, self.device, self.ranks)
+        if fitting and self.device.type == "cpu" and fitting < usual:
             self.reporter.say(
                 f"{method.info.title}: {fitting} instead of {usual} tasks are solved side by side, as each takes about "
                 f"{method.memory_per_task(samples) / 1e9:,.1f} GB of memory."
