@@ -353,7 +353,7 @@ def extract(
 
     Args:
         dataset: `mini`, `tiered`, `cub`, `fc100`, `cifarfs` or `glyphs`; with `data`, a name for your own images.
-        backbone: `rn12`, `rn18`, `wrn` or `timm/NAME`.
+        backbone: `rn12`, `rn18`, `wrn`, `conv4` or `timm/NAME`.
         data: A folder of your own images, with one folder per class.
         split_file: With `data`: json or csv that divides the classes.
         split_fractions: With `data`: shares of base, val and novel classes, such as (0.64, 0.16, 0.2).

@@ -82,7 +82,7 @@ class BackboneInfo:
     """What a backbone is and where its weights came from.
 
     Attributes:
-        name: The name on the command line: "rn12", "rn18", "wrn" or "timm/<name>".
+        name: The name on the command line: "rn12", "rn18", "wrn", "conv4" or "timm/<name>".
         family: A name in `fsbench.backbones.families`, e.g. "rn12-easy"; for timm the name again.
         weights: Name of the weights file, or "none, seed s".
         sha256: Of the weights file; empty without one.

@@ -227,7 +227,7 @@ def _architecture(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, An
     """The widths, from the first convolution of every part or the next tensor if that is missing, and the depth."""
     standard, widths, depth = family.shape.standard, [], {}
     for part, usual in zip(family.shape.parts, standard["widths"], strict=True):
-        first = (tensors.get(f"{part}{name}.weight") for name in ("conv1", "conv2", "bn2"))
+        first = (tensors.get(f"{part}{name}.weight") for name in ("conv1", "conv2", "bn2", "conv", "bn"))
         widths.append(next((tensor.shape[0] for tensor in first if tensor is not None and tensor.ndim), usual))
     if "blocks" in standard:
         blocks = {match[1] for name in tensors if (match := re.match(r"layer1\.(\d+)\.", name))}

@@ -19,7 +19,7 @@ class Shape:
 
     Attributes:
         parts: What the names in each part of the network start with; every part has a width.
-        widths_of: The channels of the parts for a base width (rn12, rn18) or a widening factor (wrn).
+        widths_of: The channels of the parts for a base width (rn12, rn18, conv4) or a widening factor (wrn).
         usual_width: That width in the published networks.
         blocks: Residual blocks per stage, where the depth varies.
     """
@@ -54,6 +54,11 @@ SHAPES = {
         usual_width=10,
         fractional=True,
         blocks=4,
+    ),
+    "conv4": Shape(
+        parts=("blocks.0.", "blocks.1.", "blocks.2.", "blocks.3."),
+        widths_of=lambda width: (int(width),) * 4,
+        usual_width=64,
     ),
 }
 
@@ -121,7 +126,7 @@ class Family:
 
     @property
     def backbone(self) -> str:
-        """The name on the command line: rn12, rn18 or wrn."""
+        """The name on the command line: rn12, rn18, wrn or conv4."""
         return self.name.partition("-")[0]
 
     @property
@@ -269,6 +274,13 @@ _ROWS = (
                 ),
             ),
         ),
+    ),
+    Family(
+        "conv4-fsbench",
+        "fsbench's Conv-4",
+        model="fsbench_conv4",
+        transform="easy",
+        layouts=(Layout(present=(r"blocks\.[0-3]\.conv\.weight",)),),
     ),
 )
 FAMILIES: Mapping[str, Family] = {row.name: row for row in _ROWS}

@@ -12,7 +12,7 @@ import timm
 import torch
 from safetensors.torch import save
 
-from fsbench.backbones import resnet12, resnet18, wideresnet  # noqa: F401  (registers the networks with timm)
+from fsbench.backbones import conv4, resnet12, resnet18, wideresnet  # noqa: F401  (registers the networks with timm)
 from fsbench.backbones.base import BackboneInfo, Extractor
 from fsbench.backbones.checkpoints import Checkpoint, fill, read_checkpoint, recognise
 from fsbench.backbones.families import BACKBONES, TIMM, Family, first_family
@@ -32,10 +32,10 @@ def load_backbone(
     """Build a backbone in eval mode.
 
     Args:
-        name: "rn12", "rn18", "wrn" or "timm/<name>". The family, its width and its depth are read from the weights.
+        name: "rn12", "rn18", "wrn", "conv4" or "timm/<name>". The family, width and depth are read from the weights.
         weights: A checkpoint. Nothing is ever downloaded.
         random_seed: Instead of weights: random ones, the same for the same seed.
-        width: For random weights alone: the base width of rn12 and rn18 (64), the widening factor of wrn (10).
+        width: For random weights alone: the base width of rn12, rn18 and conv4 (64), the widening factor of wrn (10).
     """
     refuse_unknown(name)
     if (weights is None) == (random_seed is None):
@@ -45,7 +45,7 @@ def load_backbone(
     if random_seed is not None and not 0 <= random_seed < 2**63:
         raise FsbenchError(f"A random seed is a whole number from 0 to 2^63 - 1, found {random_seed}.")
     if width is not None and (weights is not None or name.startswith(TIMM)):
-        message = "A width belongs to random weights of rn12, rn18 or wrn; otherwise the network determines it."
+        message = f"A width belongs to random weights of {', '.join(BACKBONES)}; otherwise the network determines it."
         raise FsbenchError(message, "Leave it out.")
     family = first_family(name)
     if family is None:

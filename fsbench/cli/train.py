@@ -35,7 +35,7 @@ def train(
     split_seed: use.SplitSeed = None,
     min_images: use.MinImages = None,
     width: Annotated[
-        float | None, typer.Option(help="Base width (rn12, rn18), widening factor (wrn). (default: 64, 64, 10)")
+        float | None, typer.Option(help="Base width (rn12, rn18, conv4), widening factor (wrn). (default: 64; wrn 10)")
     ] = None,
     image_size: Annotated[
         int | None, typer.Option(min=16, help="Side of the images in pixels. (default: as published for the data set)")

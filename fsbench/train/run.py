@@ -17,6 +17,7 @@ from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.backbones.families import family_of
 from fsbench.backbones.find_weights import SUFFIXES
 from fsbench.backbones.load import encode_backbone, halve, load_backbone
+from fsbench.data.pixels import pixel_cache
 from fsbench.data.published_transforms import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.features.shards import fingerprint
@@ -212,7 +213,8 @@ def _train(plan: Plan, execution: Execution, checkpoint: CheckpointFile) -> Prog
     settings, ranks, reporter, device = plan.settings, execution.ranks, execution.reporter, execution.device
     network = plan.backbone.network
     assert isinstance(network, Backbone)
-    views, in_memory = make_views(plan.base, plan.transform, settings, reporter)
+    cache = pixel_cache(plan.dataset.root.parent)
+    views, in_memory = make_views(plan.base, plan.transform, settings, reporter, cache)
     workers = choose_workers(execution.workers, device, in_memory)
     validation = _validation(plan, workers, reporter)
     trainer = Trainer(network, len(plan.base.class_names), settings, device, ranks)

@@ -54,6 +54,7 @@ FILES: dict[str, tuple[str, dict[str, str], str]] = {
         {r"^module\.": "", **{f"^block{stage + 1}": f"blocks.{stage}" for stage in range(3)}, r"^bn1\.": "bn."},
         "",
     ),
+    "conv4-fsbench": ("conv4-fsbench", {}, ""),
 }
 
 

@@ -85,6 +85,15 @@ def resnet12(state: State, images: Tensor, block: str, shortcut: str) -> Tensor:
     return adaptive_avg_pool2d(maps, 1).flatten(1)
 
 
+def conv4(state: State, images: Tensor) -> Tensor:
+    """Four blocks of convolution, batch norm, ReLU and 2×2 max-pool; what is left, at 2×2 positions, in one row."""
+    maps = images
+    for block in ("blocks.0", "blocks.1", "blocks.2", "blocks.3"):
+        out = normalise(state, f"{block}.bn", conv2d(maps, state[f"{block}.conv.weight"], padding=1))
+        maps = max_pool2d(relu(out), 2)
+    return adaptive_avg_pool2d(maps, 2).reshape(len(images), -1)
+
+
 def resnet18(state: State, images: Tensor) -> Tensor:
     """A 3×3 stem without max-pool, then `layer1.0` to `layer4.1`."""
     maps = relu(normalise(state, "bn1", conv2d(images, state["conv1.weight"], padding=1)))

@@ -97,6 +97,18 @@ def test_narrow_easy_resnet12(tmp_path: Path, base: int, widths: list[int]) -> N
     assert_same(backbone, reference.resnet12(state, IMAGES, "layers.{0}.", "shortcut"))
 
 
+@pytest.mark.parametrize("divisor", [1, 4])
+def test_conv4(tmp_path: Path, divisor: int) -> None:
+    state = reference.random_state(reference.narrowed(reference.key_shapes("conv4-fsbench"), divisor))
+    head = {"classifier.weight": torch.zeros(5, 7)}
+    backbone = load_backbone("conv4", write(tmp_path / "own.pth", state | head))
+    assert backbone.info.family == "conv4-fsbench"
+    assert tuple(backbone.info.architecture["widths"]) == (64 // divisor,) * 4
+    assert backbone.info.feature_dim == 256 // divisor
+    assert names_kept(backbone, state, ())
+    assert_same(backbone, reference.conv4(state, IMAGES))
+
+
 def test_rfs_resnet12_with_its_options(tmp_path: Path) -> None:
     state = reference.random_state(reference.key_shapes("rn12-rfs"))
     options = argparse.Namespace(model="resnet12", learning_rate=0.05, lr_decay_epochs=[60, 80], trial="1")

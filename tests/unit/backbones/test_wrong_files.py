@@ -115,7 +115,7 @@ def test_another_backbone_than_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("keys", [["features.0.weight"], ["encoder.0.0.weight", "encoder.0.1.bias"], ["fc.weight"]])
 def test_an_unknown_network(tmp_path: Path, keys: list[str]) -> None:
     path = write(tmp_path / "a.pth", {key: torch.ones(3) for key in keys})
-    with pytest.raises(FsbenchError, match="not the checkpoint of a known rn12, rn18 or wrn") as caught:
+    with pytest.raises(FsbenchError, match="not the checkpoint of a known rn12, rn18, wrn or conv4") as caught:
         load_backbone("rn12", path)
     assert "timm/<name>" in caught.value.hint
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PARTNERS = torch.tensor([2, 0, 1])
 LABELS = torch.tensor([1, 0, 3])
 TURNS = torch.tensor([0, 3, 2])
-WIDTHS = {"rn12": 2, "rn18": 2, "wrn": 0.25}
+WIDTHS = {"rn12": 2, "rn18": 2, "wrn": 0.25, "conv4": 2}
 
 
 def backbone(name: str) -> Backbone:
