@@ -217,7 +217,8 @@ def _with_images(
             left_out.setdefault(choice.label, problem.message)
     for reason in dict.fromkeys(left_out.values()):
         labels = [label for label, why in left_out.items() if why == reason]
-        runner.reporter.say(f"Left out, as they work on images: {', '.join(labels)}. {reason}")
+        works = "it works" if len(labels) == 1 else "they work"
+        runner.reporter.say(f"Left out, as {works} on images: {', '.join(labels)}. {reason}")
     kept = [choice for choice in choices if choice.label not in left_out]
     few = [choice.label for choice in kept if method_class(choice.method).info.cost == "network"]
     if few and spec.all_methods and spec.tasks > NETWORK_TASKS:

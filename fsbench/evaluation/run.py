@@ -110,7 +110,8 @@ class Runner:
 
     def run(self, job: Job, source: Source, progress: Callable[[int], None] = lambda done: None) -> RunRecord:
         """Give the record of a job: the stored one or the first tasks of it, else one with the missing tasks added."""
-        key, results = key_of(job, source), self.results
+        wanted = replace(job, tasks=job.asked) if job.asked and not self.predictions else job
+        key, results = key_of(wanted, source), self.results
         path = record_path(results, key, source.dataset, source.backbone) if results else None
         stored = self.ranks.agree(lambda: self.stored(path, key) if path else None)
         if stored and job.asked:
