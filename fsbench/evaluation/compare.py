@@ -51,30 +51,32 @@ def compare(
         base: Feature file whose base classes to use, if not the files' own.
         others: Records of other people; those of the same tasks join the table.
     """
-    choices, baseline = _choices(spec, files, base, runner)
+    choices, baseline = _choices(spec, files, base, runner.reporter)
     protocols = _feasible(spec, files, runner.reporter)
+    images = any(choice.network for choice in choices)
+    chosen = _with_images(spec, choices, baseline, files, runner) if images else [choices] * len(files)
     runs: Runs = {}
     over_data: dict[tuple[int, str, Column], NDArray[np.float64]] = {}
     classes: dict[tuple[int, Column], NDArray[np.int64]] = {}
-    count, spent = len(choices) * sum(map(len, protocols)), 0.0
+    count, spent = sum(len(own) * len(rules) for own, rules in zip(chosen, protocols, strict=True)), 0.0
     with runner.reporter.cells(count, spec.tasks) as next_cell:
         for number, file in enumerate(files):
             source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
-            searches = _searches(spec, file, source, choices) if spec.tune else {}
+            searches = _searches(spec, file, source, choices, runner) if spec.tune else {}
             for protocol in protocols[number]:
                 column = Column.of(protocol)
-                for choice in choices:
+                for choice in chosen[number]:
                     # What others leave of their shares is for those that come after them.
                     seconds = spec.budget and max(0.1, (spec.budget - spent) / (count - len(runs)))
                     network = choice.network
-                    own = runner.images.source_for(network, source, file, runner) if network else source
-                    job = _job(spec, choice, protocol, own, searches.get((choice.label, protocol)), runner)
+                    seen = runner.images.source_for(network, source, file, runner) if network else source
+                    job = _job(spec, choice, protocol, seen, searches.get((choice.label, protocol)), runner)
                     job = replace(job, seconds=seconds)
                     advance = next_cell(f"{source.dataset} {column.title} {choice.label}")
-                    record = runs[number, choice.label, column] = runner.run(job, own, advance)
+                    record = runs[number, choice.label, column] = runner.run(job, seen, advance)
                     spent += record.seconds
                     if spec.over_data:
-                        values = accuracies_over_data(job.method, own, protocol, spec.seed, runner.device)
+                        values = accuracies_over_data(job.method, seen, protocol, spec.seed, runner.device)
                         over_data |= {} if values is None else {(number, choice.label, column): values}
                 if spec.over_data and (number, choices[0].label, column) not in over_data:
                     runner.reporter.warn(
@@ -86,7 +88,7 @@ def compare(
     labels = with_tasks((label, record) for (_, label, _), record in runs.items())
     runs = {(number, labels[label], column): record for (number, label, column), record in runs.items()}
     over_data = {(number, labels[label], column): values for (number, label, column), values in over_data.items()}
-    entries = [entry_of(labels[choice.label], choice.method) for choice in choices]
+    entries = [entry_of(labels[choice.label], choice.method) for choice in choices if choice.label in labels]
     entries += join(runs, others, runner.reporter)
     columns = [column for protocol in spec.protocols if (column := Column.of(protocol)) in {key[2] for key in runs}]
     beyond = Beyond(over_data, classes)
@@ -126,15 +128,16 @@ def planned_cells(
     spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: FeatureFile | None = None
 ) -> list[tuple[Job, Source]]:
     """The cells that `compare` would run, without running any; without feature files none."""
-    choices, _ = _choices(spec, files, base, runner)
-    cells = []
-    for file, protocols in zip(files, _feasible(spec, files, runner.reporter), strict=True):
+    choices, baseline = _choices(spec, files, base, runner.reporter)
+    feasible, cells = _feasible(spec, files, runner.reporter), []
+    chosen = _with_images(spec, choices, baseline, files, runner)
+    for file, own, protocols in zip(files, chosen, feasible, strict=True):
         source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
-        searches = _searches(spec, file, source, choices) if spec.tune else {}
-        for protocol, choice in itertools.product(protocols, choices):
+        searches = _searches(spec, file, source, choices, runner) if spec.tune else {}
+        for protocol, choice in itertools.product(protocols, own):
             network = choice.network
-            own = runner.images.source_for(network, source, file, runner, planned=True) if network else source
-            cells.append((_job(spec, choice, protocol, own, searches.get((choice.label, protocol)), runner), own))
+            seen = runner.images.source_for(network, source, file, runner, planned=True) if network else source
+            cells.append((_job(spec, choice, protocol, seen, searches.get((choice.label, protocol)), runner), seen))
     return cells
 
 
@@ -163,20 +166,20 @@ def _feasible(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> l
 
 
 def _choices(
-    spec: Spec, files: Sequence[FeatureFile], base: FeatureFile | None, runner: Runner
+    spec: Spec, files: Sequence[FeatureFile], base: FeatureFile | None, reporter: Reporter
 ) -> tuple[list[MethodChoice], str]:
     """The methods to run, the baseline first if it is not among those asked for, and the label of the baseline.
 
     Where a file has no base classes, `all` is every method that needs none, and the baseline that was not chosen is
-    SimpleShot without centring. Where images or weights are missing, `all` is every method that needs none.
-    Methods of files go by the name of their class, and by that of their file too where two classes have the same name.
+    SimpleShot without centring. Methods of files go by the name of their class, and by that of their file too where
+    two classes have the same name.
     """
     choices, name = list(spec.methods), spec.baseline
     without = next((file.path for file in files if base is None and "base" not in file.splits), None)
     if without:
         needy = [choice.label for choice in choices if choice.needs_base]
         if spec.all_methods:
-            runner.reporter.say(f"Left out, as {without} has no base classes: {', '.join(needy)}.")
+            reporter.say(f"Left out, as {without} has no base classes: {', '.join(needy)}.")
             choices, needy = [choice for choice in choices if not choice.needs_base], []
         if name and parse_methods(name)[0].needs_base:
             needy.append(name)
@@ -186,8 +189,6 @@ def _choices(
                 "Use those of another feature file of the same backbone with --base FILE, or compare the methods that "
                 "need none: --methods all.",
             )
-    if any(choice.network for choice in choices):
-        choices = _with_images(spec, choices, files, runner)
     if name == NO_BASELINE:
         return choices, NO_BASELINE
     if name is None:
@@ -205,32 +206,36 @@ def _choices(
 
 
 def _with_images(
-    spec: Spec, choices: Sequence[MethodChoice], files: Sequence[FeatureFile], runner: Runner
-) -> list[MethodChoice]:
-    """The methods without those on images whose images or weights are missing; unless all were asked for, an error."""
-    left_out: dict[str, str] = {}
-    for choice, file in itertools.product(choices, files):
-        problem = runner.images.missing(choice.network, file, spec.split, runner) if choice.network else None
-        if problem and not spec.all_methods:
-            raise FsbenchError(f"{choice.label} works on images. {problem.message}", problem.hint)
-        if problem:
-            left_out.setdefault(choice.label, problem.message)
-    for reason in dict.fromkeys(left_out.values()):
-        labels = [label for label, why in left_out.items() if why == reason]
+    spec: Spec, choices: Sequence[MethodChoice], baseline: str, files: Sequence[FeatureFile], runner: Runner
+) -> list[list[MethodChoice]]:
+    """The methods for every file; where all were asked for, without those whose images or weights are missing."""
+    left_out: dict[str, dict[str, None]] = {}
+    chosen: list[list[MethodChoice]] = []
+    for file in files:
+        chosen.append([])
+        for choice in choices:
+            problem = runner.images.missing(choice.network, file, spec.split, runner) if choice.network else None
+            if problem and (not spec.all_methods or choice.label == baseline):
+                raise FsbenchError(f"{choice.label} works on images. {problem.message}", problem.hint)
+            if problem:
+                left_out.setdefault(problem.message, {})[choice.label] = None
+            else:
+                chosen[-1].append(choice)
+    for reason, labels in left_out.items():
         works = "it works" if len(labels) == 1 else "they work"
         runner.reporter.say(f"Left out, as {works} on images: {', '.join(labels)}. {reason}")
-    kept = [choice for choice in choices if choice.label not in left_out]
-    few = [choice.label for choice in kept if method_class(choice.method).info.cost == "network"]
+    costs = {choice.label: method_class(choice.method).info.cost for each in chosen for choice in each}
+    few = [label for label, cost in costs.items() if cost == "network"]
     if few and spec.all_methods and spec.tasks > NETWORK_TASKS:
         runner.reporter.say(
             f"{', '.join(few)}: {NETWORK_TASKS} of {spec.tasks:,} tasks, as a network is adapted to every task. "
             "For all tasks, name the methods in --methods."
         )
-    return kept
+    return chosen
 
 
 def _searches(
-    spec: Spec, file: FeatureFile, source: Source, choices: Sequence[MethodChoice]
+    spec: Spec, file: FeatureFile, source: Source, choices: Sequence[MethodChoice], runner: Runner
 ) -> dict[tuple[str, TaskProtocol], Search]:
     """The searches for parameters of methods that have some to tune, by label and protocol.
 
@@ -238,13 +243,19 @@ def _searches(
     """
     val, memory = validation_source(file, source.base), tuning_path(file.path)
     asked = {choice.label for choice in spec.methods}
-    tuned = [choice for choice in choices if (not choice.options or choice.label in asked) and not choice.network]
+    tuned = [choice for choice in choices if not choice.options or choice.label in asked]
     searches = {
-        (choice.label, protocol): Search(choice.method, choice.options, val, protocol, memory)
+        (choice, protocol): Search(choice.method, choice.options, val, protocol, memory)
         for choice in tuned
         for protocol in spec.protocols
     }
-    found = {key: search for key, search in searches.items() if search.possible()}
+    found = {
+        (choice.label, protocol): replace(search, source=runner.images.source_for(choice.network, val, file, runner))
+        if choice.network
+        else search
+        for (choice, protocol), search in searches.items()
+        if search.possible()
+    }
     if not found:
         grid_of(spec.methods[0].method, {})  # an error that names the methods with a grid
     return found

@@ -156,7 +156,8 @@ class ImagePlaces:
                 "Make the features with fsbench extract.",
             )
         if name in dataset_names():
-            heard = reporter if name == EMBEDDED else Reporter(silent=True)  # what else there is to say, extract said
+            rendered = name != EMBEDDED or (self.data / EMBEDDED).exists()
+            heard = Reporter(silent=True) if rendered else reporter  # what else there is to say, extract said
             (dataset,) = choose_datasets(name, None, self.data, heard)
             root, reader = dataset.root, next(iter(dataset.splits.values())).reader
             known = {reader.name(source): source for one in dataset.splits.values() for source in one.sources}

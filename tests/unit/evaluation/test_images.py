@@ -27,6 +27,7 @@ from fsbench.features.store import FeatureFile, make_split, write_features
 from fsbench.methods import registry
 from fsbench.reporter import Reporter
 from fsbench.results.record import load_record
+from tests.cli import Done, run
 from tests.comparing import CPU, QUIET, runner
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from tests.synthetic import Features
 
 METHODS = Path(__file__).with_name("own_image_methods.py")
-CLASSES = {"base": ["b0", "b1"], "novel": ["n0", "n1", "n2", "n3"]}
+CLASSES = {"base": ["b0", "b1"], "val": ["v0", "v1", "v2"], "novel": ["n0", "n1", "n2", "n3"]}
 
 
 def write_faint_images(root: Path, images: int = 12) -> None:
@@ -278,3 +279,76 @@ def test_a_comparison_of_features_loads_neither_images_nor_networks(features: Fe
     )
     assert "simpleshot" in done.stdout
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.usefixtures("registered")
+def test_all_keeps_methods_on_images_for_the_files_that_have_them(
+    place: Path, features: Features, tmp_path: Path
+) -> None:
+    other = FeatureFile.open(features.write(tmp_path / "mine.h5"))
+    words = {"shots": 2, "settings": "unbalanced", "ways": 3, "queries": 9, "tasks": 4}
+    spec = Spec.from_words(methods="all", baseline="ncm", published=False, **words)  # type: ignore[arg-type]
+    table = compare(spec, [other, file_of(place)], runner(images=ImagePlaces(place / "data", place / "weights")))
+    found = [[label for (label, _), cell in group.cells.items() if cell.record] for group in table.groups]
+    assert found == [["ncm", "simpleshot"], ["ncm", "simpleshot", "mean-of-network", "mean-colour"]]
+    with pytest.raises(FsbenchError, match="mean-colour works on images"):
+        compare(replace(spec, baseline="mean-colour"), [other], runner())
+
+
+def command(place: Path, name: str, *words: str) -> Done:
+    """A command with the folders of the data set, in a small setting."""
+    folders = {"features": "features", "data": "data", "weights": "weights", "results": "results"}
+    options = [word for option, folder in folders.items() for word in (f"--{option}-dir", str(place / folder))]
+    return run(name, *options, "--device", "cpu", *words)
+
+
+SMALL = ("--shots", "2", "--ways", "3", "--queries", "9", "--tasks", "6")
+
+
+def test_commands_run_methods_on_images(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = f"{METHODS}:MeanOfNetwork"
+    done = command(place, "compare", "--methods", f"{own},ncm", *SMALL, "--format", "csv")
+    assert done.returncode == 0, done.stderr
+    assert "MeanOfNetwork" in done.stdout
+    solved = command(place, "solve", "--method", own, *SMALL, "--json")
+    assert "MeanOfNetwork" in solved.stdout, solved.stderr
+    verified = command(place, "verify", "--methods", own)
+    assert verified.returncode == 0, verified.stdout
+    assert "not verified" not in verified.stdout
+    monkeypatch.setenv("FSBENCH_DATA", str(place / "data"))
+    monkeypatch.setenv("FSBENCH_WEIGHTS", str(place / "weights"))
+    swept = run(
+        "sweep", str(file_of(place).path), "--methods", own, "--over", "shots=1,2", *SMALL[2:], "--device", "cpu",
+        "--results-dir", str(place / "results"),
+    )  # fmt: skip
+    assert swept.returncode == 0, swept.stderr
+    tuned = run(
+        "tune", str(file_of(place).path), "--method", f"{METHODS}:Greedy", "--over", "megabytes=1,2", *SMALL,
+        "--device", "cpu", "--results-dir", str(place / "results"),
+    )  # fmt: skip
+    assert "Greedy tuned on val" in tuned.stdout, tuned.stderr
+
+
+def test_verify_says_which_weights_differ(place: Path, tmp_path: Path) -> None:
+    own = f"{METHODS}:MeanColour"
+    options = (*SMALL, "--results-dir", str(tmp_path / "results"))
+    assert command(place, "solve", "--method", own, *options).returncode == 0
+    shutil.copytree(place / "weights", tmp_path / "weights")
+    folder = tmp_path / "weights" / "tints"
+    shutil.copy(folder / "colours-other.safetensors", folder / "colours.safetensors")
+    verified = command(
+        place, "verify", str(tmp_path / "results"), "--methods", own, "--weights-dir", str(tmp_path / "weights")
+    )
+    assert "its weights are colours.safetensors@" in verified.stdout
+
+
+def test_a_run_file_knows_what_is_left_of_methods_on_images(place: Path, tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    folders = "\n".join(f'{name}_dir = "{place / name}"' for name in ("features", "data", "weights"))
+    study.write_text(
+        f'[compare]\nmethods = "{METHODS}:MeanOfNetwork,ncm"\nbaseline = "ncm"\nshots = 2\nways = 3\nqueries = 9\n'
+        f'tasks = 5\nresults_dir = "{tmp_path / "results"}"\n{folders}\n'
+    )
+    assert "4 cells: 0 recorded, 4 to compute" in run("run", str(study), "--dry-run").stdout
+    assert run("run", str(study), "--quiet").returncode == 0
+    assert "4 cells: 4 recorded" in run("run", str(study), "--dry-run").stdout
