@@ -13,6 +13,7 @@ from fsbench.data.choose import OwnData, choose_datasets
 from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError, UsageError, in_python, speaks_python
 from fsbench.evaluation.compare import compare as compare_files
+from fsbench.evaluation.image_source import ImagePlaces
 from fsbench.evaluation.run import Runner
 from fsbench.evaluation.spec import NO_BASELINE, SETTINGS, Spec
 from fsbench.features.arrays import described, is_arrays, opened
@@ -165,6 +166,8 @@ def evaluate(
     force: bool = False,
     device: str = "auto",
     batch: int | None = None,
+    data_dir: str | Path = "data",
+    weights_dir: str | Path = "weights",
     progress: bool = False,
     **params: Any,
 ) -> RunRecord:
@@ -191,6 +194,8 @@ def evaluate(
         force: Recompute existing results.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`.
         batch: Tasks per block.
+        data_dir: Folder of data sets, for methods that work on images.
+        weights_dir: Folder of checkpoints, for methods that work on images.
         progress: Show progress and notes on stderr.
         **params: Parameters of the method, e.g. `tau=0.3, sigma=20`.
 
@@ -210,10 +215,9 @@ def evaluate(
         settings="balanced" if balanced else "unbalanced", alpha=alpha, ways=ways, queries=queries, protocol=protocol,
         present=present, split=split, tasks=tasks, seed=seed, tune=tune, blind=blind, preset=preset, published=False,
     )  # fmt: skip
-    runner = _runner(device, batch, results, force=force, progress=progress)
+    runner = _runner(device, batch, results, data_dir, weights_dir, force=force, progress=progress)
     with opened(features, "features") as files, opened(base, "base") as others:
-        (record,) = compare_files(spec, files, runner, *others).records
-    return record
+        return compare_files(spec, files, runner, *others).records[0]
 
 
 @speaks_python
@@ -245,6 +249,8 @@ def compare(
     force: bool = False,
     device: str = "auto",
     batch: int | None = None,
+    data_dir: str | Path = "data",
+    weights_dir: str | Path = "weights",
     progress: bool = False,
 ) -> Table:
     """Compare methods on the same tasks, as `fsbench compare` does.
@@ -276,6 +282,8 @@ def compare(
         force: Recompute existing results.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`.
         batch: Tasks per block.
+        data_dir: Folder of data sets, for methods that work on images.
+        weights_dir: Folder of checkpoints, for methods that work on images.
         progress: Show progress and notes on stderr.
 
     Returns:
@@ -299,13 +307,15 @@ def compare(
         published=published, over_data=over_data, over_classes=over_classes, skip_infeasible=skip_infeasible,
         prior_alpha=prior_alpha,
     )  # fmt: skip
-    runner = _runner(device, batch, results, force=force, progress=progress)
+    runner = _runner(device, batch, results, data_dir, weights_dir, force=force, progress=progress)
     with opened(given, "features") as files, opened(base, "base") as others:
         return Table(compare_files(spec, files, runner, *others))
 
 
-def _runner(device: str, batch: int | None, results: str | Path | None, *, force: bool, progress: bool) -> Runner:
-    return Runner(choose_device(device), batch, ALONE, _reporter(progress), Path(results) if results else None, force)
+def _runner(device: str, batch: int | None, *folders: str | Path | None, force: bool, progress: bool) -> Runner:
+    results, data, weights = (Path(folder) if folder else None for folder in folders)
+    images = ImagePlaces(data or Path(), weights or Path())
+    return Runner(choose_device(device), batch, ALONE, _reporter(progress), results, force, images=images)
 
 
 def _reporter(progress: bool) -> Reporter:

@@ -108,6 +108,19 @@ def _quota(groups: Path) -> float:
     return float("inf")
 
 
+def available_memory(system: Path = Path("/proc/meminfo"), groups: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Bytes of memory that this process may still take: its rank's part of what is free; None where nothing tells."""
+    free = []
+    with suppress(OSError):
+        if found := re.search(r"MemAvailable:\s+(\d+) kB", system.read_text()):
+            free.append(int(found[1]) * 1024)
+    with suppress(OSError, ValueError):  # `max` without a limit
+        used = int((groups / "memory.current").read_text())
+        cached = re.search(r"^inactive_file (\d+)$", (groups / "memory.stat").read_text(), re.MULTILINE)
+        free.append(int((groups / "memory.max").read_text()) - used + (int(cached[1]) if cached else 0))
+    return max(0, min(free)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if free else None
+
+
 def peak_memory(device: torch.device) -> int:
     """Peak memory in bytes: of the allocator on a GPU, of the whole process elsewhere."""
     if device.type == "cuda":

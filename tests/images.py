@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
+from fsbench.data.dataset import FolderImages
+from fsbench.data.images import open_image
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
+
+    from fsbench.data.dataset import Source
 
 
 def write_images(root: Path, classes: dict[str, list[str]], images: int = 4, side: int = 20, seed: int = 0) -> Path:
@@ -23,6 +30,18 @@ def write_images(root: Path, classes: dict[str, list[str]], images: int = 4, sid
                 pixels = np.clip(tint + rng.integers(0, 90, size=(side, side, 3)), 0, 255).astype(np.uint8)
                 Image.fromarray(pixels).save(folder / f"{i:03d}.png")
     return root
+
+
+def note_opened(monkeypatch: pytest.MonkeyPatch) -> list[Source]:
+    """From now on, the image files that are opened."""
+    opened: list[Source] = []
+
+    def open_noted(self: FolderImages, source: Source) -> Image.Image:
+        opened.append(source)
+        return open_image(self.root / str(source))
+
+    monkeypatch.setattr(FolderImages, "open", open_noted)
+    return opened
 
 
 SPLITS = {"base": ["b0", "b1", "b2"], "val": ["v0", "v1"], "novel": ["n0", "n1", "n2"]}

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fsbench.backbones.families import BACKBONES, FAMILIES, S2M2_NAMES, Family, has_line
 from fsbench.errors import FsbenchError
-from fsbench.io.torch_files import damaged, is_legacy, plain_pickle, read_safetensors, read_torch
+from fsbench.io.torch_files import damaged, is_legacy, is_safetensors, plain_pickle, read_safetensors, read_torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,10 +66,10 @@ def read_checkpoint(path: Path) -> Checkpoint:
             raise FsbenchError(f"{path} is empty.", "Download or copy it again.")
         if start.startswith(b"PK\x03\x04") or is_legacy(start):
             tensors = _unwrap(path, read_torch(path))
+        elif is_safetensors(start):
+            tensors, metadata = read_safetensors(path)
         elif start[:1] == b"\x80":
             raise plain_pickle(path)
-        elif start[8:9] == b"{":  # after eight bytes for the length of the header
-            tensors, metadata = read_safetensors(path)
         else:
             raise _foreign(path, start)
         _check_tensors(path, tensors)

@@ -10,6 +10,7 @@ from fsbench.cli import options as use
 from fsbench.cli.session import find_features, format_of, open_runner, show_table
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.compare import compare as compare_files
+from fsbench.evaluation.image_source import ImagePlaces
 from fsbench.evaluation.spec import ABLATION, Spec, parse_protocols, with_prior
 from fsbench.features.store import FeatureFile
 from fsbench.results.collect import read_others
@@ -77,6 +78,8 @@ def compare(
     batch: use.Batch = None,
     force: use.Force = False,
     features_dir: use.FeaturesRoot = Path("features"),
+    data_dir: use.DataRoot = Path("data"),
+    weights_dir: use.WeightsRoot = Path("weights"),
     results_dir: use.ResultsRoot = Path("results"),
     quiet: use.Quiet = False,
 ) -> None:
@@ -101,10 +104,11 @@ def compare(
     if by and not fail_if_worse:
         raise UsageError("by", "has a meaning with --fail-if-worse METHOD only")
     other = FeatureFile.open(base) if base else None
+    images = ImagePlaces(data_dir, weights_dir)
     with open_runner(
-        device, batch, results_dir, out=out, force=force, predictions=save_predictions, quiet=quiet
+        device, batch, results_dir, out=out, force=force, predictions=save_predictions, quiet=quiet, images=images
     ) as runner:
-        files = find_features(features, features_dir, runner.reporter, runner.ranks)
+        files = find_features(features, features_dir, runner.reporter, runner.ranks, images)
         theirs = read_others(others or [], runner.reporter)
         table = compare_files(spec, files, runner, other, others=theirs)
         show_table(table.by_accuracy() if sort else table, form, out, runner, timing=timing)

@@ -14,6 +14,7 @@ from fsbench.cli import complete
 from fsbench.cli import options as use
 from fsbench.data.catalog import SPLITS, dataset_info, dataset_names
 from fsbench.errors import UsageError
+from fsbench.evaluation.image_source import FEATURES
 from fsbench.evaluation.spec import parse_methods
 from fsbench.methods.base import Context, Parameters
 from fsbench.methods.registry import learns, method_class, method_names, told
@@ -82,6 +83,7 @@ def _methods() -> list[dict[str, Any]]:
             {
                 "method": name,
                 "assumes": _assumes(name),
+                "images": "needed" if info.network else "",
                 "base classes": "needed" if info.needs_base else "",
                 "speed": info.cost,
                 "variants": ", ".join(info.variants.values) if info.variants else "",
@@ -121,6 +123,7 @@ def _described(label: str) -> dict[str, Any]:
         "source": info.reference,
         "link": info.url,
         "assumes": _assumes(choice.method, options),
+        "works on": _works_on(choice.network),
         "needs base classes": "yes" if choice.needs_base else "no",
         "told": facts or {"beside the task": "nothing"},
         **({"with --blind": blind} if blind else {}),
@@ -133,6 +136,14 @@ def _described(label: str) -> dict[str, Any]:
         ],
         "published as": [*info.published],
     }
+
+
+def _works_on(network: str) -> str:
+    """Features, or images with a network."""
+    if not network:
+        return "features"
+    which = "the network that made the features" if network == FEATURES else f"the weights {network} of the data set"
+    return f"images, with {which}"
 
 
 def _defaults(name: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from fsbench.cli.sweep import plans_of
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.compare import planned_cells
 from fsbench.evaluation.forecast import Forecast, forecast, read_speeds
+from fsbench.evaluation.image_source import ImagePlaces
 from fsbench.evaluation.run import POINTS, Runner
 from fsbench.evaluation.spec import Spec, SpecWords
 from fsbench.evaluation.sweep import planned_points
@@ -130,6 +132,8 @@ def _forecast(step: Step) -> Forecast | None:
     files = [FeatureFile.open(path) for path in paths if Path(path).exists()]
     wanted = said.get("save_predictions", False)
     runner = Runner(torch.device("cpu"), reporter=Reporter(silent=True), force=said["force"], predictions=wanted)
+    if "data_dir" in said:
+        runner = replace(runner, images=ImagePlaces(said["data_dir"], said["weights_dir"]))
     known = read_speeds(results)
     later = max(len(paths), 1) - len(files)  # feature files that an earlier step makes
     if step.title == "sweep":

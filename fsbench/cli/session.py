@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError, UsageError, unknown_name
+from fsbench.evaluation.image_source import ImagePlaces
 from fsbench.evaluation.run import Runner
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import require_place
@@ -41,16 +42,34 @@ def open_runner(
     force: bool = False,
     predictions: bool = False,
     quiet: bool = False,
+    images: ImagePlaces | None = None,
 ) -> Iterator[Runner]:
-    """A runner for the duration of the block, shared by all processes; `out` is checked before anything is computed."""
+    """A runner for the duration of the block, shared by all processes; `out` is checked before anything is computed.
+
+    Images and weights are looked for in the folders that the environment names, unless others are given.
+    """
     with join_ranks() as ranks:
         if out:
             ranks.agree(lambda: require_place(out))
         reporter = Reporter(quiet, not ranks.leads)
-        yield Runner(choose_device(device), batch, ranks, reporter, results, force, predictions)
+        yield Runner(
+            choose_device(device), batch, ranks, reporter, results, force, predictions, images or usual_places()
+        )
 
 
-def find_features(given: list[Path] | None, root: Path, reporter: Reporter, ranks: Ranks = ALONE) -> list[FeatureFile]:
+def usual_places() -> ImagePlaces:
+    """The folders of data sets and weights that the environment names, else `data` and `weights`."""
+    data, weights = (Path(os.environ.get(f"FSBENCH_{name.upper()}", name)) for name in ("data", "weights"))
+    return ImagePlaces(data, weights)
+
+
+def find_features(
+    given: list[Path] | None,
+    root: Path,
+    reporter: Reporter,
+    ranks: Ranks = ALONE,
+    images: ImagePlaces | None = None,
+) -> list[FeatureFile]:
     """The feature files to work on: those given, else all in the folder, else those of the built-in data set."""
     paths = given or ranks.agree(
         lambda: sorted(path for path in root.glob("*.h5") if not path.name.endswith(".scatter.h5"))
@@ -73,8 +92,8 @@ def find_features(given: list[Path] | None, root: Path, reporter: Reporter, rank
     reporter.say(f"No feature file given, and none in {root}/: using the built-in data set.")
     from fsbench.features.extract import embedded_features  # noqa: PLC0415 - timm takes seconds to import
 
-    data, weights = (Path(os.environ.get(f"FSBENCH_{name.upper()}", name)) for name in ("data", "weights"))
-    return [embedded_features(data, weights, root, reporter, ranks)]
+    places = images or usual_places()
+    return [embedded_features(places.data, places.weights, root, reporter, ranks)]
 
 
 def format_of(asked: str | None, out: Path | None) -> str:

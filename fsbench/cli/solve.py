@@ -13,6 +13,7 @@ from fsbench.cli import options as use
 from fsbench.cli.parse import parameters, setting_of
 from fsbench.cli.session import find_features, open_runner
 from fsbench.evaluation.compare import compare
+from fsbench.evaluation.image_source import ImagePlaces
 from fsbench.evaluation.spec import Spec, SpecWords
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import write_text
@@ -48,6 +49,8 @@ def solve(
     device: use.Device = "auto",
     force: use.Force = False,
     features_dir: use.FeaturesRoot = Path("features"),
+    data_dir: use.DataRoot = Path("data"),
+    weights_dir: use.WeightsRoot = Path("weights"),
     results_dir: use.ResultsRoot = Path("results"),
     quiet: use.Quiet = False,
     out: Annotated[Path | None, use.of_output(metavar="FILE", help="Also write the rows to this JSON file.")] = None,
@@ -89,10 +92,11 @@ def solve(
     """
     spec = spec_of(context.params)
     other = FeatureFile.open(base) if base else None
+    images = ImagePlaces(data_dir, weights_dir)
     with open_runner(
-        device, batch, results_dir, out=out, force=force, predictions=save_predictions, quiet=quiet
+        device, batch, results_dir, out=out, force=force, predictions=save_predictions, quiet=quiet, images=images
     ) as runner:
-        files = find_features(features, features_dir, runner.reporter, runner.ranks)
+        files = find_features(features, features_dir, runner.reporter, runner.ranks, images)
         table = compare(spec, files, runner, other)
         if runner.ranks.leads:
             _show(table, out, as_json)

@@ -17,12 +17,16 @@ from fsbench.evaluation.spec import parse_methods, parse_protocols, with_prior
 from fsbench.evaluation.tuning import Search, grid_of, tuning_path, validation_source
 from fsbench.evaluation.tuning import tune as search_parameters
 from fsbench.io.files import require_writable
+from fsbench.methods.registry import method_class
 from fsbench.report.plots.studies import draw_surface
 from fsbench.report.plots.style import check_ending, save
 from fsbench.report.tables import stdout_console, surface_tables
 
 if TYPE_CHECKING:
+    from fsbench.evaluation.run import Runner
+    from fsbench.evaluation.source import Source
     from fsbench.evaluation.tuning import Tuned
+    from fsbench.features.store import FeatureFile
 
 
 def tune(
@@ -96,7 +100,7 @@ def tune(
             runner.ranks.agree(lambda: require_writable(plot.parent))
         found: list[Tuned] = []
         for file in find_features(features, features_dir, runner.reporter, runner.ranks):
-            val = validation_source(file, base_of(file, runner.reporter, runner.ranks))
+            val = _val_source(file, method_class(choice.method).info.network_for(fixed), runner)
             for setting in protocols:
                 search = Search(choice.method, fixed, val, setting, tuning_path(file.path))
                 tuned = search_parameters(search, grid, runner, trials=trials, tasks=tasks, seed=seed)
@@ -110,6 +114,12 @@ def tune(
                     runner.reporter.say(f"Figure: {figure}.")
         if runner.ranks.leads and as_json:
             print(json.dumps([asdict(tuned) | {"params": tuned.params} for tuned in found], indent=1))
+
+
+def _val_source(file: FeatureFile, network: str, runner: Runner) -> Source:
+    """The val classes of a feature file; their images, for a method on these."""
+    val = validation_source(file, base_of(file, runner.reporter, runner.ranks))
+    return runner.images.source_for(network, val, file, runner) if network else val
 
 
 def _show(tuned: Tuned, memory: Path | None) -> None:

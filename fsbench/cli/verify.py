@@ -15,6 +15,7 @@ from fsbench.cli import options as use
 from fsbench.cli.session import find_features
 from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError, UsageError
+from fsbench.evaluation.image_source import ImagePlaces
 from fsbench.evaluation.verify import Verdict, Verifier, detectable_share
 from fsbench.report.tables import stdout_console, verdicts_table
 from fsbench.reporter import Reporter
@@ -34,6 +35,8 @@ def verify(
     ] = "",
     device: use.Device = "auto",
     features_dir: use.FeaturesRoot = Path("features"),
+    data_dir: use.DataRoot = Path("data"),
+    weights_dir: use.WeightsRoot = Path("weights"),
     results_dir: use.ResultsRoot = Path("results"),
     as_json: use.AsJson = False,
     quiet: use.Quiet = False,
@@ -49,9 +52,10 @@ def verify(
     count = _sample(sample)
     reporter, drawn = Reporter(quiet), secrets.randbits(32) if seed is None else seed
     found = sorted(read_records(records, results_dir, reporter), key=lambda record: record.source)
-    files = find_features(None, features_dir, reporter)
+    images = ImagePlaces(data_dir, weights_dir)
+    files = find_features(None, features_dir, reporter, images=images)
     own = [name for name in methods.split(",") if name]
-    verifier = Verifier(files, own, count, drawn, choose_device(device), reporter)
+    verifier = Verifier(files, own, count, drawn, choose_device(device), reporter, images)
     with reporter.bar("verifying", sum(map(verifier.count, found))) as advance:
         verdicts = [verifier.verify(record, advance) for record in found]
     if as_json:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import shutil
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from fsbench.data.transforms import normalise
+from fsbench.devices import cpu_share
 from fsbench.errors import FsbenchError
 from fsbench.io.files import only_writer, readable_part, require_writable, whole_file
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fsbench.reporter import Reporter
 
 _AT_ONCE = 256  # images
+_WORTH_A_NOTE = 100_000_000  # bytes
 _COMPARED = 8  # images that are decoded again when a file is opened
 
 
@@ -70,27 +71,37 @@ def open_pixels(
     Raises:
         FsbenchError: An image, which is named, cannot be read or is refused by the transform.
     """
-    return decode_once(split, transform, cache, reporter).pixels
+    kept = None if cache is None else decode_into_file(split, transform, cache, reporter)
+    return (kept or decode_into_memory(split, transform, reporter)).pixels
 
 
-def decode_once(split: ImageSplit, transform: EvalTransform, cache: Path | None, reporter: Reporter) -> Decoded:
-    """The pixels of `open_pixels`, and the sizes of the images on disk."""
-    if cache is None:
-        return _decode_into_memory(split, transform, reporter)
+def decode_into_file(split: ImageSplit, transform: EvalTransform, cache: Path, reporter: Reporter) -> Decoded | None:
+    """The images from their file in the cache, which is made if need be; None if there is no place for it."""
     path = cache / _file_name(split, transform)
     if (found := _read(path, split, transform)) is not None:
         return found
     if reason := _no_place(cache, len(split) * transform.crop**2 * 3):
-        reporter.warn(f"{reason} The images of {split.dataset} {split.name} are decoded into memory.")
-        return _decode_into_memory(split, transform, reporter)
+        reporter.warn(f"{reason} The decoded images of {split.dataset} {split.name} are not kept.")
+        return None
     with only_writer(path, reporter.warn):
         if (found := _read(path, split, transform)) is None:  # else written by the process waited for
-            path.unlink(missing_ok=True)
             _write(path, split, transform, reporter)
             found = _read(path, split, transform)
     if found is None:
         raise FsbenchError(f"{path} differs from what was written.", "Check the disk, and remove the file.")
     return found
+
+
+def decode_into_memory(split: ImageSplit, transform: EvalTransform, reporter: Reporter) -> Decoded:
+    """The images, decoded now."""
+    pixels = np.empty((len(split), transform.crop, transform.crop, 3), dtype=np.uint8)
+    sizes = np.empty((len(split), 2), dtype=np.int32)
+    start = 0
+    for block in _decode(split, transform, reporter):
+        stop = start + len(block.pixels)
+        pixels[start:stop], sizes[start:stop] = block
+        start = stop
+    return Decoded(pixels, sizes)
 
 
 def stored_pixels(split: ImageSplit, transform: EvalTransform, cache: Path) -> NDArray[np.uint8] | None:
@@ -125,21 +136,10 @@ def _no_place(cache: Path, size: int) -> str:
     return "" if size < free else f"{cache} needs {size / 1e6:,.0f} MB for decoded images and has {free / 1e6:,.0f} MB."
 
 
-def _decode_into_memory(split: ImageSplit, transform: EvalTransform, reporter: Reporter) -> Decoded:
-    pixels = np.empty((len(split), transform.crop, transform.crop, 3), dtype=np.uint8)
-    sizes = np.empty((len(split), 2), dtype=np.int32)
-    start = 0
-    for block in _decode(split, transform, reporter):
-        stop = start + len(block.pixels)
-        pixels[start:stop], sizes[start:stop] = block
-        start = stop
-    return Decoded(pixels, sizes)
-
-
 def _decode(split: ImageSplit, transform: EvalTransform, reporter: Reporter) -> Iterator[Decoded]:
     """One block of images after another."""
     label = f"decoding {split.dataset} {split.name}"
-    with reporter.bar(label, len(split)) as advance, ThreadPoolExecutor(os.cpu_count()) as pool:
+    with reporter.bar(label, len(split)) as advance, ThreadPoolExecutor(cpu_share()) as pool:
         for start in range(0, len(split), _AT_ONCE):
             rows = range(start, min(start + _AT_ONCE, len(split)))
             pixels, sizes = zip(*pool.map(lambda row: _decode_one(split, row, transform), rows), strict=True)
@@ -173,6 +173,9 @@ def _write(path: Path, split: ImageSplit, transform: EvalTransform, reporter: Re
         np.save(end, sizes)
         np.save(end, np.array(zlib.crc32(sizes.data, checksum), dtype=np.uint32))
         stream.write(end.getvalue())
+        path.unlink(missing_ok=True)  # a damaged file may begin as one of a kind that is not replaced
+        if stream.tell() >= _WORTH_A_NOTE:
+            reporter.say(f"Keeping the decoded images in {path} ({stream.tell() / 1e6:,.0f} MB).")
 
 
 def _read(path: Path, split: ImageSplit, transform: EvalTransform) -> Decoded | None:
@@ -186,11 +189,10 @@ def _read(path: Path, split: ImageSplit, transform: EvalTransform) -> Decoded | 
             stream.seek(pixels.offset + pixels.nbytes)
             sizes, checksum = np.load(stream, allow_pickle=False), np.load(stream, allow_pickle=False)
         whole = zlib.crc32(sizes.data, zlib.crc32(pixels.data)) == checksum
-    except Exception:  # NumPy raises errors of many kinds on damaged bytes
-        return None
-    if not whole or pixels.shape != (len(split), transform.crop, transform.crop, 3) or sizes.shape != (len(split), 2):
-        return None
-    for row in np.linspace(0, len(split) - 1, min(_COMPARED, len(split)), dtype=int):
-        if not np.array_equal(_decode_one(split, int(row), transform)[0], pixels[row]):
+        if not whole or pixels.shape != (len(split), transform.crop, transform.crop, 3) or len(sizes) != len(split):
             return None
-    return Decoded(pixels, sizes)
+        rows = np.linspace(0, len(split) - 1, min(_COMPARED, len(split)), dtype=int)
+        same = all(np.array_equal(_decode_one(split, row, transform)[0], pixels[row]) for row in rows.tolist())
+        return Decoded(pixels, sizes) if same else None
+    except Exception:  # NumPy raises errors of many kinds on damaged bytes; an unreadable image is reported elsewhere
+        return None

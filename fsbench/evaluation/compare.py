@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,9 +12,9 @@ import numpy as np
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import Job, accuracies_over_data, configure
 from fsbench.evaluation.source import source_of
-from fsbench.evaluation.spec import NO_BASELINE, MethodChoice, Spec, parse_methods
+from fsbench.evaluation.spec import NETWORK_TASKS, NO_BASELINE, MethodChoice, Spec, parse_methods
 from fsbench.evaluation.tuning import Search, configure_tuned, grid_of, tuning_path, validation_source
-from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, method_key
+from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, method_class, method_key
 from fsbench.results.collect import join, with_tasks
 from fsbench.results.comparison import Beyond, Column, Comparison, compare_records, entry_of
 from fsbench.results.statistics import interval_over_classes
@@ -52,26 +53,30 @@ def compare(
     """
     choices, baseline = _choices(spec, files, base, runner.reporter)
     protocols = _feasible(spec, files, runner.reporter)
+    images = any(choice.network for choice in choices)
+    chosen = _with_images(spec, choices, baseline, files, runner) if images else [choices] * len(files)
     runs: Runs = {}
     over_data: dict[tuple[int, str, Column], NDArray[np.float64]] = {}
     classes: dict[tuple[int, Column], NDArray[np.int64]] = {}
-    count, spent = len(choices) * sum(map(len, protocols)), 0.0
+    count, spent = sum(len(own) * len(rules) for own, rules in zip(chosen, protocols, strict=True)), 0.0
     with runner.reporter.cells(count, spec.tasks) as next_cell:
         for number, file in enumerate(files):
             source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
-            searches = _searches(spec, file, source, choices) if spec.tune else {}
+            searches = _searches(spec, file, source, choices, runner) if spec.tune else {}
             for protocol in protocols[number]:
                 column = Column.of(protocol)
-                for choice in choices:
+                for choice in chosen[number]:
                     # What others leave of their shares is for those that come after them.
                     seconds = spec.budget and max(0.1, (spec.budget - spent) / (count - len(runs)))
-                    job = _job(spec, choice, protocol, source, searches.get((choice.label, protocol)), runner)
+                    network = choice.network
+                    seen = runner.images.source_for(network, source, file, runner) if network else source
+                    job = _job(spec, choice, protocol, seen, searches.get((choice.label, protocol)), runner)
                     job = replace(job, seconds=seconds)
                     advance = next_cell(f"{source.dataset} {column.title} {choice.label}")
-                    record = runs[number, choice.label, column] = runner.run(job, source, advance)
+                    record = runs[number, choice.label, column] = runner.run(job, seen, advance)
                     spent += record.seconds
                     if spec.over_data:
-                        values = accuracies_over_data(job.method, source, protocol, spec.seed, runner.device)
+                        values = accuracies_over_data(job.method, seen, protocol, spec.seed, runner.device)
                         over_data |= {} if values is None else {(number, choice.label, column): values}
                 if spec.over_data and (number, choices[0].label, column) not in over_data:
                     runner.reporter.warn(
@@ -83,7 +88,7 @@ def compare(
     labels = with_tasks((label, record) for (_, label, _), record in runs.items())
     runs = {(number, labels[label], column): record for (number, label, column), record in runs.items()}
     over_data = {(number, labels[label], column): values for (number, label, column), values in over_data.items()}
-    entries = [entry_of(labels[choice.label], choice.method) for choice in choices]
+    entries = [entry_of(labels[choice.label], choice.method) for choice in choices if choice.label in labels]
     entries += join(runs, others, runner.reporter)
     columns = [column for protocol in spec.protocols if (column := Column.of(protocol)) in {key[2] for key in runs}]
     beyond = Beyond(over_data, classes)
@@ -113,23 +118,26 @@ def _job(
     else:
         method, origin = configure(choice.method, source, protocol, choice.options, spec.preset, spec.blind)
     rules = protocol.within(len(source.split.offsets) - 1)  # val may have another number of classes
-    return Job(method, rules, spec.seed, spec.tasks, origin, method_key(choice.method))
+    job = Job(method, rules, spec.seed, spec.tasks, origin, method_key(choice.method))
+    if spec.all_methods and method.info.cost == "network" and spec.tasks > NETWORK_TASKS:
+        job = replace(job, tasks=NETWORK_TASKS, asked=spec.tasks)
+    return job
 
 
 def planned_cells(
     spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: FeatureFile | None = None
 ) -> list[tuple[Job, Source]]:
     """The cells that `compare` would run, without running any; without feature files none."""
-    choices, _ = _choices(spec, files, base, runner.reporter)
-    cells = []
-    for file, protocols in zip(files, _feasible(spec, files, runner.reporter), strict=True):
+    choices, baseline = _choices(spec, files, base, runner.reporter)
+    feasible, cells = _feasible(spec, files, runner.reporter), []
+    chosen = _with_images(spec, choices, baseline, files, runner)
+    for file, own, protocols in zip(files, chosen, feasible, strict=True):
         source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
-        searches = _searches(spec, file, source, choices) if spec.tune else {}
-        cells += [
-            (_job(spec, choice, protocol, source, searches.get((choice.label, protocol)), runner), source)
-            for protocol in protocols
-            for choice in choices
-        ]
+        searches = _searches(spec, file, source, choices, runner) if spec.tune else {}
+        for protocol, choice in itertools.product(protocols, own):
+            network = choice.network
+            seen = runner.images.source_for(network, source, file, runner, planned=True) if network else source
+            cells.append((_job(spec, choice, protocol, seen, searches.get((choice.label, protocol)), runner), seen))
     return cells
 
 
@@ -197,8 +205,37 @@ def _choices(
     return distinct, distinct[place].label
 
 
+def _with_images(
+    spec: Spec, choices: Sequence[MethodChoice], baseline: str, files: Sequence[FeatureFile], runner: Runner
+) -> list[list[MethodChoice]]:
+    """The methods for every file; where all were asked for, without those whose images or weights are missing."""
+    left_out: dict[str, dict[str, None]] = {}
+    chosen: list[list[MethodChoice]] = []
+    for file in files:
+        chosen.append([])
+        for choice in choices:
+            problem = runner.images.missing(choice.network, file, spec.split, runner) if choice.network else None
+            if problem and (not spec.all_methods or choice.label == baseline):
+                raise FsbenchError(f"{choice.label} works on images. {problem.message}", problem.hint)
+            if problem:
+                left_out.setdefault(problem.message, {})[choice.label] = None
+            else:
+                chosen[-1].append(choice)
+    for reason, labels in left_out.items():
+        works = "it works" if len(labels) == 1 else "they work"
+        runner.reporter.say(f"Left out, as {works} on images: {', '.join(labels)}. {reason}")
+    costs = {choice.label: method_class(choice.method).info.cost for each in chosen for choice in each}
+    few = [label for label, cost in costs.items() if cost == "network"]
+    if few and spec.all_methods and spec.tasks > NETWORK_TASKS:
+        runner.reporter.say(
+            f"{', '.join(few)}: {NETWORK_TASKS} of {spec.tasks:,} tasks, as a network is adapted to every task. "
+            "For all tasks, name the methods in --methods."
+        )
+    return chosen
+
+
 def _searches(
-    spec: Spec, file: FeatureFile, source: Source, choices: Sequence[MethodChoice]
+    spec: Spec, file: FeatureFile, source: Source, choices: Sequence[MethodChoice], runner: Runner
 ) -> dict[tuple[str, TaskProtocol], Search]:
     """The searches for parameters of methods that have some to tune, by label and protocol.
 
@@ -208,11 +245,17 @@ def _searches(
     asked = {choice.label for choice in spec.methods}
     tuned = [choice for choice in choices if not choice.options or choice.label in asked]
     searches = {
-        (choice.label, protocol): Search(choice.method, choice.options, val, protocol, memory)
+        (choice, protocol): Search(choice.method, choice.options, val, protocol, memory)
         for choice in tuned
         for protocol in spec.protocols
     }
-    found = {key: search for key, search in searches.items() if search.possible()}
+    found = {
+        (choice.label, protocol): replace(search, source=runner.images.source_for(choice.network, val, file, runner))
+        if choice.network
+        else search
+        for (choice, protocol), search in searches.items()
+        if search.possible()
+    }
     if not found:
         grid_of(spec.methods[0].method, {})  # an error that names the methods with a grid
     return found

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from fsbench.devices import float32_products, out_of_memory, peak_memory
+from fsbench.devices import available_memory, float32_products, out_of_memory, peak_memory
 from fsbench.errors import FsbenchError
+from fsbench.methods.base import Demanding
 from fsbench.ranks import ALONE
 from fsbench.results.predictions import in_half_precision
 from fsbench.tasks.batch import TaskBatch
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from fsbench.ranks import Ranks
     from fsbench.tasks.protocol import TaskProtocol
 
+PIXELS = torch.uint8  # dtype of the rows of methods on images; features are floating point
 _SAMPLED_AT_ONCE = 512
 _FIRST_TASKS = 8  # of a growing chunk
 _BLOCK_ON_CPU = 64  # tasks whose features and Gram matrices stay in the cache
@@ -119,7 +121,11 @@ def solve_tasks(
     with torch.inference_mode(), float32_products():
         table = embed_split(method, split, base, device)
     samples = protocol.ways * protocol.shots + protocol.queries
-    block = BlockSize(batch or tasks_at_once(samples, table.shape[1], _free_memory(device)))
+    images = table.dtype == PIXELS
+    block = BlockSize(batch or (1 if images else tasks_at_once(samples, table.shape[1], _free_memory(device))))
+    fitting = tasks_that_fit(method, samples, device, ranks) if isinstance(method, Demanding) else None
+    if fitting:
+        block.tasks = min(block.tasks, fitting)
 
     def solve_chunk(chunk: range) -> range:
         rows = sample_tasks(protocol, offsets, tasks.seed, numbers[chunk.start : chunk.stop])
@@ -129,11 +135,13 @@ def solve_tasks(
         return chunk
 
     report = ranks.counting(progress)
-    with float32_products(), _pool(device) as (pool, workers):
+    with float32_products(), _pool(device) as (pool, threads):
+        workers = min(threads, fitting // block.tasks) if fitting else threads
         # One list, agreed by all: processes differ in memory and threads, and so in what they would choose alone.
         together, smallest = sum(ranks.gather(workers)), min(ranks.gather(block.tasks))
-        growing = tasks.seconds is not None or method.info.cost == "slow"
-        chunks = ranks.hand_out(list(_chunks(len(correct), together, smallest, growing=growing)))
+        first = 1 if images else _FIRST_TASKS if tasks.seconds is not None or method.info.cost != "fast" else None
+        at_once = smallest if method.info.cost == "network" else _SAMPLED_AT_ONCE
+        chunks = ranks.hand_out(list(_chunks(len(correct), together, smallest, first, at_once)))
         if tasks.seconds is not None:
             chunks = _until(start + tasks.seconds, chunks)
         for chunk in _side_by_side(pool, workers, solve_chunk, chunks):
@@ -159,6 +167,27 @@ def tasks_at_once(samples: int, width: int, free: int | None) -> int:
     return max(1, min(_BLOCK_AT_MOST, free // (4 * one)))  # two blocks are under way, and half is left to others
 
 
+def tasks_that_fit(method: Demanding, samples: int, device: torch.device, ranks: Ranks) -> int | None:
+    """How many tasks of so many images fit into memory side by side, by the method's own estimate, in every process.
+
+    None if nothing tells how much memory is free.
+
+    Raises:
+        FsbenchError: Not even one.
+    """
+    free = available_memory() if device.type == "cpu" else _free_memory(device)
+    if free is None:
+        return None
+    free, one = min(ranks.gather(free)), max(1, method.memory_per_task(samples))
+    if one > free:
+        raise FsbenchError(
+            f"{method.info.title} takes about {one / 1e9:,.1f} GB of memory for a task of {samples} images, and "
+            f"{free / 1e9:,.1f} GB are free.",
+            getattr(method, "memory_hint", "") or "Use fewer --queries, --shots or --ways.",
+        )
+    return free // one
+
+
 def _free_memory(device: torch.device) -> int | None:
     """Bytes that a block may take on a GPU, those that torch holds in reserve included; None on a CPU."""
     if device.type == "cpu":
@@ -172,6 +201,8 @@ def _free_memory(device: torch.device) -> int | None:
 def embed_split(method: Method, split: Split, base: BaseStatistics | None, device: torch.device) -> Tensor:
     """The method's row-wise embedding of all features of a split, on the device, (M, E)."""
     features = torch.from_numpy(split.features)
+    if features.dtype == PIXELS:  # mapped from a file, and not copied
+        return features.to(device)
     pieces = (features[i : i + _EMBEDDED_AT_ONCE].to(device) for i in range(0, len(features), _EMBEDDED_AT_ONCE))
     first = method.embed(next(pieces), base)
     table = first.new_empty(len(features), first.shape[1])
@@ -229,7 +260,8 @@ def _count_right(
     while done < len(rows):
         part = slice(done, done + block.tasks)
         try:
-            with torch.inference_mode():
+            # Methods on images compute gradients, for which tensors of inference mode cannot be used.
+            with torch.inference_mode(table.dtype != PIXELS), torch.no_grad():
                 index = rows_there[part]
                 if len(room) != index.numel():
                     room = table.new_empty(index.numel(), table.shape[1])
@@ -303,16 +335,18 @@ def _until(deadline: float, chunks: Iterator[range]) -> Iterator[range]:
             return
 
 
-def _chunks(tasks: int, workers: int, block: int, *, growing: bool = False) -> Iterator[range]:
+def _chunks(
+    tasks: int, workers: int, block: int, first: int | None = None, at_once: int = _SAMPLED_AT_ONCE
+) -> Iterator[range]:
     """Chunks that are drawn together: whole blocks where there are enough for all workers, else parts of one.
 
-    There are at least four per worker while tasks last, so that none waits long for the others. Growing chunks begin
-    with a few tasks, so that the first ones soon tell how fast a method is.
+    There are at least four per worker while tasks last, so that none waits long for the others. Chunks that begin with
+    a few tasks, `first`, and grow soon tell how fast a method is.
     """
-    share = min(max(_SAMPLED_AT_ONCE, block), -(-tasks // (4 * workers)))
+    share = min(max(at_once, block), -(-tasks // (4 * workers)))
     size = share // block * block or share
     start = number = 0
     while start < tasks:
-        stop = min(tasks, start + (min(size, _FIRST_TASKS << number // workers) if growing else size))
+        stop = min(tasks, start + (min(size, first << number // workers) if first else size))
         yield range(start, stop)
         start, number = stop, number + 1

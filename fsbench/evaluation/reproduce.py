@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from fsbench.evaluation.run import Runner
     from fsbench.features.store import FeatureFile
     from fsbench.results.record import RunRecord
+
+_TASKS = re.compile(r" \([\d,-]+ tasks\)$")  # at the end of a label, where these are fewer
 
 
 def reproduce(
@@ -48,17 +51,19 @@ def reproduce(
         preset = "" if differs or (dataset, backbone) in others else "article"
         spec = Spec(
             methods=tuple(choices), protocols=protocols, baseline=NO_BASELINE, tasks=tasks, seed=seed, preset=preset,
-            published=False,
+            published=False, all_methods=True,
         )  # fmt: skip
+        fewer: dict[str, None] = {}
         for group in compare(spec, [file], runner).groups:
-            runs |= {
-                (dataset, backbone, label, column): cell.record
-                for (label, column), cell in group.cells.items()
-                if cell.record
-            }
+            for (label, column), cell in group.cells.items():
+                if cell.record:
+                    runs[dataset, backbone, _TASKS.sub("", label), column] = cell.record
+                    fewer |= {label: None} if cell.record.asked else {}
         parameters = "the article's parameters" if preset else "scale-free defaults"
         parameters += f"; not the published network ({differs})" if differs and (dataset, backbone) in places else ""
         notes.append(f"{dataset} {backbone}: {file.path}, {parameters}.")
+        if fewer:
+            notes.append(f"{dataset} {backbone}: fewer tasks where a network is adapted to each: {', '.join(fewer)}.")
     notes += _missing(article, {key[:2] for key in runs}, weights)
     return assemble(layout, [Column.of(protocol) for protocol in protocols], runs, notes)
 

@@ -14,8 +14,19 @@ import torch
 
 import fsbench
 from fsbench.devices import float32_products
-from fsbench.evaluation.engine import BlockSize, Outcome, TaskList, embed_split, solve_rows, solve_tasks
+from fsbench.evaluation.engine import (
+    PIXELS,
+    BlockSize,
+    Outcome,
+    TaskList,
+    embed_split,
+    solve_rows,
+    solve_tasks,
+    tasks_that_fit,
+)
+from fsbench.evaluation.image_source import ImagePlaces
 from fsbench.io.files import require_writable
+from fsbench.methods.base import Demanding
 from fsbench.methods.registry import METHODS, method_class
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
@@ -60,6 +71,7 @@ class Job:
         params_from: Where the parameters come from.
         name: Under which results are recorded, if not the method's own name.
         seconds: Solve as many of the tasks as fit into this time; None solves all.
+        asked: Tasks asked for, if these are fewer, as a network is adapted to each.
     """
 
     method: Method
@@ -69,6 +81,7 @@ class Job:
     params_from: str = "given"
     name: str = ""
     seconds: float | None = None
+    asked: int = 0
 
 
 @dataclass(frozen=True)
@@ -83,6 +96,7 @@ class Runner:
         results: Folder of records; None keeps nothing.
         force: Recompute existing results.
         predictions: Also write the class probabilities of all queries beside the records.
+        images: Where methods on images find these, and their networks.
     """
 
     device: torch.device
@@ -92,18 +106,23 @@ class Runner:
     results: Path | None = None
     force: bool = False
     predictions: bool = False
+    images: ImagePlaces = field(default_factory=ImagePlaces)
 
     def run(self, job: Job, source: Source, progress: Callable[[int], None] = lambda done: None) -> RunRecord:
         """Give the record of a job: the stored one or the first tasks of it, else one with the missing tasks added."""
-        key, results = key_of(job, source), self.results
+        wanted = replace(job, tasks=job.asked) if job.asked and not self.predictions else job
+        key, results = key_of(wanted, source), self.results
         path = record_path(results, key, source.dataset, source.backbone) if results else None
         stored = self.ranks.agree(lambda: self.stored(path, key) if path else None)
+        if stored and job.asked:
+            job = replace(job, tasks=min(max(job.tasks, stored.key.tasks), job.asked))
         if stored and (stored.key.tasks >= job.tasks or (job.seconds and stored.seconds > job.seconds / 2)):
             progress(job.tasks)
             probabilities = None
             record = first_tasks(stored, job.tasks) if stored.key.tasks > job.tasks else stored
             record = _renamed(record, replace(job, tasks=record.key.tasks), source)
-            record = replace(record, asked=job.tasks if record.key.tasks < job.tasks else 0)
+            asked = job.asked or job.tasks
+            record = replace(record, asked=asked if record.key.tasks < asked else 0)
             if stored.key.tasks <= job.tasks:
                 return record
         else:
@@ -129,9 +148,11 @@ class Runner:
         progress(first)
         seconds = job.seconds and max(job.seconds - (stored.seconds if stored else 0), job.seconds / 2)
         tasks = TaskList(job.protocol, job.seed, job.tasks, first, seconds, probabilities=self.predictions)
+        if isinstance(job.method, Demanding):
+            self._say_if_memory_is_short(job.method, job.protocol)
         outcome = solve_tasks(
             job.method, source.split, source.base, tasks, device=self.device, batch=self.batch, ranks=self.ranks,
-            progress=_estimating(job, progress, self.reporter) if job.method.info.cost == "slow" else progress,
+            progress=progress if job.method.info.cost == "fast" else _estimating(job, progress, self.reporter),
         )  # fmt: skip
         if stored:
             outcome = Outcome(
@@ -140,9 +161,18 @@ class Runner:
                 stored.seconds + outcome.seconds,
                 max(stored.peak_memory, outcome.peak_memory),
             )
-        solved = len(outcome.correct)
+        solved, asked = len(outcome.correct), job.asked or job.tasks
         record = self._record(replace(job, tasks=solved), source, outcome)
-        return replace(record, asked=job.tasks if solved < job.tasks else 0), outcome.probabilities
+        return replace(record, asked=asked if solved < asked else 0), outcome.probabilities
+
+    def _say_if_memory_is_short(self, method: Demanding, protocol: TaskProtocol) -> None:
+        samples, usual = protocol.ways * protocol.shots + protocol.queries, torch.get_num_threads()
+        fitting = tasks_that_fit(method, samples, self.device, self.ranks)
+        if fitting and self.device.type == "cpu" and fitting < usual:
+            self.reporter.say(
+                f"{method.info.title}: {fitting} instead of {usual} tasks are solved side by side, as each takes about "
+                f"{method.memory_per_task(samples) / 1e9:,.1f} GB of memory."
+            )
 
     def _record(self, job: Job, source: Source, outcome: Outcome) -> RunRecord:
         mean = interval(accuracies(outcome.correct, outcome.queries))
@@ -300,7 +330,7 @@ def accuracies_over_data(
         return None
     with float32_products():
         table = embed_split(method, source.split, source.base, device)
-        return accuracies(*solve_rows(method, table, rows, BlockSize(64)))
+        return accuracies(*solve_rows(method, table, rows, BlockSize(1 if table.dtype == PIXELS else 64)))
 
 
 def tasks_without_shared_images(protocol: TaskProtocol, offsets: NDArray[np.int64], seed: int) -> TaskRows | None:

@@ -21,6 +21,7 @@ from fsbench.tasks.protocol import ALPHA
 if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
     from fsbench.features.store import FeatureFile, Split
+    from fsbench.methods.networks import ImageNetwork
     from fsbench.ranks import Ranks
     from fsbench.reporter import Reporter
     from fsbench.tasks.protocol import TaskProtocol
@@ -43,6 +44,7 @@ class Source:
         weights: Name and digest of the weights, or their random seed.
         network: How the network differs from the published one of its family.
         images: How the numbers of images differ from those of the benchmark.
+        image_network: For methods on images, whose rows are pixels: the network that they are for.
     """
 
     dataset: str
@@ -57,6 +59,7 @@ class Source:
     weights: str = ""
     network: str = ""
     images: str = ""
+    image_network: ImageNetwork | None = None
 
     @property
     def title(self) -> str:
@@ -74,6 +77,7 @@ class Source:
             preset=presets.benchmark_with_preset(self.dataset) if preset else "",
             alpha=protocol.alpha or ALPHA,
             base=self.base,
+            network=self.image_network,
         )
 
 

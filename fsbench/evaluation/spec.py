@@ -20,6 +20,7 @@ ALL = "all"
 NO_BASELINE = ""
 SETTINGS = ("unbalanced", "balanced")
 _MOST_TASKS = 10**9
+NETWORK_TASKS = 100  # per column, of methods that adapt a network to each, unless they are asked for by name
 
 Value = float | int | str
 
@@ -37,6 +38,11 @@ class MethodChoice:
     label: str
     method: str
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def network(self) -> str:
+        """The network that it needs, if it works on images; else empty."""
+        return method_class(self.method).info.network_for(self.options)
 
     @property
     def needs_base(self) -> bool:
@@ -93,7 +99,8 @@ class Spec:
         over_data: Add intervals for new images of these classes.
         over_classes: Add intervals for new classes.
         skip_infeasible: Leave out settings for which a feature file has too few images, instead of refusing them.
-        all_methods: Every method was asked for, so those that lack what they need are left out.
+        all_methods: Every method was asked for, so those that lack what they need are left out, and those that adapt a
+            network to every task solve a part of the tasks.
         blind: No method is told whether tasks are balanced, nor their α.
         budget: Seconds for everything; each method solves as many tasks as fit into its share. None solves all.
     """

@@ -10,12 +10,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.engine import TaskList
 from fsbench.evaluation.run import POINTS, Job, configure, key_of
 from fsbench.evaluation.source import Source, base_of, load_source
 from fsbench.evaluation.spec import WHOLE_NUMBERS, Axis, Value, at, parse_methods, symbol
 from fsbench.io.files import readable_part
-from fsbench.methods.registry import method_key
+from fsbench.methods.registry import method_class, method_key
 from fsbench.results.curves import Curve, Panel, Point, Sweep
 from fsbench.results.published import published_curve
 from fsbench.results.record import named_network
@@ -82,7 +81,7 @@ def run_sweep(
 ) -> Sweep:
     """Measure missing points, read the others from their records, and assemble the curves."""
     made = file.provenance
-    sources, jobs = _all_jobs(plans, file, runner, tasks, seed, preset)
+    jobs = _all_jobs(plans, file, runner, tasks, seed, preset)
     points = replace(runner, results=runner.results / POINTS if runner.results else None)
     panels, versions = [], set()
     count = sum(len(along) for lines in jobs for along in lines)
@@ -90,25 +89,20 @@ def run_sweep(
         for plan, lines in zip(plans, jobs, strict=True):
             curves = []
             for line, along in zip(plan.lines, lines, strict=True):
-                source = sources[line.split]
                 label = f"{made.dataset} {name}, {line.label}"
-                records = [points.run(job, source, next_point(label)) for job in along]
+                records = [points.run(job, source, next_point(label)) for job, source in along]
                 curves.append(_curve(plan.axis, line, records))
                 versions |= {record.versions.get("fsbench", "unknown") for record in records}
             panels.append(Panel(plan.axis.symbol, plan.title, tuple(curves)))
-    first = next(iter(sources.values()))
-    names = f"{made.dataset}/{named_network(first.backbone, first.family, first.weights)}/{'+'.join(sources)}"
-    origins = _each(job.params_from for lines in jobs for along in lines for job in along)
+    cells = [cell for lines in jobs for along in lines for cell in along]
+    first, splits = cells[0][1], dict.fromkeys(source.split_name for _, source in cells)
+    names = f"{made.dataset}/{named_network(first.backbone, first.family, first.weights)}/{'+'.join(splits)}"
+    origins = _each(job.params_from for job, _ in cells)
     parts = [f"fsbench:{'+'.join(sorted(versions))}", names, *_fixed(plans), f"seed:{seed}|tasks:{tasks}"]
     signature = "|".join([*parts, _over(plans), f"params:{origins}"])
     words = readable_part(re.sub(r"[^\w.+-]+", "-", f"{made.dataset}-{made.backbone}-{name}"))
     title = f"{first.title}: {name}, {tasks:,} tasks per point"
-    keys = [
-        key_of(job, sources[line.split]).digest()
-        for plan, lines in zip(plans, jobs, strict=True)
-        for line, along in zip(plan.lines, lines, strict=True)
-        for job in along
-    ]
+    keys = [key_of(job, source).digest() for job, source in cells]
     return Sweep(f"{words}-{_digest(plans, keys)}", title, signature, tuple(panels))
 
 
@@ -116,35 +110,34 @@ def planned_points(
     plans: Sequence[Plan], file: FeatureFile, runner: Runner, *, tasks: int, seed: int, preset: str = ""
 ) -> list[tuple[Job, Source]]:
     """The points that `run_sweep` would measure or read, without measuring any."""
-    sources, jobs = _all_jobs(plans, file, runner, tasks, seed, preset)
-    lines = [line for plan in plans for line in plan.lines]
-    along = [points for panel in jobs for points in panel]
-    return [(job, sources[line.split]) for line, points in zip(lines, along, strict=True) for job in points]
+    jobs = _all_jobs(plans, file, runner, tasks, seed, preset, planned=True)
+    return [cell for panel in jobs for along in panel for cell in along]
 
 
 def _all_jobs(
-    plans: Sequence[Plan], file: FeatureFile, runner: Runner, tasks: int, seed: int, preset: str
-) -> tuple[dict[str, Source], list[list[list[Job]]]]:
-    """Splits by name, and all points before the first is measured, so that a wrong value is named at once."""
+    plans: Sequence[Plan],
+    file: FeatureFile,
+    runner: Runner,
+    tasks: int,
+    seed: int,
+    preset: str,
+    *,
+    planned: bool = False,
+) -> list[list[list[tuple[Job, Source]]]]:
+    """All points with what they run on, before the first is measured, so that a wrong value is named at once."""
     base = base_of(file, runner.reporter, runner.ranks)
     splits = dict.fromkeys(line.split for plan in plans for line in plan.lines)
     sources = {split: load_source(file, split, base) for split in splits}
-    return sources, [
-        [
-            _jobs(line, sources[line.split], plan.axis, TaskList(line.protocol, seed, tasks), preset)
-            for line in plan.lines
-        ]
-        for plan in plans
-    ]
 
-
-def _jobs(line: Line, source: Source, axis: Axis, tasks: TaskList, preset: str) -> list[Job]:
-    found = []
-    for x in axis.values:
+    def point(line: Line, axis: Axis, x: Value) -> tuple[Job, Source]:
         protocol, options = at({axis.name: x}, line.protocol, line.options)
+        source, network = sources[line.split], method_class(line.method).info.network_for(options)
+        if network:
+            source = runner.images.source_for(network, source, file, runner, planned=planned)
         method, origin = configure(line.method, source, protocol, options, preset)
-        found.append(Job(method, protocol, tasks.seed, tasks.count, origin, method_key(line.method)))
-    return found
+        return Job(method, protocol, seed, tasks, origin, method_key(line.method)), source
+
+    return [[[point(line, plan.axis, x) for x in plan.axis.values] for line in plan.lines] for plan in plans]
 
 
 def _curve(axis: Axis, line: Line, records: Sequence[RunRecord]) -> Curve:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.evaluation.source import base_of
+from fsbench.methods.base import Context
 from fsbench.methods.registry import installed_class, method_class, method_key
 from fsbench.tasks.protocol import TaskProtocol
 
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
+    from fsbench.evaluation.image_source import ImagePlaces
     from fsbench.features.scatter import BaseStatistics
     from fsbench.features.store import FeatureFile, Split
     from fsbench.methods.base import Method
+    from fsbench.methods.networks import ImageNetwork
     from fsbench.reporter import Reporter
     from fsbench.results.record import RunKey, RunRecord
 
@@ -95,6 +98,7 @@ class Verifier:
         own: Methods that are not installed, as `path/to/file.py:CLASS`.
         sample: Tasks of a record that are solved again; None is all of them.
         seed: Random seed of the samples.
+        images: Where methods on images find these, and their networks.
     """
 
     def __init__(
@@ -105,8 +109,9 @@ class Verifier:
         seed: int,
         device: torch.device,
         reporter: Reporter,
+        images: ImagePlaces,
     ) -> None:
-        self.files, self.sample, self.device, self.reporter = files, sample, device, reporter
+        self.files, self.sample, self.device, self.reporter, self.images = files, sample, device, reporter, images
         self._own = {method_key(name): method_class(name) for name in own}
         self._rng = np.random.default_rng(seed)
         self._bases: dict[str, BaseStatistics | None] = {}
@@ -120,22 +125,33 @@ class Verifier:
         """Solve a sample of a record's tasks again."""
         key, none = record.key, np.zeros(0, dtype=np.int64)
         try:
-            method, file = self._method(key), self._file(key.split, key.features_sha256, "features")
+            kind, file = self._class(key), self._file(key.split, key.features_sha256, "features")
             base = self._base(key.base_sha256)
+            name = kind.info.network_for(key.params)
+            network = self.images.network(name, file) if name else None
+            method = self._method(kind, key, network)
+            split = self._read(file, key, network)
         except FsbenchError as error:
             advance(self.count(record))
             return Verdict(record, none, none, reason=error.message)
         chosen = np.sort(self._rng.permutation(key.tasks)[: self.count(record)])
         tasks = TaskList(TaskProtocol(**key.protocol), key.seed, key.tasks, chosen=chosen)
-        if self._split is None or self._split[0] != key.features_sha256:
-            self._split = key.features_sha256, file.read(key.split, with_images=False)
-        outcome = solve_tasks(method, self._split[1], base, tasks, device=self.device, progress=advance)
+        outcome = solve_tasks(method, split, base, tasks, device=self.device, progress=advance)
         asked = np.array(record.queries, dtype=np.int64)[chosen]
         found = np.where(outcome.queries == asked, outcome.correct, -1)  # with other queries it is another task
         return Verdict(record, chosen, found, str(file.path))
 
-    def _method(self, key: RunKey) -> Method:
-        """The method of a record, with the record's parameters."""
+    def _read(self, file: FeatureFile, key: RunKey, network: ImageNetwork | None) -> Split:
+        """The features of a record, or for a method on images their pixels."""
+        if self._split is None or self._split[0] != key.features_sha256:
+            self._split = key.features_sha256, file.read(key.split, with_images=False)
+        if network is None:
+            return self._split[1]
+        pixels: Any = self.images.pixels(file, key.split, network, self.reporter)
+        return replace(self._split[1], features=pixels)
+
+    def _class(self, key: RunKey) -> type[Method]:
+        """The class of a record's method, of the very version."""
         name = key.method.partition("@")[0]
         found = self._own.get(key.method) or (None if ".py:" in key.method else installed_class(name))
         if found is None:
@@ -151,8 +167,17 @@ class Verifier:
             raise FsbenchError(
                 f"it is of version {key.method_version} of {name}, this fsbench has {found.info.version}"
             )
+        return found
+
+    def _method(self, kind: type[Method], key: RunKey, network: ImageNetwork | None) -> Method:
+        """The method of a record, with the record's parameters."""
+        name = key.method.partition("@")[0]
+        params = {word: math.inf if value == "inf" else value for word, value in key.params.items()}
+        if network is not None and (weights := params.pop("weights", network.name)) != network.name:
+            raise FsbenchError(f"its weights are {weights}, and {network.name} are here")
         try:
-            method = found(**{word: math.inf if value == "inf" else value for word, value in key.params.items()})
+            context = Context(balanced=False, network=network)
+            method = kind(**params) if network is None else kind.configure(context, **params)
         except (TypeError, FsbenchError) as error:
             raise FsbenchError(f"its parameters are not those of {name} ({error})") from error
         if method.params() != key.params:

@@ -23,7 +23,7 @@ from fsbench.exchange.tensors import PICKLE, SAFETENSORS, TORCH
 if TYPE_CHECKING:
     from pathlib import Path
 
-CONTAINERS = (HDF5, TORCH, NPZ, NPY, PARQUET, PICKLE, SAFETENSORS, TEXT)  # in the order in which they are tried
+CONTAINERS = (HDF5, TORCH, NPZ, NPY, PARQUET, SAFETENSORS, PICKLE, TEXT)  # in the order in which they are tried
 LAYOUTS = (ROWS, SIMPLESHOT, BY_CLASS, STACKED)
 _START = 4096
 _IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")

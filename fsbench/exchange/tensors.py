@@ -15,7 +15,7 @@ from torch import Tensor
 from fsbench.errors import FsbenchError
 from fsbench.exchange.content import Container, Opened, zip_members
 from fsbench.io.pickles import Unfinished, checked_shape, read_plain_pickle, replaced
-from fsbench.io.torch_files import is_legacy, read_embedded, read_safetensors, read_torch
+from fsbench.io.torch_files import is_legacy, is_safetensors, read_embedded, read_safetensors, read_torch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +57,7 @@ class _Arrays:
 
 def _is_safetensors(path: Path, start: bytes) -> bool:
     """A header of JSON after eight bytes for its length."""
-    return start[8:10] == b'{"' and 8 + int.from_bytes(start[:8], "little") <= path.stat().st_size
+    return is_safetensors(start) and 8 + int.from_bytes(start[:8], "little") <= path.stat().st_size
 
 
 def _read_safetensors(path: Path) -> Opened:

@@ -349,7 +349,7 @@ def _features(
     job: Extraction, parts: Iterable[range], device: torch.device
 ) -> Iterator[tuple[range, NDArray[np.float32], dict[int, str]]]:
     """The features of one range after another, with the reasons for images that could not be read."""
-    settings, images = job.settings, job.images
+    settings, images = job.settings, job.images.from_cache(job.dataset.root.parent)
     batch = settings.batch or (64 if device.type == "cpu" else 256)
     per_load = max(1, batch // settings.crops)
     taken: deque[range] = deque()  # the loader takes parts a little ahead of the forward pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,11 +13,13 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils.data import Dataset
 
 from fsbench.data.images import BrokenImageError, OutOfReachError
+from fsbench.data.pixels import normalised, pixel_cache, stored_pixels
 from fsbench.devices import float32_products, out_of_memory, share
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
@@ -87,12 +89,25 @@ class Images(Dataset[Item]):
     random_crops: CropTransform | None
     crops: int
     rows: Sequence[int] | None = None  # of all images, those that are wanted; None is all
+    decoded: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)  # pixels of the splits that have a cache
+
+    def from_cache(self, data_root: Path) -> Images:
+        """The same images, with the pixels of every split whose decoded images are kept there.
+
+        A transform on tensors does not use them: rounded to bytes, they would give slightly different features.
+        """
+        if self.random_crops is not None or self.transform.on == "tensor":
+            return self
+        kept = {split.name: stored_pixels(split, self.transform, pixel_cache(data_root)) for split in self.splits}
+        return replace(self, decoded={name: pixels for name, pixels in kept.items() if pixels is not None})
 
     def __len__(self) -> int:
         return sum(len(split) for split in self.splits) if self.rows is None else len(self.rows)
 
     def __getitem__(self, row: int) -> Item:
         split, index = self._place(row if self.rows is None else self.rows[row])
+        if split.name in self.decoded:
+            return row, normalised(torch.from_numpy(self.decoded[split.name][index]), self.transform)[None]
         try:
             image = split.open(index)
             if self.random_crops is None:

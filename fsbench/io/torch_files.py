@@ -59,6 +59,14 @@ def is_legacy(start: bytes) -> bool:
     return start[:1] == b"\x80" and start[2:14] == _LEGACY_MAGIC
 
 
+def is_safetensors(start: bytes) -> bool:
+    """Whether a file begins like safetensors: eight bytes for the length of a JSON header, the last four of them zero.
+
+    Ask this before anything about pickles: the length may begin with the byte that pickles begin with.
+    """
+    return start[4:9] == b"\0\0\0\0{"
+
+
 def read_torch(path: Path) -> object:
     """Read whatever a torch file of either kind holds, once its names and sizes are found in order."""
     with path.open("rb") as file:

@@ -92,7 +92,9 @@ class MethodInfo:
 
     def network_for(self, options: Mapping[str, Any]) -> str:
         """The network that the method needs with these options; empty if it works on features."""
-        word = options.get(self.variants.parameter, self.variants.default) if self.variants else ""
+        if not self.network_by or self.variants is None:
+            return self.network
+        word = options.get(self.variants.parameter, self.variants.default)
         return self.network_by.get(word, self.network)
 
     def assumes(self, params: Mapping[str, Any], alpha: float | None = None) -> str:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-from fsbench.data.transforms import normalise
+from fsbench.data.pixels import decode_into_file, decode_into_memory
+from fsbench.data.transforms import EvalTransform, normalise
 from fsbench.devices import share, while_workers_live
 from fsbench.errors import FsbenchError
 from fsbench.train import draws
@@ -21,18 +20,17 @@ from fsbench.train.settings import LEAST_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from fsbench.data.dataset import ImageSplit
-    from fsbench.data.transforms import EvalTransform
     from fsbench.reporter import Reporter
     from fsbench.train.settings import TrainSettings
 
 SMALL = 36  # up to this side, images are shifted instead of cropped
 LEAST_AREA = 0.35  # share of an image that a crop covers at least
 FITS_IN_MEMORY = 1 << 30  # bytes of decoded images
-_READ_AT_ONCE = 256
 
 
 class Key(NamedTuple):
@@ -93,10 +91,11 @@ class Keys:
 
 
 class DecodedImages:
-    """The images of a split as squares of one side: read once if they fit into memory, else whenever asked for."""
+    """The images of a split as squares of one side: decoded once, or whenever asked for if they have no place."""
 
     def __init__(self, split: ImageSplit, side: int) -> None:
         self.split, self.side = split, side
+        self._square = EvalTransform("exact", side, side, mean=(0, 0, 0), std=(1, 1, 1))
         self._kept: tuple[NDArray[np.uint8], NDArray[np.float64]] | None = None
 
     def __getitem__(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
@@ -104,31 +103,17 @@ class DecodedImages:
         if self._kept is not None:
             pixels, aspects = self._kept
             return pixels[rows], aspects[rows]
-        squares, ratios = zip(*(self._read(int(row)) for row in rows), strict=True)
-        return np.stack(squares), np.array(ratios)
+        images = [self.split.open(int(row)) for row in rows]
+        return np.stack([*map(self._square.pixels, images)]), np.array([image.width / image.height for image in images])
 
-    def keep(self, reporter: Reporter, limit: int = FITS_IN_MEMORY) -> bool:
-        """Read all images into memory, unless they take more bytes than the limit."""
-        count = len(self.split)
-        if count * self.side * self.side * 3 > limit:
-            return False
-        pixels, aspects = np.empty((count, self.side, self.side, 3), dtype=np.uint8), np.empty(count)
-
-        def read(row: int) -> None:
-            pixels[row], aspects[row] = self._read(row)
-
-        with reporter.bar("reading images", count) as advance, ThreadPoolExecutor() as pool:
-            for start in range(0, count, _READ_AT_ONCE):
-                part = range(start, min(start + _READ_AT_ONCE, count))
-                list(pool.map(read, part))
-                advance(len(part))
-        self._kept = pixels, aspects
-        return True
-
-    def _read(self, row: int) -> tuple[NDArray[np.uint8], float]:
-        image = self.split.open(row)
-        square = image.resize((self.side, self.side), Image.Resampling.BILINEAR)
-        return np.asarray(square, dtype=np.uint8), image.width / image.height
+    def keep(self, reporter: Reporter, cache: Path | None = None, limit: int = FITS_IN_MEMORY) -> bool:
+        """Decode all images into a file in the cache, or into memory unless they take more bytes than the limit."""
+        kept = None if cache is None else decode_into_file(self.split, self._square, cache, reporter)
+        if kept is None and len(self.split) * self.side**2 * 3 <= limit:
+            kept = decode_into_memory(self.split, self._square, reporter)
+        if kept is not None:
+            self._kept = kept.pixels, kept.sizes[:, 0] / kept.sizes[:, 1]
+        return kept is not None
 
 
 class Views(Dataset["Batch | FsbenchError"]):
@@ -179,11 +164,15 @@ class Views(Dataset["Batch | FsbenchError"]):
 
 
 def make_views(
-    split: ImageSplit, transform: EvalTransform, settings: TrainSettings, reporter: Reporter
+    split: ImageSplit,
+    transform: EvalTransform,
+    settings: TrainSettings,
+    reporter: Reporter,
+    cache: Path | None = None,
 ) -> tuple[Views, bool]:
-    """The views of the base images, and whether the images are in memory."""
+    """The views of the base images, and whether the images are decoded: in a file of the cache or in memory."""
     images = DecodedImages(split, transform.size)
-    return Views(images, transform, settings), images.keep(reporter)
+    return Views(images, transform, settings), images.keep(reporter, cache)
 
 
 def load_batches(

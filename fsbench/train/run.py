@@ -246,7 +246,7 @@ def _train(plan: Plan, execution: Execution, checkpoint: CheckpointFile) -> tupl
     network = plan.backbone.network
     assert isinstance(network, Backbone)
     keep_freed_memory()
-    views, in_memory = make_views(plan.base, plan.transform, settings, reporter)
+    views, in_memory = make_views(plan.base, plan.transform, settings, reporter, execution.cache)
     workers = choose_workers(execution.workers, device, in_memory)
     judge = _judge(plan, workers, execution)
     trainer: Trainer

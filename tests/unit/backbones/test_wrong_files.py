@@ -16,6 +16,8 @@ from safetensors.torch import save_file
 from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.backbones.load import load_backbone
 from fsbench.errors import FsbenchError
+from fsbench.exchange.detect import CONTAINERS
+from fsbench.exchange.tensors import SAFETENSORS
 from tests.oracle import backbone_reference as reference
 
 if TYPE_CHECKING:
@@ -211,6 +213,18 @@ def test_foreign_safetensors_are_read_with_their_header(tmp_path: Path) -> None:
     checkpoint = read_checkpoint(tmp_path / "a.safetensors")
     assert checkpoint.metadata == {"author": "somebody"}
     assert load_backbone("rn12", tmp_path / "a.safetensors").info.metadata == {"author": "somebody"}
+
+
+def test_a_header_whose_length_begins_like_a_pickle(tmp_path: Path) -> None:
+    path, state = tmp_path / "a.safetensors", small_rn12()
+    for padding in range(0, 512, 8):  # headers are multiples of eight bytes
+        save_file(state, path, metadata={"author": "x" * padding})
+        if path.read_bytes()[0] == 0x80:
+            break
+    assert path.read_bytes()[0] == 0x80
+    assert read_checkpoint(path).tensors.keys() == state.keys()
+    assert SAFETENSORS.recognise(path, path.read_bytes()[:512])
+    assert next(one for one in CONTAINERS if one.recognise(path, path.read_bytes()[:512])) is SAFETENSORS
 
 
 def test_an_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,14 @@ import torch
 from PIL import Image
 
 from fsbench.data import pixels as module
-from fsbench.data.pixels import decode_once, normalised, open_pixels, pixel_cache, stored_pixels
+from fsbench.data.pixels import (
+    decode_into_file,
+    decode_into_memory,
+    normalised,
+    open_pixels,
+    pixel_cache,
+    stored_pixels,
+)
 from fsbench.data.published_transforms import transform_for, transform_names
 from fsbench.data.scan import find_datasets, load_own, other_folders
 from fsbench.data.transforms import EvalTransform
@@ -114,6 +121,16 @@ def test_a_file_is_made_once_and_mapped(split: ImageSplit, tmp_path: Path, decod
     assert np.array_equal(np.load(only_file(cache)), first)  # a plain npy file for others
 
 
+def test_a_large_file_is_mentioned(
+    split: ImageSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_pixels(split, SMALL, tmp_path / "cache", Reporter())
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(module, "_WORTH_A_NOTE", 12 * 32 * 32 * 3)
+    open_pixels(split, SMALL, tmp_path / "other", Reporter())
+    assert f"Keeping the decoded images in {only_file(tmp_path / 'other')} (0 MB)." in capsys.readouterr().err
+
+
 def test_writing_into_the_pixels_leaves_the_file_alone(split: ImageSplit, tmp_path: Path, decoded: list[int]) -> None:
     tensor = torch.from_numpy(open_pixels(split, SMALL, tmp_path / "cache", QUIET))  # a warning would be an error
     tensor[0] = 77
@@ -125,8 +142,13 @@ def test_sizes_are_those_on_disk(tmp_path: Path, decoded: list[int]) -> None:
     root = write_images(tmp_path / "photos", {"novel": ["a", "b"]}, images=1)
     Image.new("RGB", (30, 50)).save(root / "novel" / "b" / "001.png")
     split = load_own(root).splits["novel"]
-    for cache in (None, tmp_path / "cache", tmp_path / "cache"):
-        assert decode_once(split, SMALL, cache, QUIET).sizes.tolist() == [[20, 20], [20, 20], [30, 50]]
+    expected = decode_into_memory(split, SMALL, QUIET)
+    assert expected.sizes.tolist() == [[20, 20], [20, 20], [30, 50]]
+    for _ in range(2):
+        found = decode_into_file(split, SMALL, tmp_path / "cache", QUIET)
+        assert found is not None
+        assert np.array_equal(found.sizes, expected.sizes)
+        assert np.array_equal(found.pixels, expected.pixels)
     assert decoded == [3, 3]
 
 
@@ -212,7 +234,7 @@ def test_no_place_for_the_file(
     found = open_pixels(split, SMALL, cache, Reporter(quiet=True))
     assert np.array_equal(found, open_pixels(split, SMALL, None, QUIET))
     said = " ".join(capsys.readouterr().err.split())
-    assert "The images of photos novel are decoded into memory." in said
+    assert "The decoded images of photos novel are not kept." in said
     assert "is a file" in said or "needs 0 MB for decoded images" in said
 
 

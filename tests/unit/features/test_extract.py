@@ -12,6 +12,8 @@ from PIL import Image
 
 from fsbench.backbones.find_weights import shipped_weights
 from fsbench.backbones.load import load_backbone
+from fsbench.data.pixels import open_pixels, pixel_cache
+from fsbench.data.published_transforms import transform_for
 from fsbench.data.scan import load_own
 from fsbench.errors import FsbenchError
 from fsbench.features import extract as module
@@ -20,7 +22,7 @@ from fsbench.features.forward import Forward, fold
 from fsbench.features.shards import Shards
 from fsbench.features.store import FeatureFile, write_features
 from fsbench.reporter import Reporter
-from tests.images import SPLITS, write_images
+from tests.images import SPLITS, note_opened, write_images
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,6 +81,26 @@ def test_batch_and_workers_change_nothing_that_matters(root: Path, tmp_path: Pat
     for number, settings in enumerate([Settings(batch=1, workers=0), Settings(batch=64, workers=2)]):
         found = everything(run(root, tmp_path / f"{number}" / "f.h5", settings))
         np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("transform", "splits"), [("simpleshot", ("base", "novel")), ("simpleshot", ()), ("easy", ("val",))]
+)
+def test_decoded_images_are_used_and_change_nothing(
+    root: Path, tmp_path: Path, transform: str, splits: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, dataset = replace(PLAIN, transform=transform), load_own(root)
+    expected = everything(run(root, tmp_path / "elsewhere" / "a.h5", settings))
+    for name in splits:
+        open_pixels(dataset.splits[name], transform_for(transform, None, 20), pixel_cache(tmp_path), QUIET)
+    opened = note_opened(monkeypatch)
+    found = everything(run(root, tmp_path / "b.h5", settings))
+    assert np.array_equal(found, expected)
+    # Those of each class for their common size, those of the splits without a cache, and a sample of the others.
+    compared = [8] * len(splits) if transform == "simpleshot" else []
+    decoded = [len(split) for split in dataset.splits.values() if transform == "easy" or split.name not in splits]
+    assert len(opened) == 8 + sum(compared) + sum(decoded)
+    assert pixel_cache(tmp_path).exists() is bool(splits)  # none is made
 
 
 def test_crops_are_averaged_and_do_not_depend_on_batch_or_workers(root: Path, tmp_path: Path) -> None:

@@ -274,7 +274,7 @@ def test_versa_refuses_another_network(network: ImageNetwork) -> None:
 # --- Entropy-min ------------------------------------------------------------------------------------------------------
 
 
-def reference_entropy_min(method: EntropyMin, network: ImageNetwork, tasks: TaskBatch) -> Tensor:
+def reference_entropy_min(method: EntropyMin, network: ImageNetwork, tasks: TaskBatch) -> Tensor:  # noqa: C901
     """One task, written out: gradients by autograd on the raw tensors, Adam by its formulas."""
     model = copy.deepcopy(network.backbone.network)
     model.train()

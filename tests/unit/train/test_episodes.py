@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -55,6 +55,10 @@ def train(dataset: ImageDataset, out: Path, recipe: str, reporter: Listener | No
     return train_backbone(dataset, settings, execution, out)
 
 
+def fresh(width: int) -> Any:
+    return load_backbone("conv4", random_seed=0, width=width).network
+
+
 @pytest.mark.parametrize("recipe", RECIPES[1:])
 def test_a_stopped_training_ends_with_the_very_same_weights(dataset: ImageDataset, tmp_path: Path, recipe: str) -> None:
     whole = train(dataset, tmp_path / "whole.safetensors", recipe)
@@ -91,8 +95,9 @@ def test_the_file_holds_the_best_of_the_evaluated_networks(dataset: ImageDataset
         split, open_pixels(split, network.transform, None, Listener()), network.transform, network.backbone.info, facts,
         replace(TASKS, recipe=recipe),
     )  # fmt: skip
-    objective = module.OBJECTIVES[recipe](network.backbone.network, replace(TASKS, recipe=recipe), 0)
-    if recipe == "versa":
+    bare: Any = network.backbone.network
+    objective = module.OBJECTIVES[recipe](bare, replace(TASKS, recipe=recipe), 0)
+    if isinstance(objective, module.Amortising):
         objective.amortised.load_state_dict(network.extras)
     assert judge(objective, torch.device("cpu"), 1).accuracy[1].mean == pytest.approx(best.accuracy[1].mean, abs=2)
 
@@ -137,7 +142,7 @@ def test_prototypes_by_the_book() -> None:
     torch.manual_seed(0)
     support, queries = torch.randn(6, 4, dtype=torch.float64), torch.randn(5, 4, dtype=torch.float64)
     labels, wanted = torch.tensor([0, 1, 2, 0, 1, 2]), torch.tensor([2, 0, 1, 1, 0])
-    objective = Prototypes(load_backbone("conv4", random_seed=0, width=1).network, replace(TASKS, ways=3), 0)  # type: ignore[arg-type]
+    objective = Prototypes(fresh(1), replace(TASKS, ways=3), 0)
     expected = 0.0
     for query, label in zip(queries, wanted, strict=True):
         means = [torch.stack([row for row, k in zip(support, labels, strict=True) if k == c]).mean(0) for c in range(3)]
@@ -148,7 +153,7 @@ def test_prototypes_by_the_book() -> None:
 
 @pytest.mark.parametrize("head", ["zero", "learned"])
 def test_the_head_of_maml_is_trained_or_stays_zero(head: str) -> None:
-    objective = Learning(load_backbone("conv4", random_seed=0, width=2).network, replace(TASKS, head=head), 3)  # type: ignore[arg-type]
+    objective = Learning(fresh(2), replace(TASKS, head=head), 3)
     images, support = torch.randn(1, 5 + 25, 3, 16, 16), torch.arange(5)[None]
     loss = objective(images, support, torch.randint(5, (1, 25)), np.array([0]))
     loss.backward()
@@ -159,7 +164,7 @@ def test_the_head_of_maml_is_trained_or_stays_zero(head: str) -> None:
 
 
 def test_noise_of_versa_belongs_to_the_task() -> None:
-    objective = module.Amortising(load_backbone("conv4", random_seed=0, width=2).network, TASKS, 3)  # type: ignore[arg-type]
+    objective = module.Amortising(fresh(2), TASKS, 3)
     features = torch.randn(5, 8), torch.arange(5), torch.randn(4, 8), torch.tensor([0, 1, 2, 3])
     first, again, other = (objective.loss(*features, number).item() for number in (11, 11, 12))
     assert first == again != other
@@ -188,9 +193,9 @@ def test_classes_too_small_for_tasks_are_refused() -> None:
 
 def test_cross_entropy_after_no_change_is_that_of_equal_chances() -> None:
     objective = Learning(
-        load_backbone("conv4", random_seed=0, width=2).network,
+        fresh(2),
         replace(TASKS, rate=1e-12),
-        0,  # type: ignore[arg-type]
+        0,
     )
     images = torch.randn(2, 30, 3, 16, 16)
     loss = objective(images, torch.arange(5).repeat(2, 1), torch.randint(5, (2, 25)), np.array([0, 1]))

@@ -12,15 +12,17 @@ from fsbench.data.published_transforms import transform_for
 from fsbench.data.scan import load_own
 from fsbench.errors import FsbenchError
 from fsbench.reporter import Reporter
-from fsbench.train import draws
+from fsbench.train import draws, images
 from fsbench.train.images import LEAST_AREA, Batch, DecodedImages, Key, Keys, Views, load_batches, make_views
 from fsbench.train.settings import TrainSettings
+from tests.images import note_opened
 from tests.unit.train.stripes import stripes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fsbench.data.dataset import ImageSplit
+    from fsbench.data.transforms import EvalTransform
 
 SMALL = transform_for("simpleshot", None, 16)  # resized by PIL to 36, centre 32
 USUAL = transform_for("simpleshot", None)
@@ -121,6 +123,31 @@ def test_images_are_kept_only_if_they_fit(base: ImageSplit) -> None:
     pixels, aspects = refused[np.array([3, 4])]
     assert pixels.shape == (2, 36, 36, 3)
     assert aspects.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("transform", [SMALL, USUAL], ids=["small", "usual"])
+def test_a_cache_changes_nothing_and_is_read_by_the_next_training(
+    tmp_path: Path, transform: EvalTransform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "own" / "base"
+    rng = np.random.default_rng(0)
+    for label, size in (("a", (30, 40)), ("b", (50, 20))):
+        (folder / label).mkdir(parents=True)
+        for number in range(3):
+            pixels = rng.integers(0, 256, (*size, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / label / f"{number}.png")
+    split = load_own(tmp_path / "own").splits["base"]
+    rows, side = [0, 4, 2, 5], transform.crop
+    expected = get(make_views(split, transform, SETTINGS, QUIET)[0], 1, rows, side)
+    made, _ = make_views(split, transform, SETTINGS, QUIET, tmp_path / "cache")
+    monkeypatch.setattr(images, "decode_into_memory", None)
+    opened = note_opened(monkeypatch)
+    again = Views(DecodedImages(split, transform.size), transform, SETTINGS)
+    assert again.images.keep(QUIET, tmp_path / "cache", limit=0)  # a file may be larger than the memory
+    assert opened == [*split.sources]  # a sample, which of six images is all of them
+    for views in (made, again):
+        assert all(torch.equal(*pair) for pair in zip(get(views, 1, rows, side), expected, strict=True))
+    assert opened == [*split.sources]
 
 
 def test_workers_change_nothing(base: ImageSplit) -> None:

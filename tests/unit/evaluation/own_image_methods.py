@@ -1,0 +1,87 @@
+"""Small methods on images, as a user may write them: `file.py:CLASS`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+
+from fsbench.data.pixels import normalised
+from fsbench.methods.base import MethodInfo, OnImages, Variants
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fsbench.tasks.batch import TaskBatch
+
+
+def nearest_mean(features: Tensor, tasks: TaskBatch) -> Tensor:
+    """(B, Q, K) probabilities by the distance to the class means of features (B, N, D)."""
+    support, queries = features[:, : tasks.support_size], features[:, tasks.support_size :]
+    weights = tasks.one_hot().to(features)
+    means = weights @ support / weights.sum(dim=2, keepdim=True)
+    return (-(torch.cdist(queries, means) ** 2)).softmax(dim=2)
+
+
+@dataclass(frozen=True)
+class MeanOfNetwork(OnImages):
+    """The nearest class mean, on L2-normalised features that it computes from the images of every task itself."""
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        "mean-of-network", "Mean of network", "", transductive=False, prior="none", cost="network", network="features"
+    )
+
+    def classify(self, tasks: TaskBatch) -> Tensor:
+        assert self.network is not None
+        side = self.network.transform.crop
+        images = tasks.rows.flatten(end_dim=1).unflatten(1, (side, side, 3))
+        features = self.network.backbone(normalised(images, self.network.transform))
+        features = torch.nn.functional.normalize(features, dim=1).unflatten(0, tasks.rows.shape[:2])
+        return nearest_mean(features, tasks)
+
+
+@dataclass(frozen=True)
+class MeanColour(OnImages):
+    """The nearest class mean of the colours; `other` takes other weights, `plain` works on features."""
+
+    variant: str = "usual"
+    info: ClassVar[MethodInfo] = MethodInfo(
+        "mean-colour", "Mean colour", "", transductive=False, prior="none", network="colours",
+        network_by={"other": "colours-other", "plain": ""}, variants=Variants("variant", ("usual", "other", "plain")),
+    )  # fmt: skip
+
+    def classify(self, tasks: TaskBatch) -> Tensor:
+        rows = tasks.rows.float()
+        return nearest_mean(rows if self.network is None else rows.unflatten(2, (-1, 3)).mean(dim=2), tasks)
+
+
+@dataclass(frozen=True)
+class Greedy(MeanOfNetwork):
+    """Claims to need the memory that it is told, in megabytes per image."""
+
+    megabytes: float = 1.0
+    info: ClassVar[MethodInfo] = MethodInfo(
+        "greedy", "Greedy", "", transductive=False, prior="none", network="features"
+    )
+    memory_hint: ClassVar[str] = "Lower --set megabytes=1."
+
+    def memory_per_task(self, samples: int) -> int:
+        return round(samples * self.megabytes * 1e6)
+
+
+@dataclass(frozen=True)
+class Adapting(MeanOfNetwork):
+    """Adapts a scale of the features to the support, by gradient."""
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        "adapting", "Adapting", "", transductive=False, prior="none", cost="network", network="features"
+    )
+
+    def classify(self, tasks: TaskBatch) -> Tensor:
+        before = super().classify(tasks)
+        with torch.enable_grad():
+            scale = torch.ones((), requires_grad=True)
+            (gradient,) = torch.autograd.grad((before * scale).square().sum(), scale)
+        assert gradient.isfinite()
+        return before
