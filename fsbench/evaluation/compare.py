@@ -119,7 +119,7 @@ def _job(
         method, origin = configure(choice.method, source, protocol, choice.options, spec.preset, spec.blind)
     rules = protocol.within(len(source.split.offsets) - 1)  # val may have another number of classes
     job = Job(method, rules, spec.seed, spec.tasks, origin, method_key(choice.method))
-    if spec.all_methods and method.info.cost == "network" and spec.tasks > NETWORK_TASKS:
+    if spec.all_methods and method.info.cost_for(method.params()) == "network" and spec.tasks > NETWORK_TASKS:
         job = replace(job, tasks=NETWORK_TASKS, asked=spec.tasks)
     return job
 
@@ -224,7 +224,9 @@ def _with_images(
     for reason, labels in left_out.items():
         works = "it works" if len(labels) == 1 else "they work"
         runner.reporter.say(f"Left out, as {works} on images: {', '.join(labels)}. {reason}")
-    costs = {choice.label: method_class(choice.method).info.cost for each in chosen for choice in each}
+    costs = {
+        choice.label: method_class(choice.method).info.cost_for(choice.options) for each in chosen for choice in each
+    }
     few = [label for label, cost in costs.items() if cost == "network"]
     if few and spec.all_methods and spec.tasks > NETWORK_TASKS:
         runner.reporter.say(

@@ -139,8 +139,9 @@ def solve_tasks(
         workers = min(threads, fitting // block.tasks) if fitting else threads
         # One list, agreed by all: processes differ in memory and threads, and so in what they would choose alone.
         together, smallest = sum(ranks.gather(workers)), min(ranks.gather(block.tasks))
-        first = 1 if images else _FIRST_TASKS if tasks.seconds is not None or method.info.cost != "fast" else None
-        at_once = smallest if method.info.cost == "network" else _SAMPLED_AT_ONCE
+        cost = method.info.cost_for(method.params())
+        first = 1 if images else _FIRST_TASKS if tasks.seconds is not None or cost != "fast" else None
+        at_once = smallest if cost == "network" else _SAMPLED_AT_ONCE
         chunks = ranks.hand_out(list(_chunks(len(correct), together, smallest, first, at_once)))
         if tasks.seconds is not None:
             chunks = _until(start + tasks.seconds, chunks)

@@ -87,6 +87,8 @@ class MethodInfo:
 
     def cost_for(self, options: Mapping[str, Any]) -> Cost:
         """How long a task takes with these options."""
+        if not self.cost_by:
+            return self.cost
         word = options.get(self.variants.parameter, self.variants.default) if self.variants else ""
         return self.cost_by.get(word, self.cost)
 
@@ -209,17 +211,15 @@ class OnImages(Parameters):
     def configure(cls, context: Context, **options: Any) -> Self:
         """The defaults for the context, overridden by the options, with the network if these need one."""
         made = super().configure(context, **options)
-        if not cls.info.network_for(options):
-            return made
-        if context.network is None:
-            raise FsbenchError(
-                f"{cls.info.title} works on images, and there are only features here.",
-                "Run it on a feature file whose images are here, with fsbench solve or fsbench compare.",
-            )
-        return dataclasses.replace(made, network=context.network)
+        return dataclasses.replace(made, network=context.network) if cls.info.network_for(options) else made
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """The rows as they are."""
+        """Pixel rows as they are; features are refused."""
+        if self.network is None:
+            raise FsbenchError(
+                f"{self.info.title} works on images, and there are only features here.",
+                "Run it on a feature file whose images are here, with fsbench solve or fsbench compare.",
+            )
         return features
 
     def params(self) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class EntropyMin(ImageMethod):
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
         """L2N rows for the head alone, else pixel rows as they are."""
-        return apply_rows("L2N", features) if self.variant == "head" else features
+        return apply_rows("L2N", features) if self.variant == "head" else super().embed(features, base)
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Class probabilities of the queries, (B, Q, K)."""

@@ -124,7 +124,7 @@ class Maml(ImageMethod):
         network="conv4-maml",
         network_by={"transductive": "conv4-maml-transductive"},
         published={"MAML": {"variant": ("transductive",)}},
-        cost="slow",
+        cost="network",
     )
 
     def __post_init__(self) -> None:

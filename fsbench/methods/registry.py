@@ -34,6 +34,8 @@ METHODS = {
     "simpleshot": "fsbench.methods.simpleshot:SimpleShot",
     "baseline": "fsbench.methods.baseline:Baseline",
     "baseline++": "fsbench.methods.baseline:BaselinePlusPlus",
+    "maml": "fsbench.methods.maml:Maml",
+    "versa": "fsbench.methods.versa:Versa",
     "entropy-min": "fsbench.methods.entropy_min:EntropyMin",
     "laplacianshot": "fsbench.methods.laplacianshot:LaplacianShot",
     "bd-cspn": "fsbench.methods.bd_cspn:BdCspn",

@@ -81,7 +81,7 @@ class Versa(ImageMethod):
         prior="none",
         variants=Variants("variant", ("inductive", "transductive"), in_all=("transductive",)),
         network="conv4-versa",
-        published={"VERSA": {"variant": ("transductive",)}},
+        published={"Versa": {"variant": ("transductive",)}},
         cost="slow",
     )
 

@@ -62,13 +62,13 @@ def test_baselines(features: Features, balanced: bool, shots: int, ways: int, qu
 
 @SIZES
 @SETTINGS
-@pytest.mark.parametrize("name", ["entropy-min", "tim-gd", "alpha-tim"])
+@pytest.mark.parametrize("name", ["entropy-min:head", "tim-gd", "alpha-tim"])
 def test_heads_with_information(
     features: Features, name: str, balanced: bool, shots: int, ways: int, queries: int
 ) -> None:
     """With the parameters that the settings call for, and steps that are large enough to leave the class means."""
     order = {1: 2.0, 3: 5.0, 5: 7.0}[shots] if name == "alpha-tim" else 1.0
-    marginal = {"entropy-min": 0.0, "tim-gd": 10.0 if balanced else 1.0, "alpha-tim": 1.0}[name]
+    marginal = {"entropy-min:head": 0.0, "tim-gd": 10.0 if balanced else 1.0, "alpha-tim": 1.0}[name]
     alpha = None if balanced else 2.0
     support, labels, query, _ = tasks_of(features, TASKS, shots=shots, ways=ways, queries=queries, alpha=alpha)
     found = fsbench.predict(name, support, labels, query, balanced=balanced, rate=1e-3, steps=60)
@@ -196,7 +196,7 @@ def test_scaling_the_weights_of_tim_does_not_change_its_path(features: Features)
 def test_tim_without_marginal_entropy_is_entropy_min(features: Features) -> None:
     support, labels, query, _ = tasks_of(features, 6)
     one = fsbench.predict("tim-gd", support, labels, query, marginal=0.0, steps=200)
-    np.testing.assert_array_equal(one, fsbench.predict("entropy-min", support, labels, query, steps=200))
+    np.testing.assert_array_equal(one, fsbench.predict("entropy-min:head", support, labels, query, steps=200))
 
 
 def test_alpha_tim_approaches_tim_at_order_one(features: Features) -> None:

@@ -16,10 +16,11 @@ from fsbench.evaluation.source import source_of
 from fsbench.evaluation.spec import Spec, parse_methods
 from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.methods.base import Context
-from fsbench.methods.registry import METHODS, method_class, needs_base
+from fsbench.methods.registry import method_class, needs_base
 from fsbench.reporter import Reporter
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import QUIET, compared, runner, solved
+from tests.properties.test_methods import ON_FEATURES, SHORTER
 from tests.synthetic import make_features
 
 if TYPE_CHECKING:
@@ -146,10 +147,10 @@ def test_what_is_not_known_is_warned_of(
     assert "different transforms or numbers of crops" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", [*METHODS, "simpleshot:L2N", "simpleshot:UN"])
+@pytest.mark.parametrize("name", [*ON_FEATURES, "simpleshot:L2N", "simpleshot:UN"])
 def test_methods_know_whether_they_need_base_classes(name: str) -> None:
     method, _, norm = name.partition(":")
-    options = {"norm": norm} if norm else {}
+    options = {"norm": norm} if norm else SHORTER.get(name, {})
     rows = torch.rand(6, 4, generator=torch.Generator().manual_seed(0))
     expected = pytest.raises(FsbenchError, match="--base") if needs_base(name) else contextlib.nullcontext()
     with expected:

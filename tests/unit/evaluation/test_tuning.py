@@ -196,8 +196,8 @@ def test_another_grid_or_version_has_parameters_of_its_own(search: Search, monke
 def test_grids_are_of_comparable_size(name: str) -> None:
     grid = method_class(name).info.grid
     cells = math.prod(map(len, grid.values())) if grid else 0
-    # NCM has no parameter, SimpleShot only a variant, and UNEM's coefficients are learned by gradient.
-    if name in {"ncm", "simpleshot", "unem-gaussian"}:
+    # NCM has no parameter, SimpleShot only a variant, MAML and VERSA those of their training; UNEM learns its own.
+    if name in {"ncm", "simpleshot", "unem-gaussian", "maml", "versa"}:
         assert cells == 0
     elif len(grid) == 1 or name in {"am", "alpha-am", "ilpc"}:  # which take minutes per cell
         assert cells == 12

@@ -57,7 +57,7 @@ METHODS = [
     (Paddle(steps=3), 20),  # more samples than features
     (Baseline(steps=3), 48),
     (BaselinePlusPlus(steps=3), 48),
-    (EntropyMin(steps=3), 48),
+    (EntropyMin(variant="head", steps=3), 48),
     (TimGradient(steps=3), 48),
     (AlphaTim(steps=3), 48),
     (TimAlternating(steps=3), 48),

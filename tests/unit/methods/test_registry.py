@@ -51,7 +51,10 @@ def test_what_is_said_of_a_method_holds_for_it(name: str, features: Features) ->
         assert {*info.variants.in_all, *info.variants.without_base} <= set(info.variants.values)
     rows = torch.from_numpy(features.novel.features[:4])
     method = cls.configure(Context(balanced=False, base=features.statistics))
-    if info.needs_base:
+    if info.network:
+        with pytest.raises(FsbenchError, match="works on images"):
+            method.embed(rows, None)
+    elif info.needs_base:
         with pytest.raises(FsbenchError, match="needs statistics of the base classes"):
             method.embed(rows, None)
     else:
@@ -66,7 +69,10 @@ def test_every_variant_is_a_word_that_the_method_takes(label: str, features: Fea
     assert label in complete.methods(f"{name}:")
     assert plain_label(label) == (name if method == method_class(name)() else label)
     rows = torch.from_numpy(features.novel.features[:4])
-    if needs_base(label):
+    if method.info.network_for(options):
+        with pytest.raises(FsbenchError, match="works on images"):
+            method.embed(rows, None)
+    elif needs_base(label):
         with pytest.raises(FsbenchError, match="needs statistics"):
             method.embed(rows, None)
     else:
@@ -86,9 +92,12 @@ def test_a_wrong_variant_is_named(label: str, words: str) -> None:
         split_variant(label)
 
 
-def test_all_is_every_method_with_the_variants_of_bavardage() -> None:
+def test_all_is_every_method_with_its_notable_variants() -> None:
     labels = [choice.label for choice in parse_methods("all")]
-    assert labels == [*METHODS, "bavardage:released", "bavardage:transport"]
+    assert [label for label in labels if ":" not in label] == [*METHODS]
+    assert {label for label in labels if ":" in label} == {
+        "bavardage:released", "bavardage:transport", "maml:transductive", "versa:transductive", "entropy-min:head",
+    }  # fmt: skip
 
 
 def test_what_methods_are_told_is_known() -> None:

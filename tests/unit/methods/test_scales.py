@@ -12,17 +12,17 @@ from fsbench.features.preprocess import apply_rows, extreme_scale, power_rows
 from fsbench.features.scatter import BaseStatistics
 from fsbench.methods.base import Context
 from fsbench.methods.baseline import directions
-from fsbench.methods.registry import METHODS, method_class
+from fsbench.methods.registry import method_class
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
-from tests.properties.test_methods import SHORTER
+from tests.properties.test_methods import ON_FEATURES, SHORTER
 from tests.synthetic import make_features
 
 DATA = make_features(seed=5)
 TASKS = sample_tasks(TaskProtocol(shots=2, queries=30), DATA.novel.offsets, 0, np.arange(8))
 CASES: list[tuple[str, dict[str, Any]]] = [
-    *((name, SHORTER.get(name, {})) for name in METHODS),
+    *((name, SHORTER.get(name, {})) for name in ON_FEATURES),
     ("bavardage", {"variant": "released"}),
     ("bavardage", {"variant": "transport"}),
     ("protolp", {"graph": "anchor", "rounds": 10}),
