@@ -246,18 +246,13 @@ def _searches(
     val, memory = validation_source(file, source.base), tuning_path(file.path)
     asked = {choice.label for choice in spec.methods}
     tuned = [choice for choice in choices if not choice.options or choice.label in asked]
-    searches = {
-        (choice, protocol): Search(choice.method, choice.options, val, protocol, memory)
-        for choice in tuned
-        for protocol in spec.protocols
-    }
-    found = {
-        (choice.label, protocol): replace(search, source=runner.images.source_for(choice.network, val, file, runner))
-        if choice.network
-        else search
-        for (choice, protocol), search in searches.items()
-        if search.possible()
-    }
+    found = {}
+    for choice, protocol in itertools.product(tuned, spec.protocols):
+        search = Search(choice.method, choice.options, val, protocol, memory)
+        if search.possible() and choice.network:
+            search = replace(search, source=runner.images.source_for(choice.network, val, file, runner))
+        if search.possible():
+            found[choice.label, protocol] = search
     if not found:
         grid_of(spec.methods[0].method, {})  # an error that names the methods with a grid
     return found

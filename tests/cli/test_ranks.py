@@ -198,3 +198,20 @@ def test_an_error_while_training_is_shown_once(tmp_path: Path, monkeypatch: pyte
     assert done.stderr.count("error: ") == 1
     assert "extra.png" in done.stderr
     assert f"{ROOT}/fsbench" not in done.stderr
+
+
+@pytest.mark.usefixtures("photos")
+def test_methods_on_images_give_the_records_of_one_process() -> None:
+    """Images are decoded by one process, whose file the others read."""
+    assert run(*EXTRACT, "--out", "f.h5").returncode == 0
+    method = f"{ROOT}/tests/unit/evaluation/own_image_methods.py:MeanOfNetwork"
+    few = ("--shots", "1", "--ways", "2", "--queries", "10", "--tasks", "12", "--device", "cpu")
+    ask = ("compare", "f.h5", "--methods", method, *few, "--data-dir", ".", "--weights-dir", ".")
+    done = torchrun(2, *ask, trouble="unequal")
+    assert done.returncode == 0, done.stderr
+    assert len(list(Path(".pixels").glob("*.npy"))) == 1
+    assert run(*ask, "--results-dir", "alone").returncode == 0
+    assert results("alone") == results("results")
+    refused = torchrun(2, *ask, "--data-dir", "nowhere", "--force")
+    assert refused.returncode == 1
+    assert refused.stderr.count("error: MeanOfNetwork works on images.") == 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from fsbench.devices import cpu_share, float32_products, out_of_memory, reading_processes
+from fsbench.devices import available_memory, cpu_share, float32_products, out_of_memory, reading_processes
 from fsbench.errors import FsbenchError
 from fsbench.features.extract import refuse_unusable
 from fsbench.features.forward import PRECISIONS
@@ -88,6 +88,24 @@ def test_a_container_may_have_fewer(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     assert cpu_share(tmp_path) == cores
+
+
+def test_free_memory_is_what_the_container_and_the_other_processes_leave(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    system = tmp_path / "meminfo"
+    assert available_memory(system, tmp_path) is None
+    system.write_text("MemTotal:  9000 kB\nMemAvailable:  8000 kB\n")
+    assert available_memory(system, tmp_path) == 8_192_000
+    (tmp_path / "memory.current").write_text("6000000\n")
+    (tmp_path / "memory.stat").write_text("anon 5000000\ninactive_file 500000\n")
+    (tmp_path / "memory.max").write_text("max\n")
+    assert available_memory(system, tmp_path) == 8_192_000
+    (tmp_path / "memory.max").write_text("7000000\n")
+    assert available_memory(system, tmp_path) == 1_500_000
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    assert available_memory(system, tmp_path) == 500_000
 
 
 def test_readers_of_images() -> None:

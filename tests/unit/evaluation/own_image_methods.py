@@ -13,6 +13,7 @@ from fsbench.methods.base import MethodInfo, OnImages, Variants
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
 
 
@@ -50,6 +51,9 @@ class MeanColour(OnImages):
         "mean-colour", "Mean colour", "", transductive=False, prior="none", network="colours",
         network_by={"other": "colours-other", "plain": ""}, variants=Variants("variant", ("usual", "other", "plain")),
     )  # fmt: skip
+
+    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
+        return features
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         rows = tasks.rows.float()
