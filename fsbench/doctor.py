@@ -13,6 +13,7 @@ from fsbench.backbones.find_weights import SUFFIXES, shipped_weights
 from fsbench.data.catalog import SPLITS, dataset_names
 from fsbench.data.check import compare_with_catalog, preflight
 from fsbench.data.dataset import build_dataset, drop_small, first_names
+from fsbench.data.folders import PIXEL_FOLDER
 from fsbench.data.scan import find_datasets, other_folders, scan_folder
 from fsbench.errors import FsbenchError
 from fsbench.features.overlap import overlap
@@ -320,6 +321,9 @@ def _data_sentences(root: Path, datasets: tuple[DatasetReport, ...], deep: bool)
         sentences.append(f"No folder in {root} has the name of a known data set. Known: {known}.")
     if others := other_folders(root):
         sentences.append(f"Other folders: {first_names(others, 5)}. Check your own images with --data FOLDER.")
+    if kept := _files(root / PIXEL_FOLDER, "*.npy"):
+        size = sum(file.size for file in kept) / 1e6
+        sentences.append(f"Decoded images in {root / PIXEL_FOLDER}: {size:,.0f} MB, which may be deleted at any time.")
     if datasets and not deep:
         sentences.append(_NOT_READ)
     return tuple(sentences)

@@ -47,7 +47,10 @@ def extract(
     crops: Annotated[int, typer.Option(min=1, help="Average the features of that many random crops (RN12*: 30).")] = 1,
     precision: Annotated[
         str,
-        typer.Option(help="fp32, tf32, bf16 or fp16.", autocompletion=complete.words("fp32", "tf32", "bf16", "fp16")),
+        typer.Option(
+            help="fp32, tf32, bf16 or fp16; the last two are slow on CPUs without instructions for them.",
+            autocompletion=complete.words("fp32", "tf32", "bf16", "fp16"),
+        ),
     ] = "fp32",
     device: use.Device = "auto",
     batch: Annotated[int | None, typer.Option(min=1, help="Images per forward pass. (default: automatic)")] = None,

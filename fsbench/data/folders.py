@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fsbench.data.catalog import DatasetInfo
 
 _ARCHIVE_LEFTOVERS = {"__macosx", "__pycache__"}
+PIXEL_FOLDER = ".pixels"  # hidden, for decoded images: see fsbench.data.pixels
 _NOT_CLASSES = {"split", "splits", *SPLIT_WORDS}
 
 
@@ -50,7 +51,9 @@ class _Walk:
         for folder in folders:
             prefix = "" if folder == self.root else f"{folder.relative_to(self.root).as_posix()}/"
             self.hidden += sorted(
-                prefix + entry.name for entry in folder.iterdir() if _is_hidden(entry.name) and entry.is_dir()
+                prefix + entry.name
+                for entry in folder.iterdir()
+                if _is_hidden(entry.name) and entry.name != PIXEL_FOLDER and entry.is_dir()
             )
 
     def notes(self) -> tuple[str, ...]:

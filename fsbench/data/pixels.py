@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.lib import format as npy
 
+from fsbench.data.folders import PIXEL_FOLDER
 from fsbench.data.transforms import normalise
 from fsbench.devices import cpu_share
 from fsbench.errors import FsbenchError
@@ -47,7 +48,7 @@ class Decoded(NamedTuple):
 
 def pixel_cache(data_root: Path) -> Path:
     """The folder for the decoded images of the data sets under a data root. No data set is looked for in it."""
-    return data_root / ".pixels"
+    return data_root / PIXEL_FOLDER
 
 
 def open_pixels(

@@ -272,4 +272,6 @@ def test_the_cache_is_no_data_set(tmp_path: Path) -> None:
     assert find_datasets(tmp_path) == []
     assert other_folders(tmp_path) == ["photos"]
     open_pixels(split, SMALL, pixel_cache(tmp_path / "photos"), QUIET)
-    assert len(load_own(tmp_path / "photos").splits["novel"]) == len(split)
+    again = load_own(tmp_path / "photos")
+    assert len(again.splits["novel"]) == len(split)
+    assert again.ignored == ()

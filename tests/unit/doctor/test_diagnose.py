@@ -49,6 +49,18 @@ def test_only_unknown_folders(tmp_path: Path) -> None:
     assert "holiday" in sentences[1]
 
 
+def test_decoded_images_are_counted_and_are_no_data_set(tmp_path: Path) -> None:
+    (tmp_path / "data/.pixels").mkdir(parents=True)
+    (tmp_path / "data/holiday").mkdir()
+    (tmp_path / "data/.pixels/mini-novel-84px-0.npy").write_bytes(bytes(2_000_000))
+    report = look(tmp_path)
+    assert report.datasets == ()
+    assert report.data_sentences[1:] == (
+        "Other folders: holiday. Check your own images with --data FOLDER.",
+        f"Decoded images in {tmp_path}/data/.pixels: 2 MB, which may be deleted at any time.",
+    )
+
+
 def test_empty_data_set_folder(tmp_path: Path) -> None:
     (tmp_path / "data/mini").mkdir(parents=True)
     (dataset,) = look(tmp_path).datasets
