@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.run import Job, accuracies_over_data, configure
+from fsbench.evaluation.disjoint import accuracies_over_data
+from fsbench.evaluation.run import Job, configure
 from fsbench.evaluation.source import source_of
 from fsbench.evaluation.spec import NO_BASELINE, MethodChoice, Spec, parse_methods
 from fsbench.evaluation.tuning import Search, configure_tuned, grid_of, tuning_path, validation_source
@@ -62,13 +63,17 @@ def compare(
             searches = _searches(spec, file, source, choices) if spec.tune else {}
             for protocol in protocols[number]:
                 column = Column.of(protocol)
-                for choice in choices:
+                jobs = [
+                    _job(spec, choice, protocol, source, searches.get((choice.label, protocol)), runner)
+                    for choice in choices
+                ]
+                for place, (choice, job) in enumerate(zip(choices, jobs, strict=True)):
                     # What others leave of their shares is for those that come after them.
                     seconds = spec.budget and max(0.1, (spec.budget - spent) / (count - len(runs)))
-                    job = _job(spec, choice, protocol, source, searches.get((choice.label, protocol)), runner)
-                    job = replace(job, seconds=seconds)
                     advance = next_cell(f"{source.dataset} {column.title} {choice.label}")
-                    record = runs[number, choice.label, column] = runner.run(job, source, advance)
+                    record = runs[number, choice.label, column] = runner.run(
+                        replace(job, seconds=seconds), source, advance, jobs[place + 1 :]
+                    )
                     spent += record.seconds
                     if spec.over_data:
                         values = accuracies_over_data(job.method, source, protocol, spec.seed, runner.device)

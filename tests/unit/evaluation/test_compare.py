@@ -15,8 +15,9 @@ from rich.console import Console
 from scipy import stats
 
 from fsbench.errors import FsbenchError
+from fsbench.evaluation.disjoint import accuracies_over_data, tasks_without_shared_images
 from fsbench.evaluation.engine import TaskList, solve_tasks
-from fsbench.evaluation.run import Job, accuracies_over_data, tasks_without_shared_images
+from fsbench.evaluation.run import Job
 from fsbench.evaluation.source import Source, source_of
 from fsbench.evaluation.spec import parse_methods
 from fsbench.features.store import FeatureFile

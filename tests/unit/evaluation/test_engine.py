@@ -9,7 +9,8 @@ import torch
 
 from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.engine import Outcome, TaskList, embed_split, solve_tasks, tasks_at_once
+from fsbench.evaluation.blocks import embed_split
+from fsbench.evaluation.engine import Outcome, TaskList, solve_tasks, tasks_at_once
 from fsbench.methods.base import Method, MethodInfo, Parameters
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
