@@ -73,13 +73,18 @@ def embed_together(
     for method in methods:
         table = embed_split(method, split, base, device)
         own = table.split(split.features.shape[1], dim=1) if isinstance(method, CentredRows) else (table,)
-        held = [next((one for one in known if torch.equal(one, space)), None) for space in own]
-        if any(space is not None for space in held):
+        shared = [next((one for one in known if _equal(one, space)), None) for space in own]
+        if any(one is not None for one in shared):
             own = tuple(space.clone() for space in own)  # a view would keep all of the table
-        spaces = tuple(mine if shared is None else shared for mine, shared in zip(own, held, strict=True))
-        known += [space for space, shared in zip(spaces, held, strict=True) if shared is None]
+        spaces = tuple(space if one is None else one for space, one in zip(own, shared, strict=True))
+        known += [space for space, one in zip(spaces, shared, strict=True) if one is None]
         found.append(Embedded(method, spaces))
     return found
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """Whether two tables (M, D) are the same; most that differ do so in their first row."""
+    return torch.equal(one[:1], other[:1]) and torch.equal(one, other)
 
 
 class _Block:

@@ -272,7 +272,7 @@ def _draw_distinct(seed: int, tasks: Ints, stream: int, labels: Ints, room: Ints
     ways, width = room.shape[1], int(room.max())
     holder = np.full(len(tasks) * ways * width, -1, dtype=np.int32)  # slot that holds an image of a class of a task
     entry = np.flatnonzero(labels >= 0)  # the slots of all tasks, one after the other
-    task, slot = (part.astype(np.int32) for part in np.divmod(entry, labels.shape[1]))
+    task, slot = np.divmod(entry, labels.shape[1])
     line = task * ways + labels.ravel()[entry]  # class of a task
     bound = room.ravel()[line]
     line *= width  # where the images of this class of this task begin in the table

@@ -59,7 +59,7 @@ def make_unequal(number: int) -> None:
 
     torch.set_num_threads(1 + number)
     engine._free_memory = lambda device: 8 << 20 >> 4 * number
-    engine.solve_rows = solve_slowly  # type: ignore[attr-defined]
+    engine.solve_rows = solve_slowly  # type: ignore[assignment,attr-defined]
 
 
 _write = Shards.write
