@@ -73,18 +73,17 @@ def embed_together(
     for method in methods:
         table = embed_split(method, split, base, device)
         own = table.split(split.features.shape[1], dim=1) if isinstance(method, CentredRows) else (table,)
-        shared = [next((one for one in known if _equal(one, space)), None) for space in own]
+        shared = [
+            # Most that differ do so in their first row.
+            next((one for one in known if torch.equal(one[:1], space[:1]) and torch.equal(one, space)), None)
+            for space in own
+        ]
         if any(one is not None for one in shared):
             own = tuple(space.clone() for space in own)  # a view would keep all of the table
         spaces = tuple(space if one is None else one for space, one in zip(own, shared, strict=True))
         known += [space for space, one in zip(spaces, shared, strict=True) if one is None]
         found.append(Embedded(method, spaces))
     return found
-
-
-def _equal(one: Tensor, other: Tensor) -> bool:
-    """Whether two tables (M, D) are the same; most that differ do so in their first row."""
-    return torch.equal(one[:1], other[:1]) and torch.equal(one, other)
 
 
 class _Block:

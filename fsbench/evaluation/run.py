@@ -6,6 +6,7 @@ import platform
 import time
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,7 +107,7 @@ class Runner:
         Jobs that follow on the same tasks are solved together with this one where their methods share features.
         """
         key, results = key_of(job, source), self.results
-        stored = self._agreed(key, source)
+        stored = self.ranks.agree(lambda: self.stored(key, source))
         if stored and (stored.key.tasks >= job.tasks or (job.seconds and stored.seconds > job.seconds / 2)):
             progress(job.tasks)
             probabilities = None
@@ -124,16 +125,14 @@ class Runner:
             self.ranks.agree(lambda: _save(out, record, probabilities, source))
         return self.ranks.agree(lambda: record)
 
-    def _agreed(self, key: RunKey, source: Source) -> RunRecord | None:
-        """The stored record of a run, the same one in all processes."""
-        path = record_path(self.results, key, source.dataset, source.backbone) if self.results else None
-        return self.ranks.agree(lambda: self.stored(path, key) if path else None)
-
-    def stored(self, path: Path, key: RunKey) -> RunRecord | None:
+    def stored(self, key: RunKey, source: Source) -> RunRecord | None:
         """The record of a run, or of more or fewer tasks of its list; with predictions only that of the very run."""
+        if self.force or not self.results:
+            return None
+        path = record_path(self.results, key, source.dataset, source.backbone)
         if self.predictions and not (path.exists() and predictions_path(path).exists()):
             return None
-        return None if self.force else find_record(path, key)
+        return find_record(path, key)
 
     def _compute(
         self,
@@ -181,7 +180,7 @@ class Runner:
             same = replace(other, method=job.method, name=job.name, params_from=job.params_from) == job
             if same and isinstance(other.method, CentredRows):
                 key = key_of(other, source)
-                if not self._agreed(key, source):
+                if not self.ranks.agree(partial(self.stored, key, source)):
                     found.setdefault(key.digest(), other)
         return [*found.values()][1:]
 
