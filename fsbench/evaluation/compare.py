@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.run import Job, accuracies_over_data, configure
+from fsbench.evaluation.disjoint import accuracies_over_data
+from fsbench.evaluation.run import Job, configure
 from fsbench.evaluation.source import source_of
 from fsbench.evaluation.spec import NETWORK_TASKS, NO_BASELINE, MethodChoice, Spec, parse_methods
 from fsbench.evaluation.tuning import Search, configure_tuned, grid_of, tuning_path, validation_source
@@ -65,18 +66,24 @@ def compare(
             searches = _searches(spec, file, source, choices, runner) if spec.tune else {}
             for protocol in protocols[number]:
                 column = Column.of(protocol)
-                for choice in chosen[number]:
+                seen = [
+                    runner.images.source_for(choice.network, source, file, runner) if choice.network else source
+                    for choice in chosen[number]
+                ]
+                jobs = [
+                    _job(spec, choice, protocol, shown, searches.get((choice.label, protocol)), runner)
+                    for choice, shown in zip(chosen[number], seen, strict=True)
+                ]
+                for place, (choice, job, shown) in enumerate(zip(chosen[number], jobs, seen, strict=True)):
                     # What others leave of their shares is for those that come after them.
                     seconds = spec.budget and max(0.1, (spec.budget - spent) / (count - len(runs)))
-                    network = choice.network
-                    seen = runner.images.source_for(network, source, file, runner) if network else source
-                    job = _job(spec, choice, protocol, seen, searches.get((choice.label, protocol)), runner)
-                    job = replace(job, seconds=seconds)
                     advance = next_cell(f"{source.dataset} {column.title} {choice.label}")
-                    record = runs[number, choice.label, column] = runner.run(job, seen, advance)
+                    record = runs[number, choice.label, column] = runner.run(
+                        replace(job, seconds=seconds), shown, advance, jobs[place + 1 :]
+                    )
                     spent += record.seconds
                     if spec.over_data:
-                        values = accuracies_over_data(job.method, seen, protocol, spec.seed, runner.device)
+                        values = accuracies_over_data(job.method, shown, protocol, spec.seed, runner.device)
                         over_data |= {} if values is None else {(number, choice.label, column): values}
                 if spec.over_data and (number, choices[0].label, column) not in over_data:
                     runner.reporter.warn(

@@ -1,4 +1,4 @@
-"""A method over many tasks: blocks, threads, back-off when memory runs out.
+"""Methods over many tasks: blocks, threads, back-off when memory runs out.
 
 A task's result depends on the task alone, so blocks can have any size and be solved in any order.
 """
@@ -16,19 +16,17 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from fsbench.devices import available_memory, float32_products, out_of_memory, peak_memory
+from fsbench.devices import available_memory, float32_products, peak_memory
 from fsbench.errors import FsbenchError
+from fsbench.evaluation.blocks import PIXELS, BlockSize, embed_together, solve_rows
 from fsbench.methods.base import Demanding
 from fsbench.ranks import ALONE
-from fsbench.results.predictions import in_half_precision
-from fsbench.tasks.batch import TaskBatch
-from fsbench.tasks.sampling import TaskRows, check_feasible, pool_sizes, sample_tasks
+from fsbench.tasks.sampling import check_feasible, pool_sizes, sample_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from fsbench.features.scatter import BaseStatistics
     from fsbench.features.store import Split
@@ -36,12 +34,10 @@ if TYPE_CHECKING:
     from fsbench.ranks import Ranks
     from fsbench.tasks.protocol import TaskProtocol
 
-PIXELS = torch.uint8  # dtype of the rows of methods on images; features are floating point
 _SAMPLED_AT_ONCE = 512
 _FIRST_TASKS = 8  # of a growing chunk
-_BLOCK_ON_CPU = 64  # tasks whose features and Gram matrices stay in the cache
+_BLOCK_ON_CPU = 64  # tasks, enough for small operations to cost little
 _BLOCK_AT_MOST = 2048
-_EMBEDDED_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
@@ -61,19 +57,6 @@ class Outcome:
     seconds: float
     peak_memory: int
     probabilities: NDArray[np.float16] | None = None
-
-
-@dataclass
-class BlockSize:
-    """Tasks per block; halved for all threads when memory runs out."""
-
-    tasks: int
-
-    def halve(self, tried: int, error: Exception) -> None:
-        """Make blocks smaller than the one that failed, or give up at a single task."""
-        if tried <= 1:
-            raise FsbenchError("Not even a single task fits into memory.", "Use fewer --queries or --ways.") from error
-        self.tasks = min(self.tasks, tried // 2)
 
 
 @dataclass(frozen=True)
@@ -109,6 +92,28 @@ def solve_tasks(
     progress: Callable[[int], None] = lambda done: None,
 ) -> Outcome:
     """Draw the tasks, solve them, and count the right answers."""
+    (outcome,) = solve_together(
+        [method], split, base, tasks, device=device, batch=batch, ranks=ranks, progress=progress
+    )
+    return outcome
+
+
+def solve_together(
+    methods: Sequence[Method],
+    split: Split,
+    base: BaseStatistics | None,
+    tasks: TaskList,
+    *,
+    device: torch.device,
+    batch: int | None = None,
+    ranks: Ranks = ALONE,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[Outcome]:
+    """Draw the tasks once, and solve them by several methods that share what they need of the features.
+
+    The seconds of a method are those that it would take alone, as far as the clock can tell. Probabilities are kept
+    for a single method only.
+    """
     offsets = split.offsets
     protocol = tasks.protocol.within(len(offsets) - 1)
     check_feasible(protocol, pool_sizes(protocol, offsets))
@@ -116,22 +121,28 @@ def solve_tasks(
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     numbers = tasks.numbers
-    correct, queries = np.zeros((2, len(numbers)), dtype=np.int64)
+    correct, queries = np.zeros((len(methods), len(numbers)), dtype=np.int64), np.zeros(len(numbers), dtype=np.int64)
+    busy = np.zeros((len(methods) + 1, len(numbers)))  # seconds of a chunk, at its first task: all, and by method
     kept = np.zeros((len(numbers), protocol.queries, protocol.ways), np.float16) if tasks.probabilities else None
     with torch.inference_mode(), float32_products():
-        table = embed_split(method, split, base, device)
+        embedded = embed_together(methods, split, base, device)
     samples = protocol.ways * protocol.shots + protocol.queries
-    images = table.dtype == PIXELS
-    block = BlockSize(batch or (1 if images else tasks_at_once(samples, table.shape[1], _free_memory(device))))
-    fitting = tasks_that_fit(method, samples, device, ranks) if isinstance(method, Demanding) else None
+    width = sum(space.shape[1] for space in {id(space): space for _, spaces in embedded for space in spaces}.values())
+    images = embedded[0].spaces[0].dtype == PIXELS
+    block = BlockSize(batch or (1 if images else tasks_at_once(samples, width, _free_memory(device))))
+    demanding = next((method for method in methods if isinstance(method, Demanding)), None)
+    fitting = tasks_that_fit(demanding, samples, device, ranks) if demanding else None
     if fitting:
         block.tasks = min(block.tasks, fitting)
 
     def solve_chunk(chunk: range) -> range:
+        started = time.perf_counter()
         rows = sample_tasks(protocol, offsets, tasks.seed, numbers[chunk.start : chunk.stop])
+        drawing = time.perf_counter() - started
         part = None if kept is None else kept[chunk.start : chunk.stop]
-        right, asked = solve_rows(method, table, rows, block, part)
-        correct[chunk.start : chunk.stop], queries[chunk.start : chunk.stop] = right, asked
+        right, asked, solving = solve_rows(embedded, rows, block, part)
+        correct[:, chunk.start : chunk.stop], queries[chunk.start : chunk.stop] = right, asked
+        busy[:, chunk.start] = drawing + solving
         return chunk
 
     report = ranks.counting(progress)
@@ -139,10 +150,10 @@ def solve_tasks(
         workers = min(threads, fitting // block.tasks) if fitting else threads
         # One list, agreed by all: processes differ in memory and threads, and so in what they would choose alone.
         together, smallest = sum(ranks.gather(workers)), min(ranks.gather(block.tasks))
-        cost = method.info.cost_for(method.params())
-        first = 1 if images else _FIRST_TASKS if tasks.seconds is not None or cost != "fast" else None
-        at_once = smallest if cost == "network" else _SAMPLED_AT_ONCE
-        chunks = ranks.hand_out(list(_chunks(len(correct), together, smallest, first, at_once)))
+        costs = {method.info.cost_for(method.params()) for method in methods}
+        first = 1 if images else _FIRST_TASKS if tasks.seconds is not None or costs != {"fast"} else None
+        at_once = smallest if "network" in costs else _SAMPLED_AT_ONCE
+        chunks = ranks.hand_out(list(_chunks(len(numbers), together, smallest, first, at_once)))
         if tasks.seconds is not None:
             chunks = _until(start + tasks.seconds, chunks)
         for chunk in _side_by_side(pool, workers, solve_chunk, chunks):
@@ -151,7 +162,12 @@ def solve_tasks(
     solved = np.count_nonzero(queries)  # the first ones: chunks are handed out in order, and all are finished
     if kept is not None:  # by their bits: every task has zeros in all processes but one
         kept = ranks.sum(kept.view(np.int16).astype(np.int64)).astype(np.int16).view(np.float16)[:solved]
-    return Outcome(correct[:solved], queries[:solved], time.perf_counter() - start, peak_memory(device), kept)
+    everything, *alone = busy.sum(axis=1)
+    elapsed = time.perf_counter() - start
+    return [
+        Outcome(counts[:solved], queries[:solved], elapsed * share, peak_memory(device), kept)
+        for counts, share in zip(correct, np.divide(alone, everything) if everything else alone, strict=True)
+    ]
 
 
 def tasks_at_once(samples: int, width: int, free: int | None) -> int:
@@ -197,102 +213,6 @@ def _free_memory(device: torch.device) -> int | None:
         return 4 << 30
     reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return torch.cuda.mem_get_info(device)[0] + reserve
-
-
-def embed_split(method: Method, split: Split, base: BaseStatistics | None, device: torch.device) -> Tensor:
-    """The method's row-wise embedding of all features of a split, on the device, (M, E)."""
-    features = torch.from_numpy(split.features)
-    if features.dtype == PIXELS:  # mapped from a file, and not copied
-        return features.to(device)
-    pieces = (features[i : i + _EMBEDDED_AT_ONCE].to(device) for i in range(0, len(features), _EMBEDDED_AT_ONCE))
-    first = method.embed(next(pieces), base)
-    table = first.new_empty(len(features), first.shape[1])
-    table[: len(first)] = first
-    done = len(first)
-    for piece in pieces:
-        table[done : done + len(piece)] = method.embed(piece, base)
-        done += len(piece)
-    return table
-
-
-def solve_rows(
-    method: Method, table: Tensor, drawn: TaskRows, block: BlockSize, kept: NDArray[np.float16] | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Right answers and number of queries of every task; shorter tasks are solved apart, so that shapes agree.
-
-    `kept` (B, Q, K) takes the probabilities.
-    """
-    asked = (drawn.query_labels >= 0).sum(axis=1)
-    right = np.zeros(len(asked), dtype=np.int64)
-    for size in np.unique(asked):
-        chosen = np.flatnonzero(asked == size)
-        rows, labels = drawn.query[chosen], drawn.query_labels[chosen]
-        present = np.argsort(labels < 0, axis=1, kind="stable")[:, :size]
-        if size < labels.shape[1]:
-            rows, labels = np.take_along_axis(rows, present, axis=1), np.take_along_axis(labels, present, axis=1)
-        support, support_labels = drawn.support[chosen], drawn.support_labels[chosen]
-        everything = np.concatenate([support, rows], axis=1)
-        ways = drawn.classes.shape[1]
-        found = None if kept is None else np.zeros((*labels.shape, ways), np.float16)
-        right[chosen] = _count_right(method, table, everything, support_labels, labels, ways, block, found)
-        if kept is not None:
-            kept[chosen[:, None], present] = found
-    return right, asked
-
-
-def _count_right(
-    method: Method,
-    table: Tensor,
-    rows: NDArray[np.int64],
-    support_labels: NDArray[np.int64],
-    labels: NDArray[np.int64],
-    ways: int,
-    block: BlockSize,
-    kept: NDArray[np.float16] | None,
-) -> NDArray[np.int64]:
-    """Solve tasks block by block; a block that does not fit into memory is tried again in halves."""
-    device = table.device
-    rows_there, support_there, labels_there = (
-        torch.from_numpy(array).to(device, non_blocking=True) for array in (rows, support_labels, labels)
-    )
-    counts = torch.zeros(len(rows), dtype=torch.int64, device=device)
-    room = table.new_empty(0)  # for the features of a block; kept, as fresh memory is slow to touch
-    done = 0
-    while done < len(rows):
-        part = slice(done, done + block.tasks)
-        try:
-            # Methods on images compute gradients, for which tensors of inference mode cannot be used.
-            with torch.inference_mode(table.dtype != PIXELS), torch.no_grad():
-                index = rows_there[part]
-                if len(room) != index.numel():
-                    room = table.new_empty(index.numel(), table.shape[1])
-                features = torch.index_select(table, 0, index.reshape(-1), out=room).view(*index.shape, -1)  # (B, N, E)
-                probabilities = method.classify(TaskBatch(features, support_there[part], ways))  # (B, Q, K)
-                predicted = probabilities.mT.argmax(dim=1)  # (B, Q); fast, as most methods compute (B, K, Q)
-                right = (predicted == labels_there[part]).sum(dim=1)
-                if kept is not None:
-                    kept[part] = in_half_precision(probabilities.cpu().numpy(), predicted.cpu().numpy())
-                counts[part] = torch.where(probabilities.sum(dim=(1, 2)).isfinite(), right, -1)
-        except RuntimeError as error:
-            if isinstance(error, NotImplementedError) and device.type != "cpu":
-                lacking = str(error).partition("\n")[0]
-                raise FsbenchError(
-                    f"{method.info.title} cannot run on {device.type}: {lacking}", "Use --device cpu."
-                ) from error
-            if not out_of_memory(error):
-                raise
-            block.halve(len(rows[part]), error)
-            torch.cuda.empty_cache()  # cuBLAS and cuSOLVER allocate beside what torch reserves
-            continue
-        done += len(rows[part])
-    found = counts.cpu().numpy()
-    if (found < 0).any():
-        raise FsbenchError(
-            f"{method.info.title} gave NaN or infinity in place of probabilities.",
-            "Check its parameters and the features. In a method of your own: roots and logarithms of negative numbers, "
-            "which rows have after `embed` centres them, and divisions by zero.",
-        )
-    return found
 
 
 @contextmanager

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import POINTS, key_of
-from fsbench.results.record import load_record, record_path
+from fsbench.results.record import load_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -72,7 +72,7 @@ def forecast(
     total = Forecast()
     for job, source in cells:
         key = key_of(job, source)
-        stored = runner.stored(record_path(results, key, source.dataset, source.backbone), key)
+        stored = replace(runner, results=results).stored(key, source)
         missing = job.tasks - (stored.key.tasks if stored else 0)
         if missing <= 0:
             total += Forecast(1, recorded=1)

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 import platform
 import time
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 import fsbench
-from fsbench.devices import float32_products
-from fsbench.evaluation.engine import (
-    PIXELS,
-    BlockSize,
-    Outcome,
-    TaskList,
-    embed_split,
-    solve_rows,
-    solve_tasks,
-    tasks_that_fit,
-)
+from fsbench.evaluation.engine import Outcome, TaskList, solve_tasks, solve_together, tasks_that_fit
 from fsbench.evaluation.image_source import ImagePlaces
 from fsbench.io.files import require_writable
-from fsbench.methods.base import Demanding
+from fsbench.methods.base import CentredRows, Demanding
 from fsbench.methods.registry import METHODS, method_class
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
@@ -44,10 +34,10 @@ from fsbench.results.record import (
 )
 from fsbench.results.statistics import accuracies, interval
 from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import TaskRows, apportion, sample_list
+from fsbench.tasks.sampling import sample_list
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -97,6 +87,7 @@ class Runner:
         force: Recompute existing results.
         predictions: Also write the class probabilities of all queries beside the records.
         images: Where methods on images find these, and their networks.
+        ahead: Outcomes of jobs that were solved together with another one, until they are asked for.
     """
 
     device: torch.device
@@ -107,13 +98,22 @@ class Runner:
     force: bool = False
     predictions: bool = False
     images: ImagePlaces = field(default_factory=ImagePlaces)
+    ahead: dict[str, Outcome] = field(default_factory=dict)
 
-    def run(self, job: Job, source: Source, progress: Callable[[int], None] = lambda done: None) -> RunRecord:
-        """Give the record of a job: the stored one or the first tasks of it, else one with the missing tasks added."""
+    def run(
+        self,
+        job: Job,
+        source: Source,
+        progress: Callable[[int], None] = lambda done: None,
+        following: Sequence[Job] = (),
+    ) -> RunRecord:
+        """Give the record of a job: the stored one or the first tasks of it, else one with the missing tasks added.
+
+        Jobs that follow on the same tasks are solved together with this one where their methods share features.
+        """
         wanted = replace(job, tasks=job.asked) if job.asked and not self.predictions else job
         key, results = key_of(wanted, source), self.results
-        path = record_path(results, key, source.dataset, source.backbone) if results else None
-        stored = self.ranks.agree(lambda: self.stored(path, key) if path else None)
+        stored = self.ranks.agree(lambda: self.stored(key, source))
         if stored and job.asked:
             job = replace(job, tasks=min(max(job.tasks, stored.key.tasks), job.asked))
         if stored and (stored.key.tasks >= job.tasks or (job.seconds and stored.seconds > job.seconds / 2)):
@@ -128,20 +128,28 @@ class Runner:
         else:
             if results:
                 self.ranks.agree(lambda: require_writable(results))
-            record, probabilities = self._compute(job, source, stored, progress)
+            record, probabilities = self._compute(job, source, stored, progress, following)
         if results:
             out = record_path(results, record.key, source.dataset, source.backbone)
             self.ranks.agree(lambda: _save(out, record, probabilities, source))
         return self.ranks.agree(lambda: record)
 
-    def stored(self, path: Path, key: RunKey) -> RunRecord | None:
+    def stored(self, key: RunKey, source: Source) -> RunRecord | None:
         """The record of a run, or of more or fewer tasks of its list; with predictions only that of the very run."""
+        if self.force or not self.results:
+            return None
+        path = record_path(self.results, key, source.dataset, source.backbone)
         if self.predictions and not (path.exists() and predictions_path(path).exists()):
             return None
-        return None if self.force else find_record(path, key)
+        return find_record(path, key)
 
     def _compute(
-        self, job: Job, source: Source, stored: RunRecord | None, progress: Callable[[int], None]
+        self,
+        job: Job,
+        source: Source,
+        stored: RunRecord | None,
+        progress: Callable[[int], None],
+        following: Sequence[Job],
     ) -> tuple[RunRecord, NDArray[np.float16] | None]:
         """Solve the tasks that are not stored yet; with predictions, that is all, and their probabilities are kept."""
         first = stored.key.tasks if stored else 0
@@ -150,10 +158,19 @@ class Runner:
         tasks = TaskList(job.protocol, job.seed, job.tasks, first, seconds, probabilities=self.predictions)
         if isinstance(job.method, Demanding):
             self._say_if_memory_is_short(job.method, job.protocol)
-        outcome = solve_tasks(
-            job.method, source.split, source.base, tasks, device=self.device, batch=self.batch, ranks=self.ranks,
-            progress=progress if job.method.info.cost == "fast" else _estimating(job, progress, self.reporter),
-        )  # fmt: skip
+        if outcome := self.ahead.pop(key_of(job, source).digest(), None):
+            progress(job.tasks)
+        elif others := () if stored else self._solved_alike(job, source, following):
+            outcome, *more = solve_together(
+                [each.method for each in (job, *others)], source.split, source.base, tasks,
+                device=self.device, batch=self.batch, ranks=self.ranks, progress=progress,
+            )  # fmt: skip
+            self.ahead.update({key_of(each, source).digest(): found for each, found in zip(others, more, strict=True)})
+        else:
+            outcome = solve_tasks(
+                job.method, source.split, source.base, tasks, device=self.device, batch=self.batch, ranks=self.ranks,
+                progress=progress if job.method.info.cost == "fast" else _estimating(job, progress, self.reporter),
+            )  # fmt: skip
         if stored:
             outcome = Outcome(
                 np.concatenate([stored.correct, outcome.correct]),
@@ -173,6 +190,19 @@ class Runner:
                 f"{method.info.title}: {fitting} instead of {usual} tasks are solved side by side, as each takes about "
                 f"{method.memory_per_task(samples) / 1e9:,.1f} GB of memory."
             )
+
+    def _solved_alike(self, job: Job, source: Source, following: Sequence[Job]) -> list[Job]:
+        """The jobs to solve together with one: on the CPU, on the same tasks, of CL2N features, and without record."""
+        if self.device.type != "cpu" or self.predictions or not isinstance(job.method, CentredRows):
+            return []
+        found = {key_of(job, source).digest(): job}
+        for other in following:
+            same = replace(other, method=job.method, name=job.name, params_from=job.params_from) == job
+            if same and isinstance(other.method, CentredRows):
+                key = key_of(other, source)
+                if not self.ranks.agree(partial(self.stored, key, source)):
+                    found.setdefault(key.digest(), other)
+        return [*found.values()][1:]
 
     def _record(self, job: Job, source: Source, outcome: Outcome) -> RunRecord:
         mean = interval(accuracies(outcome.correct, outcome.queries))
@@ -316,83 +346,3 @@ def _device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return f"cuda:{torch.cuda.get_device_name(device)}"
     return f"{device.type}:{torch.get_num_threads()} threads" if device.type == "cpu" else device.type
-
-
-_DRAWS = 200  # of the class counts, before the images are taken to be used up
-
-
-def accuracies_over_data(
-    method: Method, source: Source, protocol: TaskProtocol, seed: int, device: torch.device
-) -> NDArray[np.float64] | None:
-    """Accuracies on tasks that share no image, the same for every method; None if fewer than two fit."""
-    rows = tasks_without_shared_images(protocol, source.split.offsets, seed)
-    if rows is None or len(rows.classes) < 2:
-        return None
-    with float32_products():
-        table = embed_split(method, source.split, source.base, device)
-        return accuracies(*solve_rows(method, table, rows, BlockSize(1 if table.dtype == PIXELS else 64)))
-
-
-def tasks_without_shared_images(protocol: TaskProtocol, offsets: NDArray[np.int64], seed: int) -> TaskRows | None:
-    """Draw tasks until the images left do not make another one. Always disjoint, whatever the protocol's name."""
-    rng = np.random.default_rng(seed)
-    left = [rng.permutation(np.arange(first, last)) for first, last in itertools.pairwise(offsets)]
-    drawn: list[tuple[NDArray[np.int64], ...]] = []
-    while (task := _next_task(protocol, left, rng)) is not None:
-        drawn.append(task)
-    if not drawn:
-        return None
-    classes, support, query, labels = (np.stack(part) for part in zip(*drawn, strict=True))
-    return TaskRows(classes, support, query, labels)
-
-
-def _next_task(
-    protocol: TaskProtocol, left: list[NDArray[np.int64]], rng: np.random.Generator
-) -> tuple[NDArray[np.int64], ...] | None:
-    """One task from the images that are left, which are then gone; None if there is no room for one."""
-    protocol = protocol.within(len(left))
-    ways, shots, queries = protocol.ways, protocol.shots, protocol.queries
-    for _ in range(_DRAWS):
-        usable = [c for c, images in enumerate(left) if len(images) > shots]
-        if len(usable) < ways:
-            return None
-        classes = rng.permutation(usable)[:ways]
-        present = np.arange(ways) if protocol.present is None else rng.permutation(ways)[: protocol.held]
-        counts = np.zeros(ways, dtype=np.int64)
-        counts[present] = _count_queries(protocol, np.array([len(left[c]) for c in classes[present]]), rng)
-        if counts.sum() == queries and all(
-            len(left[c]) >= shots + count for c, count in zip(classes, counts, strict=True)
-        ):
-            return _take(protocol, left, classes, counts, rng)
-    return None
-
-
-def _count_queries(protocol: TaskProtocol, room: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Queries per class, for classes that have these many images left; fewer than asked for if there are not enough."""
-    held, queries = protocol.held, protocol.queries
-    if protocol.pooled:
-        spare = room - protocol.shots
-        drawn: NDArray[np.int64] = rng.multivariate_hypergeometric(spare, min(queries, int(spare.sum())))
-        return drawn
-    shares = np.full(held, 1 / held) if protocol.alpha is None else rng.dirichlet(np.full(held, protocol.alpha))
-    counts: NDArray[np.int64] = apportion(shares[None], queries)[0]
-    return counts
-
-
-def _take(
-    protocol: TaskProtocol,
-    left: list[NDArray[np.int64]],
-    classes: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    rng: np.random.Generator,
-) -> tuple[NDArray[np.int64], ...]:
-    shots = protocol.shots
-    taken = []
-    for c, count in zip(classes, counts, strict=True):
-        taken.append(left[c][: shots + count])
-        left[c] = left[c][shots + count :]
-    support = np.stack([images[:shots] for images in taken], axis=1).reshape(-1)  # shot by shot
-    query = np.concatenate([images[shots:] for images in taken])
-    labels = np.repeat(np.arange(protocol.ways), counts)
-    order = rng.permutation(len(query))
-    return classes, support, query[order], labels[order]

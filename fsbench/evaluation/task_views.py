@@ -10,7 +10,6 @@ import torch
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import configure
-from fsbench.methods.bavardage import unpack
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.sampling import sample_tasks
 
@@ -114,12 +113,12 @@ def three_views(task: WatchedTask) -> tuple[View, ...]:
             f"The centroids of {len(task.class_names)} classes span a line, and this figure shows a plane.",
             "Use --ways 3 or more.",
         )
-    method, rows = task.method, unpack(task.tasks.rows.double())
-    products = method.products(rows)
+    method, rows = task.method, task.tasks.rows.double()
+    products = method.products(task.tasks.with_rows(rows))
     soft, final = (
         torch.from_numpy(task.assignments[task.last_steps[name]]).mT[None] for name in ("Soft-KMEANS", "BAVARDAGE")
     )  # (1, K, N) each
-    every = torch.eye(rows.plain.shape[1], dtype=torch.float64)[None]  # (1, N, N) each sample its own centroid
+    every = torch.eye(rows.shape[1], dtype=torch.float64)[None]  # (1, N, N) each sample its own centroid
     sphering = "The same, sphered by PLDA" if method.stage == "plda" else "The same after VB"
     planes = (
         ("PCA of the CL2N features", "samples", "NCM", centroid_plane(products.plain, every)),

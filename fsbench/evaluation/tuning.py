@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from fsbench.errors import FsbenchError, UsageError
-from fsbench.evaluation.engine import embed_split
+from fsbench.evaluation.blocks import embed_split
 from fsbench.evaluation.run import POINTS, Job, configure
 from fsbench.evaluation.source import load_source
 from fsbench.evaluation.spec import OF_PROTOCOL, Axis, Value, symbol

@@ -17,7 +17,7 @@ so neither P nor d_P ∘ P is needed. Of the distances those among samples never
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -261,7 +261,7 @@ class AlphaAm(Parameters):
     def _classify(self, tasks: TaskBatch) -> Tensor:
         rows = tasks.rows if self.chain == "L2N" else centre_task(tasks.rows)  # (B, N, D)
         labels, ways, objective = tasks.one_hot(), tasks.ways, self._objective()
-        distances = Distances(class_means(replace(tasks, rows=rows)), rows)
+        distances = Distances(class_means(tasks.with_rows(rows)), rows)
         gate = torch.ones_like(distances.neighbours)
         emphasis = torch.full_like(gate, self.propagation)
         optimisers = [Adam(parameter, self.rate) for parameter in (distances.shift, gate, emphasis)]

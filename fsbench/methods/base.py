@@ -228,10 +228,13 @@ class OnImages(Parameters):
 
 
 class CentredRows(Parameters):
-    """Mixin for methods that work on CL2N features."""
+    """Mixin for methods that work on CL2N features, alone or with other spaces beside them.
+
+    A comparison solves such methods together: a task is drawn once, and so are its inner products.
+    """
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """CL2N rows."""
+        """CL2N rows; other spaces of a method follow them side by side, of the same width."""
         return apply_rows("CL2N", features, require_base(base, self.info.title).mean.to(features))
 
 

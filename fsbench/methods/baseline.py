@@ -93,7 +93,7 @@ def around_support(tasks: TaskBatch) -> tuple[TaskBatch, Tensor]:
     origin = class_means(tasks).mean(dim=1, keepdim=True)
     moved = tasks.rows - origin
     scale = extreme_scale(moved[:, : tasks.support_size], (-2, -1))
-    return replace(tasks, rows=moved / scale), origin / scale
+    return tasks.with_rows(moved / scale), origin / scale
 
 
 def directions(moved: Tensor, origin: Tensor) -> Tensor:

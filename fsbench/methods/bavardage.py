@@ -27,19 +27,18 @@ import torch
 from torch import Tensor
 
 from fsbench.errors import FsbenchError
-from fsbench.features.preprocess import apply_rows
 from fsbench.methods import presets
 from fsbench.methods.base import (
+    CentredRows,
     Context,
     MethodInfo,
-    Parameters,
     Variants,
     require_amount,
     require_base,
     require_count,
     require_weight,
 )
-from fsbench.methods.centroids import Clusters, InnerProducts, gram, inner_products
+from fsbench.methods.centroids import Clusters, InnerProducts, products_of
 from fsbench.methods.linalg import cholesky, clamp_within_span, inverse_square_root
 from fsbench.methods.soft_kmeans import last, over_classes, soft_kmeans
 from fsbench.methods.transport import EqualSizes
@@ -80,7 +79,7 @@ def unpack(rows: Tensor) -> Spaces[Tensor]:
 
 
 @dataclass(frozen=True)
-class Bavardage(Parameters):
+class Bavardage(CentredRows):
     """Variational Bayes on sphered features, started from Soft-KMEANS (Algorithm 1).
 
     Attributes:
@@ -182,7 +181,7 @@ class Bavardage(Parameters):
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
         """CL2N rows and the same sphered, side by side (M, 2 D): tasks are gathered from one table."""
         statistics = require_base(base, self.info.title)
-        x = apply_rows("CL2N", features, statistics.mean.to(features))
+        x = super().embed(features, base)
         return torch.cat([x, x @ self._sphering(statistics).to(x)], dim=-1)
 
     def _sphering(self, base: BaseStatistics) -> Tensor:
@@ -212,7 +211,7 @@ class Bavardage(Parameters):
 
         Departs from Algorithm 1: the assignments of the support stay one-hot, as in the released program.
         """
-        products, support = self.products(unpack(tasks.rows)), tasks.one_hot()
+        products, support = self.products(tasks), tasks.one_hot()
         plain, sphered = Clusters(products.plain, support), Clusters(products.sphered, support)
         normalised = EqualSizes() if self.variant == "transport" else over_classes
         for assigned in soft_kmeans(plain, self.t_km, self.km_steps, normalised):
@@ -221,12 +220,12 @@ class Bavardage(Parameters):
             assigned = normalised(self._e_step_logits(self._m_step(sphered, assigned)))
             yield assigned
 
-    def products(self, rows: Spaces[Tensor]) -> Spaces[InnerProducts]:
-        """Inner products of the samples of tasks, rows (B, N, D) in each space."""
+    def products(self, tasks: TaskBatch) -> Spaces[InnerProducts]:
+        """Inner products of the samples of tasks in each space."""
         if self.variant != "released" or self.stage == "vb":
-            return Spaces(inner_products(rows.plain), inner_products(rows.sphered))
-        plain = gram(rows.plain)  # (B, N, N)
-        return Spaces(InnerProducts(plain), InnerProducts(clamp_within_span(plain, gram(rows.sphered), self.sigma)))
+            return Spaces(products_of(tasks, 0, 2), products_of(tasks, 1, 2))
+        plain = tasks.gram(0, 2)  # (B, N, N)
+        return Spaces(InnerProducts(plain), InnerProducts(clamp_within_span(plain, tasks.gram(1, 2), self.sigma)))
 
     def _m_step(self, clusters: Clusters, assigned: Tensor) -> Posterior:
         """Eq. 3 with m_o = 0, from the assignments (B, K, Q) of the queries."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
+
+from fsbench.tasks.batch import gram
 
 if TYPE_CHECKING:
     from fsbench.tasks.batch import TaskBatch
@@ -41,15 +42,13 @@ def inner_products(x: Tensor) -> InnerProducts:
     return InnerProducts(gram(x)) if N <= D else InnerProducts(x, x.mT)
 
 
-def gram(x: Tensor) -> Tensor:
-    """X Xᵀ (B, N, N); on the CPU NumPy's product notices the symmetry and does half the work.
-
-    NumPy is left out of graphs: torch.compile and fake tensors see the product that GPUs compute.
-    """
-    if x.device.type != "cpu" or type(x) is not Tensor or torch.compiler.is_compiling():
-        return x @ x.mT
-    array = x.numpy()
-    return torch.from_numpy(np.matmul(array, array.transpose(0, 2, 1)))
+def products_of(tasks: TaskBatch, number: int = 0, count: int = 1) -> InnerProducts:
+    """The same for the rows of tasks as they are, in one of several spaces."""
+    _, N, D = tasks.shape
+    if D // count >= N:
+        return InnerProducts(tasks.gram(number, count))
+    x = tasks.space(number, count)
+    return InnerProducts(x, x.mT)
 
 
 class Clusters:
@@ -97,7 +96,7 @@ def class_means(tasks: TaskBatch) -> Tensor:
 def mean_weights(tasks: TaskBatch) -> Tensor:
     """The class means of the support as weights over all samples, (B, K, N)."""
     labels = tasks.one_hot()  # (B, K, S)
-    queries = tasks.rows.shape[1] - tasks.support_size
+    queries = tasks.shape[1] - tasks.support_size
     return torch.nn.functional.pad(labels / labels.sum(dim=2, keepdim=True), (0, queries))
 
 

@@ -12,8 +12,9 @@ from torch.nn import functional
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import centre_task, power_rows
 from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_count
-from fsbench.methods.centroids import gram, mean_weights
+from fsbench.methods.centroids import mean_weights
 from fsbench.methods.transport import given_sizes
+from fsbench.tasks.batch import gram
 
 if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics

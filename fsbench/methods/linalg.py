@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fsbench.tasks.batch import gram, product
+
 
 def inverse_square_root(matrix: Tensor) -> Tensor:
     """The symmetric M^(-1/2) of a positive definite matrix (D, D)."""
@@ -26,26 +28,24 @@ def cholesky(matrix: Tensor, precision: torch.dtype) -> Tensor:
     return factor
 
 
-def clamp_within_span(gram: Tensor, whitened: Tensor, limit: float) -> Tensor:
+def clamp_within_span(plain: Tensor, whitened: Tensor, limit: float) -> Tensor:
     """Gram matrix (B, N, N) of the task's samples, sphered with scalings that are clamped inside their own span.
 
-    With G = X Xᵀ = L Lᵀ (`gram`) and A = X S_w⁻¹ Xᵀ (`whitened`), the eigenvalues of L⁻¹ A L⁻ᵀ are the squared
+    With G = X Xᵀ = L Lᵀ (`plain`) and A = X S_w⁻¹ Xᵀ (`whitened`), the eigenvalues of L⁻¹ A L⁻ᵀ are the squared
     scalings of the directions of the span; with their minimum with `limit`², G' = L min(L⁻¹ A L⁻ᵀ, limit²) Lᵀ.
     """
-    exact = torch.device("cpu") if gram.device.type == "mps" else gram.device  # MPS has no float64
-    factor = cholesky(gram.to(exact).double(), gram.dtype)  # L
+    exact = torch.device("cpu") if plain.device.type == "mps" else plain.device  # MPS has no float64
+    factor = cholesky(plain.to(exact).double(), plain.dtype)  # L
     half = torch.linalg.solve_triangular(factor, whitened.to(exact).double(), upper=False)  # L⁻¹ A
     squared = torch.linalg.solve_triangular(factor, half.mT, upper=False)  # L⁻¹ A L⁻ᵀ
-    spectral_minimum = minimum_by_eigenvalues if exact.type == "cpu" else minimum_by_products
-    clamped: Tensor = factor @ spectral_minimum(squared, limit**2) @ factor.mT
-    return clamped.to(gram.dtype).to(gram.device)
+    clamped = (clamp_eigenvalues if exact.type == "cpu" else clamp_by_products)(factor, squared, limit**2)
+    return clamped.to(plain.dtype).to(plain.device)
 
 
-def minimum_by_eigenvalues(matrix: Tensor, limit: float) -> Tensor:
-    """The minimum of a positive semi-definite matrix (B, n, n) and a number, taken on the eigenvalues."""
+def clamp_eigenvalues(factor: Tensor, matrix: Tensor, limit: float) -> Tensor:
+    """L min(M, c) Lᵀ, of a matrix L and a positive semi-definite M (B, n, n), with the minimum on M's eigenvalues."""
     values, vectors = torch.linalg.eigh(matrix)
-    minimum: Tensor = (vectors * values.clamp(0.0, limit)[:, None, :]) @ vectors.mT
-    return minimum
+    return gram(product(factor, vectors) * values.clamp(0.0, limit).sqrt()[:, None, :])
 
 
 _OPENING = (3.4445, -4.7750, 2.0315)  # Jordan et al., "Muon", 2024: small values grow fast, and end within 0.7 … 1.2
@@ -53,7 +53,7 @@ _CLOSING = (15 / 8, -10 / 8, 3 / 8)  # Newton–Schulz of fifth order: what is n
 _STEPS = (*(_OPENING,) * 14, *(_CLOSING,) * 4)
 
 
-def minimum_by_products(matrix: Tensor, limit: float) -> Tensor:
+def clamp_by_products(factor: Tensor, matrix: Tensor, limit: float) -> Tensor:
     """The same by matrix products alone, which suits GPUs, where eigenvalues of many small matrices are slow.
 
     min(M, c) = ½ (M + c I − |M − c I|), |X| = X sign(X), and sign(X) is the limit of odd polynomials in X / ‖X‖.
@@ -65,4 +65,5 @@ def minimum_by_products(matrix: Tensor, limit: float) -> Tensor:
     for linear, cubic, quintic in _STEPS:
         square = sign @ sign
         sign = (linear * identity + cubic * square + quintic * square @ square) @ sign
-    return (matrix + limit * identity - shifted @ sign) / 2
+    minimum: Tensor = (matrix + limit * identity - shifted @ sign) / 2
+    return factor @ minimum @ factor.mT

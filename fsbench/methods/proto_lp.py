@@ -11,9 +11,10 @@ from torch import Tensor
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import centre_task, power_rows
 from fsbench.methods.base import Context, MethodInfo, Parameters, Variants, require_amount, require_count
-from fsbench.methods.centroids import InnerProducts, gram, inner_products, mean_weights
+from fsbench.methods.centroids import InnerProducts, inner_products, mean_weights
 from fsbench.methods.soft_kmeans import over_classes
 from fsbench.methods.transport import EqualSizes
+from fsbench.tasks.batch import gram
 
 if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fsbench.methods.base import CentredRows, Context, MethodInfo, require_amount, require_count
-from fsbench.methods.centroids import Clusters, inner_products
+from fsbench.methods.centroids import Clusters, products_of
 from fsbench.methods.presets import temperature_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class SoftKMeans(CentredRows):
 
     def assignments(self, tasks: TaskBatch) -> Iterator[Tensor]:
         """Soft assignments o (B, K, Q) of the queries after every E step."""
-        return soft_kmeans(Clusters(inner_products(tasks.rows), tasks.one_hot()), self.t_km, self.km_steps)
+        return soft_kmeans(Clusters(products_of(tasks), tasks.one_hot()), self.t_km, self.km_steps)
 
 
 def over_classes(logits: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fsbench.features.preprocess import apply_rows
 from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_count, require_weight
-from fsbench.methods.centroids import inner_products, mean_weights
+from fsbench.methods.centroids import mean_weights, products_of
 from fsbench.methods.heads import InformationHead, Objective
 
 if TYPE_CHECKING:
@@ -108,9 +108,9 @@ class TimAlternating(Parameters):
 
         The weight vectors stay combinations of the samples, so all is done on their coefficients (B, K, N).
         """
-        products = inner_products(tasks.rows)
+        products = products_of(tasks)
         labels = tasks.one_hot()  # (B, K, S)
-        shots, queries = labels.shape[2], tasks.rows.shape[1] - labels.shape[2]
+        shots, queries = labels.shape[2], tasks.shape[1] - labels.shape[2]
         support_share = self.cross_entropy / (1 + self.conditional)
         share = torch.cat([labels.new_full((shots,), support_share), labels.new_full((queries,), shots / queries)])
         weights = mean_weights(tasks)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from fsbench.bench import Measure
+    from fsbench.bench.measure import Measure
     from fsbench.evaluation.spec import Value
     from fsbench.evaluation.tuning import Trial, Tuned
     from fsbench.evaluation.verify import Verdict
@@ -207,11 +207,14 @@ def measures_table(measures: list[Measure]) -> Table:
     table = plain_table("Speed on this machine, as ratios within this run")
     for name in ("case", "measured against"):
         table.add_column(name, overflow="fold")
-    table.add_column("", justify="right", no_wrap=True)
+    for name in ("", "bound"):
+        table.add_column(name, justify="right", no_wrap=True)
     for measure in measures:
-        digits = 0 if measure.unit == "%" else 1 if measure.unit in {"×", "tasks/s"} else 2
+        digits = 0 if measure.unit == "%" and measure.value >= 10 else 1 if measure.unit in {"×", "tasks/s", "%"} else 2
         unit = "" if measure.unit == "ratio" else f" {measure.unit}"
-        table.add_row(measure.case, measure.against, f"{measure.value:,.{digits}f}{unit}")
+        bound = f"{'≥' if measure.bound.least else '≤'} {measure.bound.limit:g}{unit}" if measure.bound else ""
+        style = "bold red" if measure.missed else ""
+        table.add_row(measure.case, measure.against, f"{measure.value:,.{digits}f}{unit}", bound, style=style)
     return table
 
 

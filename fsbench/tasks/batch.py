@@ -12,32 +12,79 @@ D   features
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fsbench.errors import UsageError
 
 
-@dataclass(frozen=True)
 class TaskBatch:
     """A batch of tasks of equal size, as a method sees it."""
 
-    rows: Tensor  # (B, N, D) embedded features, support first
-    support_labels: Tensor  # (B, S) labels in 0..K-1; every class has at least one support sample
-    ways: int  # K
+    def __init__(self, rows: Tensor, support_labels: Tensor, ways: int) -> None:
+        """A batch of B tasks.
+
+        Args:
+            rows: (B, N, D) embedded features, support first.
+            support_labels: (B, S) labels in 0..K-1; every class has at least one support sample.
+            ways: K.
+        """
+        self._rows, self.support_labels, self.ways = rows, support_labels, ways
+
+    @property
+    def rows(self) -> Tensor:
+        """(B, N, D) embedded features, support first."""
+        return self._rows
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """B, N and D."""
+        return tuple(self._rows.shape)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the rows."""
+        return self._rows.dtype
 
     @property
     def support_size(self) -> int:
         """S, the number of support samples of a task."""
         return self.support_labels.shape[1]
 
+    def with_rows(self, rows: Tensor) -> TaskBatch:
+        """The same tasks with other features (B, N, D)."""
+        return TaskBatch(rows, self.support_labels, self.ways)
+
     def one_hot(self) -> Tensor:
         """(B, K, S) one-hot labels of the support, in the dtype of the rows."""
-        classes = torch.arange(self.ways, device=self.rows.device)
-        return (self.support_labels[:, None, :] == classes[None, :, None]).to(self.rows.dtype)
+        classes = torch.arange(self.ways, device=self.support_labels.device)
+        return (self.support_labels[:, None, :] == classes[None, :, None]).to(self.dtype)
+
+    def space(self, number: int, count: int) -> Tensor:
+        """(B, N, D / count) the rows in one of several spaces, which `embed` puts side by side."""
+        return self.rows.chunk(count, dim=2)[number]
+
+    def gram(self, number: int = 0, count: int = 1) -> Tensor:
+        """(B, N, N) inner products of all samples in one of several spaces; methods that share tasks share them."""
+        return gram(self.space(number, count))
+
+
+def gram(x: Tensor) -> Tensor:
+    """X Xᵀ (B, N, N); on the CPU NumPy notices the symmetry and does half the work."""
+    return product(x, x.mT)
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """A B, by NumPy on the CPU, which is faster there for matrices of the size of a task.
+
+    NumPy is left out of graphs: torch.compile and fake tensors see the product that GPUs compute.
+    """
+    if a.device.type != "cpu" or type(a) is not Tensor or torch.compiler.is_compiling():
+        return a @ b
+    return torch.from_numpy(np.matmul(a.numpy(), b.numpy()))
 
 
 def batch_of(support: Any, support_labels: Any, query: Any) -> TaskBatch:

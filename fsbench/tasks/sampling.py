@@ -256,10 +256,10 @@ def _dirichlet_counts(protocol: TaskProtocol, seed: int, tasks: Ints, attempt: i
 
 def _labels_of_slots(counts: Ints, queries: int) -> Ints:
     """(B, Q) label of every query slot: counts[:, 0] times 0, then counts[:, 1] times 1, …; -1 for the rest."""
-    ends = np.cumsum(counts, axis=1)  # (B, K)
-    slots = np.arange(queries)
-    labels = (slots[None, :, None] >= ends[:, None, :]).sum(axis=2)
-    return np.where(slots[None, :] < ends[:, -1:], labels, -1)
+    tasks, ways = counts.shape
+    rest = queries - counts.sum(axis=1, keepdims=True)  # (B, 1)
+    labels = np.tile(np.append(np.arange(ways), -1), tasks)
+    return np.repeat(labels, np.concatenate([counts, rest], axis=1).ravel()).reshape(tasks, queries)
 
 
 def _draw_distinct(seed: int, tasks: Ints, stream: int, labels: Ints, room: Ints) -> Ints:
@@ -271,22 +271,22 @@ def _draw_distinct(seed: int, tasks: Ints, stream: int, labels: Ints, room: Ints
     """
     ways, width = room.shape[1], int(room.max())
     holder = np.full(len(tasks) * ways * width, -1, dtype=np.int32)  # slot that holds an image of a class of a task
-    task, slot = np.nonzero(labels >= 0)
-    label = labels[task, slot]
-    bound = room[task, label]
-    line = (task * ways + label) * width  # where the images of this class of this task begin in the table
-    drawn = random.words(seed, tasks, stream, labels.shape[1])[task, slot]
+    entry = np.flatnonzero(labels >= 0)  # the slots of all tasks, one after the other
+    task, slot = np.divmod(entry, labels.shape[1])
+    line = task * ways + labels.ravel()[entry]  # class of a task
+    bound = room.ravel()[line]
+    line *= width  # where the images of this class of this task begin in the table
+    drawn = random.words(seed, tasks, stream, labels.shape[1]).ravel()[entry]
     chosen = np.zeros(labels.shape, dtype=np.int64)
     attempt = 0
-    while slot.size:
+    while entry.size:
         image = random.below(drawn, bound)
+        chosen.ravel()[entry] = image
         place = line + image
-        free = holder[place] < 0
+        free = slice(None) if attempt == 0 else holder[place] < 0
         holder[place[free]] = slot[free]
-        mine = holder[place] == slot
-        chosen[task[mine], slot[mine]] = image[mine]
-        again = np.flatnonzero(~mine)
-        task, slot, line, bound = task[again], slot[again], line[again], bound[again]
+        again = np.flatnonzero(holder[place] != slot)
+        entry, task, slot, line, bound = entry[again], task[again], slot[again], line[again], bound[again]
         attempt += 1
         drawn = random.words_at(seed, tasks[task], stream + attempt * _ATTEMPT, slot)
     return chosen

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from fsbench.cli.app import main
-from fsbench.evaluation import engine
+from fsbench.evaluation import blocks, engine
 from fsbench.features import shards
 from fsbench.features.shards import Shards
 
@@ -51,7 +51,7 @@ def write_slowly(self: Shards, part: range, *rest: Any) -> None:
 
 def make_unequal(number: int) -> None:
     """Give this process memory, threads and a speed of its own."""
-    solve = engine.solve_rows
+    solve = blocks.solve_rows
 
     def solve_slowly(*arguments: Any) -> Any:
         time.sleep(0.05 * number)
@@ -59,7 +59,7 @@ def make_unequal(number: int) -> None:
 
     torch.set_num_threads(1 + number)
     engine._free_memory = lambda device: 8 << 20 >> 4 * number
-    engine.solve_rows = solve_slowly  # type: ignore[assignment]
+    engine.solve_rows = solve_slowly  # type: ignore[assignment,attr-defined]
 
 
 _write = Shards.write

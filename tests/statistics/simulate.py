@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 import torch
 
+from fsbench.evaluation.disjoint import accuracies_over_data
 from fsbench.evaluation.engine import TaskList, solve_tasks
-from fsbench.evaluation.run import accuracies_over_data
 from fsbench.evaluation.source import Source
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import Split, make_split

@@ -1,4 +1,4 @@
-"""Studies drawn: the curves of a sweep, and the accuracies of a tuning search."""
+"""Studies drawn: the curves of a sweep, the accuracies of a tuning search, and the growth of cost."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from fsbench.report.plots.style import COLOURS, INK, LINES, MARKERS, WIDTHS, Wid
 from fsbench.report.tables import grid_axes, number, split_axes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
 
+    from fsbench.bench.measure import Measure
     from fsbench.evaluation.spec import Value
     from fsbench.evaluation.tuning import Tuned
     from fsbench.results.curves import Panel, Sweep
@@ -121,6 +122,27 @@ def _positions(panel: Panel) -> dict[float | str, float]:
     if any(isinstance(value, str) for value in values):
         return {value: float(number) for number, value in enumerate(values)}
     return {value: float(value) for value in values}
+
+
+def draw_growth(measures: Sequence[Measure], width: Width = "page") -> Figure:
+    """Time relative to arithmetic, as one thing grows: a level line is explained by arithmetic alone."""
+    inches = WIDTHS[width]
+    points = [measure for measure in measures if measure.axis]
+    names = list(dict.fromkeys(measure.axis for measure in points))
+    with mpl.rc_context(style_of(inches)):
+        figure = Figure(figsize=(inches, 2.1), layout="constrained")
+        figure.suptitle("BAVARDAGE: time relative to arithmetic", x=0.01, ha="left", fontweight="bold")
+        panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+        for axes, name in zip(panels, names, strict=True):
+            along = {measure.x: measure.value for measure in points if measure.axis == name}
+            axes.plot([*along], [*along.values()], color=COLOURS[0], marker=MARKERS[0], ms=3)
+            axes.set_xscale("log")
+            _ticks(axes, {x: x for x in along}, inches / len(names) - 0.35)
+            axes.set(xlabel=name, axisbelow=True)
+            axes.set_ylim(bottom=0)
+            axes.grid(axis="y", color=INK, alpha=0.1, linewidth=0.6)
+        panels[0].set_ylabel("time / arithmetic")
+    return figure
 
 
 def draw_surface(tuned: Tuned, features: str = "", width: Width = "page") -> Figure:

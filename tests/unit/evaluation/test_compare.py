@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -15,10 +15,11 @@ from rich.console import Console
 from scipy import stats
 
 from fsbench.errors import FsbenchError
+from fsbench.evaluation.disjoint import accuracies_over_data, tasks_without_shared_images
 from fsbench.evaluation.engine import TaskList, solve_tasks
-from fsbench.evaluation.run import Job, accuracies_over_data, tasks_without_shared_images
+from fsbench.evaluation.run import Job
 from fsbench.evaluation.source import Source, source_of
-from fsbench.evaluation.spec import parse_methods
+from fsbench.evaluation.spec import NO_BASELINE, parse_methods
 from fsbench.features.store import FeatureFile
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.soft_kmeans import SoftKMeans
@@ -34,6 +35,7 @@ from tests.comparing import CPU, QUIET, compared, runner
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fsbench.results.record import RunRecord
     from tests.synthetic import Features
 
 COLUMNS = [Column(False, 2.0, 1), Column(False, 2.0, 5), Column(True, None, 1), Column(True, None, 5)]
@@ -61,6 +63,31 @@ def table(features: Features, folder: Path) -> Comparison:
     own = features.write(folder / "own.h5", "own_data & more", "rn18")
     mini = features.write(folder / "mini.h5", "mini", "wrn")
     return ask([FeatureFile.open(own), FeatureFile.open(mini)], folder / "results")
+
+
+def test_methods_on_the_same_features_are_solved_together(
+    features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = FeatureFile.open(features.write(tmp_path / "synthetic.h5"))
+    drawn: list[int] = []
+
+    def draws(methods: str, results: Path | None = None) -> tuple[int, list[RunRecord]]:
+        drawn.clear()
+        table = compared(methods, [file], [TaskProtocol()], tasks=24, baseline=NO_BASELINE, results=results)
+        return sum(drawn), [cell.record for cell in table.groups[0].cells.values() if cell.record]
+
+    def counted(protocol: TaskProtocol, offsets: Any, seed: int, tasks: Any) -> Any:
+        drawn.append(len(tasks))
+        return sample_tasks(protocol, offsets, seed, tasks)
+
+    monkeypatch.setattr("fsbench.evaluation.engine.sample_tasks", counted)
+    count, together = draws(f"pt-map,{METHODS},laplacianshot", tmp_path / "together")
+    assert count == 2 * 24  # PT-MAP apart
+    alone = [record for name in METHODS.split(",") for record in draws(name)[1]]
+    assert [record.correct for record in together[1:5]] == [record.correct for record in alone]
+    assert draws(f"pt-map,{METHODS},laplacianshot", tmp_path / "together")[0] == 0
+    assert draws("ncm,bd-cspn,soft-kmeans,bavardage:transport", tmp_path / "together")[0] == 24
+    assert len([*(tmp_path / "together").glob("*.json")]) == 8
 
 
 def test_differences_are_paired_and_tested(table: Comparison) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -9,14 +10,17 @@ import torch
 
 from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.engine import Outcome, TaskList, embed_split, solve_tasks, tasks_at_once
+from fsbench.evaluation import blocks, engine
+from fsbench.evaluation.blocks import embed_split, embed_together
+from fsbench.evaluation.engine import Outcome, TaskList, solve_tasks, solve_together, tasks_at_once
 from fsbench.methods.base import Method, MethodInfo, Parameters
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.soft_kmeans import SoftKMeans
-from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.batch import TaskBatch, gram
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
+from tests.synthetic import make_features
 
 if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
@@ -44,6 +48,62 @@ def test_batch_size_and_threads_change_nothing(features: Features, method: Metho
                 assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
+
+
+TOGETHER: tuple[Method, ...] = (
+    NearestClassMean(),
+    SoftKMeans(),
+    Bavardage(),
+    Bavardage(variant="transport"),
+    Bavardage(variant="released"),
+)
+
+
+@pytest.mark.parametrize(
+    "protocol", [TaskProtocol(), TaskProtocol("veilleux", shots=5, alpha=0.5)], ids=["all tasks alike", "short tasks"]
+)
+@pytest.mark.parametrize("dimension", [96, 20], ids=["by Gram matrices", "by features"])
+def test_methods_solve_together_what_they_solve_alone(protocol: TaskProtocol, dimension: int) -> None:
+    data = make_features(dimension=dimension)
+    tasks = TaskList(protocol, 0, 70)
+    outcomes = solve_together(TOGETHER, data.novel, data.statistics, tasks, device=CPU)
+    for method, outcome in zip(TOGETHER, outcomes, strict=True):
+        alone = solve(method, data, protocol, 70)
+        np.testing.assert_array_equal(outcome.correct, alone.correct)
+        np.testing.assert_array_equal(outcome.queries, alone.queries)
+
+
+def test_what_methods_share_is_computed_once(features: Features, monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes: list[tuple[int, ...]] = []
+    monkeypatch.setattr(blocks, "gram", lambda x: shapes.append(tuple(x.shape)) or gram(x))  # type: ignore[func-returns-value]
+    tasks = TaskList(TaskProtocol(queries=40), 0, 8)
+    outcomes = solve_together(TOGETHER, features.novel, features.statistics, tasks, device=CPU, batch=8)
+    chunks = [*engine._chunks(8, torch.get_num_threads(), 8)]
+    assert len(shapes) == 3 * len(chunks)  # plain, sphered, and sphered as released
+    spaces = [embedded.spaces for embedded in embed_together(TOGETHER, features.novel, features.statistics, CPU)]
+    assert len({id(space) for each in spaces for space in each}) == 3
+    assert all(each[0] is spaces[0][0] for each in spaces)
+    assert all(space.untyped_storage().nbytes() == space.nbytes for each in spaces for space in each)
+    assert all(outcome.seconds > 0 for outcome in outcomes)
+
+
+def test_a_method_is_said_to_take_what_it_takes_alone(features: Features, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shared counts for all who use it, and what others take for nobody else."""
+    monkeypatch.setattr(blocks, "gram", lambda x: time.sleep(0.02) or gram(x))  # type: ignore[func-returns-value]
+
+    @dataclass(frozen=True)
+    class Slow(NearestClassMean):
+        def classify(self, tasks: TaskBatch) -> torch.Tensor:
+            time.sleep(0.3)
+            return super().classify(tasks)
+
+    tasks = TaskList(TaskProtocol(queries=40), 0, 32)
+    methods = (Slow(), SoftKMeans(), SoftKMeans(km_steps=6))
+    start = time.perf_counter()
+    slow, first, second = solve_together(methods, features.novel, features.statistics, tasks, device=CPU, batch=8)
+    elapsed = time.perf_counter() - start
+    assert elapsed > slow.seconds > 3 * first.seconds
+    assert 1 / 3 < first.seconds / second.seconds < 3  # both multiplied, as the clock has it
 
 
 def test_any_part_of_the_task_list_gives_the_same_counts(features: Features) -> None:

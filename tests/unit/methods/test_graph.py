@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.engine import BlockSize, embed_split, solve_rows
+from fsbench.evaluation.blocks import BlockSize, Embedded, embed_split, solve_rows
 from fsbench.methods.alpha_am import AlphaAm, Am
 from fsbench.methods.alpha_tim import AlphaTim
 from fsbench.methods.baseline import Baseline, BaselinePlusPlus
@@ -22,7 +22,7 @@ from fsbench.methods.bms import Bms
 from fsbench.methods.entropy_min import EntropyMin
 from fsbench.methods.ilpc import Ilpc
 from fsbench.methods.laplacianshot import LaplacianShot
-from fsbench.methods.linalg import clamp_within_span, minimum_by_products
+from fsbench.methods.linalg import clamp_by_products, clamp_within_span
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.paddle import Paddle
 from fsbench.methods.proto_lp import ProtoLp
@@ -121,11 +121,16 @@ def test_the_solve_path_runs_on_a_fake_gpu(method: Any, width: int, monkeypatch:
         assert (len(table), table.device.type) == (len(split.features), "cuda")
         monkeypatch.setattr(torch.Tensor, "cpu", _copy_to_the_host)
         with pytest.raises(FsbenchError, match=r"7 counts on cuda"):
-            solve_rows(method, table, drawn, BlockSize(3))
+            solve_rows([_embedded(method, table)], drawn, BlockSize(3))
+
+
+def _embedded(method: Any, table: torch.Tensor) -> Embedded:
+    """The table with the two spaces of BAVARDAGE apart, as a run has them."""
+    return Embedded(method, table.chunk(2, dim=1) if isinstance(method, Bavardage) else (table,))
 
 
 def _copy_to_the_host(counts: torch.Tensor) -> None:
-    raise FsbenchError(f"{len(counts)} counts on {counts.device.type}")
+    raise FsbenchError(f"{counts.shape[1]} counts on {counts.device.type}")
 
 
 @pytest.mark.skipif(TORCH < (2, 15), reason="the compilers of torch 2.6, 2.7 and 2.10 cannot trace all methods")
@@ -172,14 +177,15 @@ def test_never_waits_for_the_device(method: Any, width: int) -> None:
         query_labels=rng.integers(0, 5, (4, 30)),
     )
     with NoQuestions():
-        right, asked = solve_rows(method, table, drawn, BlockSize(3))
+        right, asked, _ = solve_rows([_embedded(method, table)], drawn, BlockSize(3))
     assert (asked == 30).all()
     assert (right <= 30).all()
 
 
 def test_the_clamp_of_gpus_never_waits_for_the_device() -> None:
     with NoQuestions():
-        minimum_by_products(torch.eye(6).expand(2, 6, 6).double() * 3, 2.0)
+        matrix = torch.eye(6).expand(2, 6, 6).double() * 3
+        clamp_by_products(matrix, matrix, 2.0)
 
 
 @pytest.mark.parametrize(

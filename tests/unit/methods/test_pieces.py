@@ -19,7 +19,7 @@ from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.bms import Bms, smallest_cluster
 from fsbench.methods.centroids import class_means, mean_weights, squared_distances
 from fsbench.methods.laplacianshot import neighbour_graph
-from fsbench.methods.linalg import inverse_square_root, minimum_by_eigenvalues, minimum_by_products
+from fsbench.methods.linalg import clamp_by_products, clamp_eigenvalues, inverse_square_root
 from fsbench.methods.paddle import scale_to_queries
 from fsbench.methods.registry import method_class
 from fsbench.methods.transport import equal_sizes
@@ -206,9 +206,10 @@ def test_the_spectral_minimum_is_the_same_by_eigenvalues_and_by_products(spread:
     values[0, :3] = 0.0
     limit = float(values[1, 7])  # an eigenvalue that is the limit itself, too
     matrix = (turn * values[:, None, :]) @ turn.mT
-    expected = (turn * values.clamp_max(limit)[:, None, :]) @ turn.mT
-    for minimum in (minimum_by_eigenvalues, minimum_by_products):
-        torch.testing.assert_close(minimum(matrix, limit), expected, rtol=0, atol=1e-7 * limit)
+    factor = torch.randn(4, 30, 30, dtype=torch.float64, generator=generator).tril()
+    expected = factor @ (turn * values.clamp_max(limit)[:, None, :]) @ turn.mT @ factor.mT
+    for clamp in (clamp_eigenvalues, clamp_by_products):
+        torch.testing.assert_close(clamp(factor, matrix, limit), expected, rtol=0, atol=1e-5 * limit)
 
 
 def test_predictions_do_not_depend_on_how_the_spectrum_is_clamped(
@@ -220,7 +221,7 @@ def test_predictions_do_not_depend_on_how_the_spectrum_is_clamped(
     table = method.embed(torch.from_numpy(features.novel.features), features.statistics)
     tasks = TaskBatch(table[rows], torch.from_numpy(drawn.support_labels), 5)
     by_eigenvalues = method.classify(tasks)
-    monkeypatch.setattr("fsbench.methods.linalg.minimum_by_eigenvalues", minimum_by_products)
+    monkeypatch.setattr("fsbench.methods.linalg.clamp_eigenvalues", clamp_by_products)
     by_products = method.classify(tasks)
     assert torch.equal(by_products.argmax(dim=2), by_eigenvalues.argmax(dim=2))
     torch.testing.assert_close(by_products, by_eigenvalues, atol=1e-5, rtol=0)

@@ -1,0 +1,121 @@
+"""Speed of what comes before and around tasks: scatter, extraction, the start of commands, memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from fsbench.backbones.load import load_backbone
+from fsbench.bench.measure import Measure, in_turns
+from fsbench.bench.solver import CPU, draw_split
+from fsbench.data.scan import load_own
+from fsbench.features.extract import Settings, extract
+from fsbench.features.forward import Forward
+from fsbench.features.scatter import BaseStatistics
+from fsbench.features.store import FeatureFile, Provenance, write_features
+from fsbench.reporter import Reporter
+
+
+def scatter(repeats: int, classes: int = 64, images: int = 600, dimension: int = 640) -> list[Measure]:
+    """From a feature file to S_w with its eigenvectors, against one product Xᵀ X of the same rows in float64."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "base.h5"
+        split = draw_split(classes, images, dimension)
+        write_features(path, Provenance("bench", "none"), {"base": split})
+        file, rows = FeatureFile.open(path), torch.from_numpy(split.features).double()
+        times = in_turns(repeats, scatter=lambda: BaseStatistics.fit_file(file), product=lambda: rows.mT @ rows)
+    against = f"one product XᵀX, {len(rows):,} × {dimension}, float64"
+    return [Measure("scatter, from disk", against, 100 * times["product"] / times["scatter"], "%")]
+
+
+def extraction(repeats: int, backbone: str = "rn12", images: int = 16) -> list[Measure]:
+    """Images on disk to a feature file, against the bare forward pass on tensors in memory."""
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "own"
+        for split in ("base", "val", "novel"):
+            for name in ("a", "b"):
+                (root / split / f"{split}-{name}").mkdir(parents=True)
+                for number in range(images):
+                    pixels = rng.integers(0, 256, (84, 84, 3), dtype=np.uint8)
+                    Image.fromarray(pixels).save(root / split / f"{split}-{name}" / f"{number}.jpg")
+        network, dataset, settings = load_backbone(backbone, random_seed=0), load_own(root), Settings(batch=32)
+        forward = Forward(network, "fp32", CPU, 84, batch=32)
+        tensors = torch.randn(6 * images, 1, 3, 84, 84)
+
+        def bare() -> None:
+            for part in tensors.split(32):
+                forward(part)
+
+        def whole() -> None:
+            out = Path(folder) / "out.h5"
+            out.unlink(missing_ok=True)
+            extract(dataset, network, out, settings, CPU, Reporter(quiet=True))
+
+        times = in_turns(repeats, whole=whole, bare=bare)
+    against = f"the bare forward pass of {backbone}, {6 * images} images"
+    return [Measure("extract", against, times["whole"] / times["bare"], "ratio")]
+
+
+# Commands that people run a hundred times a day: case, arguments, and the import that they are measured against.
+FIRST_ANSWERS = (
+    ("fsbench --help", ("--help",), "typer"),
+    ("fsbench solve --tasks 100", ("solve", "features.h5", "--tasks", "100", "--force"), "torch"),
+    ("fsbench doctor", ("doctor",), "torch"),
+)
+
+
+def start(repeats: int) -> list[Measure]:
+    """CPU time of commands against that of an import, all in fresh processes."""
+    with tempfile.TemporaryDirectory() as folder:
+        splits = {"base": draw_split(16, 50, 64, seed=1), "novel": draw_split(10, 100, 64)}
+        write_features(Path(folder) / "features.h5", Provenance("bench", "none"), splits)
+
+        def run(*arguments: str) -> None:
+            subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=folder)
+
+        commands = {case: partial(run, "-m", "fsbench", *arguments) for case, arguments, _ in FIRST_ANSWERS}
+        imports = {name: partial(run, "-c", f"import {name}") for _, _, name in FIRST_ANSWERS}
+        times = in_turns(repeats, _cpu_of_children, **commands, **imports)
+    return [
+        Measure(case, f'python -c "import {name}", CPU time', times[case] / times[name], "ratio")
+        for case, _, name in FIRST_ANSWERS
+    ]
+
+
+def _cpu_of_children() -> float:
+    """CPU seconds of the processes that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def memory(*counts: int) -> list[Measure]:
+    """Peak memory of fresh processes that solve more and more tasks."""
+    code = (
+        "import sys, torch\n"
+        "from fsbench.bench.solver import CPU, mini_like, solve\n"
+        "from fsbench.devices import peak_memory\n"
+        "from fsbench.methods.bavardage import Bavardage\n"
+        "solve(Bavardage(), mini_like(64), int(sys.argv[1]))\n"
+        "print(peak_memory(CPU))\n"
+    )
+    peaks = {}
+    for count in counts:
+        done = subprocess.run([sys.executable, "-c", code, str(count)], check=True, capture_output=True, text=True)
+        peaks[count] = int(done.stdout) / 2**30
+    first, last = peaks[counts[0]], peaks[counts[-1]]
+    return [
+        *(
+            Measure(f"peak memory, {count:,} tasks", "whole process, D = 64", peak, "GB")
+            for count, peak in peaks.items()
+        ),
+        Measure(f"memory of {counts[-1]:,} tasks", f"that of {counts[0]:,}", last / first, "ratio"),
+    ]
