@@ -70,6 +70,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
             tensors, metadata = read_safetensors(path)
         elif start[:1] == b"\x80":
             raise plain_pickle(path)
+        elif start[8:9] == b"{":  # a header of a length that cannot be true
+            raise damaged(path, "not a valid safetensors file (its header is longer than any file)")
         else:
             raise _foreign(path, start)
         _check_tensors(path, tensors)

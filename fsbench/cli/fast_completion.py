@@ -58,7 +58,7 @@ def _colons_within_words() -> Iterator[None]:
 
 _LIGHT = (
     *("fsbench.cli", "fsbench.methods", "fsbench.errors", "fsbench.reporter", "fsbench.ranks", "fsbench.io.files"),
-    *("fsbench.tasks.protocol", "fsbench.data.catalog", "fsbench.backbones.families"),
+    *("fsbench.tasks.protocol", "fsbench.data.catalog", "fsbench.backbones.families", "fsbench.train.settings"),
 )
 _HEAVY = ("fsbench", "torch", "numpy")
 

@@ -78,7 +78,7 @@ def train(
     head: Annotated[
         str,
         use.of_tasks(help=f"MAML: start of the head: {', '.join(HEADS)}.", autocompletion=complete.words(*HEADS)),
-    ] = HEADS[0],
+    ] = "zero",
     eval_every: Annotated[int, typer.Option(min=1, help="Evaluate on the val classes every N epochs.")] = 10,
     save_every: Annotated[float, typer.Option(min=0, help="Minutes between checkpoints within an epoch.")] = 5,
     device: use.Device = "auto",

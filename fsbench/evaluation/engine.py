@@ -150,7 +150,7 @@ def solve_together(
         workers = min(threads, fitting // block.tasks) if fitting else threads
         # One list, agreed by all: processes differ in memory and threads, and so in what they would choose alone.
         together, smallest = sum(ranks.gather(workers)), min(ranks.gather(block.tasks))
-        costs = {method.info.cost_for(method.params()) for method in methods}
+        costs = {method.info.cost for method in methods}
         first = 1 if images else _FIRST_TASKS if tasks.seconds is not None or costs != {"fast"} else None
         at_once = smallest if "network" in costs else _SAMPLED_AT_ONCE
         chunks = ranks.hand_out(list(_chunks(len(numbers), together, smallest, first, at_once)))

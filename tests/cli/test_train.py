@@ -119,6 +119,6 @@ def test_one_data_set_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "found one, other" in done.exception.message
 
 
-@pytest.mark.parametrize("arguments", [("--epochs", "0"), ("--batch", "1"), ("--seed", "-1"), ("--eval-every", "0")])
+@pytest.mark.parametrize("arguments", [("--epochs", "0"), ("--batch", "0"), ("--seed", "-1"), ("--eval-every", "0")])
 def test_wrong_usage_exits_with_2(arguments: tuple[str, ...]) -> None:
     assert fsbench("train", *arguments).exit_code == 2

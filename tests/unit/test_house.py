@@ -27,7 +27,7 @@ WORDS = {
     r"simply|easily|obviously": "nothing in its place",
 }
 NOT_ONE = r"(?<!there )\b(is|are) no (?!longer|more)"  # as in: a tomato is no vegetable
-MOST_FUNCTIONS = 145  # those of a method and of its baseline, which are solved together
+MOST_FUNCTIONS = 147  # those of a method and of its baseline, which are solved together
 
 
 def test_no_file_is_longer_than_400_lines() -> None:

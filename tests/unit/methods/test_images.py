@@ -125,7 +125,7 @@ def test_parameters_name_the_weights_and_not_the_network(network: ImageNetwork) 
     head = EntropyMin.configure(Context(balanced=False), variant="head")
     assert "weights" not in head.params()
     with pytest.raises(FsbenchError, match="works on images"):
-        Maml.configure(Context(balanced=False))
+        Maml.configure(Context(balanced=False)).embed(torch.zeros(2, 3), None)
 
 
 def test_the_inner_loop_of_the_training_is_the_default(network: ImageNetwork) -> None:
