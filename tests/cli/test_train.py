@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -122,3 +123,47 @@ def test_one_data_set_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("arguments", [("--epochs", "0"), ("--batch", "0"), ("--seed", "-1"), ("--eval-every", "0")])
 def test_wrong_usage_exits_with_2(arguments: tuple[str, ...]) -> None:
     assert fsbench("train", *arguments).exit_code == 2
+
+
+@pytest.fixture
+def tasks_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Images that tasks can be drawn from, where methods on images look for them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fsbench.train.episodes.UPDATES", 2)
+    monkeypatch.setattr("fsbench.train.episodes._VAL_TASKS", 4)
+    counts = {"base": (6, 25), "val": (5, 20), "novel": (5, 25)}
+    return write_stripes(tmp_path / "data" / "stripes", 16, counts)
+
+
+def test_methods_on_images_use_what_train_made_for_them(tasks_folder: Path) -> None:
+    given = ("--data", "data/stripes", "--width", "4", "--epochs", "1", "--device", "cpu", "--quiet")
+    for recipe, made in (("maml", "conv4-maml"), ("versa", "conv4-versa"), ("protonet", "conv4")):
+        done = fsbench("train", "--recipe", recipe, *given)
+        assert done.exit_code == 0, done.output
+        assert done.stdout.splitlines()[0] == f"weights/stripes/{made}.safetensors"
+        assert f"--recipe {recipe}" in facts(f"weights/stripes/{made}.safetensors")["command"]
+    extracted = fsbench("extract", "--data", "data/stripes", "--backbone", "conv4", "--device", "cpu", "--workers", "0")
+    assert extracted.exit_code == 0, extracted.output
+    few = ("--tasks", "3", "--queries", "20", "--shots", "1", "--settings", "unbalanced", "--no-published", "--json")
+    methods = "ncm,maml,versa,versa:transductive,entropy-min,entropy-min:alternating,entropy-min:head"
+    done = fsbench("compare", "--methods", methods, "--baseline", "ncm", *few)
+    assert done.exit_code == 0, done.output
+    cells = {cell["method"]: cell for cell in json.loads(done.stdout)}
+    assert set(cells) == set(methods.split(","))
+    assert {cell["tasks"] for cell in cells.values()} == {3}
+    missing = fsbench("compare", "--methods", "ncm,maml:transductive", *few)
+    assert isinstance(missing.exception, FsbenchError)
+    assert "conv4-maml-transductive" in missing.exception.message
+    shutil.rmtree(tasks_folder / "novel")
+    left_out = fsbench("compare", "--methods", "maml", *few, "--results-dir", "others")
+    assert isinstance(left_out.exception, FsbenchError)
+    assert "are not in data/stripes" in left_out.exception.message
+
+
+def test_options_that_belong_to_another_recipe_are_refused(folder: Path) -> None:
+    done = fsbench("train", "--recipe", "maml", "--mixup", "--data", str(folder))
+    assert isinstance(done.exception, FsbenchError)
+    assert "belong to a training on classes" in done.exception.message
+    unknown = fsbench("train", "--recipe", "mamml", "--data", str(folder))
+    assert isinstance(unknown.exception, FsbenchError)
+    assert "Did you mean 'maml'" in str(unknown.exception)
