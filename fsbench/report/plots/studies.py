@@ -136,12 +136,12 @@ def draw_growth(measures: Sequence[Measure], width: Width = "page") -> Figure:
         for axes, name in zip(panels, names, strict=True):
             along = {measure.x: measure.value for measure in points if measure.axis == name}
             axes.plot([*along], [*along.values()], color=COLOURS[0], marker=MARKERS[0], ms=3)
-            axes.set_xscale("log")
+            axes.set(xlabel=name, xscale="log", yscale="log", axisbelow=True)
             _ticks(axes, {x: x for x in along}, inches / len(names) - 0.35)
-            axes.set(xlabel=name, axisbelow=True)
-            axes.set_ylim(bottom=0)
             axes.grid(axis="y", color=INK, alpha=0.1, linewidth=0.6)
         panels[0].set_ylabel("time / arithmetic")
+        panels[0].set_yticks((0.5, 1, 2, 5, 10), ("0.5", "1", "2", "5", "10"))
+        panels[0].minorticks_off()
     return figure
 
 
