@@ -86,7 +86,13 @@ def decode_into_file(split: ImageSplit, transform: EvalTransform, cache: Path, r
         return None
     with only_writer(path, reporter.warn):
         if (found := _read(path, split, transform)) is None:  # else written by the process waited for
-            _write(path, split, transform, reporter)
+            try:
+                _write(path, split, transform, reporter)
+            except FsbenchError as error:
+                if type(error) is not FsbenchError or not isinstance(error.__cause__, OSError):
+                    raise  # an image, not the disk
+                reporter.warn(f"{error.message} The decoded images of {split.dataset} {split.name} are not kept.")
+                return None
             found = _read(path, split, transform)
     if found is None:
         raise FsbenchError(f"{path} differs from what was written.", "Check the disk, and remove the file.")

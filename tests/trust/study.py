@@ -74,8 +74,8 @@ class Study:
         }
 
     def hidden(self) -> list[str]:
-        """What a user does not see."""
-        return [path.name for path in self.folder.rglob(".*")]
+        """What a user does not see, decoded images aside, which are meant to stay."""
+        return [path.name for path in self.folder.rglob(".*") if path.name != ".pixels"]
 
 
 def _content(path: Path) -> str:
