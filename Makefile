@@ -16,6 +16,7 @@ TASKS    ?= 10000
 ARGS     ?=
 DATA     ?= data
 SMALL    := --no-rotation --no-mixup --seed 0 --device cpu --eval-every 6 --force
+TASKS_OF := --seed 0 --device cpu --force
 REAL     := --backbone rn12 --seed 0 --device cpu --force --data-dir $(DATA)
 
 .DEFAULT_GOAL := help
@@ -103,6 +104,11 @@ weights: $(READY)  ## train the weights that ship with fsbench, for glyphs and t
 	$(BIN)/fsbench train --dataset glyphs --backbone rn12 --width 12 --epochs 24 $(SMALL)
 	$(BIN)/fsbench train --dataset glyphs --backbone rn18 --width 8 --epochs 24 $(SMALL)
 	$(BIN)/fsbench train --dataset glyphs --backbone wrn --width 1 --epochs 12 $(SMALL)
+	$(BIN)/fsbench train --recipe maml --dataset glyphs --width 16 --epochs 6 --eval-every 2 --inner-rate 0.1 $(TASKS_OF)
+	$(BIN)/fsbench train --recipe maml:transductive --dataset glyphs --width 16 --epochs 6 --eval-every 2 --inner-rate 0.1 $(TASKS_OF)
+	$(BIN)/fsbench train --recipe versa --dataset glyphs --width 16 --epochs 12 --eval-every 4 $(TASKS_OF)
+	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --recipe maml --dataset cifarfs --width 32 --epochs 12 --eval-every 3 --inner-rate 0.1 --data-dir $(DATA) $(TASKS_OF)
+	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --recipe versa --dataset cifarfs --width 32 --epochs 30 --data-dir $(DATA) $(TASKS_OF)
 	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --dataset cifarfs --width 24 --epochs 10 $(REAL)
 	test ! -d $(DATA)/cub || $(BIN)/fsbench train --dataset cub --width 16 --image-size 64 --epochs 40 $(REAL)
 	test ! -d $(DATA)/fc100 || $(BIN)/fsbench train --dataset fc100 --width 24 --image-size 32 --epochs 10 $(REAL)

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
-from scipy.spatial.distance import squareform
 
 from fsbench.errors import FsbenchError
 from fsbench.io.files import whole_file
@@ -169,16 +167,6 @@ def confusion(found: Predictions) -> Floats:
     together = queries.T @ present
     shares: Floats = np.divide(100.0 * pairs, together, out=np.full_like(together, np.nan), where=together > 0)
     return shares
-
-
-def confused_first(values: Floats) -> Ints:
-    """(C,) an order of classes in which those that are often confused stand side by side."""
-    if len(values) < 3:
-        return np.arange(len(values))
-    both = np.nan_to_num(values + values.T)
-    np.fill_diagonal(both, 0.0)
-    distance = squareform(both.max() - both, checks=False)
-    return leaves_list(optimal_leaf_ordering(linkage(distance, "average"), distance)).astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,11 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
+from scipy.spatial.distance import squareform
 
 from fsbench.report.plots.style import INK, MARKERS, WIDTHS, Width, font_size, line_look, short_name, style_of, wrapped
-from fsbench.results.predictions import BINS, confused_first
+from fsbench.results.predictions import BINS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,6 +64,16 @@ def draw_confusion(values: NDArray[np.float64], names: Sequence[str], title: str
         bar.outline.set_visible(False)
         figure.supxlabel(note, x=0.01, ha="left", fontsize=size)
     return figure
+
+
+def confused_first(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """(C,) an order of classes in which those that are often confused stand side by side."""
+    if len(values) < 3:
+        return np.arange(len(values))
+    both = np.nan_to_num(values + values.T)
+    np.fill_diagonal(both, 0.0)
+    distance = squareform(both.max() - both, checks=False)
+    return leaves_list(optimal_leaf_ordering(linkage(distance, "average"), distance)).astype(np.int64)
 
 
 def _write_numbers(axes: Axes, shown: NDArray[np.float64], most: float, size: float) -> None:

@@ -14,9 +14,9 @@ from fsbench.evaluation.run import Job, configure
 from fsbench.evaluation.source import load_source
 from fsbench.features.store import FeatureFile
 from fsbench.io.hdf5 import seal
+from fsbench.report.plots.predictions import confused_first
 from fsbench.results.predictions import (
     Predictions,
-    confused_first,
     confusion,
     in_half_precision,
     load_predictions,
