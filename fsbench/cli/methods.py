@@ -35,6 +35,9 @@ _SETTINGS = {
 }
 
 
+_SPEED = {"fast": "fast", "slow": "slow", "network": "slowest"}  # by cost
+
+
 def methods(
     name: Annotated[
         str | None,
@@ -85,7 +88,7 @@ def _methods() -> list[dict[str, Any]]:
                 "assumes": _assumes(name),
                 "images": "needed" if info.network else "",
                 "base classes": "needed" if info.needs_base else "",
-                "speed": info.cost,
+                "speed": _SPEED[info.cost],
                 "variants": ", ".join(info.variants.values) if info.variants else "",
                 "source": info.reference,
             }
@@ -128,7 +131,7 @@ def _described(label: str) -> dict[str, Any]:
         "told": facts or {"beside the task": "nothing"},
         **({"with --blind": blind} if blind else {}),
         **({"learned": "on val tasks by fsbench tune, and used with --tune; else start values"} if learned else {}),
-        "speed": info.cost,
+        "speed": _SPEED[info.cost],
         "variants": [*info.variants.values] if info.variants else [],
         "parameters": [
             {"name": name, "default": value, "tuning grid": "learned" if learned else [*info.grid.get(name, ())]}

@@ -69,7 +69,7 @@ def train(
     small_first: Annotated[bool, typer.Option(help="Train on smaller images in the first half.")] = False,
     shots: Annotated[str, use.of_tasks(help="Support images per class, taking turns from update to update.")] = "1,5",
     inner_steps: Annotated[int, use.of_tasks(min=1, help="MAML: steps within a task.")] = 5,
-    inner_rate: Annotated[float, use.of_tasks(help="MAML: rate of these steps.")] = 0.01,
+    inner_rate: Annotated[float, use.of_tasks(help="MAML: rate of these steps.")] = 0.1,
     adapts: Annotated[
         str,
         use.of_tasks(help=f"MAML: what they change: {', '.join(ADAPTED)}.", autocompletion=complete.words(*ADAPTED)),

@@ -104,12 +104,13 @@ class Maml(ImageMethod):
     are: on unbalanced tasks that centres them on the frequent classes.
 
     Departs from Finn et al.: the head starts at zero for every task instead of being learned, unless the network was
-    trained with `--head learned`; so tasks may have any number of classes, in any order.
+    trained with `--head learned`; so tasks may have any number of classes, in any order. Steps have the rate 0.1 that
+    such a head wants, not 0.01, unless the network was trained with another one.
     """
 
     variant: str = "inductive"
     steps: int = 10
-    rate: float = 0.01
+    rate: float = 0.1
     adapts: str = "all"
 
     info: ClassVar[MethodInfo] = MethodInfo(

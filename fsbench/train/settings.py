@@ -49,7 +49,7 @@ class Episodes:
     ways: int = 5
     queries: int = 75
     steps: int = 5
-    rate: float = 0.01
+    rate: float = 0.1
     adapts: str = "all"
     second_order: bool = True
     head: str = "zero"

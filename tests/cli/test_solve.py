@@ -221,7 +221,16 @@ def test_help_is_fast_because_torch_stays_out() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
-UNUSUAL = ("torch._dynamo", "torch._inductor", "sympy", "scipy.stats", "scipy.cluster", "matplotlib", "torchvision", "timm")
+UNUSUAL = (
+    "torch._dynamo",
+    "torch._inductor",
+    "sympy",
+    "scipy.stats",
+    "scipy.cluster",
+    "matplotlib",
+    "torchvision",
+    "timm",
+)
 COMMANDS = """
 import json, sys
 from fsbench.cli.app import app
