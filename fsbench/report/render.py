@@ -127,7 +127,10 @@ def _interval_text(name: str) -> Callable[[Cell], str]:
 def timing_text(cell: Cell) -> str:
     """Tasks per second and peak memory."""
     run = cell.record
-    return f"{run.tasks_per_second:,.0f}/s {run.peak_memory / 2**30:.1f} GB" if run else "–"
+    if run is None:
+        return "–"
+    digits = ",.0f" if run.tasks_per_second >= 10 else ".2g"  # a network that is adapted to a task takes seconds
+    return f"{run.tasks_per_second:{digits}}/s {run.peak_memory / 2**30:.1f} GB"
 
 
 def _views(comparison: Comparison, group: Group, timing: bool) -> Iterator[tuple[str, Callable[[Cell], str]]]:
