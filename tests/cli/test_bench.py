@@ -14,6 +14,7 @@ from fsbench.bench.solver import (
     GROWTH,
     USUAL,
     arithmetic,
+    each_method,
     embedding,
     mini_like,
     shared_by_all_tasks,
@@ -105,3 +106,11 @@ def test_every_bound_is_of_something_that_is_measured() -> None:
     unmeasured = [case for case in BOUNDS if f'"{case}"' not in sources and not case.startswith("memory of")]
     assert unmeasured == []
     assert all(value in GROWTH[axis] for axis, value in USUAL.items())
+
+
+def test_bounds_are_of_cases_that_have_one_line_each() -> None:
+    """The lines of `--cases methods` have names of their own, so that no bound falls on them."""
+    measured = each_method(8, 1)
+    assert not [measure for measure in measured if measure.bound]
+    assert {measure.case for measure in measured} >= {"speed of bavardage", "speed of entropy-min:head"}
+    assert not [measure for measure in measured if "maml" in measure.case]  # methods on images have no features
