@@ -15,9 +15,9 @@ SETTING  ?= unbalanced
 TASKS    ?= 10000
 ARGS     ?=
 DATA     ?= data
-SMALL    := --no-rotation --no-mixup --seed 0 --device cpu --eval-every 6 --force
+SMALL    := --lr 0.1 --no-rotation --no-mixup --seed 0 --device cpu --eval-every 6 --force
 TASKS_OF := --seed 0 --device cpu --force
-REAL     := --backbone rn12 --seed 0 --device cpu --force --data-dir $(DATA)
+REAL     := --seed 0 --device cpu --force --data-dir $(DATA)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test fast lint format types unit demo bench figures trust build docs chromium extract scatter solve compare weights clean
@@ -109,10 +109,12 @@ weights: $(READY)  ## train the weights that ship with fsbench, for glyphs and t
 	$(BIN)/fsbench train --recipe versa --dataset glyphs --width 16 --epochs 12 --eval-every 4 $(TASKS_OF)
 	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --recipe maml --dataset cifarfs --width 32 --epochs 12 --eval-every 3 --data-dir $(DATA) $(TASKS_OF)
 	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --recipe versa --dataset cifarfs --width 32 --epochs 30 --data-dir $(DATA) $(TASKS_OF)
-	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --dataset cifarfs --width 24 --epochs 10 $(REAL)
-	test ! -d $(DATA)/cub || $(BIN)/fsbench train --dataset cub --width 16 --image-size 64 --epochs 40 $(REAL)
-	test ! -d $(DATA)/fc100 || $(BIN)/fsbench train --dataset fc100 --width 24 --image-size 32 --epochs 10 $(REAL)
-	test ! -d $(DATA)/mini || $(BIN)/fsbench train --dataset mini --width 16 --image-size 64 --epochs 7 $(REAL)
+	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --dataset cifarfs --backbone rn12 --width 24 --epochs 10 --lr 0.1 $(REAL)
+	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --dataset cifarfs --backbone rn18 --width 16 --epochs 6 --lr 0.05 $(REAL)
+	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --dataset cifarfs --backbone wrn --width 1 --epochs 4 --lr 0.05 $(REAL)
+	test ! -d $(DATA)/cub || $(BIN)/fsbench train --dataset cub --backbone rn12 --width 16 --image-size 64 --epochs 40 --lr 0.1 $(REAL)
+	test ! -d $(DATA)/fc100 || $(BIN)/fsbench train --dataset fc100 --backbone rn12 --width 24 --image-size 32 --epochs 10 --lr 0.1 $(REAL)
+	test ! -d $(DATA)/mini || $(BIN)/fsbench train --dataset mini --backbone rn12 --width 16 --image-size 64 --epochs 7 --lr 0.1 $(REAL)
 
 extract: $(FSBENCH)  ## run a backbone over image folders [BACKBONE DATASET]
 	$(BIN)/fsbench extract $(if $(BACKBONE),--backbone $(BACKBONE)) $(if $(DATASET),--dataset $(DATASET)) $(ARGS)

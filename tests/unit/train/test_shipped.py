@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from fsbench.backbones.find_weights import find_weights, shipped_weights
 from fsbench.backbones.load import load_backbone
 from fsbench.data.catalog import dataset_info
+from fsbench.io.files import sha256_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -42,3 +44,21 @@ def test_the_command_in_the_header_is_the_one_that_is_documented(name: str, file
 
 def test_shipped_weights_are_small() -> None:
     assert sum(path.stat().st_size for path in (shipped_weights() / "glyphs").iterdir()) < 4_200_000
+
+
+CARDS = sorted(shipped_weights().glob("*/*.json"))
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: f"{card.parent.name}/{card.stem}")
+def test_a_card_belongs_to_its_file_which_is_packaged_and_can_be_made_again(card: Path) -> None:
+    facts = json.loads(card.read_text(encoding="utf-8"))
+    assert sha256_of(card.with_suffix(".safetensors")) == facts["sha256"]
+    packaged = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    for file in (card, card.with_suffix(".safetensors")):
+        places = {str(file.relative_to(ROOT)), str(file.parent.relative_to(ROOT))}
+        assert places & packaged["force-include"].keys()
+    repeated = (ROOT / "Makefile").read_text(encoding="utf-8")
+    wanted = re.findall(r"--(?:dataset|recipe|width|epochs|image-size) \S+", facts["command"])
+    if "--recipe" not in facts["command"]:
+        wanted += re.findall(r"--(?:backbone|lr) \S+", facts["command"])
+    assert any(all(f"{words} " in line for words in wanted) for line in repeated.splitlines() if " train " in line)
