@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 import fsbench
@@ -34,6 +34,7 @@ class Interrupt(BaseException):
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
+        self.number = number
         self.status = 128 + number
         reason = _REASONS[signal.Signals(number).name]
         self.sentence = f"{reason}. Finished work is kept; run the same command again to resume."
@@ -52,17 +53,54 @@ def interrupts_raise() -> Iterator[None]:
             signal.signal(signal.SIGCHLD, lambda number, frame: None)
         raise Interrupt(number)
 
+    def raise_again(ignored: sys.UnraisableHookArgs) -> None:
+        """Send the signal once more, where Python ignores exceptions: collecting garbage, say, or in `__del__`."""
+        if isinstance(ignored.exc_value, Interrupt):
+            signal.signal(ignored.exc_value.number, handle)
+            later = threading.Timer(0.01, os.kill, (process, ignored.exc_value.number))
+            later.daemon = True
+            later.start()
+        else:
+            previous_hook(ignored)
+
     known = [getattr(signal, name) for name in _REASONS if hasattr(signal, name)]
     usual = (signal.SIG_DFL, signal.default_int_handler)
     before = {number: found for number in known if (found := signal.getsignal(number)) in usual}
     for number in before:
         signal.signal(number, handle)
+    previous_hook, sys.unraisablehook = sys.unraisablehook, raise_again
     try:
         yield
     finally:
+        sys.unraisablehook = previous_hook
         for number, found in before.items():
             if signal.getsignal(number) is handle:
                 signal.signal(number, found)
+
+
+@contextmanager
+def interrupts_end() -> Iterator[None]:
+    """Let signals that raise end the program at once within the block, where nothing is half done.
+
+    While torch is imported: it may swallow an exception, or be left in parts that raise others.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # hidden while the sign of life moves
+        with contextlib.suppress(OSError):
+            os.write(2, f"{cursor}error: {Interrupt(number).sentence}\n".encode())
+        os._exit(Interrupt(number).status)
+
+    known = [getattr(signal, name) for name in _REASONS if hasattr(signal, name)]
+    unlike = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler, None)
+    raising = {number: found for number in known if (found := signal.getsignal(number)) not in unlike}
+    for number in raising:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, found in raising.items():
+            signal.signal(number, found)
 
 
 MAIN, STUDIES, EXCHANGE, SETUP = "From images to a table", "Studies", "Exchange", "Setup"
@@ -94,10 +132,17 @@ _METAVARS = {"int": "N", "float": "X", "Path": "PATH", "str": "NAME"}
 class LazyGroup(TyperGroup):
     """Commands whose modules are imported when they are called; until then only their summaries are known."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, (panel, summary) in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=summary, rich_help_panel=panel))
+        for name, summary in _ALIASES.items():
+            self.add_command(TyperCommand(name, help=summary, hidden=True))
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is called, loaded."""
         if args and args[0] in {*COMMANDS, *_ALIASES}:
-            with _sign_of_life(args):
+            with _sign_of_life(args), interrupts_end():
                 self.commands[args[0]] = load_command(args[0])
         return super().resolve_command(ctx, _with_seeds(args))
 
@@ -184,10 +229,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command, (panel, summary) in COMMANDS.items():
-    app.command(command, help=summary, rich_help_panel=panel)(lambda: None)  # stands for it until it is called
-for command, summary in _ALIASES.items():
-    app.command(command, help=summary, hidden=True)(lambda: None)
 
 
 @app.callback()

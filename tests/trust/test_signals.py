@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
+import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from fsbench.cli.app import Interrupt, interrupts_raise
+from fsbench.cli.app import Interrupt, interrupts_end, interrupts_raise
 from tests.trust.runs import start
 from tests.trust.study import Study
 
@@ -28,6 +31,86 @@ def test_signals_end_with_one_sentence(number: int, status: int, tmp_path: Path)
     assert ended.errors.count("\n") == 1
     assert "Finished work is kept" in ended.errors
     assert study.hidden() == []
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_signals_end_the_import_of_torch(share: float, tmp_path: Path) -> None:
+    """Which may swallow exceptions, and then fails in another place."""
+    command = [sys.executable, "-m", "fsbench", "solve", "--quiet"]
+    with (tmp_path / "errors").open("w+") as errors:
+        running = subprocess.Popen(command, cwd=tmp_path, stderr=errors, preexec_fn=with_usual_signals)
+        time.sleep(share * seconds_to_start())
+        running.terminate()
+        assert running.wait(60) in (143, -signal.SIGTERM)  # -15 before there are handlers
+        assert "Traceback" not in (tmp_path / "errors").read_text()
+
+
+@functools.cache
+def seconds_to_start() -> float:
+    """Seconds that a command takes before it does anything, on this machine at this time."""
+    started = time.monotonic()
+    subprocess.run([sys.executable, "-m", "fsbench", "solve", "--help"], capture_output=True, check=True)
+    return time.monotonic() - started
+
+
+def with_usual_signals() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # whoever runs the tests may ignore it
+
+
+class SignalsWhenDeleted:
+    """A signal that comes where Python ignores exceptions."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def work_with_a_lost_signal() -> None:
+    SignalsWhenDeleted()
+    time.sleep(20)
+
+
+def test_a_signal_that_python_ignores_comes_again() -> None:
+    started = time.monotonic()
+    with pytest.raises(Interrupt), interrupts_raise():
+        work_with_a_lost_signal()
+    assert time.monotonic() - started < 15
+
+
+def test_other_exceptions_that_python_ignores_stay_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fails:
+        def __del__(self) -> None:
+            raise ValueError
+
+    found: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda ignored: found.append(ignored.exc_type))
+    with interrupts_raise():
+        Fails()
+    assert found == [ValueError]
+
+
+def test_a_signal_while_a_command_is_loaded_ends_at_once() -> None:
+    code = (
+        "import os, signal\n"
+        "from fsbench.cli.app import interrupts_end, interrupts_raise\n"
+        "with interrupts_raise(), interrupts_end():\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        signal.sigtimedwait([], 1)\n"
+        "    except BaseException:\n"
+        "        print('swallowed')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (143, "")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: Terminated")
+
+
+def test_signals_raise_again_after_a_command_is_loaded() -> None:
+    with interrupts_raise():
+        with interrupts_end():
+            pass
+        with pytest.raises(Interrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_nobody_waits_for_a_long_block(tmp_path: Path) -> None:
