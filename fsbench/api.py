@@ -10,6 +10,7 @@ import torch
 
 from fsbench.backbones.load import refuse_unknown
 from fsbench.data.choose import OwnData, choose_datasets
+from fsbench.data.pixels import pixel_cache
 from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError, UsageError, in_python, speaks_python
 from fsbench.evaluation.compare import compare as compare_files
@@ -215,7 +216,7 @@ def evaluate(
         settings="balanced" if balanced else "unbalanced", alpha=alpha, ways=ways, queries=queries, protocol=protocol,
         present=present, split=split, tasks=tasks, seed=seed, tune=tune, blind=blind, preset=preset, published=False,
     )  # fmt: skip
-    runner = _runner(device, batch, results, data_dir, weights_dir, force=force, progress=progress)
+    runner = _runner(device, batch, results, force, progress, data_dir, weights_dir)
     with opened(features, "features") as files, opened(base, "base") as others:
         return compare_files(spec, files, runner, *others).records[0]
 
@@ -307,15 +308,16 @@ def compare(
         published=published, over_data=over_data, over_classes=over_classes, skip_infeasible=skip_infeasible,
         prior_alpha=prior_alpha,
     )  # fmt: skip
-    runner = _runner(device, batch, results, data_dir, weights_dir, force=force, progress=progress)
+    runner = _runner(device, batch, results, force, progress, data_dir, weights_dir)
     with opened(given, "features") as files, opened(base, "base") as others:
         return Table(compare_files(spec, files, runner, *others))
 
 
-def _runner(device: str, batch: int | None, *folders: str | Path | None, force: bool, progress: bool) -> Runner:
-    results, data, weights = (Path(folder) if folder else None for folder in folders)
-    images = ImagePlaces(data or Path(), weights or Path())
-    return Runner(choose_device(device), batch, ALONE, _reporter(progress), results, force, images=images)
+def _runner(
+    device: str, batch: int | None, results: str | Path | None, force: bool, progress: bool, *images: str | Path
+) -> Runner:
+    folder, places = Path(results) if results else None, ImagePlaces(*map(Path, images))
+    return Runner(choose_device(device), batch, ALONE, _reporter(progress), folder, force, images=places)
 
 
 def _reporter(progress: bool) -> Reporter:
@@ -384,17 +386,15 @@ def extract(
         features/photos-rn12.h5 120 ['base', 'val', 'novel']
     """
     refuse_unknown(backbone)
-    reporter = _reporter(progress)
     shares = ",".join(map(str, split_fractions)) if split_fractions is not None else None
-    own = OwnData.given(
-        Path(data) if data else None, Path(split_file) if split_file else None, shares, min_images, split_seed
-    )
+    folder, splits, own_weights = (Path(given) if given else None for given in (data, split_file, weights))
+    own = OwnData.given(folder, splits, shares, min_images, split_seed)
     if own is None and "," in dataset:
         raise FsbenchError(f"One data set at a time, got {dataset!r}.", "Call extract once for each.")
-    settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken, tag)
-    source = Weights(backbone, Path(weights) if weights else None, random_weights, Path(weights_dir), pretrained)
+    cache, where, reporter = pixel_cache(Path(data_dir)), choose_device(device), _reporter(progress)
+    settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken, tag, cache=cache)
+    source = Weights(backbone, own_weights, random_weights, Path(weights_dir), pretrained)
     datasets = choose_datasets(dataset, own, Path(data_dir), reporter)
     if own and "novel" in datasets[0].splits:
         reporter.say(f"{datasets[0].name}: {feasible_settings(datasets[0].splits['novel'])}")
-    (file,) = extract_all(datasets, source, settings, choose_device(device), Path(out), reporter, force=force)
-    return file
+    return extract_all(datasets, source, settings, where, Path(out), reporter, force=force)[0]

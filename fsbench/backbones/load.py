@@ -15,8 +15,10 @@ from safetensors.torch import save
 from fsbench.backbones import conv4, resnet12, resnet18, wideresnet  # noqa: F401  (registers the networks with timm)
 from fsbench.backbones.base import BackboneInfo, Extractor
 from fsbench.backbones.checkpoints import Checkpoint, fill, read_checkpoint, recognise
-from fsbench.backbones.families import BACKBONES, TIMM, Family, first_family
+from fsbench.backbones.families import BACKBONES, TIMM, Family, family_of, first_family
 from fsbench.backbones.timm_models import refuse_unknown_timm, timm_backbone
+from fsbench.data.catalog import dataset_names
+from fsbench.data.published_transforms import timm_transform, transform_for
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.io.files import sha256_of, whole_file
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
+
+    from fsbench.data.transforms import EvalTransform
 
 EXTRAS = "classifier."  # before the names of tensors that a weights file holds beside the backbone
 
@@ -69,7 +73,7 @@ def refuse_unknown(name: str) -> None:
 
 def _from_file(name: str, path: Path) -> Extractor:
     checkpoint = read_checkpoint(path)
-    facts = _own_facts(checkpoint)
+    facts = own_facts(checkpoint)
     recognised = recognise(checkpoint, str(facts["family"]) if "family" in facts else None)
     family = recognised.family
     if family.backbone != name:
@@ -94,7 +98,30 @@ def _from_file(name: str, path: Path) -> Extractor:
     return Extractor(network, info)
 
 
-def _own_facts(checkpoint: Checkpoint) -> dict[str, Any]:
+def transform_of(
+    info: BackboneInfo, dataset: str, *, benchmark: bool, size: int | None = None, chosen: str | None = None
+) -> EvalTransform:
+    """The transform that belongs to a backbone on a data set.
+
+    A network that `fsbench train` trained on one benchmark sees the images of another as it was trained.
+
+    Args:
+        info: The backbone.
+        dataset: Name of the data set.
+        benchmark: Whether it is a benchmark that fsbench knows, not the user's own.
+        size: Side of own images, if they agree on one.
+        chosen: Name of a transform that replaces the backbone's own.
+    """
+    if info.data_config is not None:
+        if chosen:
+            raise FsbenchError("A timm model has its own transform.", "Leave --transform out.")
+        return timm_transform(vars(info.data_config))
+    name = info.trained_on if benchmark and info.trained_on in dataset_names() else dataset
+    recipe = chosen or family_of(info.family).transform
+    return transform_for(recipe, name, size, None if chosen else info.image_size)
+
+
+def own_facts(checkpoint: Checkpoint) -> dict[str, Any]:
     """What fsbench itself wrote into the header of a safetensors file; nothing for other files."""
     try:
         facts = json.loads(checkpoint.metadata.get("fsbench", "{}"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fsbench.backbones import families
 from fsbench.data.catalog import SPLITS, dataset_names
-from fsbench.methods.registry import installed_class, method_names
+from fsbench.methods.registry import installed_info, method_names
 from fsbench.tasks.protocol import PROTOCOL_NAMES
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ NAMED_BACKBONES = ", ".join(families.BACKBONES)  # for help texts
 def methods(incomplete: str) -> list[str]:
     """Methods, one or several with commas between them; their variants once there is a colon."""
     name, colon, _ = incomplete.rpartition(",")[2].partition(":")
-    known = installed_class(name) if colon else None
-    if known and known.info.variants:
-        return _in_a_list([f"{name}:{word}" for word in known.info.variants.values], incomplete)
+    known = installed_info(name) if colon else None
+    if known and known.variants:
+        return _in_a_list([f"{name}:{word}" for word in known.variants.values], incomplete)
     return _in_a_list([*method_names(), "all"], incomplete)
 
 

@@ -11,6 +11,7 @@ from fsbench.backbones.load import refuse_unknown
 from fsbench.cli import complete
 from fsbench.cli import options as use
 from fsbench.data.choose import OwnData, choose_datasets
+from fsbench.data.pixels import pixel_cache
 from fsbench.devices import choose_device
 from fsbench.errors import UsageError
 from fsbench.features.extract import Settings, Weights, extract_all
@@ -80,7 +81,9 @@ def extract(
     if out and out.suffix not in {"", ".h5"} and not out.is_dir():
         raise UsageError("out", f"{out} is neither a .h5 file nor an existing folder")
     own = OwnData.given(data, split_file, split_fractions, min_images, split_seed)
-    settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken, tag, features_dir)
+    settings = Settings(
+        crops, 0, precision, transform, batch, workers, skip_broken, tag, features_dir, pixel_cache(data_dir)
+    )
     chosen = Weights(backbone, weights, random_weights, weights_dir, pretrained)
     with join_ranks() as ranks:
         reporter, where = Reporter(quiet, not ranks.leads), choose_device(device)

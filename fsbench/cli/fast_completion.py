@@ -1,4 +1,4 @@
-"""What the completion of the shell needs: answers without torch, and words with a colon in them."""
+"""What the completion of the shell needs: answers without heavy imports, and words with a colon in them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from contextlib import contextmanager, redirect_stdout
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from typer.core import TyperArgument, TyperOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,13 +25,25 @@ def completing() -> Iterator[None]:
     known, finder = {*sys.modules}, Hollow()
     sys.meta_path.insert(0, finder)
     try:
-        with _colons_within_words():
+        with _values_as_typed(), _colons_within_words():
             yield
     finally:
         sys.meta_path.remove(finder)
         for name in {*sys.modules} - known:
             if name.partition(".")[0] in _HEAVY:  # it is hollow, or has something hollow in it
                 del sys.modules[name]
+
+
+@contextmanager
+def _values_as_typed() -> Iterator[None]:
+    """Do not convert values, which nobody reads: typer would import pydantic for it, longer than all else takes."""
+    for kind in (TyperArgument, TyperOption):
+        kind.process_value = lambda self, ctx, value: value  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for kind in (TyperArgument, TyperOption):
+            del kind.process_value  # both inherit it
 
 
 @contextmanager
@@ -57,10 +71,11 @@ def _colons_within_words() -> Iterator[None]:
 
 
 _LIGHT = (
-    *("fsbench.cli", "fsbench.methods", "fsbench.errors", "fsbench.reporter", "fsbench.ranks", "fsbench.io.files"),
+    *("fsbench.cli", "fsbench.errors", "fsbench.ranks", "fsbench.methods.base"),
+    *("fsbench.methods.catalog", "fsbench.methods.registry"),
     *("fsbench.tasks.protocol", "fsbench.data.catalog", "fsbench.backbones.families", "fsbench.train.settings"),
 )
-_HEAVY = ("fsbench", "torch", "numpy")
+_HEAVY = ("fsbench", "torch", "pydantic")
 
 
 class Hollow:

@@ -11,7 +11,6 @@ from fsbench.cli import complete
 from fsbench.cli import options as use
 from fsbench.cli.run_file import read_study
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.tuning import read_memory
 from fsbench.io.files import write_text
 from fsbench.report.html import STUDY, render_html
 from fsbench.report.plots.studies import draw_surface, draw_sweep
@@ -25,6 +24,7 @@ from fsbench.results.collect import (
     split_ablations,
     without_same_runs,
 )
+from fsbench.results.tuned import read_memory
 
 
 def report(

@@ -101,6 +101,8 @@ def train(
     """
     if recipe not in RECIPES:
         raise unknown_name("recipe", recipe, RECIPES)
+    if adapts not in ADAPTED:
+        raise unknown_name("choice of parameters that adapt", adapts, ADAPTED)
     on_tasks = recipe != CLASSES
     if on_tasks and (rotation or mixup or small_first):
         raise FsbenchError(
@@ -109,15 +111,15 @@ def train(
         )
     episodes = Episodes(
         recipe, tuple(parse_numbers(shots, "shots")), steps=inner_steps, rate=inner_rate, adapts=adapts,
-        second_order=not first_order, head=head,
+        second_order=not first_order, head=head, eval_every=eval_every,
     ) if on_tasks else None  # fmt: skip
     backbone = backbone or ("conv4" if on_tasks else "rn12")
     with join_ranks() as ranks:
         settings = TrainSettings(
             backbone=backbone, width=width, epochs=epochs or (30 if on_tasks else 20),
-            batch=batch or (4 if on_tasks else 64), lr=lr or (1e-3 if on_tasks else 0.1), seed=seed, rotation=rotation,
-            mixup=mixup, flip=flip is not False, small_first=small_first, image_size=image_size, ranks=ranks.count,
-            episodes=episodes,
+            batch=batch or (4 if on_tasks else 64), lr=(1e-3 if on_tasks else 0.1) if lr is None else lr, seed=seed,
+            rotation=rotation, mixup=mixup, flip=flip is not False, small_first=small_first, image_size=image_size,
+            ranks=ranks.count, episodes=episodes,
         )  # fmt: skip
         reporter, where = Reporter(quiet, not ranks.leads), choose_device(device)
         own = OwnData.given(data, split_file, split_fractions, min_images, split_seed)

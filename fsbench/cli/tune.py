@@ -14,19 +14,20 @@ from fsbench.cli.session import find_features, open_runner
 from fsbench.errors import UsageError
 from fsbench.evaluation.source import base_of
 from fsbench.evaluation.spec import parse_methods, parse_protocols, with_prior
-from fsbench.evaluation.tuning import Search, grid_of, tuning_path, validation_source
+from fsbench.evaluation.tuning import Search, grid_of, validation_source
 from fsbench.evaluation.tuning import tune as search_parameters
 from fsbench.io.files import require_writable
 from fsbench.methods.registry import method_class
 from fsbench.report.plots.studies import draw_surface
 from fsbench.report.plots.style import check_ending, save
 from fsbench.report.tables import stdout_console, surface_tables
+from fsbench.results.tuned import tuning_path
 
 if TYPE_CHECKING:
     from fsbench.evaluation.run import Runner
     from fsbench.evaluation.source import Source
-    from fsbench.evaluation.tuning import Tuned
     from fsbench.features.store import FeatureFile
+    from fsbench.results.tuned import Tuned
 
 
 def tune(

@@ -141,6 +141,11 @@ class ImageSplit:
     def __len__(self) -> int:
         return len(self.sources)
 
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """(K + 1,) first image of every class, then M."""
+        return np.concatenate([[0], np.cumsum(np.bincount(self.labels))])
+
     def open(self, index: int) -> Image.Image:
         """The image of that row in RGB."""
         return self.reader.open(self.sources[index])

@@ -11,7 +11,7 @@ import torch
 
 from fsbench.devices import out_of_memory
 from fsbench.errors import FsbenchError
-from fsbench.methods.base import CentredRows
+from fsbench.methods.centroids import CentredRows
 from fsbench.results.predictions import in_half_precision
 from fsbench.tasks.batch import TaskBatch, gram
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PIXELS = torch.uint8  # dtype of the rows of methods on images; features are floating point
 _CACHED_ON_CPU = 8  # tasks whose rows stay in the cache while their Gram matrices are computed
-_EMBEDDED_AT_ONCE = 8192
+_EMBEDDED_AT_ONCE = 1024  # rows that stay in the cache of a CPU
 
 
 @dataclass
@@ -51,20 +51,19 @@ class Embedded(NamedTuple):
     spaces: tuple[Tensor, ...]
 
 
-def embed_split(method: Method, split: Split, base: BaseStatistics | None, device: torch.device) -> Tensor:
-    """The method's row-wise embedding of all features of a split, on the device, (M, E)."""
+def embed_split(method: Method, split: Split, base: BaseStatistics | None, device: torch.device) -> tuple[Tensor, ...]:
+    """The method's row-wise embedding of all features of a split, on the device: a table (M, E) for every space."""
     features = torch.from_numpy(split.features)
     if features.dtype == PIXELS:  # mapped from a file, and not copied
-        return features.to(device)
-    pieces = (features[i : i + _EMBEDDED_AT_ONCE].to(device) for i in range(0, len(features), _EMBEDDED_AT_ONCE))
-    first = method.embed(next(pieces), base)
-    table = first.new_empty(len(features), first.shape[1])
-    table[: len(first)] = first
-    done = len(first)
-    for piece in pieces:
-        table[done : done + len(piece)] = method.embed(piece, base)
-        done += len(piece)
-    return table
+        return (features.to(device),)
+    tables: tuple[Tensor, ...] = ()
+    for done in range(0, len(features), _EMBEDDED_AT_ONCE):
+        rows = method.embed(features[done : done + _EMBEDDED_AT_ONCE].to(device), base)
+        spaces = rows.split(features.shape[1], dim=1) if isinstance(method, CentredRows) else (rows,)
+        tables = tables or tuple(rows.new_empty(len(features), space.shape[1]) for space in spaces)
+        for table, space in zip(tables, spaces, strict=True):
+            table[done : done + len(space)] = space
+    return tables
 
 
 def embed_together(
@@ -74,18 +73,14 @@ def embed_together(
     known: list[Tensor] = []
     found = []
     for method in methods:
-        table = embed_split(method, split, base, device)
-        own = table.split(split.features.shape[1], dim=1) if isinstance(method, CentredRows) else (table,)
-        shared = [
+        spaces = []
+        for space in embed_split(method, split, base, device):
             # Most that differ do so in their first row.
-            next((one for one in known if torch.equal(one[:1], space[:1]) and torch.equal(one, space)), None)
-            for space in own
-        ]
-        if any(one is not None for one in shared):
-            own = tuple(space.clone() for space in own)  # a view would keep all of the table
-        spaces = tuple(space if one is None else one for space, one in zip(own, shared, strict=True))
-        known += [space for space, one in zip(spaces, shared, strict=True) if one is None]
-        found.append(Embedded(method, spaces))
+            same = (one for one in known if torch.equal(one[:1], space[:1]) and torch.equal(one, space))
+            spaces.append(next(same, space))
+            if spaces[-1] is space:
+                known.append(space)
+        found.append(Embedded(method, tuple(spaces)))
     return found
 
 
@@ -111,11 +106,12 @@ class _Block:
             return gram(self.rows(space))
         tasks, samples = self.index.shape
         found = space.new_empty(tasks, samples, samples)
-        room = space.new_empty(min(tasks, _CACHED_ON_CPU) * samples, space.shape[1])
+        table, room = space.numpy(), space.new_empty(min(tasks, _CACHED_ON_CPU), samples, space.shape[1])
         for first in range(0, tasks, _CACHED_ON_CPU):
             index = self.index[first : first + _CACHED_ON_CPU]
-            rows = torch.index_select(space, 0, index.reshape(-1), out=room[: index.numel()])
-            found[first : first + len(index)] = gram(rows.view(*index.shape, -1))
+            rows = room[: len(index)]
+            table.take(index.numpy(), axis=0, out=rows.numpy(), mode="clip")  # other modes copy once more
+            gram(rows, found[first : first + len(index)])
         return found
 
 
@@ -246,7 +242,7 @@ def _count_right(
 def _right_answers(method: Method, tasks: TaskBatch, labels: Tensor, kept: NDArray[np.float16] | None) -> Tensor:
     """(B,) right answers; -1 where probabilities are not finite."""
     probabilities = method.classify(tasks)  # (B, Q, K)
-    predicted = probabilities.mT.argmax(dim=1)  # (B, Q); fast, as most methods compute (B, K, Q)
+    predicted = probabilities.mT.max(dim=1).indices  # (B, Q), as argmax, which is slow along this axis
     right = (predicted == labels).sum(dim=1)
     if kept is not None:
         kept[:] = in_half_precision(probabilities.cpu().numpy(), predicted.cpu().numpy())

@@ -14,11 +14,12 @@ from fsbench.evaluation.disjoint import accuracies_over_data
 from fsbench.evaluation.run import Job, configure
 from fsbench.evaluation.source import source_of
 from fsbench.evaluation.spec import NETWORK_TASKS, NO_BASELINE, MethodChoice, Spec, parse_methods
-from fsbench.evaluation.tuning import Search, configure_tuned, grid_of, tuning_path, validation_source
-from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, method_class, method_key
+from fsbench.evaluation.tuning import Search, configure_tuned, grid_of, validation_source
+from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, method_key
 from fsbench.results.collect import join, with_tasks
 from fsbench.results.comparison import Beyond, Column, Comparison, compare_records, entry_of
 from fsbench.results.statistics import interval_over_classes
+from fsbench.results.tuned import tuning_path
 from fsbench.tasks.sampling import check_feasible, pool_sizes, sample_list
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _job(
         method, origin = configure(choice.method, source, protocol, choice.options, spec.preset, spec.blind)
     rules = protocol.within(len(source.split.offsets) - 1)  # val may have another number of classes
     job = Job(method, rules, spec.seed, spec.tasks, origin, method_key(choice.method))
-    if spec.all_methods and method.info.cost_for(method.params()) == "network" and spec.tasks > NETWORK_TASKS:
+    if spec.all_methods and choice.adapts_network and spec.tasks > NETWORK_TASKS:
         job = replace(job, tasks=NETWORK_TASKS, asked=spec.tasks)
     return job
 
@@ -231,10 +232,7 @@ def _with_images(
     for reason, labels in left_out.items():
         works = "it works" if len(labels) == 1 else "they work"
         runner.reporter.say(f"Left out, as {works} on images: {', '.join(labels)}. {reason}")
-    costs = {
-        choice.label: method_class(choice.method).info.cost_for(choice.options) for each in chosen for choice in each
-    }
-    few = [label for label, cost in costs.items() if cost == "network"]
+    few = dict.fromkeys(choice.label for each in chosen for choice in each if choice.adapts_network)
     if few and spec.all_methods and spec.tasks > NETWORK_TASKS:
         runner.reporter.say(
             f"{', '.join(few)}: {NETWORK_TASKS} of {spec.tasks:,} tasks, as a network is adapted to every task. "

@@ -47,7 +47,7 @@ class Outcome:
     Attributes:
         correct: (T,) right answers.
         queries: (T,) queries.
-        seconds: Wall time from raw features to counts.
+        seconds: Wall time from drawing the tasks to the counts.
         peak_memory: Bytes: of the process on the CPU, of the allocator on a GPU.
         probabilities: (T, Q, K) class probabilities of the queries, if asked for; zeros where there is no query.
     """
@@ -111,8 +111,9 @@ def solve_together(
 ) -> list[Outcome]:
     """Draw the tasks once, and solve them by several methods that share what they need of the features.
 
-    The seconds of a method are those that it would take alone, as far as the clock can tell. Probabilities are kept
-    for a single method only.
+    The seconds of a method are those that it would take alone for the tasks, as far as the clock can tell. What is done
+    once for all tasks, the embedding, is not counted, or few tasks would look slow. Probabilities are kept for a single
+    method only.
     """
     offsets = split.offsets
     protocol = tasks.protocol.within(len(offsets) - 1)
@@ -154,6 +155,7 @@ def solve_together(
         first = 1 if images else _FIRST_TASKS if tasks.seconds is not None or costs != {"fast"} else None
         at_once = smallest if "network" in costs else _SAMPLED_AT_ONCE
         chunks = ranks.hand_out(list(_chunks(len(numbers), together, smallest, first, at_once)))
+        solving = time.perf_counter()
         if tasks.seconds is not None:
             chunks = _until(start + tasks.seconds, chunks)
         for chunk in _side_by_side(pool, workers, solve_chunk, chunks):
@@ -163,7 +165,7 @@ def solve_together(
     if kept is not None:  # by their bits: every task has zeros in all processes but one
         kept = ranks.sum(kept.view(np.int16).astype(np.int64)).astype(np.int16).view(np.float16)[:solved]
     everything, *alone = busy.sum(axis=1)
-    elapsed = time.perf_counter() - start
+    elapsed = time.perf_counter() - solving
     return [
         Outcome(counts[:solved], queries[:solved], elapsed * share, peak_memory(device), kept)
         for counts, share in zip(correct, np.divide(alone, everything) if everything else alone, strict=True)

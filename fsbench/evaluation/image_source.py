@@ -201,4 +201,9 @@ def _transform_of(file: FeatureFile) -> EvalTransform | None:
     stated = json.loads(file.provenance.transform or "{}")
     if "crop" not in stated:
         return None
-    return EvalTransform(**{**stated, "mean": tuple(stated["mean"]), "std": tuple(stated["std"])})
+    try:
+        return EvalTransform(**{**stated, "mean": tuple(stated["mean"]), "std": tuple(stated["std"])})
+    except (KeyError, TypeError) as error:
+        raise FsbenchError(
+            f"{file.path} states a transform that fsbench does not know.", "Extract it again."
+        ) from error

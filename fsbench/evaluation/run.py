@@ -16,7 +16,8 @@ import fsbench
 from fsbench.evaluation.engine import Outcome, TaskList, solve_tasks, solve_together, tasks_that_fit
 from fsbench.evaluation.image_source import ImagePlaces
 from fsbench.io.files import require_writable
-from fsbench.methods.base import CentredRows, Demanding
+from fsbench.methods.base import Demanding
+from fsbench.methods.centroids import CentredRows
 from fsbench.methods.registry import METHODS, method_class
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.methods import presets
+from fsbench.methods.presets import symbol
 from fsbench.methods.registry import method_class, method_names, needs_base, plain_label, split_variant
 from fsbench.tasks.protocol import ALL_CLASSES, ALPHA, FEW_PRESENT, WAYS, TaskProtocol
 
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Unpack
 
+    from fsbench.results.curves import Value
+
 ALL = "all"
 NO_BASELINE = ""
 SETTINGS = ("unbalanced", "balanced")
 _MOST_TASKS = 10**9
 NETWORK_TASKS = 100  # per column, of methods that adapt a network to each, unless they are asked for by name
-
-Value = float | int | str
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class MethodChoice:
     def network(self) -> str:
         """The network that it needs, if it works on images; else empty."""
         return method_class(self.method).info.network_for(self.options)
+
+    @property
+    def adapts_network(self) -> bool:
+        """Whether it adapts a network to every task, which takes seconds."""
+        return bool(self.network) and method_class(self.method).info.cost == "network"
 
     @property
     def needs_base(self) -> bool:
@@ -258,10 +264,6 @@ def parse_words(words: str | Sequence[str], argument: str) -> list[str]:
 
 WHOLE_NUMBERS = ("shots", "queries", "ways")
 OF_PROTOCOL = ("alpha", *WHOLE_NUMBERS)  # α is that of the sampler; the prior of BAVARDAGE is `prior_alpha`
-SYMBOLS = {
-    "alpha": "α*", "shots": "shots", "queries": "queries", "ways": "ways", "t_km": "T_km", "t_vb": "T_vb",
-    "s_max": "s_max", "tau": "τ", "sigma": "σ", "prior_alpha": "α_o", "beta": "β_o",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -285,11 +287,6 @@ class Axis:
     def symbol(self) -> str:
         """As the article writes it."""
         return symbol(self.name)
-
-
-def symbol(name: str) -> str:
-    """A parameter as the article writes it, or its name."""
-    return SYMBOLS.get(name, name)
 
 
 def at(

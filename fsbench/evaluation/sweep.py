@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import POINTS, Job, configure, key_of
 from fsbench.evaluation.source import Source, base_of, load_source
-from fsbench.evaluation.spec import WHOLE_NUMBERS, Axis, Value, at, parse_methods, symbol
+from fsbench.evaluation.spec import WHOLE_NUMBERS, Axis, at, parse_methods
 from fsbench.io.files import readable_part
+from fsbench.methods.presets import symbol
 from fsbench.methods.registry import method_class, method_key
-from fsbench.results.curves import Curve, Panel, Point, Sweep
+from fsbench.results.curves import Curve, Panel, Point, Sweep, Value
 from fsbench.results.published import published_curve
 from fsbench.results.record import named_network
 from fsbench.tasks.protocol import TaskProtocol

@@ -11,8 +11,8 @@ import functools
 import hashlib
 import itertools
 import json
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,14 +21,14 @@ from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.blocks import embed_split
 from fsbench.evaluation.run import POINTS, Job, configure
 from fsbench.evaluation.source import load_source
-from fsbench.evaluation.spec import OF_PROTOCOL, Axis, Value, symbol
+from fsbench.evaluation.spec import OF_PROTOCOL, Axis
 from fsbench.features.overlap import overlap
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import only_writer
-from fsbench.io.sealed import read_sealed, write_sealed
 from fsbench.methods.base import Learnable, with_declared_types
 from fsbench.methods.presets import ARTICLE_UNITS
 from fsbench.methods.registry import can_tune, learns, method_class, method_key, method_names
+from fsbench.results.tuned import Trial, Tuned, read_memory, write_memory
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.sampling import sample_tasks
 
@@ -42,10 +42,9 @@ if TYPE_CHECKING:
     from fsbench.evaluation.source import Source
     from fsbench.features.scatter import BaseStatistics
     from fsbench.methods.base import Method
+    from fsbench.results.curves import Value
+    from fsbench.results.tuned import How
     from fsbench.tasks.protocol import TaskProtocol
-
-
-How = Literal["grid", "optuna", "gradient"]
 
 
 class Grid:
@@ -138,7 +137,7 @@ class Learned:
         """Val tasks in batches, with the labels of their queries; short query sets are left out."""
         source, device = self.search.source, self.runner.device
         protocol = self.search.protocol.within(len(source.split.offsets) - 1)
-        table = embed_split(self.method, source.split, source.base, device)
+        (table,) = embed_split(self.method, source.split, source.base, device)
         drawn = sample_tasks(protocol, source.split.offsets, self.seed, self.indices)
         whole = (drawn.query_labels >= 0).all(axis=1)
         rows = np.concatenate([drawn.support, drawn.query], axis=1)
@@ -152,70 +151,6 @@ class Learned:
 
 TASKS = 500
 _BATCH = 64  # tasks of one product, when a method learns
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One cell of the grid, or one guess of the optimiser: accuracy in percent on the validation tasks."""
-
-    params: dict[str, Value]
-    accuracy: float
-    ci95: float | None
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """What a search found.
-
-    Attributes:
-        method: Name of the method.
-        setting: The protocol, in words.
-        how: `grid`, `optuna`, or `gradient`, whose two trials are before and after learning.
-        tasks: Validation tasks per trial.
-        trials: In the order they were made.
-    """
-
-    method: str
-    setting: str
-    how: How
-    tasks: int
-    trials: list[Trial]
-
-    @property
-    def best(self) -> Trial:
-        """The trial with the highest accuracy; the first of equals."""
-        return max(self.trials, key=lambda trial: trial.accuracy)
-
-    @property
-    def params(self) -> dict[str, Value]:
-        """The parameters to use."""
-        return self.best.params
-
-    def origin(self) -> str:
-        """Where parameters come from, for records and signatures; names those at an end of the searched range."""
-        edge = f":edge:{','.join(names)}" if (names := self.at_the_edge()) else ""
-        return f"tuned:val:{self.how}:{len(self.trials)}x{self.tasks}{edge}"
-
-    def at_the_edge(self) -> list[str]:
-        """Parameters whose best value is the first or last of three or more; zero is an end with nothing beyond."""
-        equals = [trial for trial in self.trials if trial.accuracy == self.best.accuracy]
-        names = []
-        for name in self.params:
-            values = {trial.params[name] for trial in self.trials}
-            if len(values) < 3 or any(isinstance(value, str) for value in values):
-                continue
-            ends = {min(values), max(values)} - {0}
-            if all(trial.params[name] in ends for trial in equals):
-                names.append(name)
-        return names
-
-    def describe(self) -> str:
-        """One line for people."""
-        values = {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in self.params.items()}
-        found = ", ".join(f"{symbol(name)} {value}" for name, value in values.items())
-        each = "cells" if self.how == "grid" else "trials"
-        trials = f"{self.how}, {len(self.trials)} {each} × {self.tasks} tasks"
-        return f"{self.method} tuned on val ({trials}): {found} → {self.best.accuracy:.2f} % there"
 
 
 @dataclass(frozen=True)
@@ -289,11 +224,6 @@ def _refuse_shared(path: Path, *digests: str) -> None:
     file = FeatureFile.open(path)
     found = overlap(f"val of {path}", file.stream("val"), "novel", file.stream("novel"))
     found.refuse_many("parameters would be tuned on novel classes.")
-
-
-def tuning_path(features: Path) -> Path:
-    """Where tuned parameters are remembered: beside the feature file."""
-    return features.with_suffix(".tuned.json")
 
 
 def grid_of(method: str, fixed: Mapping[str, Any]) -> list[Axis]:
@@ -382,19 +312,3 @@ def configure_tuned(search: Search, source: Source, runner: Runner) -> tuple[Met
     runner.reporter.say(f"{source.dataset}, {protocol.setting}, {protocol.shots}-shot: {tuned.describe()}")
     method, _ = configure(search.method, source, protocol, {**search.fixed, **tuned.params})
     return method, tuned.origin()
-
-
-def read_memory(memory: Path) -> dict[str, Tuned]:
-    """All that is remembered in a file."""
-    remedy = "Delete the file: it is remade."
-    if not memory.exists():
-        return {}
-    known = read_sealed(memory, dict[str, Tuned], "memory of tuning", remedy)
-    if not all(tuned.trials for tuned in known.values()):
-        raise FsbenchError(f"The tuned parameters in {memory} are empty.", remedy)
-    return known
-
-
-def write_memory(memory: Path, known: Mapping[str, Tuned]) -> None:
-    """Replace all that is remembered in a file."""
-    write_sealed(memory, {name: asdict(known[name]) for name in sorted(known)}, indent=1)

@@ -15,13 +15,14 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from fsbench.backbones.families import BACKBONES, TIMM, describe_architecture, family_of
+from fsbench.backbones.families import BACKBONES, TIMM, describe_architecture
 from fsbench.backbones.find_weights import find_weights
-from fsbench.backbones.load import load_backbone
+from fsbench.backbones.load import load_backbone, transform_of
 from fsbench.backbones.timm_models import find_timm_weights
-from fsbench.data.catalog import EMBEDDED, dataset_names
+from fsbench.data.catalog import EMBEDDED
 from fsbench.data.choose import choose_datasets
-from fsbench.data.published_transforms import crops_for, timm_transform, transform_for
+from fsbench.data.pixels import pixel_cache
+from fsbench.data.published_transforms import crops_for
 from fsbench.devices import reading_processes, while_workers_live
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.features.forward import PRECISIONS, Forward, Images, collate
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
     from fsbench.backbones.base import Extractor
     from fsbench.data.dataset import ImageDataset
-    from fsbench.data.transforms import EvalTransform
     from fsbench.ranks import Ranks
     from fsbench.reporter import Reporter
 
@@ -63,6 +63,7 @@ class Settings:
         skip_broken: Leave out images that cannot be read, and record them, instead of stopping.
         tag: A word at the end of the file's name, so that features of two networks can stand side by side.
         library: Folder of feature files whose rows are reused, beside that of the output.
+        cache: Folder of decoded images, which are used where they are there; None uses none.
     """
 
     crops: int = 1
@@ -74,6 +75,7 @@ class Settings:
     skip_broken: bool = False
     tag: str = ""
     library: Path | None = None
+    cache: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,13 @@ def embedded_features(
     datasets = ranks.first_alone(lambda: choose_datasets(EMBEDDED, None, data, reporter))
     chosen = Weights(BACKBONES[0], None, None, weights)
     return extract_all(
-        datasets, chosen, Settings(), device=torch.device("cpu"), out=features, reporter=reporter, ranks=ranks
+        datasets,
+        chosen,
+        Settings(cache=pixel_cache(data)),
+        device=torch.device("cpu"),
+        out=features,
+        reporter=reporter,
+        ranks=ranks,
     )[0]
 
 
@@ -236,22 +244,14 @@ class Extraction:
         crops = self.settings.crops
         if not 1 <= crops <= _MOST_CROPS:
             raise FsbenchError(f"--crops must be from 1 to {_MOST_CROPS:,}, got {crops}.", "30 are usual.")
-        transform = self._transform()
+        benchmark = self.dataset.info is not None
+        size = None if benchmark else self.dataset.common_size()
+        transform = transform_of(
+            self.backbone.info, self.dataset.name, benchmark=benchmark, size=min(size) if size else None,
+            chosen=self.settings.transform,
+        )  # fmt: skip
         random_crops = crops_for(transform, self.dataset.name, self.settings.crop_seed) if crops > 1 else None
         return Images(tuple(self.dataset.splits.values()), transform, random_crops, crops, self.rows)
-
-    def _transform(self) -> EvalTransform:
-        info, chosen = self.backbone.info, self.settings.transform
-        if info.data_config is None:
-            size = self.dataset.common_size() if self.dataset.info is None else None
-            recipe = chosen or family_of(info.family).transform
-            network_size = None if chosen else info.image_size
-            across = self.dataset.info and info.trained_on in dataset_names()  # from one benchmark to another
-            name = info.trained_on if across else self.dataset.name
-            return transform_for(recipe, name, min(size) if size else None, network_size)
-        if chosen:
-            raise FsbenchError("A timm model has its own transform.", "Leave --transform out.")
-        return timm_transform(vars(info.data_config))
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -349,7 +349,7 @@ def _features(
     job: Extraction, parts: Iterable[range], device: torch.device
 ) -> Iterator[tuple[range, NDArray[np.float32], dict[int, str]]]:
     """The features of one range after another, with the reasons for images that could not be read."""
-    settings, images = job.settings, job.images.from_cache(job.dataset.root.parent)
+    settings, images = job.settings, job.images.from_cache(job.settings.cache)
     batch = settings.batch or (64 if device.type == "cpu" else 256)
     per_load = max(1, batch // settings.crops)
     taken: deque[range] = deque()  # the loader takes parts a little ahead of the forward pass

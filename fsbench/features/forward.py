@@ -13,7 +13,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils.data import Dataset
 
 from fsbench.data.images import BrokenImageError, OutOfReachError
-from fsbench.data.pixels import normalised, pixel_cache, stored_pixels
+from fsbench.data.pixels import normalised, stored_pixels
 from fsbench.devices import float32_products, out_of_memory, share
 from fsbench.errors import FsbenchError
 
@@ -91,14 +91,14 @@ class Images(Dataset[Item]):
     rows: Sequence[int] | None = None  # of all images, those that are wanted; None is all
     decoded: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)  # pixels of the splits that have a cache
 
-    def from_cache(self, data_root: Path) -> Images:
-        """The same images, with the pixels of every split whose decoded images are kept there.
+    def from_cache(self, cache: Path | None) -> Images:
+        """The same images, with the pixels of every split whose decoded images are in the folder.
 
         A transform on tensors does not use them: rounded to bytes, they would give slightly different features.
         """
-        if self.random_crops is not None or self.transform.on == "tensor":
+        if cache is None or self.random_crops is not None or self.transform.on == "tensor":
             return self
-        kept = {split.name: stored_pixels(split, self.transform, pixel_cache(data_root)) for split in self.splits}
+        kept = {split.name: stored_pixels(split, self.transform, cache) for split in self.splits}
         return replace(self, decoded={name: pixels for name, pixels in kept.items() if pixels is not None})
 
     def __len__(self) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SEAL = "sha256"
-_MOST_DIGITS = 20  # of the largest seed
+_LARGEST = 10**20  # above all seeds
 _DEEPEST = 32
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ def read_sealed(path: Path, kind: type[T], what: str, remedy: str) -> T:
     except OSError as error:
         raise system_trouble(f"The {what} {path} cannot be read", error) from error
     try:
-        content = json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+        content = json.loads(text, parse_float=_finite, parse_constant=_finite)
         _refuse_extremes([content])
     except (ValueError, RecursionError) as error:
         raise FsbenchError(f"The {what} {path} is damaged: it is not JSON as fsbench writes it.", remedy) from error
@@ -65,12 +65,6 @@ def adapter_of(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def _whole(text: str) -> int:
-    if len(text) > _MOST_DIGITS:
-        raise ValueError("a number too large")
-    return int(text)
-
-
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
@@ -79,13 +73,18 @@ def _finite(text: str) -> float:
 
 
 def _refuse_extremes(content: str | dict[str, Any] | list[Any], depth: int = 0) -> None:
-    """Refuse texts that no file can hold, and objects that are nested too deeply."""
+    """Refuse texts that no file can hold, huge numbers, and objects that are nested too deeply."""
     if depth > _DEEPEST:
         raise ValueError("nested too deeply")
     if isinstance(content, str):
         content.encode()  # fails on half a character, which JSON can write as an escape
         return
-    for part in [*content, *content.values()] if isinstance(content, dict) else content:
+    parts = [*content, *content.values()] if isinstance(content, dict) else content
+    alike = {*map(type, parts)} == {int}  # the long lists of a record are
+    numbers = parts if alike else [part for part in parts if isinstance(part, int)]
+    if numbers and not -_LARGEST < min(numbers) <= max(numbers) < _LARGEST:
+        raise ValueError("a number too large")
+    for part in () if alike else parts:
         if isinstance(part, str | dict | list):
             _refuse_extremes(part, depth + 1)
 

@@ -28,6 +28,7 @@ from torch.nn import functional
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import apply_rows, centre_task, power_rows
 from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_count
+from fsbench.methods.catalog import INFOS
 from fsbench.methods.centroids import class_means
 from fsbench.methods.heads import Adam, Objective, in_blocks
 
@@ -39,8 +40,6 @@ _FLOOR = 1e-12  # added to row sums
 _TIE = 1e-5  # relative difference below which two neighbours are equally near
 _FAR = 1e6  # distance of nodes that are never neighbours
 _MATRICES = 8  # (n, n) that a step works on at a time
-_REFERENCE = 'Lazarou et al., "Adaptive manifold for imbalanced transductive few-shot learning", WACV 2024'
-_URL = "https://arxiv.org/abs/2304.14281"
 
 
 @dataclass(frozen=True)
@@ -217,19 +216,7 @@ class AlphaAm(Parameters):
     rate: float = 1e-3
     steps: int = 100
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="alpha-am",
-        title="α-AM",
-        reference=_REFERENCE,
-        url=_URL,
-        transductive=True,
-        prior="free",
-        prior_by={"order": {1.0: "uniform"}},
-        # Small, as it is slow: the values of its released program.
-        grid={"order": (1.0, 2.0, 5.0), "propagation": (0.8, 0.9), "neighbours": (10, 20)},
-        cost="slow",
-        version=2,
-    )
+    info: ClassVar[MethodInfo] = INFOS["alpha-am"]
 
     def __post_init__(self) -> None:
         if self.chain not in ("PLC", "L2N"):
@@ -289,17 +276,7 @@ class Am(AlphaAm):
     order: float = 1.0
     marginal: float = 10.0
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="am",
-        title="AM",
-        reference=_REFERENCE,
-        url=_URL,
-        transductive=True,
-        prior="uniform",
-        prior_by={"marginal": {0.0: "none"}},
-        grid={"marginal": (1.0, 3.0, 10.0), "propagation": (0.8, 0.9), "neighbours": (10, 20)},
-        cost="slow",
-    )
+    info: ClassVar[MethodInfo] = INFOS["am"]
 
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from fsbench.methods.base import Context, MethodInfo
+from fsbench.methods.catalog import INFOS
 from fsbench.methods.heads import InformationHead, Objective
+
+if TYPE_CHECKING:
+    from fsbench.methods.base import Context, MethodInfo
 
 
 @dataclass(frozen=True)
@@ -26,18 +29,7 @@ class AlphaTim(InformationHead):
     rate: float = 1e-4
     steps: int = 1000
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="alpha-tim",
-        title="α-TIM",
-        reference='Veilleux et al., "Realistic Evaluation of Transductive Few-Shot Learning", NeurIPS 2021',
-        url="https://arxiv.org/abs/2204.11181",
-        transductive=True,
-        prior="free",
-        prior_by={"order": {1.0: "uniform"}},
-        grid={"order": (1.5, 2.0, 3.0, 5.0, 7.0), "temperature": (5.0, 10.0, 15.0, 30.0, 60.0), "marginal": (0.3, 1.0)},
-        published={"alpha-TIM": {}},
-        cost="slow",
-    )
+    info: ClassVar[MethodInfo] = INFOS["alpha-tim"]
 
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:

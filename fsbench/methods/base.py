@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.features.preprocess import apply_rows
 from fsbench.tasks.protocol import ALPHA
 
 Prior = Literal["none", "uniform", "free"]
@@ -59,10 +58,11 @@ class MethodInfo:
         published: Its names in published tables, each with the values of parameters that such a row belongs to;
             parameters that are not named may have any value.
         cost: `fast`: closed-form steps. `slow`: hundreds of gradient steps, so that a run says how long it will take.
-            `network`: a network is adapted to every task, which takes seconds. `cost_by`: variants of another cost.
+            `network`: a network is adapted to every task, which takes seconds.
         network: Empty for methods on features. Methods on images name their network: `features` is the one that made
             the features, anything else, such as `conv4-maml`, the weights of that name for the data set.
         network_by: Variants that need another network, or none: `{"head": ""}`.
+        learned: Whether tuning learns its parameters by gradient, in place of searching a grid (`learn`).
         starts_from: Method whose result it starts from, and should not end below.
     """
 
@@ -82,15 +82,8 @@ class MethodInfo:
     url: str = ""
     network: str = ""
     network_by: Mapping[str, str] = field(default_factory=dict)
+    learned: bool = False
     transductive_by: Mapping[str, Mapping[Any, bool]] = field(default_factory=dict)
-    cost_by: Mapping[str, Cost] = field(default_factory=dict)
-
-    def cost_for(self, options: Mapping[str, Any]) -> Cost:
-        """How long a task takes with these options."""
-        if not self.cost_by:
-            return self.cost
-        word = options.get(self.variants.parameter, self.variants.default) if self.variants else ""
-        return self.cost_by.get(word, self.cost)
 
     def network_for(self, options: Mapping[str, Any]) -> str:
         """The network that the method needs with these options; empty if it works on features."""
@@ -225,17 +218,6 @@ class OnImages(Parameters):
     def params(self) -> dict[str, Any]:
         """The parameters as plain data, with the name of the weights."""
         return super().params() | ({"weights": self.network.name} if self.network else {})
-
-
-class CentredRows(Parameters):
-    """Mixin for methods that work on CL2N features, alone or with other spaces beside them.
-
-    A comparison solves such methods together: a task is drawn once, and so are its inner products.
-    """
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """CL2N rows; other spaces of a method follow them side by side, of the same width."""
-        return apply_rows("CL2N", features, require_base(base, self.info.title).mean.to(features))
 
 
 def with_declared_types(cls: type, options: Mapping[str, Any]) -> dict[str, Any]:

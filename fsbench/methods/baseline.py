@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,18 +11,13 @@ from torch import Tensor
 
 from fsbench.features.preprocess import apply_rows, extreme_scale
 from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_count
+from fsbench.methods.catalog import INFOS
 from fsbench.methods.centroids import class_means, squared_distances
 from fsbench.methods.heads import TINY, descend, probabilities, support_slope
 
 if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
-
-_REFERENCE = 'Chen et al., "A Closer Look at Few-shot Classification", ICLR 2019'
-_GRID = {
-    "temperature": (0.1, 0.5, 1.5, 5.0, 15.0, 30.0, 60.0),
-    "rate": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
-}
 
 
 @dataclass(frozen=True)
@@ -39,16 +34,7 @@ class Baseline(Parameters):
     rate: float = 1e-3
     steps: int = 100
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="baseline",
-        title="Baseline",
-        reference=_REFERENCE,
-        url="https://arxiv.org/abs/1904.04232",
-        transductive=False,
-        prior="none",
-        grid=_GRID,
-        version=2,  # 1: features were not centred
-    )
+    info: ClassVar[MethodInfo] = INFOS["baseline"]
 
     def __post_init__(self) -> None:
         require_amount(temperature=self.temperature, rate=self.rate)
@@ -79,7 +65,7 @@ class BaselinePlusPlus(Baseline):
     on an offset that all features share.
     """
 
-    info: ClassVar[MethodInfo] = replace(Baseline.info, name="baseline++", title="Baseline++")
+    info: ClassVar[MethodInfo] = INFOS["baseline++"]
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax of T times the cosines, (B, Q, K)."""

@@ -29,16 +29,15 @@ from torch import Tensor
 from fsbench.errors import FsbenchError
 from fsbench.methods import presets
 from fsbench.methods.base import (
-    CentredRows,
     Context,
     MethodInfo,
-    Variants,
     require_amount,
     require_base,
     require_count,
     require_weight,
 )
-from fsbench.methods.centroids import Clusters, InnerProducts, products_of
+from fsbench.methods.catalog import INFOS
+from fsbench.methods.centroids import CentredRows, Clusters, InnerProducts, products_of
 from fsbench.methods.linalg import cholesky, clamp_within_span, inverse_square_root
 from fsbench.methods.soft_kmeans import last, over_classes, soft_kmeans
 from fsbench.methods.transport import EqualSizes
@@ -110,23 +109,7 @@ class Bavardage(CentredRows):
     steps: int = 5
     km_steps: int = 5
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="bavardage",
-        title="BAVARDAGE",
-        reference='Hu, Pateux, Gripon, "Adaptive Dimension Reduction and Variational Inference…", 2022',
-        url="https://arxiv.org/abs/2209.08527",
-        transductive=True,
-        prior="free",
-        prior_by={"mixing": {"uniform": "uniform"}, "variant": {"transport": "uniform"}},
-        needs_base=True,
-        variants=Variants("variant", ("article", "released", "transport"), in_all=("released", "transport")),
-        grid={"t_km": (10.0, 50.0), "tau": (0.1, 0.2, 0.3, 0.5, 1.0), "sigma": (10.0, 15.0, 20.0, 30.0, 50.0)},
-        published={
-            "BAVARDAGE": {"stage": ("plda",), "variant": ("article", "released")},
-            "Soft-KMEANS+VB": {"stage": ("vb",), "variant": ("article", "released")},
-        },
-        starts_from="soft-kmeans",
-    )
+    info: ClassVar[MethodInfo] = INFOS["bavardage"]
 
     def __post_init__(self) -> None:
         words = {

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from fsbench.features.preprocess import unit_norm
-from fsbench.methods.base import CentredRows, MethodInfo, require_amount
-from fsbench.methods.centroids import class_means, squared_distances, support_and_query
+from fsbench.methods.base import MethodInfo, require_amount
+from fsbench.methods.catalog import INFOS
+from fsbench.methods.centroids import CentredRows, class_means, squared_distances, support_and_query
 
 if TYPE_CHECKING:
     from fsbench.tasks.batch import TaskBatch
@@ -30,17 +31,7 @@ class BdCspn(CentredRows):
 
     temperature: float = TEMPERATURE  # factor of the cosine similarity in the confidence
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="bd-cspn",
-        title="BD-CSPN",
-        reference='Liu, Song, Qin, "Prototype Rectification for Few-Shot Learning", ECCV 2020',
-        url="https://arxiv.org/abs/1911.10713",
-        transductive=True,
-        prior="none",
-        needs_base=True,
-        grid={"temperature": (1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)},
-        published={"BD-CSPN": {}},
-    )
+    info: ClassVar[MethodInfo] = INFOS["bd-cspn"]
 
     def __post_init__(self) -> None:
         require_amount(temperature=self.temperature)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fsbench.features.preprocess import centre_task, power_rows
 from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_count
+from fsbench.methods.catalog import INFOS
 from fsbench.methods.centroids import inner_products, mean_weights
 
 if TYPE_CHECKING:
@@ -35,17 +36,7 @@ class Bms(Parameters):
     steps: int = 20  # updates of assignments and centroids
     passes: int = 50  # rounds of raising the small classes in each step
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="bms",
-        title="PEME-BMS",
-        reference='Hu et al., "Squeezing Backbone Feature Distributions to the Max for Efficient Few-Shot Learning", '
-        "Algorithms 2022",
-        url="https://doi.org/10.3390/a15050147",
-        transductive=True,
-        prior="free",
-        grid={"scale": (2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.5, 10.0, 12.0, 14.0, 17.0, 24.0)},
-        published={"PEME-BMS": {}},
-    )
+    info: ClassVar[MethodInfo] = INFOS["bms"]
 
     def __post_init__(self) -> None:
         require_amount(scale=self.scale)

@@ -8,10 +8,24 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from fsbench.features.preprocess import apply_rows
+from fsbench.methods.base import Parameters, require_base
 from fsbench.tasks.batch import gram
 
 if TYPE_CHECKING:
+    from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
+
+
+class CentredRows(Parameters):
+    """Mixin for methods that work on CL2N features, alone or with other spaces beside them.
+
+    A comparison solves such methods together: a task is drawn once, and so are its inner products.
+    """
+
+    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
+        """CL2N rows; other spaces of a method follow them side by side, of the same width."""
+        return apply_rows("CL2N", features, require_base(base, self.info.title).mean.to(features))
 
 
 @dataclass(frozen=True)
@@ -67,9 +81,9 @@ class Clusters:
         self._squared_start = (among_support * support).sum(dim=2, keepdim=True)  # (B, K, 1)
         self._among_queries = products.of(asked, asked)
 
-    def unassigned(self) -> Tensor:
-        """Assignments (B, K, Q) of nothing to anything: centroids are then the means of the support."""
-        return torch.zeros_like(self._start)
+    def means(self) -> tuple[Tensor, Tensor]:
+        """The same as `centroids`, of the means of the support."""
+        return self._start / self.shots, self._squared_start / self.shots.square()
 
     def count(self, assigned: Tensor) -> Tensor:
         """N_k (B, K, 1), from the assignments of the queries (B, K, Q)."""

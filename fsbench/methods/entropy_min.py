@@ -10,17 +10,18 @@ import torch
 from torch.nn import functional
 
 from fsbench.features.preprocess import apply_rows
-from fsbench.methods.base import MethodInfo, Variants
+from fsbench.methods.catalog import INFOS
+from fsbench.methods.centroids import class_means
 from fsbench.methods.heads import InformationHead, Objective
 from fsbench.methods.networks import ImageMethod
+from fsbench.tasks.batch import TaskBatch
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from fsbench.features.scatter import BaseStatistics
-    from fsbench.methods.base import Context
+    from fsbench.methods.base import Context, MethodInfo
     from fsbench.methods.networks import ImageNetwork, Solver
-    from fsbench.tasks.batch import TaskBatch
 
 _ON_IMAGES = {"steps": 25, "rate": 5e-5}
 _DEFAULTS: dict[str, dict[str, Any]] = {
@@ -56,25 +57,7 @@ class EntropyMin(ImageMethod):
     rate: float = 5e-5
     steps: int = 25
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="entropy-min",
-        title="Entropy-min",
-        reference='Dhillon et al., "A Baseline for Few-Shot Image Classification", ICLR 2020',
-        url="https://arxiv.org/abs/1909.02729",
-        transductive=True,
-        prior="none",
-        variants=Variants("variant", ("joint", "alternating", "head"), in_all=("head",)),
-        network="features",
-        network_by={"head": ""},
-        grid={
-            "temperature": (5.0, 10.0, 15.0, 30.0, 60.0),
-            "conditional": (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 10.0),
-        },
-        published={"Entropy-min": {"variant": ("joint", "alternating")}},
-        cost="network",
-        cost_by={"head": "slow"},
-        version=2,
-    )
+    info: ClassVar[MethodInfo] = INFOS["entropy-min"]
 
     def __post_init__(self) -> None:
         self._head()  # checks the parameters
@@ -110,7 +93,7 @@ class EntropyMin(ImageMethod):
         if self.network is None:
             return 0
         weights = sum(tensor.numel() * tensor.element_size() for tensor in self.network.backbone.parameters())
-        return samples * self.network.saved_bytes() + 4 * weights
+        return samples * self.network.saved_bytes + 4 * weights
 
 
 class _Fitted:
@@ -119,9 +102,8 @@ class _Fitted:
     def __init__(self, method: EntropyMin, network: nn.Module, images: Tensor, labels: Tensor, ways: int) -> None:
         self.method, self.network, self.labels = method, network.train(), labels
         self.support, self.queries = images.split([len(labels), len(images) - len(labels)])
-        belongs = functional.one_hot(labels, ways).to(images)  # (S, K)
         with torch.no_grad():
-            means = belongs.T @ self._features(self.support) / belongs.sum(dim=0)[:, None]  # (K, D)
+            means = class_means(TaskBatch(self._features(self.support)[None], labels[None], ways))[0]  # (K, D)
         linear = method.variant == "alternating"
         self.weights = (functional.normalize(means, dim=1) if linear else means).requires_grad_()
         self.bias = torch.zeros(ways, device=images.device, requires_grad=linear)

@@ -12,6 +12,7 @@ from torch.nn import functional
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import centre_task, power_rows
 from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_count
+from fsbench.methods.catalog import INFOS
 from fsbench.methods.centroids import mean_weights
 from fsbench.methods.transport import given_sizes
 from fsbench.tasks.batch import gram
@@ -48,17 +49,7 @@ class Ilpc(Parameters):
     kept: int = 3
     steps: int = 1000
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="ilpc",
-        title="iLPC",
-        reference='Lazarou, Stathaki, Avrithis, "Iterative label cleaning for transductive and semi-supervised '
-        'few-shot learning", ICCV 2021',
-        url="https://arxiv.org/abs/2012.07962",
-        transductive=True,
-        prior="uniform",
-        grid={"propagation": (0.6, 0.8, 0.9), "neighbours": (5, 10, 20, 40)},
-        cost="slow",
-    )
+    info: ClassVar[MethodInfo] = INFOS["ilpc"]
 
     def __post_init__(self) -> None:
         require_amount(propagation=self.propagation)

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from fsbench.errors import FsbenchError
-from fsbench.methods.base import CentredRows, Context, MethodInfo, require_count, require_weight
+from fsbench.methods.base import Context, MethodInfo, require_count, require_weight
 from fsbench.methods.bd_cspn import TEMPERATURE, rectified_prototypes
-from fsbench.methods.centroids import class_means, squared_distances, support_and_query
+from fsbench.methods.catalog import INFOS
+from fsbench.methods.centroids import CentredRows, class_means, squared_distances, support_and_query
 
 if TYPE_CHECKING:
     from fsbench.tasks.batch import TaskBatch
@@ -39,17 +40,7 @@ class LaplacianShot(CentredRows):
     neighbours: int = 2  # of a query in the graph; the programs' `knn` of 3 counts the query itself
     steps: int = 20  # most updates; a task whose energy has settled stops earlier
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="laplacianshot",
-        title="LaplacianShot",
-        reference='Ziko et al., "Laplacian Regularized Few-Shot Learning", ICML 2020',
-        url="https://arxiv.org/abs/2006.15486",
-        transductive=True,
-        prior="none",
-        needs_base=True,
-        grid={"weight": (0.1, 0.3, 0.5, 0.7, 0.8, 1.0, 1.2, 1.5), "neighbours": (1, 2, 3, 4, 6, 9)},  # λ: the authors'
-        published={"LaplacianShot": {}},
-    )
+    info: ClassVar[MethodInfo] = INFOS["laplacianshot"]
 
     def __post_init__(self) -> None:
         require_weight(weight=self.weight)

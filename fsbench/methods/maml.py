@@ -11,7 +11,8 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.methods.base import MethodInfo, Variants, require_amount, require_count
+from fsbench.methods.base import MethodInfo, require_amount, require_count
+from fsbench.methods.catalog import INFOS
 from fsbench.methods.networks import ImageMethod, counted_copy, set_counted
 
 if TYPE_CHECKING:
@@ -113,20 +114,7 @@ class Maml(ImageMethod):
     rate: float = 0.1
     adapts: str = "all"
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="maml",
-        title="MAML",
-        reference='Finn et al., "Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks", ICML 2017',
-        url="https://arxiv.org/abs/1703.03400",
-        transductive=False,
-        transductive_by={"variant": {"transductive": True}},
-        prior="none",
-        variants=Variants("variant", ("inductive", "transductive"), in_all=("transductive",)),
-        network="conv4-maml",
-        network_by={"transductive": "conv4-maml-transductive"},
-        published={"MAML": {"variant": ("transductive",)}},
-        cost="network",
-    )
+    info: ClassVar[MethodInfo] = INFOS["maml"]
 
     def __post_init__(self) -> None:
         require_count(steps=self.steps)
@@ -137,15 +125,21 @@ class Maml(ImageMethod):
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:
         """The inner loop that the network was trained with; twice its steps, as Finn et al. test."""
-        inner = context.network.facts.get("inner", {}) if context.network else {}
-        given = {"steps": 2 * int(inner["steps"]), "rate": inner["rate"], "adapts": inner["adapts"]} if inner else {}
-        return {**super().defaults(context), **given}
+        inner = context.network.facts.get("inner") if context.network else None
+        if not isinstance(inner, dict) or not isinstance(inner.get("steps"), int):
+            return super().defaults(context)
+        known = {name: inner[name] for name in ("rate", "adapts") if name in inner}
+        return {**super().defaults(context), "steps": 2 * inner["steps"], **known}
 
     def solver(self, network: ImageNetwork, ways: int, device: torch.device) -> Solver:
         """Steps from the trained parameters, and the softmax of the logits after them."""
         model = Classifier(counted_copy(network.backbone.network), network.backbone.info.feature_dim, ways)
         if network.extras:
             learned = {name.removeprefix("head."): tensor for name, tensor in network.extras.items()}
+            if learned.keys() != model.head.state_dict().keys():
+                raise FsbenchError(
+                    f"{network.name} is not a network of MAML.", "Train one: fsbench train --recipe maml"
+                )
             if len(learned["bias"]) != ways:
                 raise FsbenchError(
                     f"The head of {network.name} was trained for {len(learned['bias'])} classes, a task has {ways}.",
@@ -164,4 +158,4 @@ class Maml(ImageMethod):
 
     def memory_per_task(self, samples: int) -> int:
         """Bytes that a task of N samples takes: one step is differentiated at a time."""
-        return samples * self.network.saved_bytes() if self.network else 0
+        return samples * self.network.saved_bytes if self.network else 0

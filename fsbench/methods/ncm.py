@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from fsbench.methods.base import CentredRows, MethodInfo
-from fsbench.methods.centroids import class_means, support_and_query
+from fsbench.methods.catalog import INFOS
+from fsbench.methods.centroids import CentredRows, class_means, support_and_query
 
 if TYPE_CHECKING:
+    from fsbench.methods.base import MethodInfo
     from fsbench.tasks.batch import TaskBatch
 
 
@@ -19,15 +20,7 @@ if TYPE_CHECKING:
 class NearestClassMean(CentredRows):
     """Nearest mean of the support, on CL2N features: the inductive reference."""
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="ncm",
-        title="NCM",
-        reference='Snell et al., "Prototypical Networks for Few-shot Learning", NeurIPS 2017',
-        url="https://arxiv.org/abs/1703.05175",
-        transductive=False,
-        prior="none",
-        needs_base=True,
-    )
+    info: ClassVar[MethodInfo] = INFOS["ncm"]
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax over the classes of minus the squared distance to the class means, (B, Q, K)."""

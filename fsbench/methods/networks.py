@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import copy
-import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from fsbench.backbones.checkpoints import read_checkpoint
-from fsbench.backbones.families import family_of
-from fsbench.backbones.load import EXTRAS, load_backbone
+from fsbench.backbones.load import EXTRAS, load_backbone, own_facts, transform_of
 from fsbench.data.catalog import dataset_names
 from fsbench.data.pixels import normalised
-from fsbench.data.published_transforms import timm_transform, transform_for
+from fsbench.errors import FsbenchError
 from fsbench.methods.base import OnImages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from fsbench.backbones.base import BackboneInfo, Extractor
+    from fsbench.backbones.base import Extractor
     from fsbench.data.transforms import EvalTransform
     from fsbench.tasks.batch import TaskBatch
 
@@ -51,10 +50,11 @@ class ImageNetwork:
         return f"{info.weights}@{info.sha256[:8]}" if info.sha256 else info.weights.replace("none, seed", "random seed")
 
     def images(self, rows: Tensor) -> Tensor:
-        """Pixel rows (N, E) of a task as the network wants them, (N, 3, S, S), outside inference mode."""
+        """Pixel rows (N, E) of a task as the network wants them, (N, 3, S, S)."""
         side = self.transform.crop
         return normalised(rows.view(len(rows), side, side, 3), self.transform)
 
+    @cached_property
     def saved_bytes(self) -> int:
         """Bytes per image that a forward pass keeps for its gradient."""
         seen: dict[int, int] = {}
@@ -84,24 +84,17 @@ def load_network(
         transform: How it gets its images, if not as usual for its family.
     """
     checkpoint = read_checkpoint(path)
-    facts = json.loads(checkpoint.metadata.get("fsbench", "{}"))
-    loaded = load_backbone(backbone or str(facts.get("backbone", "")), path)
+    facts = own_facts(checkpoint)
+    if not backbone and "backbone" not in facts:
+        raise FsbenchError(f"{path} was not written by fsbench train.", "Train one with fsbench train --recipe.")
+    loaded = load_backbone(backbone or str(facts["backbone"]), path)
     extras = {
         name.removeprefix(EXTRAS): tensor.float()
         for name, tensor in checkpoint.tensors.items()
         if name.startswith(EXTRAS)
     }
-    return ImageNetwork(loaded, transform or usual_transform(loaded.info, dataset), extras, facts)
-
-
-def usual_transform(info: BackboneInfo, dataset: str) -> EvalTransform:
-    """The transform that belongs to a backbone on a data set."""
-    if info.data_config is not None:
-        return timm_transform(vars(info.data_config))
-    across = dataset in dataset_names() and info.trained_on in dataset_names()
-    return transform_for(
-        family_of(info.family).transform, info.trained_on if across else dataset, None, info.image_size
-    )
+    transform = transform or transform_of(loaded.info, dataset, benchmark=dataset in dataset_names())
+    return ImageNetwork(loaded, transform, extras, facts)
 
 
 class CountedNorm(nn.BatchNorm2d):
@@ -153,7 +146,7 @@ class ImageMethod(OnImages):
             solve = self.solver(self.network, tasks.ways, tasks.rows.device)
             pairs = zip(tasks.rows, tasks.support_labels, strict=True)
             # Copies: what was made in inference mode cannot take part in a gradient.
-            return torch.stack([solve(self.network.images(rows.clone()), known.clone()) for rows, known in pairs])
+            return torch.stack([solve(self.network.images(rows.clone()), labels.clone()) for rows, labels in pairs])
 
     def solver(self, network: ImageNetwork, ways: int, device: torch.device) -> Solver:
         """What solves a task: from images (N, 3, S, S), support first, and labels (S,) to probabilities (Q, K)."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fsbench.methods.base import MethodInfo, Parameters, require_count, require_weight
+from fsbench.methods.catalog import INFOS
 from fsbench.methods.centroids import inner_products, mean_weights, support_and_query
 
 if TYPE_CHECKING:
@@ -32,16 +33,7 @@ class Paddle(Parameters):
     weight: float = 1.0  # λ/|Q|, weight of the penalty; the article's λ is the number of queries
     steps: int = 100
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="paddle",
-        title="PADDLE",
-        reference='Martin et al., "Towards Practical Few-Shot Query Sets: Transductive Minimum Description Length '
-        'Inference", NeurIPS 2022',
-        url="https://arxiv.org/abs/2210.14545",
-        transductive=True,
-        prior="free",
-        grid={"weight": (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)},
-    )
+    info: ClassVar[MethodInfo] = INFOS["paddle"]
 
     def __post_init__(self) -> None:
         require_weight(weight=self.weight)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import centre_task, power_rows
-from fsbench.methods.base import Context, MethodInfo, Parameters, Variants, require_amount, require_count
+from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_count
+from fsbench.methods.catalog import INFOS
 from fsbench.methods.centroids import InnerProducts, inner_products, mean_weights
 from fsbench.methods.soft_kmeans import over_classes
 from fsbench.methods.transport import EqualSizes
@@ -48,17 +49,7 @@ class ProtoLp(Parameters):
     dimensions: int = 40
     rounds: int = 100
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="protolp",
-        title="protoLP",
-        reference='Zhu, Koniusz, "Transductive Few-shot Learning with Prototype-based Label Propagation by Iterative '
-        'Graph Refinement", CVPR 2023',
-        url="https://arxiv.org/abs/2304.11598",
-        transductive=True,
-        prior="uniform",
-        variants=Variants("graph", ("normalised", "anchor")),
-        grid={"weight": (0.05, 0.3, 1.0, 10.0), "share": (0.3, 0.6, 0.7, 0.9), "scale": (5.0, 10.0, 20.0)},
-    )
+    info: ClassVar[MethodInfo] = INFOS["protolp"]
 
     def __post_init__(self) -> None:
         for name, known in {"graph": ("normalised", "anchor"), "assignment": ("softmax", "transport")}.items():

@@ -11,6 +11,7 @@ from torch import Tensor
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import centre_parts, power_rows
 from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_count
+from fsbench.methods.catalog import INFOS
 from fsbench.methods.centroids import InnerProducts, inner_products, mean_weights
 from fsbench.methods.transport import EqualSizes
 
@@ -38,16 +39,7 @@ class PtMap(Parameters):
     rate: float = 0.2  # a, the part of the way that centroids go in an epoch
     epochs: int = 20  # updates of the centroids
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="pt-map",
-        title="PT-MAP",
-        reference='Hu et al., "Leveraging the Feature Distribution in Transfer-based Few-Shot Learning", ICANN 2021',
-        url="https://arxiv.org/abs/2006.03806",
-        transductive=True,
-        prior="uniform",
-        grid={"scale": (2.5, 5.0, 7.0, 10.0, 15.0, 20.0, 40.0), "rate": (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6)},
-        published={"PT-MAP": {}},
-    )
+    info: ClassVar[MethodInfo] = INFOS["pt-map"]
 
     def __post_init__(self) -> None:
         require_amount(scale=self.scale, rate=self.rate)

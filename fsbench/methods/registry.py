@@ -14,12 +14,13 @@ import importlib
 import importlib.util
 import sys
 import sysconfig
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.io.files import is_name
+from fsbench.methods.base import Context
+from fsbench.methods.catalog import INFOS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from types import ModuleType
 
-    from fsbench.methods.base import Method
+    from fsbench.methods.base import Method, MethodInfo
 
 METHODS = {
     "ncm": "fsbench.methods.ncm:NearestClassMean",
@@ -79,12 +80,27 @@ def installed_class(name: str) -> type[Method] | None:
     return _checked(entry.load(), name) if entry else None
 
 
+def method_info(name: str) -> MethodInfo:
+    """What is known of a method, by its name, or from `path/to/file.py:CLASS`."""
+    return installed_info(name) or method_class(name).info
+
+
+def installed_info(name: str) -> MethodInfo | None:
+    """What is known of a method of fsbench or of an installed package; None for any other name."""
+    if name in INFOS:
+        return INFOS[name]
+    found = installed_class(name)
+    return found.info if found else None
+
+
 def method_names() -> list[str]:
     """All names: the table's, then those of installed packages."""
     return [*METHODS, *(name for name in _plugins() if name not in METHODS)]
 
 
 def _plugins() -> dict[str, EntryPoint]:
+    from importlib import metadata  # noqa: PLC0415 - most completions of the shell do without
+
     return {entry.name: entry for entry in metadata.entry_points(group=ENTRY_POINTS)}
 
 
@@ -93,7 +109,7 @@ def split_variant(label: str) -> tuple[str, dict[str, Any]]:
     name, colon, word = label.partition(":")
     if not colon or ".py:" in label:
         return label, {}
-    variants = method_class(name).info.variants
+    variants = method_info(name).variants
     if variants is None:
         raise FsbenchError(f"{name} has no variants, got {label!r}.", f"Use {name}.")
     if word not in variants.values:
@@ -104,32 +120,30 @@ def split_variant(label: str) -> tuple[str, dict[str, Any]]:
 def plain_label(label: str) -> str:
     """A label without a variant that the method has anyway: `bavardage:article` is `bavardage`."""
     name, options = split_variant(label)
-    variants = method_class(name).info.variants
+    variants = method_info(name).variants
     return name if variants and variants.default in options.values() else label
 
 
 def needs_base(label: str) -> bool:
     """Whether a method, or a variant of it, needs statistics of base classes."""
     name, options = split_variant(label)
-    info = method_class(name).info
+    info = method_info(name)
     spared = info.variants.without_base if info.variants else ()
     return info.needs_base and not any(word in spared for word in options.values())
 
 
 def learns(name: str) -> bool:
     """Whether tuning learns the parameters of a method by gradient, in place of searching a grid."""
-    return hasattr(method_class(name), "learn")
+    return INFOS[name].learned if name in INFOS else hasattr(method_class(name), "learn")
 
 
 def can_tune(name: str) -> bool:
     """Whether a method has a grid to search, or learns its parameters."""
-    return bool(method_class(name).info.grid) or learns(name)
+    return bool(method_info(name).grid) or learns(name)
 
 
 def told(label: str) -> dict[str, str]:
     """What a method, or a variant of it, is told beside the task, and what it makes of it; and the same when blind."""
-    from fsbench.methods.base import Context  # noqa: PLC0415  (loads torch, which completion does without)
-
     name, options = split_variant(label)
     method: Any = method_class(name)
     found = {"base classes": "statistics of their features"} if needs_base(label) else {}
@@ -229,10 +243,6 @@ def _checked(found: type[Method], name: str) -> type[Method]:
     return found
 
 
-_NOT_USERS = [
-    Path(__file__).resolve().parent.parent,
-    *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")),
-]
 _INSTALLED = {"site-packages", "dist-packages"}
 _seen: dict[str, tuple[ModuleSpec, bytes]] = {}
 
@@ -295,8 +305,15 @@ def _users(spec: ModuleSpec) -> bool:
     if spec.origin is None:
         return spec.submodule_search_locations is not None
     path = Path(spec.origin).resolve()
-    installed = not _INSTALLED.isdisjoint(path.parts) or any(path.is_relative_to(folder) for folder in _NOT_USERS)
+    installed = not _INSTALLED.isdisjoint(path.parts) or any(path.is_relative_to(folder) for folder in _not_users())
     return spec.has_location and path.is_file() and not installed
+
+
+@functools.cache
+def _not_users() -> list[Path]:
+    """The folders of fsbench and of the standard library."""
+    library = (Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
+    return [Path(__file__).resolve().parent.parent, *library]
 
 
 def _content(spec: ModuleSpec, origin: str) -> bytes:

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from fsbench.errors import unknown_name
 from fsbench.features.preprocess import ROW_CHAINS, apply_rows, extreme_scale
-from fsbench.methods.base import MethodInfo, Parameters, Variants, require_base
+from fsbench.methods.base import MethodInfo, Parameters, require_base
+from fsbench.methods.catalog import INFOS
 from fsbench.methods.centroids import class_means, squared_distances, support_and_query
 
 if TYPE_CHECKING:
@@ -33,17 +34,7 @@ class SimpleShot(Parameters):
 
     norm: Literal["CL2N", "L2N", "UN"] = "CL2N"
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="simpleshot",
-        title="SimpleShot",
-        reference='Wang et al., "SimpleShot: Revisiting Nearest-Neighbor Classification for Few-Shot Learning", 2019',
-        url="https://arxiv.org/abs/1911.04623",
-        transductive=False,
-        prior="none",
-        needs_base=True,
-        variants=Variants("norm", ("CL2N", "L2N", "UN"), without_base=("L2N", "UN")),
-        published={"SimpleShot": {"norm": ("CL2N",)}},
-    )
+    info: ClassVar[MethodInfo] = INFOS["simpleshot"]
 
     def __post_init__(self) -> None:
         if self.norm not in ROW_CHAINS:

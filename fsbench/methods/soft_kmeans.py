@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from fsbench.methods.base import CentredRows, Context, MethodInfo, require_amount, require_count
-from fsbench.methods.centroids import Clusters, products_of
+from fsbench.methods.base import Context, MethodInfo, require_amount, require_count
+from fsbench.methods.catalog import INFOS
+from fsbench.methods.centroids import CentredRows, Clusters, products_of
 from fsbench.methods.presets import temperature_of
 
 if TYPE_CHECKING:
@@ -29,18 +30,7 @@ class SoftKMeans(CentredRows):
     t_km: float = 50.0
     km_steps: int = 5
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="soft-kmeans",
-        title="Soft-KMEANS",
-        reference='Kearns, Mansour, Ng, "An information-theoretic analysis of hard and soft assignment methods for '
-        'clustering", 1998',
-        url="https://arxiv.org/abs/1302.1552",
-        transductive=True,
-        prior="none",
-        needs_base=True,
-        grid={"t_km": (2.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0, 150.0, 200.0)},
-        published={"Soft-KMEANS": {}},
-    )
+    info: ClassVar[MethodInfo] = INFOS["soft-kmeans"]
 
     def __post_init__(self) -> None:
         require_amount(t_km=self.t_km)
@@ -73,12 +63,13 @@ def soft_kmeans(
     The first ones are those of the nearest class mean, softmax(−T_km d²) with d the distance to the support's means.
     The centroids after the last step are not needed.
     """
-    assigned = clusters.unassigned()
-    for _ in range(steps):
-        similarity, squared = clusters.centroids(assigned, clusters.count(assigned))
+    similarity, squared = clusters.means()
+    for step in range(1, steps + 1):
         logits = temperature * (2 * similarity - squared)  # −T d², up to ‖x_n‖², which is the same for every class
         assigned = normalised(logits)
         yield assigned
+        if step < steps:
+            similarity, squared = clusters.centroids(assigned, clusters.count(assigned))
 
 
 def last(steps: Iterator[Tensor]) -> Tensor:

@@ -10,21 +10,13 @@ from torch import Tensor
 
 from fsbench.features.preprocess import apply_rows
 from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_count, require_weight
+from fsbench.methods.catalog import INFOS
 from fsbench.methods.centroids import mean_weights, products_of
 from fsbench.methods.heads import InformationHead, Objective
 
 if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
     from fsbench.tasks.batch import TaskBatch
-
-_REFERENCE = 'Boudiaf et al., "Transductive Information Maximization for Few-Shot Learning", NeurIPS 2020'
-_URL = "https://arxiv.org/abs/2008.11297"
-
-_GRID = {
-    "temperature": (5.0, 10.0, 15.0, 30.0, 60.0),
-    "marginal": (0.1, 0.3, 1.0, 3.0, 10.0),
-    "conditional": (0.1, 1.0),
-}
 
 
 @dataclass(frozen=True)
@@ -43,18 +35,7 @@ class TimGradient(InformationHead):
     rate: float = 1e-4
     steps: int = 1000
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="tim-gd",
-        title="TIM-GD",
-        reference=_REFERENCE,
-        url=_URL,
-        transductive=True,
-        prior="uniform",
-        prior_by={"marginal": {0.0: "none"}},
-        grid=_GRID,
-        published={"TIM": {}, "TIM-GD": {}},
-        cost="slow",
-    )
+    info: ClassVar[MethodInfo] = INFOS["tim-gd"]
 
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:
@@ -82,17 +63,7 @@ class TimAlternating(Parameters):
     temperature: float = 15.0
     steps: int = 150
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="tim-adm",
-        title="TIM-ADM",
-        reference=_REFERENCE,
-        url=_URL,
-        transductive=True,
-        prior="uniform",
-        prior_by={"marginal": {0.0: "none"}},
-        grid=_GRID,
-        published={"TIM-ADM": {}},
-    )
+    info: ClassVar[MethodInfo] = INFOS["tim-adm"]
 
     def __post_init__(self) -> None:
         require_weight(marginal=self.marginal, conditional=self.conditional)

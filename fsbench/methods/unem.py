@@ -13,6 +13,7 @@ from torch.nn import functional
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import extreme_scale
 from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_weight
+from fsbench.methods.catalog import INFOS
 from fsbench.methods.centroids import Clusters, inner_products, support_and_query
 
 if TYPE_CHECKING:
@@ -45,14 +46,7 @@ class UnemGaussian(Parameters):
     balance: float | str = _START
     temperature: float | str = 1 + _START
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="unem-gaussian",
-        title="UNEM-Gaussian",
-        reference='Zhou et al., "UNEM: UNrolled Generalized EM for Transductive Few-Shot Learning", CVPR 2025',
-        url="https://arxiv.org/abs/2412.16739",
-        transductive=True,
-        prior="free",
-    )
+    info: ClassVar[MethodInfo] = INFOS["unem-gaussian"]
 
     def __post_init__(self) -> None:
         require_amount(scale=self.scale, **{f"temperature of iteration {n}": t for n, t in _layers(self.temperature)})
@@ -116,13 +110,13 @@ def unrolled(
     temperature: Sequence[float] | Tensor,
 ) -> Tensor:
     """Logits (B, K, Q) of the last iteration: (−½ ‖s x_q − s w_k‖² + g_l log π_k) / T_l."""
-    assigned = clusters.unassigned()
-    log_proportion = torch.zeros_like(assigned[:, :, :1])  # (B, K, 1)
+    similarity, squared = clusters.means()
+    log_proportion = torch.zeros_like(squared)  # (B, K, 1)
     for weight, divisor in zip(balance, temperature, strict=True):
-        similarity, squared = clusters.centroids(assigned, clusters.count(assigned))
         logits: Tensor = (scale * scale * (similarity - squared / 2) + weight * log_proportion) / divisor
         assigned = torch.softmax(logits, dim=1)
         log_proportion = (assigned.mean(dim=2, keepdim=True) + _PROPORTION_OFFSET).log()
+        similarity, squared = clusters.centroids(assigned, clusters.count(assigned))
     return logits
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -10,8 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from fsbench.errors import FsbenchError
-from fsbench.methods.base import MethodInfo, Variants, require_count
+from fsbench.methods.base import MethodInfo, require_count
+from fsbench.methods.catalog import INFOS
+from fsbench.methods.centroids import class_means
 from fsbench.methods.networks import ImageMethod, counted_copy
+from fsbench.tasks.batch import TaskBatch
 
 if TYPE_CHECKING:
     from fsbench.methods.networks import ImageNetwork, Solver
@@ -36,8 +40,7 @@ class Amortised(nn.Module):
         With a normal law of every weight, a logit z·w + b is normal too: its mean is z·μ_w + μ_b and its variance
         z²·exp(s_w) + exp(s_b).
         """
-        belongs = nn.functional.one_hot(labels, ways).to(support)  # (S, K)
-        means = belongs.T @ support / belongs.sum(dim=0)[:, None]  # (K, D) ν
+        means = class_means(TaskBatch(support[None], labels[None], ways))[0]  # (K, D) ν
         mean = queries @ self.weight_mean(means).T + self.bias_mean(means).T
         spread = queries.square() @ self.weight_log_variance(means).exp().T + self.bias_log_variance(means).exp().T
         return mean, spread
@@ -71,32 +74,19 @@ class Versa(ImageMethod):
     variant: str = "inductive"
     samples: int = 10
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="versa",
-        title="VERSA",
-        reference='Gordon et al., "Meta-Learning Probabilistic Inference for Prediction", ICLR 2019',
-        url="https://arxiv.org/abs/1805.09921",
-        transductive=False,
-        transductive_by={"variant": {"transductive": True}},
-        prior="none",
-        variants=Variants("variant", ("inductive", "transductive"), in_all=("transductive",)),
-        network="conv4-versa",
-        published={"Versa": {"variant": ("transductive",)}},
-        cost="slow",
-    )
+    info: ClassVar[MethodInfo] = INFOS["versa"]
 
     def __post_init__(self) -> None:
         require_count(samples=self.samples)
 
     def solver(self, network: ImageNetwork, ways: int, device: torch.device) -> Solver:
         """One pass over the images, then the classifier, and the mean of the softmax over the samples."""
-        features, transductive = network.backbone.info.feature_dim, self.variant == "transductive"
-        amortised = Amortised(features)
-        if not network.extras:
+        amortised, transductive = Amortised(network.backbone.info.feature_dim), self.variant == "transductive"
+        if network.extras.keys() != amortised.state_dict().keys():
             raise FsbenchError(f"{network.name} is not a network of VERSA.", "Train one: fsbench train --recipe versa")
-        amortised.load_state_dict({name: tensor.float() for name, tensor in network.extras.items()})
-        backbone = (counted_copy(network.backbone.network) if transductive else network.backbone.network).to(device)
+        amortised.load_state_dict(network.extras)
         amortised = amortised.to(device)
+        backbone = (counted_copy if transductive else copy.deepcopy)(network.backbone.network).to(device)
         noise = torch.randn(self.samples, 1, ways, generator=torch.Generator().manual_seed(_NOISE)).to(device)
 
         @torch.no_grad()

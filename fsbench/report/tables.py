@@ -15,7 +15,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from fsbench.evaluation.spec import symbol
+from fsbench.methods.presets import symbol
 from fsbench.reporter import SafeConsole
 from fsbench.tasks.protocol import TaskProtocol, setting_title
 
@@ -26,13 +26,12 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from fsbench.bench.measure import Measure
-    from fsbench.evaluation.spec import Value
-    from fsbench.evaluation.tuning import Trial, Tuned
     from fsbench.evaluation.verify import Verdict
     from fsbench.features.scatter import BaseStatistics
     from fsbench.results.comparison import Comparison
-    from fsbench.results.curves import Curve, Panel
+    from fsbench.results.curves import Curve, Panel, Value
     from fsbench.results.statistics import Interval
+    from fsbench.results.tuned import Trial, Tuned
 
 
 def plus_minus(mean: float, half_width: float | None) -> str:

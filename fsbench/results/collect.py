@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections import Counter
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.methods.base import MethodInfo
 from fsbench.methods.presets import ARTICLE_UNITS
-from fsbench.methods.registry import BASELINE, METHODS, installed_class
+from fsbench.methods.registry import BASELINE, METHODS, installed_info
 from fsbench.reporter import printable
 from fsbench.results.comparison import Column, Comparison, Entry, compare_records, entry_of
 from fsbench.results.curves import SWEEPS, Sweep, load_sweep
@@ -67,8 +68,8 @@ def _names(records: Sequence[RunRecord]) -> list[str]:
 
 def _variants(record: RunRecord) -> Variants | None:
     """The variants of the method that ran, if it is installed and has some."""
-    method = installed_class(record.key.method.partition("@")[0])
-    return method.info.variants if method else None
+    info = installed_info(record.key.method.partition("@")[0])
+    return info.variants if info else None
 
 
 def _variant(record: RunRecord) -> str:
@@ -142,8 +143,8 @@ def _of_present_versions(records: Sequence[RunRecord], reporter: Reporter) -> li
     old: Counter[str] = Counter()
     kept = []
     for record in records:
-        method = installed_class(record.key.method.partition("@")[0])
-        if method and record.key.method_version < method.info.version:
+        info = installed_info(record.key.method.partition("@")[0])
+        if info and record.key.method_version < info.version:
             old[record.key.method] += 1
         else:
             kept.append(record)
@@ -300,7 +301,7 @@ def _comparison(records: Sequence[RunRecord], baseline: str, published: bool) ->
 def _entry(label: str, record: RunRecord) -> Entry:
     """The row of a record; no file named in it is imported."""
     name = record.key.method.partition("@")[0]
-    return entry_of(label, name) if installed_class(name) else _recorded(label, record)
+    return entry_of(label, name) if installed_info(name) else _recorded(label, record)
 
 
 def join(runs: Runs, others: Sequence[RunRecord], reporter: Reporter) -> list[Entry]:
@@ -383,7 +384,7 @@ def _check_tasks(runs: Runs) -> None:
     first: dict[tuple[int, Column], RunRecord] = {}
     for (source, _, column), record in runs.items():
         other = first.setdefault((source, column), record)
-        if any(one != asked for one, asked in zip(other.queries, record.queries, strict=False)):
+        if any(map(operator.ne, other.queries, record.queries)):
             raise FsbenchError(
                 f"The records of {record.dataset} {record.backbone}, {column.title}, are not over the same tasks: "
                 f"{record.key.method} has other numbers of queries than the rest.",

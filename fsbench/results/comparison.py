@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fsbench.errors import FsbenchError
-from fsbench.methods.registry import method_class
+from fsbench.methods.registry import method_info
 from fsbench.results.published import ONLY_PUBLISHED, Published, published
 from fsbench.results.record import common_signature, network_words
 from fsbench.results.statistics import (
@@ -76,7 +76,7 @@ class Entry:
 
 def entry_of(label: str, method: str) -> Entry:
     """The row of a method that is installed, or of a file."""
-    info = method_class(method).info
+    info = method_info(method)
     return Entry(label, info.name, info=info)
 
 

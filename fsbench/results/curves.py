@@ -11,6 +11,7 @@ from fsbench.io.sealed import read_sealed, write_sealed
 if TYPE_CHECKING:
     from pathlib import Path
 
+Value = float | int | str  # of a parameter
 SWEEPS = "sweeps"  # folder of the curves, within the results
 
 
@@ -18,7 +19,7 @@ SWEEPS = "sweeps"  # folder of the curves, within the results
 class Point:
     """Accuracy in percent at one value of the axis."""
 
-    x: float | int | str
+    x: Value
     accuracy: float
     ci95: float | None = None
 

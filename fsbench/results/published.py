@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from fsbench.backbones.families import FAMILIES, first_family
 from fsbench.data.catalog import benchmark_of
-from fsbench.methods.registry import installed_class
+from fsbench.methods.registry import installed_info, method_class
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -106,12 +106,13 @@ def _matching(names: Collection[str], wanted: Row) -> list[Row]:
 
 def _names(record: RunRecord) -> list[str]:
     """What published tables call the method that ran, with its parameters; nothing for one of a user's file."""
-    method, params = installed_class(record.key.method), record.key.params
-    names = method.info.published if method else {}
+    info, params = installed_info(record.key.method), record.key.params
+    if not info:
+        return []
+    missing = {key for needed in info.published.values() for key in needed if key not in params}  # in earlier records
+    params = params | {key: getattr(method_class(record.key.method), key) for key in missing}
     return [
-        name
-        for name, needed in names.items()
-        if all(params.get(key, getattr(method, key)) in values for key, values in needed.items())
+        name for name, needed in info.published.items() if all(params[key] in values for key, values in needed.items())
     ]
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import operator
 import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from glob import escape
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -46,7 +48,7 @@ class RunKey:
 
     def digest(self, *without: str) -> str:
         """Twelve hexadecimal digits of the SHA-256 of the key; a first version is not in it, as it once was not."""
-        content = {name: value for name, value in asdict(self).items() if name not in without}
+        content = {name: value for name, value in vars(self).items() if name not in without}
         if self.method_version == 1:
             del content["method_version"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
@@ -74,7 +76,7 @@ class RunRecord:
         accuracy: Mean over tasks, in percent.
         ci95: Half-width of the 95 % interval over sampled tasks, in percent.
         correct: Right answers per task.
-        seconds: Wall time from features to counts.
+        seconds: Wall time from drawing the tasks to the counts; embedding all images comes before.
         peak_memory: Bytes.
         created: UTC, ISO 8601.
         crops: Crops per image that the features are averaged over.
@@ -132,11 +134,12 @@ class RunRecord:
         """Speed."""
         return self.key.tasks / self.seconds
 
-    @property
+    @cached_property
     def per_task(self) -> NDArray[np.float64]:
-        """(T,) accuracy of every task, in percent."""
-        right = np.array(self.correct, dtype=np.float64)
-        return 100.0 * right / np.array(self.queries, dtype=np.float64)
+        """(T,) accuracy of every task, in percent. Kept, as a table asks for it dozens of times; so it is read-only."""
+        values: NDArray[np.float64] = 100.0 * np.array(self.correct, np.float64) / np.array(self.queries, np.float64)
+        values.flags.writeable = False
+        return values
 
     @property
     def source(self) -> tuple[str, ...]:
@@ -282,7 +285,8 @@ def load_record(path: Path, key: RunKey | None = None) -> RunRecord:
         raise FsbenchError(f"The record {path} belongs to another run than its name says.", remedy)
     if trouble := _trouble(record):
         raise FsbenchError(f"The record {path} is damaged: {trouble}.", remedy)
-    return record if record.ci95 is None else replace(record, ci95=interval(record.per_task).half_width)
+    width = None if record.ci95 is None else interval(record.per_task).half_width
+    return record if record.ci95 == width else replace(record, ci95=width)
 
 
 def _trouble(record: RunRecord) -> str:
@@ -303,7 +307,7 @@ def _trouble(record: RunRecord) -> str:
     if protocol != key.protocol:
         return "fsbench does not know its protocol"
     counts = len(record.correct), len(record.queries)
-    sound = all(0 <= right <= asked for right, asked in zip(record.correct, record.queries, strict=False))
+    sound = min(record.correct, default=0) >= 0 and all(map(operator.le, record.correct, record.queries))
     if counts != (key.tasks, key.tasks) or not sound or min(record.queries, default=0) < 1 or record.seconds < 1e-9:
         return f"its counts do not fit its {key.tasks} tasks"
     mean = record.per_task.mean()

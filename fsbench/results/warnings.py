@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fsbench.methods.registry import installed_class
+from fsbench.methods.registry import installed_info, learns
 from fsbench.results.published import has_published_numbers
 from fsbench.results.statistics import LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fsbench.methods.base import Method
+    from fsbench.methods.base import MethodInfo
     from fsbench.results.comparison import Column, Pairs, Runs
     from fsbench.results.record import RunRecord
 
@@ -55,7 +55,7 @@ def own_warnings(record: RunRecord) -> list[ResultWarning]:
         verb = "is" if "," not in names else "are"
         text = f"{names.replace(',', ', ')} {verb} at the edge of the tuning grid; extend it with fsbench tune --over"
         found.append(ResultWarning("grid-edge", text))
-    if record.params_from in {"default", "blind"} and hasattr(_method(record), "learn"):
+    if record.params_from in {"default", "blind"} and _info(record) and learns(_name(record)):
         found.append(ResultWarning("not-learned", "start values in place of learned parameters; --tune learns them"))
     if record.network and has_published_numbers(record.dataset):
         found.append(ResultWarning("network", f"the network is not the published one: {record.network}"))
@@ -101,19 +101,24 @@ def _beside_others(key: tuple[int, str, Column], runs: Runs, p_values: Pairs) ->
 
 def starting_point(record: RunRecord) -> str:
     """The method that the method of a run starts from; empty if it has none, or is not installed."""
-    method = _method(record)
-    return method.info.starts_from if method else ""
+    info = _info(record)
+    return info.starts_from if info else ""
 
 
-def _method(record: RunRecord) -> type[Method] | None:
-    return installed_class(record.key.method.partition("@")[0])
+def _info(record: RunRecord) -> MethodInfo | None:
+    return installed_info(_name(record))
+
+
+def _name(record: RunRecord) -> str:
+    """The name of the method that ran, without the version of its package."""
+    return record.key.method.partition("@")[0]
 
 
 def _remedy(record: RunRecord) -> str:
     """What to do about parameters that do not suit the features, or an assumption that does not suit the tasks."""
-    method, rules = _method(record), record.key.protocol
+    info, rules = _info(record), record.key.protocol
     unequal = rules["alpha"] is not None or rules.get("present") is not None
-    if method and unequal and method.info.assumes(record.key.params, rules["alpha"]) == "uniform prior":
+    if info and unequal and info.assumes(record.key.params, rules["alpha"]) == "uniform prior":
         return "it assumes equally frequent classes, which these tasks do not have"
     if record.params_from.startswith("tuned"):
         return f"use {starting_point(record)} on these features"

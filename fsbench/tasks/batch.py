@@ -72,19 +72,19 @@ class TaskBatch:
         return gram(self.space(number, count))
 
 
-def gram(x: Tensor) -> Tensor:
+def gram(x: Tensor, out: Tensor | None = None) -> Tensor:
     """X Xᵀ (B, N, N); on the CPU NumPy notices the symmetry and does half the work."""
-    return product(x, x.mT)
+    return product(x, x.mT, out)
 
 
-def product(a: Tensor, b: Tensor) -> Tensor:
+def product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """A B, by NumPy on the CPU, which is faster there for matrices of the size of a task.
 
     NumPy is left out of graphs: torch.compile and fake tensors see the product that GPUs compute.
     """
     if a.device.type != "cpu" or type(a) is not Tensor or torch.compiler.is_compiling():
-        return a @ b
-    return torch.from_numpy(np.matmul(a.numpy(), b.numpy()))
+        return torch.matmul(a, b, out=out)
+    return torch.from_numpy(np.matmul(a.numpy(), b.numpy(), out=None if out is None else out.numpy()))
 
 
 def batch_of(support: Any, support_labels: Any, query: Any) -> TaskBatch:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,11 +14,13 @@ from fsbench.backbones.base import Extractor
 from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.features.store import Split
 from fsbench.methods.base import Context
+from fsbench.methods.centroids import class_means
 from fsbench.methods.maml import Classifier, InnerLoop, Maml
 from fsbench.methods.networks import ImageNetwork, count_images
 from fsbench.methods.versa import Amortised, Versa, log_predictive
 from fsbench.ranks import ALONE
 from fsbench.results.statistics import accuracies, interval
+from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.random import words
 from fsbench.tasks.sampling import check_feasible, pool_sizes, sample_tasks
@@ -54,14 +55,14 @@ class EpisodeKeys:
     """The images of the updates of one rank, one update after the other; tasks are drawn as everywhere in fsbench.
 
     Attributes:
-        labels: (M,) of the base images.
+        offsets: First base image of every class, then M.
         side: Of the images, in pixels.
         first: The epoch and the step to begin with.
     """
 
     settings: TrainSettings
     episodes: Episodes
-    labels: NDArray[np.int64]
+    offsets: NDArray[np.int64]
     side: int
     rank: int = 0
     first: tuple[int, int] = (0, 0)
@@ -70,11 +71,6 @@ class EpisodeKeys:
         for shots in self.episodes.shots:
             protocol = self._protocol(shots)
             check_feasible(protocol, pool_sizes(protocol, self.offsets))
-
-    @cached_property
-    def offsets(self) -> NDArray[np.int64]:
-        """First image of every class, then M."""
-        return np.concatenate([[0], np.cumsum(np.bincount(self.labels))])
 
     @property
     def batch(self) -> int:
@@ -143,9 +139,8 @@ class Prototypes(Objective):
 
     def loss(self, support: Tensor, labels: Tensor, queries: Tensor, wanted: Tensor, number: int) -> Tensor:
         """Cross-entropy of the queries."""
-        belongs = functional.one_hot(labels, self.episodes.ways).to(support)  # (S, K)
-        means = belongs.T @ support / belongs.sum(dim=0)[:, None]  # (K, D)
-        return functional.cross_entropy(-torch.cdist(queries, means).square(), wanted)
+        means = class_means(TaskBatch(support[None], labels[None], self.episodes.ways))[0]  # (K, D)
+        return functional.cross_entropy(-(queries[:, None] - means).square().sum(dim=2), wanted)
 
 
 class Amortising(Objective):
@@ -270,8 +265,8 @@ class EpisodeValidation:
         trained = ImageNetwork(network, self.transform, objective.extras(), self.facts)
         variant = "transductive" if transductive(self.episodes) else "inductive"
         method = objective.method.configure(Context(balanced=True, network=trained), variant=variant)
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(self.split.labels))])
-        table = Split(self.pixels.reshape(len(self.pixels), -1), offsets, self.split.class_names)  # type: ignore[arg-type]
+        pixels: Any = self.pixels.reshape(len(self.pixels), -1)
+        table = Split(pixels, self.split.offsets, self.split.class_names)
         accuracy = {}
         for shots in self.episodes.shots:
             protocol = TaskProtocol(shots=shots, alpha=None)

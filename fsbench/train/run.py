@@ -252,7 +252,7 @@ def _train(plan: Plan, execution: Execution, checkpoint: CheckpointFile) -> tupl
     trainer: Trainer
     keys: Keys | EpisodeKeys
     if settings.episodes:
-        keys = EpisodeKeys(settings, settings.episodes, plan.base.labels, plan.transform.crop, ranks.number)
+        keys = EpisodeKeys(settings, settings.episodes, plan.base.offsets, plan.transform.crop, ranks.number)
         trainer = EpisodeTrainer(network, keys, device, ranks)
     else:
         keys = Keys(settings, len(plan.base), plan.transform.crop, ranks.number)
@@ -264,6 +264,7 @@ def _train(plan: Plan, execution: Execution, checkpoint: CheckpointFile) -> tupl
         within = f" and {first[1]} of {keys.steps} steps of the next one" if first[1] else ""
         reporter.say(f"Resuming: {first[0]} of {settings.epochs} epochs{within} are done.")
     batches = load_batches(views, keys, workers, device)
+    eval_every = settings.episodes.eval_every if settings.episodes else execution.eval_every
     with run.explaining_interrupts():
         for epoch in range(first[0], settings.epochs):
             start, done = time.perf_counter(), run.progress.steps
@@ -273,7 +274,7 @@ def _train(plan: Plan, execution: Execution, checkpoint: CheckpointFile) -> tupl
             if last and settings.episodes is None:
                 halve(network)
             history = run.progress.history
-            if judge is not None and ranks.leads and (last or (epoch + 1) % execution.eval_every == 0):
+            if judge is not None and ranks.leads and (last or (epoch + 1) % eval_every == 0):
                 history = (*history, judge(trainer.objective, epoch + 1))
                 if settings.episodes and best_of(history) is history[-1]:
                     run.best = copy.deepcopy(trainer.objective.state_dict())

@@ -42,6 +42,8 @@ class Episodes:
         steps: Of gradient descent within a task (MAML), each with `rate`; `adapts` says which parameters it changes.
         second_order: Whether the outer gradient passes through the inner ones.
         head: Of MAML: `zero` for every task, or `learned`, which fixes the number of classes of a task.
+        eval_every: Epochs between two evaluations on the val classes. The best of these networks is kept, so here it
+            does determine the weights.
     """
 
     recipe: str
@@ -53,6 +55,7 @@ class Episodes:
     adapts: str = "all"
     second_order: bool = True
     head: str = "zero"
+    eval_every: int = 10
 
     def __post_init__(self) -> None:
         if self.recipe not in RECIPES[1:]:
@@ -139,7 +142,7 @@ class TrainSettings:
                 words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
         if self.episodes:
             words += ["--recipe", self.episodes.recipe, "--shots", ",".join(map(str, self.episodes.shots))]
-            words += ["--flip" if self.flip else "--no-flip"]
+            words += ["--flip" if self.flip else "--no-flip", "--eval-every", str(self.episodes.eval_every)]
             if self.episodes.recipe.startswith("maml"):
                 words += ["--inner-steps", str(self.episodes.steps), "--inner-rate", f"{self.episodes.rate:g}"]
                 words += ["--adapts", self.episodes.adapts, "--head", self.episodes.head]
@@ -156,7 +159,7 @@ class Execution:
 
     Attributes:
         workers: Processes that read images; None chooses.
-        eval_every: Epochs between two evaluations on the val classes.
+        eval_every: Epochs between two evaluations on the val classes; a training on tasks has its own.
         save_every: Minutes between two checkpoints within an epoch; there is one after every epoch too.
         cache: Folder for decoded images; None keeps them in memory.
     """

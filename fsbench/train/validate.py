@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
@@ -67,10 +66,9 @@ class Validation:
 
     def refusal(self) -> FsbenchError | None:
         """Why no tasks can be drawn from these classes; None if they can."""
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(self.split.labels))])
         try:
             for protocol in PROTOCOLS.values():
-                check_feasible(protocol, pool_sizes(protocol, offsets))
+                check_feasible(protocol, pool_sizes(protocol, self.split.offsets))
         except FsbenchError as error:
             return error
         return None

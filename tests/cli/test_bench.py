@@ -47,7 +47,7 @@ def test_the_arithmetic_of_a_method_is_counted() -> None:
     material = mini_like(96)
     gram, gathered = 2 * 80 * 80 * 96, 2 * 5 * 75 * 75
     counted = arithmetic(SoftKMeans(km_steps=5), material)
-    assert gram + 5 * gathered <= counted <= gram + 5 * gathered + 2 * 5 * 5 * 80 * 2
+    assert gram + 4 * gathered <= counted <= gram + 4 * gathered + 2 * 5 * 5 * 80 * 2  # the first step needs no product
     assert arithmetic(SoftKMeans(km_steps=6), material) - counted == gathered
     assert arithmetic(Bavardage(variant="transport"), material) > arithmetic(Bavardage(), material) > 2 * gram
 

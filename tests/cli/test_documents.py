@@ -30,6 +30,8 @@ NOT_RUN = {
     "torchrun": "one process stands for all: tests/cli/test_ranks.py runs several",
     "fsbench extract --dataset cifarfs": "needs the images of the benchmark",
     "fsbench compare features/cifarfs-rn12.h5": "needs the images of the benchmark",
+    "fsbench compare features/cifarfs-rn18.h5": "needs the images of the benchmark",
+    "fsbench compare features/cifarfs-wrn.h5": "needs the images of the benchmark",
     "fsbench extract --dataset cub": "needs the images of the benchmark",
     "fsbench compare features/cub-rn12.h5": "needs the images of the benchmark",
     "fsbench run study.toml": "tests/cli/test_run.py runs one",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shlex
 import subprocess
@@ -146,10 +147,50 @@ def test_completed_backbones_are_those_that_load() -> None:
     assert complete.BACKBONES[:-1] == BACKBONES
 
 
-def test_completing_imports_nothing_heavy() -> None:
-    code = (
-        "import sys, fsbench.cli.app; from fsbench.cli import complete as c; "
-        "assert c.methods('') and c.datasets('') and c.splits('') and c.protocols('') and c.formats(''); "
-        "print({'torch', 'numpy', 'timm', 'h5py'} & set(sys.modules))"
+HEAVY = "torch", "numpy", "scipy", "matplotlib", "pydantic", "rich", "filelock", "timm", "h5py", "PIL"
+IMPORTED = f"""
+import sys
+from importlib.machinery import PathFinder
+found = set()
+class Watching:
+    def find_spec(name, path=None, target=None):
+        found.add(name)
+        return PathFinder.find_spec(name, path, target)
+sys.meta_path[sys.meta_path.index(PathFinder)] = Watching
+from fsbench.cli.app import main
+try:
+    main()
+finally:
+    print(sorted(found.intersection({HEAVY})), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("fsbench sol", "solve"),
+        ("fsbench solve --me", "--method"),
+        ("fsbench solve --method soft", "soft-kmeans"),
+        ("fsbench solve --method bavardage:rel", "bavardage:released"),
+        ("fsbench compare --tasks 8 --data", "--data-dir"),
+        ("fsbench extract --dataset cub-f", "cub-feat"),
+        ("fsbench extract --backbone rn12", "rn12"),
+        ("fsbench train --recipe prot", "protonet"),
+        ("fsbench report --base", "--baseline"),
+        ("fsbench plot dots --wid", "--width"),
+    ],
+)
+def test_completing_imports_nothing_heavy(line: str, expected: str) -> None:
+    words = line.split(" ")
+    asked = {"_FSBENCH_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED], env=os.environ | asked, capture_output=True, text=True, check=True
     )
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
+    assert done.stdout.split() == [expected]
+    assert done.stderr.strip() == "[]"
+
+
+def test_zsh_gets_the_help_of_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_FSBENCH_COMPLETE", "complete_zsh")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "fsbench solve --see")
+    assert '"--seed":"Random seed' in run().stdout

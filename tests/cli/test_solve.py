@@ -3,14 +3,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fsbench.cli.app import COMMANDS as COMMANDS_OF_FSBENCH
 from fsbench.cli.app import load_command
+from fsbench.methods.registry import METHODS, method_class
+from fsbench.results.tuned import Trial, Tuned, write_memory
 from tests.cli import Done, run
+from tests.records import four_settings, store
 
 if TYPE_CHECKING:
     from tests.synthetic import Features
@@ -255,6 +259,32 @@ def test_ordinary_commands_import_nothing_that_takes_seconds() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
     assert found == {"help": [], "doctor": [], "solve": ["torch"], "compare": ["torch"]}
+
+
+REPORT = """
+import json, sys
+from fsbench.cli.app import app
+app(["report", "--quiet"], standalone_mode=False)
+print(json.dumps([name for name in json.loads(sys.argv[1]) if name in sys.modules]))
+"""
+
+
+def test_a_report_imports_no_torch(tmp_path: Path) -> None:
+    for method in METHODS:
+        cls: Any = method_class(method)
+        params, version = cls().params(), cls.info.version
+        made = four_settings(method, 0.6, dataset="mini", backbone="wrn", params=params)
+        store(tmp_path / "results", *(replace(one, key=replace(one.key, method_version=version)) for one in made))
+    trials = [Trial({"tau": tau}, 60.0, 0.5) for tau in (0.1, 0.2, 0.3)]
+    (tmp_path / "features").mkdir()
+    write_memory(tmp_path / "features" / "mini-wrn.tuned.json", {"0": Tuned("bavardage", "", "grid", 50, trials)})
+    names = json.dumps(["torch", "h5py", "matplotlib.pyplot", *UNUSUAL])
+    command = [sys.executable, "-c", REPORT, names]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert json.loads(done.stdout.splitlines()[-1]) == ["matplotlib"]
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert all(method_class(method).info.title in page for method in METHODS)
+    assert "tuned on val" in page
 
 
 HOLLOW = """

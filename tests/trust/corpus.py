@@ -17,13 +17,13 @@ from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.data.images import open_image
 from fsbench.data.scan import load_own
 from fsbench.data.splitting import read_split_file
-from fsbench.evaluation.tuning import Trial, Tuned, read_memory, write_memory
 from fsbench.exchange.detect import read_file
 from fsbench.exchange.importing import split_from
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.results.curves import Curve, Panel, Point, Sweep, load_sweep, save_sweep
 from fsbench.results.record import load_record, save_record
+from fsbench.results.tuned import Trial, Tuned, read_memory, write_memory
 from fsbench.train.checkpoint import CheckpointFile, Progress
 from tests.images import write_images
 from tests.records import make_record

@@ -16,11 +16,11 @@ from PIL import Image
 from fsbench.data.scan import load_own
 from fsbench.devices import while_workers_live
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.tuning import read_memory
 from fsbench.features import shards
 from fsbench.features.extract import Settings, extract
 from fsbench.io import files
 from fsbench.io.files import only_writer, whole_file, write_text
+from fsbench.results.tuned import read_memory
 from tests.trust.runs import Ended, Running, run, small_files, start
 from tests.trust.study import COMMANDS, Study
 

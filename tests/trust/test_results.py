@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.tuning import read_memory
 from fsbench.results.curves import load_sweep
 from fsbench.results.record import load_record
+from fsbench.results.tuned import read_memory
 from tests.records import make_record
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from fsbench.evaluation.spec import symbol
+from fsbench.methods.presets import symbol
 from fsbench.report.plots.style import COLOURS, INK, LINES, MARKERS, WIDTHS, Width, font_size, style_of, wrapped
 from fsbench.report.tables import grid_axes, number, split_axes
 
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fsbench.bench.measure import Measure
-    from fsbench.evaluation.spec import Value
-    from fsbench.evaluation.tuning import Tuned
-    from fsbench.results.curves import Panel, Sweep
+    from fsbench.results.curves import Panel, Sweep, Value
+    from fsbench.results.tuned import Tuned
 
 
 def draw_sweep(sweep: Sweep, width: Width = "page") -> Figure:

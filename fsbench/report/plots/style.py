@@ -9,6 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib as mpl
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.text import Text
 
 from fsbench.errors import FsbenchError
@@ -127,5 +128,9 @@ def svg_text(figure: Figure) -> str:
     style = {**style_of(figure.get_figwidth()), "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}
     with mpl.rc_context(style), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
+        FigureCanvasSVG(figure)  # so that the layout is measured with the letters that are written
+        if engine := figure.get_layout_engine():
+            engine.execute(figure)
+            figure.set_layout_engine(None)  # else savefig draws everything twice, once for the layout alone
         figure.savefig(stream, format="svg", metadata={"Date": None}, transparent=True)
     return printable(stream.getvalue())  # so that no name makes it ill-formed

@@ -75,7 +75,7 @@ def test_methods_solve_together_what_they_solve_alone(protocol: TaskProtocol, di
 
 def test_what_methods_share_is_computed_once(features: Features, monkeypatch: pytest.MonkeyPatch) -> None:
     shapes: list[tuple[int, ...]] = []
-    monkeypatch.setattr(blocks, "gram", lambda x: shapes.append(tuple(x.shape)) or gram(x))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(blocks, "gram", lambda x, out: shapes.append(tuple(x.shape)) or gram(x, out))  # type: ignore[func-returns-value]
     tasks = TaskList(TaskProtocol(queries=40), 0, 8)
     outcomes = solve_together(TOGETHER, features.novel, features.statistics, tasks, device=CPU, batch=8)
     chunks = [*engine._chunks(8, torch.get_num_threads(), 8)]
@@ -89,7 +89,7 @@ def test_what_methods_share_is_computed_once(features: Features, monkeypatch: py
 
 def test_a_method_is_said_to_take_what_it_takes_alone(features: Features, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is shared counts for all who use it, and what others take for nobody else."""
-    monkeypatch.setattr(blocks, "gram", lambda x: time.sleep(0.02) or gram(x))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(blocks, "gram", lambda x, out: time.sleep(0.02) or gram(x, out))  # type: ignore[func-returns-value]
 
     @dataclass(frozen=True)
     class Slow(NearestClassMean):
@@ -106,6 +106,16 @@ def test_a_method_is_said_to_take_what_it_takes_alone(features: Features, monkey
     assert 1 / 3 < first.seconds / second.seconds < 3  # both multiplied, as the clock has it
 
 
+def test_the_embedding_of_all_images_is_not_counted_as_solving(features: Features) -> None:
+    @dataclass(frozen=True)
+    class SlowToEmbed(NearestClassMean):
+        def embed(self, features: torch.Tensor, base: BaseStatistics | None) -> torch.Tensor:
+            time.sleep(2)
+            return super().embed(features, base)
+
+    assert 0 < solve(SlowToEmbed(), features, TaskProtocol(), 4).seconds < 2
+
+
 def test_any_part_of_the_task_list_gives_the_same_counts(features: Features) -> None:
     whole = solve(Bavardage(), features, TaskProtocol(), 50)
     part = solve(Bavardage(), features, TaskProtocol(), 33)
@@ -116,7 +126,7 @@ def test_counts_are_those_of_the_predictions(features: Features) -> None:
     protocol = TaskProtocol(shots=2, queries=30)
     outcome = solve(SoftKMeans(), features, protocol, 25)
     drawn = sample_tasks(protocol, features.novel.offsets, 0, np.arange(25))
-    table = embed_split(SoftKMeans(), features.novel, features.statistics, CPU)
+    (table,) = embed_split(SoftKMeans(), features.novel, features.statistics, CPU)
     rows = torch.from_numpy(np.concatenate([drawn.support, drawn.query], axis=1))
     p = SoftKMeans().classify(TaskBatch(table[rows], torch.from_numpy(drawn.support_labels), 5))
     np.testing.assert_array_equal(outcome.correct, (p.argmax(dim=2).numpy() == drawn.query_labels).sum(axis=1))

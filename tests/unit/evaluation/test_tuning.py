@@ -12,7 +12,7 @@ from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import Axis
-from fsbench.evaluation.tuning import Search, grid_of, read_memory, tune, tuning_path, validation_source
+from fsbench.evaluation.tuning import Search, grid_of, tune, validation_source
 from fsbench.features.scatter import base_statistics
 from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.methods import unem
@@ -22,6 +22,7 @@ from fsbench.report.plots.studies import draw_surface
 from fsbench.report.plots.style import save
 from fsbench.report.tables import stdout_console, surface_tables
 from fsbench.results.statistics import accuracies
+from fsbench.results.tuned import read_memory, tuning_path
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import CPU, compared, runner, solved
 

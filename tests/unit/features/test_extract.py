@@ -94,7 +94,7 @@ def test_decoded_images_are_used_and_change_nothing(
     for name in splits:
         open_pixels(dataset.splits[name], transform_for(transform, None, 20), pixel_cache(tmp_path), QUIET)
     opened = note_opened(monkeypatch)
-    found = everything(run(root, tmp_path / "b.h5", settings))
+    found = everything(run(root, tmp_path / "b.h5", replace(settings, cache=pixel_cache(tmp_path))))
     assert np.array_equal(found, expected)
     # Those of each class for their common size, those of the splits without a cache, and a sample of the others.
     compared = [8] * len(splits) if transform == "simpleshot" else []
@@ -407,6 +407,6 @@ def test_a_network_of_one_benchmark_sees_the_images_of_another_as_it_was_trained
 ) -> None:
     backbone = load_backbone("rn12", shipped_weights() / "mini" / "rn12.safetensors")
     assert backbone.info.trained_on == "mini"
-    birds = SimpleNamespace(name="cub", info=info, common_size=lambda: (200, 200))
-    transform = Extraction(cast("ImageDataset", birds), backbone, Settings())._transform()
+    birds = SimpleNamespace(name="cub", info=info, splits={}, common_size=lambda: (200, 200))
+    transform = Extraction(cast("ImageDataset", birds), backbone, Settings()).images.transform
     assert (transform.size, transform.crop) == sides

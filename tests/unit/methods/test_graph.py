@@ -117,16 +117,11 @@ def test_the_solve_path_runs_on_a_fake_gpu(method: Any, width: int, monkeypatch:
     drawn = sample_tasks(TaskProtocol(), split.offsets, 0, np.arange(7))
     cuda, base = torch.device("cuda"), BASE if method.info.needs_base else None
     with FakeTensorMode(allow_non_fake_inputs=True):
-        table = embed_split(method, split, base, cuda)
-        assert (len(table), table.device.type) == (len(split.features), "cuda")
+        spaces = embed_split(method, split, base, cuda)
+        assert {(len(space), space.device.type) for space in spaces} == {(len(split.features), "cuda")}
         monkeypatch.setattr(torch.Tensor, "cpu", _copy_to_the_host)
         with pytest.raises(FsbenchError, match=r"7 counts on cuda"):
-            solve_rows([_embedded(method, table)], drawn, BlockSize(3))
-
-
-def _embedded(method: Any, table: torch.Tensor) -> Embedded:
-    """The table with the two spaces of BAVARDAGE apart, as a run has them."""
-    return Embedded(method, table.chunk(2, dim=1) if isinstance(method, Bavardage) else (table,))
+            solve_rows([Embedded(method, spaces)], drawn, BlockSize(3))
 
 
 def _copy_to_the_host(counts: torch.Tensor) -> None:
@@ -168,7 +163,8 @@ class NoQuestions(TorchDispatchMode):
 
 @pytest.mark.parametrize(("method", "width"), METHODS)
 def test_never_waits_for_the_device(method: Any, width: int) -> None:
-    table = torch.randn(60, width)
+    count = 2 if isinstance(method, Bavardage) else 1
+    spaces = tuple(torch.randn(60, width // count) for _ in range(count))
     rng = np.random.default_rng(0)
     drawn = TaskRows(
         classes=np.tile(np.arange(5), (4, 1)),
@@ -177,7 +173,7 @@ def test_never_waits_for_the_device(method: Any, width: int) -> None:
         query_labels=rng.integers(0, 5, (4, 30)),
     )
     with NoQuestions():
-        right, asked, _ = solve_rows([_embedded(method, table)], drawn, BlockSize(3))
+        right, asked, _ = solve_rows([Embedded(method, spaces)], drawn, BlockSize(3))
     assert (asked == 30).all()
     assert (right <= 30).all()
 

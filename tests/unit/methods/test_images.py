@@ -173,7 +173,7 @@ def test_counted_norm_counts_the_first_images() -> None:
 
 def test_saved_bytes_grow_with_the_image(network: ImageNetwork) -> None:
     larger = EvalTransform("exact", 2 * SIDE, 2 * SIDE, TRANSFORM.mean, TRANSFORM.std)
-    small, large = network.saved_bytes(), ImageNetwork(network.backbone, larger).saved_bytes()
+    small, large = network.saved_bytes, ImageNetwork(network.backbone, larger).saved_bytes
     maps = 4 * SIDE * SIDE * 4  # what a convolution of width 4 gives, in bytes
     assert maps < small < 20 * maps
     assert 3 * small < large < 5 * small

@@ -14,6 +14,7 @@ from fsbench.errors import FsbenchError
 from fsbench.evaluation.spec import parse_methods
 from fsbench.features.store import FeatureFile
 from fsbench.methods.base import Context
+from fsbench.methods.catalog import INFOS
 from fsbench.methods.registry import (
     BASELINE,
     BASELINE_WITHOUT_BASE,
@@ -35,6 +36,16 @@ if TYPE_CHECKING:
 
 INFO = {name: method_class(name).info for name in METHODS}
 LABELS = [f"{name}:{word}" for name, info in INFO.items() if info.variants for word in info.variants.values]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_class_has_its_row_of_the_catalog(name: str) -> None:
+    assert INFO[name] is INFOS[name]
+    assert INFOS[name].learned == hasattr(method_class(name), "learn")
+
+
+def test_the_catalog_has_no_other_rows() -> None:
+    assert [*INFOS] == [*METHODS]
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -12,7 +12,7 @@ import pytest
 from fsbench.errors import FsbenchError
 from fsbench.features.store import FeatureFile
 from fsbench.io.sealed import write_sealed
-from fsbench.methods.pt_map import PtMap
+from fsbench.methods.catalog import INFOS
 from fsbench.report.render import render_csv, render_json, render_markdown, render_rich
 from fsbench.reporter import Reporter, SafeConsole
 from fsbench.results.collect import collect, read_records, split_ablations, titles
@@ -125,8 +125,8 @@ def test_records_of_a_method_that_has_changed_since_are_left_out(
     new = dataclasses.replace(old, key=dataclasses.replace(old.key, method_version=2))
     paths = store(tmp_path, old, kept, new)
     assert len(set(paths)) == 3
-    info = dataclasses.replace(PtMap.info, version=2)
-    monkeypatch.setattr(PtMap, "info", info)
+    info = dataclasses.replace(INFOS["pt-map"], version=2)
+    monkeypatch.setitem(INFOS, "pt-map", info)
     reporter, heard = listening()
     found = read_records(None, tmp_path, reporter)
     assert sorted((record.key.method, record.key.method_version) for record in found) == [("ncm", 1), ("pt-map", 2)]

@@ -11,11 +11,11 @@ import pytest
 
 from fsbench.data.catalog import dataset_info
 from fsbench.evaluation.source import image_counts_of
-from fsbench.evaluation.tuning import Trial, Tuned
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.report.render import as_text, render_csv, render_latex, render_markdown, render_rich
 from fsbench.results.collect import collect
 from fsbench.results.record import load_record
+from fsbench.results.tuned import Trial, Tuned
 from fsbench.results.warnings import MEANINGS, own_warnings
 from tests.records import make_record, store
 

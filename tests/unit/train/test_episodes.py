@@ -118,9 +118,9 @@ def test_training_on_tasks_learns(dataset: ImageDataset, monkeypatch: pytest.Mon
 
 
 def test_processes_share_the_tasks_of_an_update() -> None:
-    labels = np.repeat(np.arange(6), 20)
-    alone = EpisodeKeys(SETTINGS, TASKS, labels, 16)
-    shared = [EpisodeKeys(replace(SETTINGS, ranks=2, episodes=TASKS), TASKS, labels, 16, rank) for rank in (0, 1)]
+    offsets = np.arange(0, 121, 20)
+    alone = EpisodeKeys(SETTINGS, TASKS, offsets, 16)
+    shared = [EpisodeKeys(replace(SETTINGS, ranks=2, episodes=TASKS), TASKS, offsets, 16, rank) for rank in (0, 1)]
     for update in range(4):
         numbers = np.sort(np.concatenate([keys.numbers(update) for keys in shared]))
         assert numbers.tolist() == alone.numbers(update).tolist()
@@ -131,9 +131,9 @@ def test_processes_share_the_tasks_of_an_update() -> None:
 
 
 def test_a_training_resumes_with_the_tasks_that_are_left() -> None:
-    labels = np.repeat(np.arange(6), 20)
-    whole = list(EpisodeKeys(SETTINGS, TASKS, labels, 16))
-    rest = list(EpisodeKeys(SETTINGS, TASKS, labels, 16, first=(1, 2)))
+    offsets = np.arange(0, 121, 20)
+    whole = list(EpisodeKeys(SETTINGS, TASKS, offsets, 16))
+    rest = list(EpisodeKeys(SETTINGS, TASKS, offsets, 16, first=(1, 2)))
     assert len(whole) == 9
     assert [key.rows.tolist() for key in rest] == [key.rows.tolist() for key in whole[5:]]
 
@@ -188,7 +188,7 @@ def test_impossible_settings_are_refused(wrong: dict[str, object], message: str)
 
 def test_classes_too_small_for_tasks_are_refused() -> None:
     with pytest.raises(FsbenchError, match="images of every class"):
-        EpisodeKeys(SETTINGS, replace(TASKS, queries=75), np.repeat(np.arange(6), 10), 16)
+        EpisodeKeys(SETTINGS, replace(TASKS, queries=75), np.arange(0, 61, 10), 16)
 
 
 def test_cross_entropy_after_no_change_is_that_of_equal_chances() -> None:
