@@ -386,5 +386,6 @@ _LATEX = {
 
 
 def latex(text: str) -> str:
-    """A text that LaTeX shows as it is."""
-    return "".join(_LATEX.get(character, character) for character in _one_line(text))
+    """A text that LaTeX shows as it is, with a minus sign, not a hyphen, in front of a number."""
+    shown = "".join(_LATEX.get(character, character) for character in _one_line(text))
+    return re.sub(r"(?<!\S)(\(?)-(?=\d)", r"\1$-$", shown)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsbench.report.render import as_text, render_latex, render_markdown, render_rich
+from fsbench.report.render import as_text, latex, render_latex, render_markdown, render_rich
 from fsbench.report.tables import Signature, plain_table
 from fsbench.reporter import SafeConsole
 from fsbench.results.collect import collect
@@ -93,6 +93,12 @@ def test_tuned_rows_are_marked_in_every_format() -> None:
     assert "bavardage:transport †" in render_markdown(comparison)
     assert r"bavardage:transport \dag{}" in render_latex(comparison)
     assert "ncm †" not in render_markdown(comparison)
+
+
+def test_negative_numbers_have_a_minus_sign_in_latex() -> None:
+    assert latex("54.8/77.9 -23.0") == "54.8/77.9 $-$23.0"
+    assert latex("(-0.02 ± 0.05)") == r"($-$0.02 $\pm$ 0.05)"
+    assert latex("tim-2 a-1") == "tim-2 a-1"
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 100])
