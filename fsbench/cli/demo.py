@@ -17,9 +17,9 @@ from fsbench.report.tables import stdout_console
 
 METHODS = "ncm,soft-kmeans,bavardage,bavardage:released"
 NEXT = """Next, on real data: put images into data/ and a checkpoint into weights/, then run
-  fsbench doctor                          check what is found and what is missing
-  fsbench extract --backbone wrn          images → features
-  fsbench compare --methods all           every method on the same tasks"""
+  fsbench doctor                                check what is found and what is missing
+  fsbench extract --backbone wrn                images → features
+  fsbench compare --methods all --tasks 1000    every method on the same tasks"""
 
 
 def demo(

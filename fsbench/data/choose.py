@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fsbench.data.catalog import EMBEDDED, dataset_info, resolve_name
+from fsbench.data.catalog import EMBEDDED, dataset_info, names_for_folder, resolve_name
 from fsbench.data.check import preflight
 from fsbench.data.glyphs import ensure_glyphs
 from fsbench.data.scan import accept, find_dataset, find_datasets, load_dataset, load_own
@@ -116,6 +116,8 @@ def _named(name: str, root: Path, reporter: Reporter) -> ImageDataset:
     info = dataset_info(name)
     found = find_dataset(root, name)
     if found is not None and found.listing is not None:
+        if name not in names_for_folder(found.path.name):
+            reporter.say(f"{name}: images of {found.path}, which are the same, with the classes of {name}.")
         return accept(found.listing, info)
     if found is not None and found.problem is not None:
         raise found.problem

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fsbench.backbones.families import FAMILIES, first_family
-from fsbench.backbones.find_weights import read_manifest
+from fsbench.backbones.find_weights import candidates, read_manifest, shipped_weights
 from fsbench.data.catalog import benchmark_of
 from fsbench.evaluation.compare import compare
 from fsbench.evaluation.source import network_of
@@ -33,7 +33,7 @@ def reproduce(
     """Run the cells of `table1`, `table2` or `table3` whose data set and network are among the files.
 
     Parameters are the article's where the network is the published one, and the scale-free defaults elsewhere. Table 2
-    also includes the files that do not belong into it.
+    also includes the files that are not part of it.
     """
     article = layout_of(table)
     places = _places(article, files, runner)
@@ -64,6 +64,10 @@ def reproduce(
         notes.append(f"{dataset} {backbone}: {file.path}, {parameters}.")
         if fewer:
             notes.append(f"{dataset} {backbone}: fewer tasks where a network is adapted to each: {', '.join(fewer)}.")
+    if runs:
+        widest = max((record.ci95 for record in runs.values() if record.ci95 is not None), default=None)
+        intervals = "" if widest is None else f"; 95 % intervals are at most ± {widest:.1f}"
+        notes.insert(0, f"{tasks:,} tasks per cell, seed {seed}{intervals}.")
     notes += _missing(article, {key[:2] for key in runs}, weights)
     return assemble(layout, [Column.of(protocol) for protocol in protocols], runs, notes)
 
@@ -78,7 +82,7 @@ def _choice(published: str) -> MethodChoice | None:
 
 
 def _places(layout: Layout, files: Sequence[FeatureFile], runner: Runner) -> dict[tuple[str, str], FeatureFile]:
-    """The files that belong into the table, by data set and published name of the network; published networks first."""
+    """The files that are part of the table, by data set and published name of the network; published networks first."""
     wanted = {(dataset, backbone) for dataset, networks in layout.blocks for backbone, _ in networks}
     found: dict[tuple[str, str], FeatureFile] = {}
     for file in sorted(files, key=lambda file: bool(network_of(file))):
@@ -87,7 +91,7 @@ def _places(layout: Layout, files: Sequence[FeatureFile], runner: Runner) -> dic
         place = benchmark_of(made.dataset), (family.published if family else "") + ("*" if made.crops > 1 else "")
         if place not in wanted or "base" not in file.splits:
             if not layout.others:
-                runner.reporter.say(f"{file.path} does not belong into this table.")
+                runner.reporter.say(f"{file.path} is not part of this table.")
         elif found.setdefault(place, file) is not file:
             runner.reporter.say(f"{file.path} is left out: {found[place].path} has its place.")
     return found
@@ -96,7 +100,7 @@ def _places(layout: Layout, files: Sequence[FeatureFile], runner: Runner) -> dic
 def _others(
     layout: Layout, places: dict[tuple[str, str], FeatureFile], files: Sequence[FeatureFile]
 ) -> dict[tuple[str, str], FeatureFile]:
-    """The files that do not belong into the table, by data set and name of the file, if it includes them."""
+    """The files that are not part of the table, by data set and name of the file, if it includes them."""
     taken = {file.path for file in places.values()}
     return {
         (file.provenance.dataset, file.path.stem): file
@@ -118,8 +122,11 @@ def _missing(layout: Layout, present: set[tuple[str, str]], weights: Path) -> li
             )
             sources[entry.repository] = entry.source
             crops = " --crops 30" if backbone.endswith("*") else ""
+            ships = not crops and candidates(shipped_weights(), dataset, entry.backbone)
+            small = "; without that file it takes the small network that comes with fsbench" if ships else ""
             notes.append(
                 f"{dataset} {backbone} is missing: save {entry.file} of {entry.repository} as "
                 f"{weights / entry.target}, then fsbench extract --dataset {dataset} --backbone {entry.backbone}{crops}"
+                f"{small}"
             )
     return notes + [f"{repository}: {source}" for repository, source in sources.items()]

@@ -38,7 +38,8 @@ class Overlap:
     @property
     def sentence(self) -> str:
         """In words."""
-        return f"{self.one} and {self.other} share {self.rows:,} {'row' if self.rows == 1 else 'rows'}, bit for bit"
+        rows = "1 identical row" if self.rows == 1 else f"{self.rows:,} identical rows"
+        return f"{self.one} and {self.other} share {rows} of features"
 
     def refuse_many(self, why: str) -> str:
         """An error if it cannot be an accident; else a remark, which is empty if there is no overlap."""

@@ -119,9 +119,17 @@ def published_text(cell: Cell, *, interval: bool = False) -> str:
 
 
 def _interval_text(name: str) -> Callable[[Cell], str]:
-    """A function from a cell to one of its intervals: an accuracy, or a difference with its sign."""
-    text = signed if name.endswith("difference") else lambda found: plus_minus(found.mean, found.half_width)
-    return lambda cell: text(getattr(cell, name)) if getattr(cell, name) else "–"
+    """A function from a cell to one of its intervals: an accuracy, or a difference, in brackets if 0 is within."""
+
+    def text(cell: Cell) -> str:
+        found = getattr(cell, name)
+        if not found:
+            return "–"
+        if not name.endswith("difference"):
+            return plus_minus(found.mean, found.half_width)
+        return f"({signed(found)})" if abs(found.mean) <= found.half_width else signed(found)
+
+    return text
 
 
 def timing_text(cell: Cell) -> str:
@@ -169,6 +177,8 @@ def _legend(comparison: Comparison, best: str) -> list[str]:
             f"(…): not significantly different from {comparison.baseline} (the same test, Holm-corrected over all "
             "differences to it)"
         )
+    if any(getattr(cell, f"{name}_difference") for cell in cells for name in _BEYOND):
+        lines.append("(…) in differences for new images or new classes: the interval includes 0")
     if any(comparison.is_tuned(entry.label) for entry in comparison.entries):
         lines.append("†: parameters tuned on the val classes")
     return lines

@@ -71,7 +71,7 @@ def test_overlaps_are_counted_and_rows_of_zeros_are_none() -> None:
 def test_tuning_is_refused_where_val_holds_novel_rows(features: Features, tmp_path: Path) -> None:
     val = with_rows_of(features.val, features.novel, 30)
     file = written(tmp_path / "f.h5", base=features.base, val=val, novel=features.novel)
-    with pytest.raises(FsbenchError, match="share 30 rows, bit for bit: parameters would be tuned on novel") as caught:
+    with pytest.raises(FsbenchError, match="30 identical rows of features: parameters would be tuned") as caught:
         validation_source(file, None)
     assert str(file.path) in caught.value.message
     with pytest.raises(FsbenchError, match="parameters would be tuned on novel"):
@@ -84,7 +84,7 @@ def test_base_classes_of_another_file_that_hold_the_novel_images_are_refused(tmp
     mine, theirs = make_features(seed=1), make_features(seed=2)
     novel = written(tmp_path / "novel.h5", val=mine.val, novel=mine.novel)
     other = written(tmp_path / "base.h5", base=with_rows_of(theirs.base, mine.novel, 40))
-    with pytest.raises(FsbenchError, match="share 40 rows, bit for bit: the base classes would hold"):
+    with pytest.raises(FsbenchError, match="share 40 identical rows of features: the base classes would hold"):
         source_of(novel, "novel", other, QUIET)
 
 
@@ -150,7 +150,7 @@ def test_imported_splits_that_share_rows_are_refused(tmp_path: Path) -> None:
     for name, rows in (("base", base), ("novel", novel)):
         np.savez(tmp_path / f"{name}.npz", features=rows, labels=labels)
     sources = [str(tmp_path / f"{name}.npz") for name in ("base", "novel")]
-    with pytest.raises(FsbenchError, match="base and novel share 20 rows"):
+    with pytest.raises(FsbenchError, match="base and novel share 20 identical rows"):
         import_files(sources, tmp_path / "f.h5", Naming("own", "rn12"), QUIET)
     assert not (tmp_path / "f.h5").exists()
 
@@ -226,8 +226,8 @@ def test_a_picture_in_two_splits_is_named_by_the_extraction(tmp_path: Path, caps
     root = photos(tmp_path)
     shutil.copy(root / "base" / "b1" / "000.png", root / "novel" / "n2" / "000.png")
     file = extracted(root, tmp_path / "f.h5", Reporter(quiet=True))
-    assert "base and novel share 1 row," in capsys.readouterr().err
-    assert "base and novel share 1 row, bit for bit" in file.provenance.notes
+    assert "base and novel share 1 identical row" in capsys.readouterr().err
+    assert "base and novel share 1 identical row of features" in file.provenance.notes
 
 
 def test_doubles_are_found_by_their_content(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_the_doctor_looks_deeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "all 16 images can be read" in told
     assert "1 images occur in more than one split" in told
     assert "a.h5: intact, its SHA-256 is right." in told
-    assert "a.h5: base and novel share 2 rows" in told
+    assert "a.h5: base and novel share 2 identical rows" in told
     assert "b.h5 is not as it was written" in told or "b.h5 are not those that were written" in told
 
 

@@ -164,11 +164,14 @@ def test_only_the_data_set_asked_for_is_scanned_and_only_once(tmp_path: Path, mo
     assert (dataset.name, scanned) == ("mini", ["mini"])
 
 
-def test_a_folder_of_another_split_counts_for_the_split_that_it_follows(tmp_path: Path) -> None:
+def test_a_folder_of_another_split_counts_for_the_split_that_it_follows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     feat = dataset_info("cub-feat")
     put(tmp_path, (f"cub/{NAMES[split]}/{name}/a.jpg" for split in SPLITS for name in feat.classes(split)))
-    (dataset,) = choose_datasets("cub-feat", None, tmp_path, Reporter(quiet=True))
+    (dataset,) = choose_datasets("cub-feat", None, tmp_path, Reporter())
     assert dataset.split_digest == feat.split_digest
+    assert f"cub-feat: images of {tmp_path / 'cub'}" in capsys.readouterr().err
     with pytest.raises(FsbenchError, match="use the name cub-feat"):
         choose_datasets("cub", None, tmp_path, Reporter(quiet=True))
     with pytest.raises(FsbenchError, match="is not under"):

@@ -23,7 +23,7 @@ from fsbench.evaluation.spec import NO_BASELINE, parse_methods
 from fsbench.features.store import FeatureFile
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.soft_kmeans import SoftKMeans
-from fsbench.report.render import Table, render_csv, render_json, render_latex, render_markdown, render_rich
+from fsbench.report.render import Table, as_text, render_csv, render_json, render_latex, render_markdown, render_rich
 from fsbench.reporter import Reporter
 from fsbench.results.collect import collect, read_records
 from fsbench.results.comparison import Column, Comparison
@@ -271,6 +271,12 @@ def test_intervals_for_new_images_and_new_classes_come_with_paired_differences(
     found = interval_over_classes(ncm.record.per_task - soft.record.per_task, classes)
     assert ncm.over_classes_difference == found
     assert ncm.over_data_tasks == len(values[0])  # type: ignore[arg-type]
+    shown = as_text(render_rich(table))
+    for difference in (ncm.over_data_difference, ncm.over_classes_difference):
+        assert difference
+        text = f"{difference.mean:+.2f} ± {difference.half_width:.2f}"
+        assert (f"({text})" in shown) == (abs(difference.mean) <= difference.half_width)
+        assert text in shown
     best, other = (soft, ncm) if soft.best else (ncm, soft)
     assert (best.next_best, other.next_best) == ("ncm" if soft.best else "soft-kmeans", "")
     lead = interval_over_classes(best.record.per_task - other.record.per_task, classes)  # type: ignore[union-attr]

@@ -114,6 +114,15 @@ def test_missing_cells_say_what_to_put_where(tmp_path: Path) -> None:
     assert str(tmp_path / "weights/cub/rn18.pth.tar") in note
     assert "fsbench extract --dataset cub --backbone rn18" in note
     assert any("mboudiaf/TIM: https://" in note for note in table.notes)
+    assert "small network" not in note
+    assert any(note.startswith("cub RN12 is missing") and "small network" in note for note in table.notes)
+
+
+def test_a_note_says_how_many_tasks_and_how_wide_the_intervals_are(files: list[FeatureFile], tmp_path: Path) -> None:
+    table = table_of("table2", files, tmp_path)
+    widths = [cell.ours.ci95 for _, rows in table.blocks for row in rows for cell in row.cells if cell.ours]
+    widest = max(width for width in widths if width is not None)
+    assert table.notes[0] == f"20 tasks per cell, seed 0; 95 % intervals are at most ± {widest:.1f}."
 
 
 def test_all_formats_hold_all_cells(files: list[FeatureFile], tmp_path: Path) -> None:
@@ -123,7 +132,7 @@ def test_all_formats_hold_all_cells(files: list[FeatureFile], tmp_path: Path) ->
     assert cell.ours
     assert cell.gap is not None
     for text in texts:
-        assert f"{cell.ours.accuracy:.1f}/85.5 {cell.gap:+.1f}" in text
+        assert f"{cell.ours.accuracy:.1f}/85.5 {cell.gap:+.1f}" in text.replace("$-$", "-")
         assert "/71.4" in text  # 71.35 in Table 3
     assert max(map(len, texts[0].splitlines())) <= 100
     with pytest.raises(FsbenchError, match="docx"):
