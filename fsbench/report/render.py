@@ -123,10 +123,8 @@ def _interval_text(name: str) -> Callable[[Cell], str]:
 
     def text(cell: Cell) -> str:
         found = getattr(cell, name)
-        if not found:
-            return "–"
-        if not name.endswith("difference"):
-            return plus_minus(found.mean, found.half_width)
+        if not found or not name.endswith("difference"):
+            return plus_minus(found.mean, found.half_width) if found else "–"
         return f"({signed(found)})" if abs(found.mean) <= found.half_width else signed(found)
 
     return text

@@ -89,12 +89,13 @@ def command_of(words: list[str]) -> tuple[Any, list[str]]:
 
 
 def kept_short(words: list[str]) -> list[str]:
-    """The same command with few tasks; the last value of an option counts."""
+    """The same command with few tasks, and with all methods few settings; the last value of an option counts."""
     command, _ = command_of(words)
     if words[0] == "bench":
         return [*words, "--quick", "--cases", "scatter"]
     has_tasks = any("--tasks" in parameter.opts for parameter in command.params)
-    return [*words, "--tasks", "4"] if has_tasks else words
+    few = ["--settings", "unbalanced", "--shots", "1", "--tasks", "2"] if "all" in words else ["--tasks", "4"]
+    return [*words, *few] if has_tasks else words
 
 
 def reason_not_to_run(words: list[str]) -> str:
