@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,9 @@ from fsbench.evaluation.sweep import figure
 from fsbench.methods.registry import METHODS
 from fsbench.results.published import ONLY_PUBLISHED, published, published_curve, published_rows
 from tests.records import make_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SETTING = {"balanced": True, "dirichlet": False}
 
@@ -94,7 +97,7 @@ def test_what_another_source_says_is_a_note() -> None:
     )  # fmt: skip
 
 
-def runs_of(row: dict[str, str]) -> list[Any]:
+def runs_of(row: dict[str, str]) -> Iterator[Any]:
     """Records of every run that could stand beside a row: methods by data sets by families, in the row's setting."""
     changes: dict[str, Any] = {
         "alpha": float(row["alpha"]) if row["alpha"] else None,
@@ -104,14 +107,14 @@ def runs_of(row: dict[str, str]) -> list[Any]:
         "split": "novel" if row["split"] == "test" else row["split"],
         "tasks": 1,
     }
-    return [
+    return (
         make_record(method, dataset=dataset, backbone=family.backbone, family=family.name, params=params, **changes)
         for method in METHODS
         for params in ({}, {"stage": "vb"})
         for dataset in dataset_names()
         for family in FAMILIES.values()
         if family.published and family.published == row["backbone"].rstrip("*")
-    ]
+    )
 
 
 def shows(record: Any, row: dict[str, str], axes: set[str]) -> bool:
