@@ -45,11 +45,18 @@ class SafeConsole(Console):
 
 @dataclass
 class _Pace:
-    """Steps per second, smoothed over the last half minute or so."""
+    """Steps per second, smoothed over the last half minute or so, and on average.
+
+    Attributes:
+        average: Whether the time left follows the average, as methods that take turns differ in speed.
+    """
 
     last: float = field(default_factory=lambda: time.monotonic())
     done: float = 0.0
     seconds: float = 0.0
+    all_done: int = 0
+    all_seconds: float = 0.0
+    average: bool = False
 
     def add(self, done: int, timed: bool) -> None:
         """Count steps that were just done, or leave them and their time out."""
@@ -58,10 +65,14 @@ class _Pace:
         if timed:
             keep = math.exp(-passed / SECONDS_OF_SILENCE)
             self.done, self.seconds = self.done * keep + done, self.seconds * keep + passed
+            self.all_done, self.all_seconds = self.all_done + done, self.all_seconds + passed
 
     def left(self, steps: int) -> str:
         """The time that further steps take; empty as long as nobody can tell."""
-        return str(timedelta(seconds=round(steps / self.rate))) if self.rate else ""
+        if not self.rate:
+            return ""
+        rate = self.all_done / self.all_seconds if self.average else self.rate
+        return str(timedelta(seconds=round(steps / rate)))
 
     @property
     def rate(self) -> float:
@@ -112,6 +123,7 @@ class Reporter:
         is read from a record, does not count for the speed.
         """
         with self.bar("preparing", count * steps) as bar:
+            bar.pace.average = count > 1
             numbers = itertools.count(1)
 
             def next_cell(label: str) -> Callable[[int], None]:

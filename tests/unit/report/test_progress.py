@@ -54,6 +54,19 @@ def test_cells_have_one_count_and_the_time_left_for_all(clock: list[float], caps
     ]
 
 
+def test_the_time_left_of_methods_that_differ_in_speed_is_by_their_average(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Reporter().cells(4, 100) as next_cell:
+        for label, seconds in (("fast", 1), ("slow", 99), ("fast", 1), ("slow", 99)):
+            advance = next_cell(label)
+            for _ in range(2):
+                clock[0] += seconds / 2
+                advance(50)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1] == "cell 2 of 4: slow: 200 of 400, 1.1/s, 0:01:40 left"
+
+
 def test_the_speed_follows_the_last_half_minute(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     with Reporter().bar("label", 100_000) as advance:
         for _ in range(10):
