@@ -153,7 +153,7 @@ def solve_together(
         together, smallest = sum(ranks.gather(workers)), min(ranks.gather(block.tasks))
         costs = {method.info.cost for method in methods}
         first = 1 if images else _FIRST_TASKS if tasks.seconds is not None or costs != {"fast"} else None
-        at_once = smallest if "network" in costs else _SAMPLED_AT_ONCE
+        at_once = _SAMPLED_AT_ONCE if costs == {"fast"} else smallest
         chunks = ranks.hand_out(list(_chunks(len(numbers), together, smallest, first, at_once)))
         solving = time.perf_counter()
         if tasks.seconds is not None:

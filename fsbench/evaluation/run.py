@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from fsbench.methods.base import Method
 
 _SECONDS_TO_TELL = 2.0  # of a slow method, before it says how long it will take
+_SECONDS_TO_KEEP = 120.0  # of a slow method, between records of what is solved so far
 POINTS = "points"  # folder below the results, for the records of single points of sweeps and searches
 
 
@@ -113,26 +114,20 @@ class Runner:
         Jobs that follow on the same tasks are solved together with this one where their methods share features.
         """
         wanted = replace(job, tasks=job.asked) if job.asked and not self.predictions else job
-        key, results = key_of(wanted, source), self.results
+        key = key_of(wanted, source)
         stored = self.ranks.agree(lambda: self.stored(key, source))
         if stored and job.asked:
             job = replace(job, tasks=min(max(job.tasks, stored.key.tasks), job.asked))
-        if stored and (stored.key.tasks >= job.tasks or (job.seconds and stored.seconds > job.seconds / 2)):
-            progress(job.tasks)
-            probabilities = None
-            record = first_tasks(stored, job.tasks) if stored.key.tasks > job.tasks else stored
-            record = _renamed(record, replace(job, tasks=record.key.tasks), source)
-            asked = job.asked or job.tasks
-            record = replace(record, asked=asked if record.key.tasks < asked else 0)
-            if stored.key.tasks <= job.tasks:
-                return record
-        else:
-            if results:
-                self.ranks.agree(lambda: require_writable(results))
-            record, probabilities = self._compute(job, source, stored, progress, following)
-        if results:
-            out = record_path(results, record.key, source.dataset, source.backbone)
-            self.ranks.agree(lambda: _save(out, record, probabilities, source))
+        if not stored or not (stored.key.tasks >= job.tasks or (job.seconds and stored.seconds > job.seconds / 2)):
+            record = self._solve(job, source, stored, progress, following)
+            return self.ranks.agree(lambda: record)
+        progress(job.tasks)
+        record = first_tasks(stored, job.tasks) if stored.key.tasks > job.tasks else stored
+        record = _renamed(record, replace(job, tasks=record.key.tasks), source)
+        asked = job.asked or job.tasks
+        record = replace(record, asked=asked if record.key.tasks < asked else 0)
+        if self.results and stored.key.tasks > job.tasks:
+            self.ranks.agree(partial(_save, self.results, record, source))
         return self.ranks.agree(lambda: record)
 
     def stored(self, key: RunKey, source: Source) -> RunRecord | None:
@@ -144,6 +139,31 @@ class Runner:
             return None
         return find_record(path, key)
 
+    def _solve(
+        self,
+        job: Job,
+        source: Source,
+        stored: RunRecord | None,
+        progress: Callable[[int], None],
+        following: Sequence[Job],
+    ) -> RunRecord:
+        """Add the missing tasks to what is stored, and keep the record; that of a slow method also while it runs."""
+        results, fast = self.results, job.method.info.cost == "fast"
+        if results:
+            self.ranks.agree(partial(require_writable, results))
+        if isinstance(job.method, Demanding):
+            self._say_if_memory_is_short(job.method, job.protocol)
+        progress(stored.key.tasks if stored else 0)
+        advance = progress if fast else _estimating(job, stored, progress, self.reporter)
+        limit = _SECONDS_TO_KEEP if results and not (fast or job.seconds or self.predictions) else None
+        while True:
+            record, probabilities = self._compute(job, source, stored, advance, following, limit)
+            if results:
+                self.ranks.agree(partial(_save, results, record, source, probabilities, stored))
+            if not limit or record.key.tasks == job.tasks:
+                return record
+            stored = record
+
     def _compute(
         self,
         job: Job,
@@ -151,14 +171,15 @@ class Runner:
         stored: RunRecord | None,
         progress: Callable[[int], None],
         following: Sequence[Job],
+        limit: float | None,
     ) -> tuple[RunRecord, NDArray[np.float16] | None]:
-        """Solve the tasks that are not stored yet; with predictions, that is all, and their probabilities are kept."""
+        """Solve the tasks that are not stored yet, as many as fit into the seconds of a budget or limit.
+
+        With predictions, none is stored, and the probabilities of all are kept.
+        """
         first = stored.key.tasks if stored else 0
-        progress(first)
-        seconds = job.seconds and max(job.seconds - (stored.seconds if stored else 0), job.seconds / 2)
-        tasks = TaskList(job.protocol, job.seed, job.tasks, first, seconds, probabilities=self.predictions)
-        if isinstance(job.method, Demanding):
-            self._say_if_memory_is_short(job.method, job.protocol)
+        budget = job.seconds and max(job.seconds - (stored.seconds if stored else 0), job.seconds / 2)
+        tasks = TaskList(job.protocol, job.seed, job.tasks, first, budget or limit, probabilities=self.predictions)
         if outcome := self.ahead.pop(key_of(job, source).digest(), None):
             progress(job.tasks)
         elif others := () if stored else self._solved_alike(job, source, following):
@@ -170,7 +191,7 @@ class Runner:
         else:
             outcome = solve_tasks(
                 job.method, source.split, source.base, tasks, device=self.device, batch=self.batch, ranks=self.ranks,
-                progress=progress if job.method.info.cost == "fast" else _estimating(job, progress, self.reporter),
+                progress=progress,
             )  # fmt: skip
         if stored:
             outcome = Outcome(
@@ -207,6 +228,11 @@ class Runner:
 
     def _record(self, job: Job, source: Source, outcome: Outcome) -> RunRecord:
         mean = interval(accuracies(outcome.correct, outcome.queries))
+        device = self.device.type
+        if device == "cuda":
+            device += f":{torch.cuda.get_device_name(self.device)}"
+        elif device == "cpu":
+            device += f":{torch.get_num_threads()} threads"
         return RunRecord(
             key=key_of(job, source),
             dataset=source.dataset,
@@ -218,7 +244,7 @@ class Runner:
             queries=outcome.queries.tolist(),
             seconds=outcome.seconds,
             peak_memory=outcome.peak_memory,
-            device=_device_name(self.device),
+            device=device,
             signature=signature(job, source),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             crops=source.crops,
@@ -234,9 +260,12 @@ class Runner:
         )
 
 
-def _estimating(job: Job, progress: Callable[[int], None], reporter: Reporter) -> Callable[[int], None]:
+def _estimating(
+    job: Job, stored: RunRecord | None, progress: Callable[[int], None], reporter: Reporter
+) -> Callable[[int], None]:
     """Progress of a slow method, which also says how long it will take, as soon as its first tasks tell."""
     start, done, told = time.monotonic(), 0, False
+    tasks = job.tasks - (stored.key.tasks if stored else 0)
 
     def report(more: int) -> None:
         nonlocal done, told
@@ -244,8 +273,8 @@ def _estimating(job: Job, progress: Callable[[int], None], reporter: Reporter) -
         done, passed = done + more, time.monotonic() - start
         if not told and passed > _SECONDS_TO_TELL:
             told = True
-            each = timedelta(seconds=round(passed / done * job.tasks))
-            words = f"{job.method.info.title}: {job.tasks:,} tasks take about {each}"
+            each = timedelta(seconds=round(passed / done * tasks))
+            words = f"{job.method.info.title}: {tasks:,} {'more ' if stored else ''}tasks take about {each}"
             limit = job.seconds and timedelta(seconds=round(job.seconds))
             reporter.say(words + (f"; as many as fit into {limit} are solved." if limit else "."))
 
@@ -303,14 +332,25 @@ def _renamed(stored: RunRecord, job: Job, source: Source) -> RunRecord:
     )
 
 
-def _save(path: Path, record: RunRecord, probabilities: NDArray[np.float16] | None, source: Source) -> None:
-    """Write a record, and before it the predictions if there are some."""
+def _save(
+    folder: Path,
+    record: RunRecord,
+    source: Source,
+    probabilities: NDArray[np.float16] | None = None,
+    stored: RunRecord | None = None,
+) -> None:
+    """Write a record, before it the predictions if there are some, and remove the unfinished one that it extends."""
+    key, split = record.key, source.split
+    path = record_path(folder, key, source.dataset, source.backbone)
     if probabilities is not None:
-        key, split = record.key, source.split
         drawn = sample_list(TaskProtocol(**key.protocol), split.offsets, key.seed, key.tasks)
         predictions = Predictions.of(probabilities, [*drawn], split.class_names)
         save_predictions(predictions_path(path), key.digest(), predictions)
     save_record(path, record)
+    if stored and stored.asked:
+        unfinished = record_path(folder, stored.key, source.dataset, source.backbone)
+        if not predictions_path(unfinished).exists():
+            unfinished.unlink(missing_ok=True)
 
 
 def signature(job: Job, source: Source, version: str = fsbench.__version__) -> str:
@@ -341,9 +381,3 @@ def _own_method(job: Job) -> OwnMethod | None:
         return None
     assumes = info.assumes(job.method.params(), job.protocol.alpha)
     return OwnMethod(info.title, info.reference, info.transductive, info.prior, info.needs_base, assumes, info.url)
-
-
-def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return f"cuda:{torch.cuda.get_device_name(device)}"
-    return f"{device.type}:{torch.get_num_threads()} threads" if device.type == "cpu" else device.type

@@ -122,10 +122,10 @@ def read_records(given: Sequence[Path] | None, folder: Path, reporter: Reporter)
         places = ", ".join(f"{path}/" for path in given or [folder])
         remedy = "Create some with fsbench compare, or name a folder of records."
         raise FsbenchError(f"There are no records in {places}.", remedy)
-    newest: dict[tuple[str, ...], RunRecord] = {}
-    for record in sorted(_with_networks(records), key=lambda record: record.created):
-        newest[_identity(record)] = record  # equal keys mean equal results, so one of them is enough
-    return list(newest.values())
+    longest: dict[tuple[str, ...], RunRecord] = {}
+    for record in sorted(_with_networks(records), key=lambda record: (record.key.tasks, record.created)):
+        longest[_identity(record)] = record  # equal keys mean equal results, so the newest of the longest is enough
+    return list(longest.values())
 
 
 def read_others(folders: Sequence[Path], reporter: Reporter) -> list[RunRecord]:
@@ -172,8 +172,8 @@ def _with_networks(records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def _identity(record: RunRecord) -> tuple[str, ...]:
-    """The run, and the names of its features: equal features may go by two names, and then both are shown."""
-    return record.key.digest(), *record.source
+    """The run with the tasks asked for, and the names of its features: equal ones may go by two, and both are shown."""
+    return record.key.digest("tasks"), str(record.asked or record.key.tasks), *record.source
 
 
 def _valid(paths: Iterable[Path], load: Callable[[Path], T], reporter: Reporter) -> list[T]:

@@ -89,7 +89,7 @@ class RunRecord:
         network: How the network differs from the published one of its family; empty if nothing is known.
         images: How the numbers of images differ from those of the benchmark; empty if they do not, or there is none.
         origin: The folder of other people's records that it was read from; empty for one's own. Not stored.
-        asked: Tasks asked for, where a budget of time allowed fewer; else 0.
+        asked: Tasks asked for, where a budget of time allowed fewer, or the run was interrupted; else 0.
         own_method: What is known of a method that is not part of fsbench; None for those that are.
     """
 

@@ -133,21 +133,21 @@ def _significantly_below(record: RunRecord, other: RunRecord) -> bool:
 
 
 def warning_lines(warned: Iterable[tuple[str, str, str, Sequence[ResultWarning]]]) -> list[str]:
-    """Warnings as lines, one for the same in many settings: from group, label, column and warnings of every cell.
+    """Warnings as lines, one for the same in several settings: from group, label, column and warnings of every cell.
 
     The group is empty where there is only one.
     """
-    of_methods: dict[tuple[str, str, str], list[str]] = {}
+    of_methods: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     of_features: dict[str, None] = {}
     for group, label, column, warnings in warned:
         for one in warnings:
             if one.code in OF_FEATURES:
                 of_features[f"{group}: {one.text}" if group else one.text] = None
             else:
-                place = ", ".join(filter(None, (group, label, column)))
-                of_methods.setdefault((group, label, one.code), []).append(f"{place}: {one.text}")
+                of_methods.setdefault((group, label, one.code), []).append((column, one.text))
     lines = [*of_features]
-    for texts in of_methods.values():
-        more = f" (the same in {len(texts) - 1} more settings)" if len(texts) > 2 else ""
-        lines += [f"{text}{more}" for text in (texts[:1] if more else texts)]
+    for (group, label, _), ((column, text), *more) in of_methods.items():
+        others = more[0][0] if len(more) == 1 else f"{len(more)} more settings"
+        place = ", ".join(filter(None, (group, label, column)))
+        lines.append(f"{place}: {text}" + (f" (also in {others})" if more else ""))
     return lines

@@ -18,9 +18,10 @@ from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.registry import method_class
 from fsbench.reporter import Reporter
+from fsbench.results.collect import collect, read_records
 from fsbench.results.record import load_record, save_record
 from fsbench.tasks.protocol import TaskProtocol
-from tests.comparing import runner, solved
+from tests.comparing import QUIET, runner, solved
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,6 +139,55 @@ def test_a_job_with_a_time_ends_with_it_and_is_then_complete(
     runner(tmp_path).run(dataclasses.replace(job(3_000), seconds=600.0), source)
     assert seen == [range(first.key.tasks), range(first.key.tasks, 3_000)]
     assert runner(tmp_path).run(short, source).key.tasks == 3_000  # nothing is left to solve
+
+
+def test_a_slow_method_that_is_interrupted_loses_little(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsbench.evaluation.run._SECONDS_TO_KEEP", 1e-6)
+    slow = Job(method_class("tim-gd").configure(Context(balanced=False), steps=2), TaskProtocol(), 0, 300)
+    whole = runner().run(slow, source)
+    seen = solved_anew(monkeypatch)
+    done = 0
+
+    def interrupt(more: int) -> None:
+        nonlocal done
+        done += more
+        if done > 100:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runner(tmp_path).run(slow, source, interrupt)
+    (path,) = tmp_path.glob("*.json")
+    part = load_record(path)
+    assert 0 < part.key.tasks <= 100
+    assert part.asked == 300
+    assert part.correct == whole.correct[: part.key.tasks]
+    (table,) = collect(read_records(None, tmp_path, QUIET), published=False)
+    assert [entry.label for entry in table.entries] == [f"tim-gd ({part.key.tasks} tasks)"]
+    counted: list[int] = []
+    found = runner(tmp_path).run(slow, source, counted.append)
+    assert (found.key, found.correct, found.asked) == (whole.key, whole.correct, 0)
+    assert sum(counted) == 300
+    assert [tasks for solved in seen for tasks in solved] == [*range(300)]
+    (path,) = tmp_path.glob("*.json")
+    assert load_record(path) == found
+
+
+def test_an_unfinished_record_is_not_shown_beside_the_whole_one(source: Source, tmp_path: Path) -> None:
+    runner(tmp_path).run(job(8), source)
+    (path,) = tmp_path.glob("*.json")
+    save_record(path, dataclasses.replace(load_record(path), asked=20))
+    runner(tmp_path, force=True).run(job(20), source)  # which reads no record, and so removes none
+    assert len([*tmp_path.glob("*.json")]) == 2
+    assert [record.key.tasks for record in read_records(None, tmp_path, QUIET)] == [20]
+
+
+def test_predictions_of_a_budget_stay_when_its_record_is_completed(source: Source, tmp_path: Path) -> None:
+    short = dataclasses.replace(job(3_000), seconds=1e-6)
+    part = runner(tmp_path, predictions=True).run(short, source)
+    runner(tmp_path).run(job(3_000), source)
+    assert sorted(load_record(path).key.tasks for path in tmp_path.glob("*.json")) == [part.key.tasks, 3_000]
 
 
 def test_a_slow_method_says_how_long_it_will_take(
