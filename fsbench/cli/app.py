@@ -37,7 +37,7 @@ class Interrupt(BaseException):
         self.number = number
         self.status = 128 + number
         reason = _REASONS[signal.Signals(number).name]
-        self.sentence = f"{reason}. Finished work is kept; run the same command again to resume."
+        self.sentence = f"{reason}. Run the same command again to resume from what is finished."
 
 
 @contextmanager

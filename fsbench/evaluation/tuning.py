@@ -281,7 +281,9 @@ def tune(
         runner, results=runner.results / POINTS if runner.results else None, force=False, predictions=False
     )
     made: list[Trial] = []
-    label = f"{source.dataset} {protocol.shots}-shot tuning {search.method} on val"
+    variants = method_class(search.method).info.variants
+    name = search.method + (variants.suffix(search.fixed) if variants else "")
+    label = f"{source.dataset} {protocol.shots}-shot tuning {name} on val"
     with runner.reporter.bar(label, len(proposals)) as advance:
         for params in proposals:
             method, origin = configure(search.method, source, protocol, {**search.fixed, **params})
@@ -289,7 +291,7 @@ def tune(
             made.append(Trial(params, record.accuracy, record.ci95))
             proposals.tell(record.accuracy)
             advance(1)
-    tuned = Tuned(search.method, protocol.describe(), proposals.how, tasks, made)
+    tuned = Tuned(name, protocol.describe(), proposals.how, tasks, made)
     runner.ranks.agree(lambda: _remember(search, tuned, runner.reporter.warn))
     return tuned
 

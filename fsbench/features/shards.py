@@ -99,7 +99,7 @@ class Shards:
             reporter.warn(
                 f"Kept: the features of {done:,} of {self.images:,} images, in {self.folder}. Lost: those after them."
                 if done
-                else f"Nothing is kept: no block of {IMAGES_PER_SHARD:,} images was finished."
+                else f"The first block of {IMAGES_PER_SHARD:,} images was not finished, so nothing is kept yet."
             )
             raise
 

@@ -38,6 +38,11 @@ class Variants:
         """The variant that a name without a word stands for."""
         return self.values[0]
 
+    def suffix(self, params: Mapping[str, Any]) -> str:
+        """What follows the name of the method with these parameters: `:released`; nothing for the default."""
+        word = params.get(self.parameter, self.default)
+        return "" if word == self.default else f":{word}"
+
 
 @dataclass(frozen=True)
 class MethodInfo:

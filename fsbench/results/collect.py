@@ -75,8 +75,7 @@ def _variants(record: RunRecord) -> Variants | None:
 def _variant(record: RunRecord) -> str:
     """`:released`, or nothing for the default variant and for methods without variants."""
     variants = _variants(record)
-    word = variants and record.key.params.get(variants.parameter, variants.default)
-    return f":{word}" if variants and word != variants.default else ""
+    return variants.suffix(record.key.params) if variants else ""
 
 
 def _remark(record: RunRecord) -> str:

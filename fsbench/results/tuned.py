@@ -31,7 +31,7 @@ class Tuned:
     """What a search found.
 
     Attributes:
-        method: Name of the method.
+        method: Name of the method, with its variant.
         setting: The protocol, in words.
         how: `grid`, `optuna`, or `gradient`, whose two trials are before and after learning.
         tasks: Validation tasks per trial.

@@ -18,6 +18,7 @@ from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.backbones.families import family_of
 from fsbench.backbones.find_weights import SUFFIXES
 from fsbench.backbones.load import encode_backbone, halve, load_backbone
+from fsbench.data.dataset import counted
 from fsbench.data.pixels import open_pixels
 from fsbench.data.published_transforms import transform_for
 from fsbench.devices import keep_freed_memory
@@ -334,11 +335,13 @@ class _Run:
             raise
         except BaseException:  # Ctrl-C or a signal
             kept, lost = self.progress, self._step - self.progress.steps
-            where = f"{kept.epochs} epochs and {kept.steps} steps" if kept.steps else f"{kept.epochs} epochs"
+            parts = [(kept.epochs, "epoch"), (kept.steps, "step")]
+            where = " and ".join(counted(number, word, f"{word}s") for number, word in parts if number)
+            later = counted(lost, "step", "steps")
             self.execution.reporter.warn(
-                f"Kept: {where}, in {self.checkpoint.path}. Lost: the {lost} steps after them."
+                f"Kept: {where}, in {self.checkpoint.path}. Lost: {later} after the last checkpoint."
                 if self.checkpoint.path.exists()
-                else f"Nothing is kept: no epoch finished, stopped after {lost} steps, before the first checkpoint."
+                else f"Stopped after {later}, before the first checkpoint, so nothing is kept yet."
             )
             raise
 

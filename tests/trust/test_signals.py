@@ -29,7 +29,7 @@ def test_signals_end_with_one_sentence(number: int, status: int, tmp_path: Path)
     ended = start(arguments, study.folder, tmp_path / "said").kill_after(0.8, number)
     assert ended.status == status, ended.errors
     assert ended.errors.count("\n") == 1
-    assert "Finished work is kept" in ended.errors
+    assert "Run the same command again to resume" in ended.errors
     assert study.hidden() == []
 
 

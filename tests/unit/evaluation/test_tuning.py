@@ -276,3 +276,10 @@ def test_what_is_given_is_not_learned(path: Path, monkeypatch: pytest.MonkeyPatc
         grid_of("unem-gaussian", {"scale": 0.5, "balance": 1.0, "temperature": 2.0})
     with pytest.raises(FsbenchError, match="learns its parameters by gradient"):
         tune(search, [], runner(), trials=3)
+
+
+def test_a_search_names_the_variant(file: FeatureFile, features: Features, tmp_path: Path) -> None:
+    val = validation_source(file, features.statistics)
+    for fixed, name in (({"variant": "released"}, "bavardage:released"), ({}, "bavardage")):
+        search = Search("bavardage", fixed, val, TaskProtocol(), tmp_path / "tuned.json")
+        assert tune(search, [Axis("tau", (0.2, 0.3))], runner(), tasks=2).method == name

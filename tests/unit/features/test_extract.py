@@ -156,7 +156,7 @@ def test_an_interrupted_run_says_that_it_keeps_nothing(
     monkeypatch.setattr(Shards, "write", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         run(root, tmp_path / "f.h5")
-    assert "Nothing is kept: no block of 7 images was finished" in capsys.readouterr().err
+    assert "The first block of 7 images was not finished, so nothing is kept yet." in capsys.readouterr().err
 
 
 def test_a_damaged_shard_is_made_again(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

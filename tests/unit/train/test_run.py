@@ -125,10 +125,10 @@ class StopsAfterSteps(Listener):
 @pytest.mark.parametrize(
     ("steps", "save_every", "kept"),
     [
-        (2, 0, "Kept: 0 epochs and 1 steps, in {}. Lost: the 1 steps after them."),
-        (5, 0, "Kept: 1 epochs and 1 steps, in {}. Lost: the 1 steps after them."),
-        (5, 5, "Kept: 1 epochs, in {}. Lost: the 2 steps after them."),
-        (2, 5, "Nothing is kept: no epoch finished, stopped after 2 steps, before the first checkpoint."),
+        (2, 0, "Kept: 1 step, in {}. Lost: 1 step after the last checkpoint."),
+        (5, 0, "Kept: 1 epoch and 1 step, in {}. Lost: 1 step after the last checkpoint."),
+        (5, 5, "Kept: 1 epoch, in {}. Lost: 2 steps after the last checkpoint."),
+        (2, 5, "Stopped after 2 steps, before the first checkpoint, so nothing is kept yet."),
     ],
 )
 def test_a_training_stopped_within_an_epoch_says_what_is_kept_and_resumes_there(
