@@ -29,6 +29,8 @@ BOUNDS = {
     "growth": Bound(1.3),
     "scatter, from disk": Bound(50.0, least=True),
     "extract": Bound(1.25),
+    "train": Bound(1.1),
+    "train, not in a plain loop": Bound(1.2, least=True),
     "fsbench --help": Bound(2.5),
     "fsbench solve --tasks 100": Bound(1.5),
     "fsbench doctor": Bound(1.5),

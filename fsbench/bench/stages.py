@@ -1,4 +1,4 @@
-"""Speed of what comes before and around tasks: scatter, extraction, the start of commands, memory."""
+"""Speed of what comes before and around tasks: scatter, extraction, training, the start of commands, memory."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ import sys
 import tempfile
 from dataclasses import replace
 from functools import partial
+from itertools import repeat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from PIL import Image
+from torch.utils.data import DataLoader
+from torchvision import transforms
+from torchvision.datasets import ImageFolder
 
+from fsbench.backbones.base import Backbone
 from fsbench.backbones.load import load_backbone
 from fsbench.bench.measure import Measure, in_turns
 from fsbench.bench.solver import CPU, draw_split
@@ -25,6 +31,15 @@ from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.reporter import Reporter
 from fsbench.results.record import load_record, record_path, save_record
 from fsbench.results.statistics import interval
+from fsbench.train.images import Batch, Keys, load_batches, make_views
+from fsbench.train.loop import ClassTrainer, Objective
+from fsbench.train.run import Plan
+from fsbench.train.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fsbench.data.dataset import ImageDataset
 
 
 def scatter(repeats: int, classes: int = 64, images: int = 600, dimension: int = 640) -> list[Measure]:
@@ -39,18 +54,23 @@ def scatter(repeats: int, classes: int = 64, images: int = 600, dimension: int =
     return [Measure("scatter, from disk", against, 100 * times["product"] / times["scatter"], "%")]
 
 
+def _write_images(root: Path, splits: Sequence[str], images: int, side: int) -> ImageDataset:
+    """Noise as JPEG files: two classes of so many images in every split."""
+    rng = np.random.default_rng(0)
+    for split in splits:
+        for name in ("a", "b"):
+            (root / split / f"{split}-{name}").mkdir(parents=True)
+            for number in range(images):
+                pixels = rng.integers(0, 256, (side, side, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(root / split / f"{split}-{name}" / f"{number}.jpg")
+    return load_own(root)
+
+
 def extraction(repeats: int, backbone: str = "rn12", images: int = 16) -> list[Measure]:
     """Images on disk to a feature file, against the bare forward pass on tensors in memory."""
-    rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder) / "own"
-        for split in ("base", "val", "novel"):
-            for name in ("a", "b"):
-                (root / split / f"{split}-{name}").mkdir(parents=True)
-                for number in range(images):
-                    pixels = rng.integers(0, 256, (84, 84, 3), dtype=np.uint8)
-                    Image.fromarray(pixels).save(root / split / f"{split}-{name}" / f"{number}.jpg")
-        network, dataset, settings = load_backbone(backbone, random_seed=0), load_own(root), Settings(batch=32)
+        dataset = _write_images(Path(folder) / "own", ("base", "val", "novel"), images, 84)
+        network, settings = load_backbone(backbone, random_seed=0), Settings(batch=32)
         forward = Forward(network, "fp32", CPU, 84, batch=32)
         tensors = torch.randn(6 * images, 1, 3, 84, 84)
 
@@ -66,6 +86,61 @@ def extraction(repeats: int, backbone: str = "rn12", images: int = 16) -> list[M
         times = in_turns(repeats, whole=whole, bare=bare)
     against = f"the bare forward pass of {backbone}, {6 * images} images"
     return [Measure("extract", against, times["whole"] / times["bare"], "ratio")]
+
+
+def training(repeats: int, batches: int = 8, width: float = 24) -> list[Measure]:
+    """An epoch of `fsbench train`, whose images are decoded, against one of a plain loop and against bare steps.
+
+    The plain loop is the usual one: each image is decoded and augmented by torchvision, channels come first, and every
+    step waits for its loss. Bare steps take the same batch again and again.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        settings = TrainSettings(width=width, epochs=1, image_size=32)
+        root = Path(folder) / "own"
+        dataset = _write_images(root, ("base", "val", "novel"), batches * settings.batch // 2, 32)
+        plan = Plan.make(dataset, settings)
+        views, _ = make_views(plan.base, plan.transform, settings, Reporter(quiet=True))
+        keys = Keys(settings, len(plan.base), plan.transform.crop)
+        one, other = (Plan.make(dataset, settings).backbone.network for _ in range(2))
+        assert isinstance(one, Backbone)
+        assert isinstance(other, Backbone)
+        trainer, usual = ClassTrainer(one, 2, settings, CPU), Objective(other, 2, rotation=False, seed=0).train()
+        optimiser = torch.optim.SGD(usual.parameters(), settings.lr, momentum=0.9, weight_decay=5e-4, nesterov=True)
+        augment = transforms.Compose(
+            [
+                transforms.RandomCrop(32, padding=4, padding_mode="reflect"),
+                transforms.RandomHorizontalFlip(),
+                transforms.ToTensor(),
+                transforms.Normalize(plan.transform.mean, plan.transform.std),
+            ]
+        )
+        images = ImageFolder(str(root / "base"), augment)
+
+        def ours(repeated: bool = False) -> None:
+            batches = load_batches(views, keys, 0, CPU)
+            for step, batch in enumerate(repeat(next(batches), keys.steps) if repeated else batches):
+                assert isinstance(batch, Batch)
+                trainer.step(batch, 0, step, keys.steps)
+
+        def plain() -> None:
+            for pixels, labels in DataLoader(images, settings.batch, shuffle=True, drop_last=True):
+                loss = usual(pixels, labels, labels, None)
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                loss.item()
+
+        times = in_turns(repeats, ours=ours, plain=plain, bare=lambda: ours(repeated=True))
+    network = f"rn12 of width {width:g}, {len(plan.base)} images of 32 pixels"
+    return [
+        Measure("train", f"bare steps, {network}", times["ours"] / times["bare"], "ratio"),
+        Measure(
+            "train, not in a plain loop",
+            f"decoding and augmenting one by one, {network}",
+            times["plain"] / times["ours"],
+            "×",
+        ),
+    ]
 
 
 # What people ask a hundred times a day: case, arguments (none if the shell asks), the import it is measured against.

@@ -21,7 +21,7 @@ from fsbench.reporter import Reporter
 
 def bench(
     cases: Annotated[
-        str, typer.Option(help="solver, growth, methods, scatter, extract, start, memory, or all.")
+        str, typer.Option(help="solver, growth, methods, scatter, extract, train, start, memory, or all.")
     ] = "all",
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, to check that it works.")] = False,
     out: Annotated[Path | None, use.of_output(help="Also write the rows to this JSON file.")] = None,

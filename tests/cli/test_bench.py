@@ -29,10 +29,15 @@ from tests.cli import run
 
 def test_the_benchmark_runs_and_writes_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "FIRST_ANSWERS", stages.FIRST_ANSWERS[:1])
-    done = run("bench", "--quick", "--cases", "scatter,start", "--out", str(tmp_path / "bench.json"))
+    done = run("bench", "--quick", "--cases", "scatter,train,start", "--out", str(tmp_path / "bench.json"))
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "bench.json").read_text())
-    assert [row["case"] for row in rows] == ["scatter, from disk", "fsbench --help"]
+    assert [row["case"] for row in rows] == [
+        "scatter, from disk",
+        "train",
+        "train, not in a plain loop",
+        "fsbench --help",
+    ]
     assert all(row["value"] > 0 for row in rows)
     assert "scatter, from disk" in done.stdout
 
