@@ -45,10 +45,10 @@ class SafeConsole(Console):
 
 @dataclass
 class _Pace:
-    """Steps per second, smoothed over the last half minute or so, and on average.
+    """Steps per second: in the present cell, smoothed over the last half minute or so, and on average over all cells.
 
     Attributes:
-        average: Whether the time left follows the average, as methods that take turns differ in speed.
+        in_cell: Steps left in the present cell; infinite where there are no cells.
     """
 
     last: float = field(default_factory=lambda: time.monotonic())
@@ -56,23 +56,28 @@ class _Pace:
     seconds: float = 0.0
     all_done: int = 0
     all_seconds: float = 0.0
-    average: bool = False
+    in_cell: float = math.inf
+
+    def begin(self, steps: int) -> None:
+        """Begin a cell of so many steps, whose speed is its own."""
+        self.in_cell, self.done, self.seconds = steps, 0.0, 0.0
 
     def add(self, done: int, timed: bool) -> None:
         """Count steps that were just done, or leave them and their time out."""
         passed = time.monotonic() - self.last
         self.last += passed
+        self.in_cell -= done
         if timed:
             keep = math.exp(-passed / SECONDS_OF_SILENCE)
             self.done, self.seconds = self.done * keep + done, self.seconds * keep + passed
             self.all_done, self.all_seconds = self.all_done + done, self.all_seconds + passed
 
     def left(self, steps: int) -> str:
-        """The time that further steps take; empty as long as nobody can tell."""
-        if not self.rate:
+        """The time that further steps take, those of later cells on average; empty as long as nobody can tell."""
+        if not self.all_done or not self.all_seconds:
             return ""
-        rate = self.all_done / self.all_seconds if self.average else self.rate
-        return str(timedelta(seconds=round(steps / rate)))
+        own, average = min(steps, self.in_cell), self.all_done / self.all_seconds
+        return str(timedelta(seconds=round(own / (self.rate or average) + (steps - own) / average)))
 
     @property
     def rate(self) -> float:
@@ -123,11 +128,13 @@ class Reporter:
         is read from a record, does not count for the speed.
         """
         with self.bar("preparing", count * steps) as bar:
-            bar.pace.average = count > 1
             numbers = itertools.count(1)
 
             def next_cell(label: str) -> Callable[[int], None]:
+                if 0 < bar.pace.in_cell < math.inf:  # the cell before had fewer steps than others
+                    bar(int(bar.pace.in_cell), timed=False)
                 bar.label = f"{noun} {next(numbers)} of {count}: {label}" if count > 1 else label
+                bar.pace.begin(steps)
                 return lambda done: bar(done, timed=done < steps)
 
             yield next_cell
@@ -197,5 +204,7 @@ class _Lines:
         self.pace.add(done, timed)
         if self.pace.last - self.reporter.spoken < SECONDS_OF_SILENCE or not 0 < self.done < self.total:
             return
-        left = self.pace.left(self.total - self.done)
-        self.reporter.say(f"{self.label}: {self.done:,} of {self.total:,}, {self.pace.rate:,.1f}/s, {left} left")
+        words = [f"{self.label}: {self.done:,} of {self.total:,}"]
+        if left := self.pace.left(self.total - self.done):
+            words += [f"{self.pace.rate:,.1f}/s", f"{left} left"]
+        self.reporter.say(", ".join(words))

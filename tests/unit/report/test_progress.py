@@ -54,7 +54,7 @@ def test_cells_have_one_count_and_the_time_left_for_all(clock: list[float], caps
     ]
 
 
-def test_the_time_left_of_methods_that_differ_in_speed_is_by_their_average(
+def test_the_time_left_is_by_the_speed_of_the_present_method_and_the_average_of_all(
     clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Reporter().cells(4, 100) as next_cell:
@@ -64,7 +64,20 @@ def test_the_time_left_of_methods_that_differ_in_speed_is_by_their_average(
                 clock[0] += seconds / 2
                 advance(50)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[1] == "cell 2 of 4: slow: 200 of 400, 1.1/s, 0:01:40 left"
+    assert lines[:2] == [
+        "cell 2 of 4: slow: 150 of 400, 1.0/s, 0:01:57 left",
+        "cell 2 of 4: slow: 200 of 400, 1.0/s, 0:01:40 left",
+    ]
+    assert lines[-1] == "cell 4 of 4: slow: 350 of 400, 1.0/s, 0:00:50 left"
+
+
+def test_a_cell_with_fewer_steps_counts_as_a_whole_one(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with Reporter().cells(3, 100) as next_cell:
+        for label, steps in (("one task in ten", 10), ("second", 100), ("third", 50)):
+            advance = next_cell(label)
+            clock[0] += steps
+            advance(steps)
+    assert capsys.readouterr().err.splitlines()[-1] == "cell 3 of 3: third: 250 of 300, 1.0/s, 0:00:50 left"
 
 
 def test_the_speed_follows_the_last_half_minute(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
