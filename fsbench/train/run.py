@@ -80,8 +80,9 @@ class Trained:
         if self.seconds:
             lines.append(f"trained in {timedelta(seconds=round(self.seconds))}")
         if self.history:
-            best = best_of(self.history)
             lines.append(f"val classes, 5-way, {self.judged_by}: {self.history[-1]}")
+        if len(self.history) > 1:
+            best = best_of(self.history)
             lines.append(f"best of {len(self.history)} evaluations: {best}, after epoch {best.epoch}")
             lines.append(
                 "The file holds the best of them."
