@@ -181,7 +181,8 @@ class Runner:
         budget = job.seconds and max(job.seconds - (stored.seconds if stored else 0), job.seconds / 2)
         tasks = TaskList(job.protocol, job.seed, job.tasks, first, budget or limit, probabilities=self.predictions)
         if outcome := self.ahead.pop(key_of(job, source).digest(), None):
-            progress(job.tasks)
+            stored = None  # a record that another process has written meanwhile: its tasks are solved here too
+            progress(job.tasks - first)
         elif others := () if stored else self._solved_alike(job, source, following):
             outcome, *more = solve_together(
                 [each.method for each in (job, *others)], source.split, source.base, tasks,
@@ -201,6 +202,7 @@ class Runner:
                 max(stored.peak_memory, outcome.peak_memory),
             )
         solved, asked = len(outcome.correct), job.asked or job.tasks
+        assert solved <= job.tasks
         record = self._record(replace(job, tasks=solved), source, outcome)
         return replace(record, asked=asked if solved < asked else 0), outcome.probabilities
 

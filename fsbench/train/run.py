@@ -84,11 +84,10 @@ class Trained:
         if len(self.history) > 1:
             best = best_of(self.history)
             lines.append(f"best of {len(self.history)} evaluations: {best}, after epoch {best.epoch}")
-            lines.append(
-                "The file holds the best of them."
-                if self.keeps_best
-                else "The file holds the last epoch, where the learning rate is close to zero."
-            )
+        if self.keeps_best:
+            lines.append("The file holds the best network on the val classes.")
+        elif self.history:
+            lines.append("The file holds the last epoch, where the learning rate is close to zero.")
         return lines
 
 

@@ -17,6 +17,7 @@ from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.registry import method_class
+from fsbench.methods.soft_kmeans import SoftKMeans
 from fsbench.reporter import Reporter
 from fsbench.results.collect import collect, read_records
 from fsbench.results.record import load_record, save_record
@@ -172,6 +173,19 @@ def test_a_slow_method_that_is_interrupted_loses_little(
     assert [tasks for solved in seen for tasks in solved] == [*range(300)]
     (path,) = tmp_path.glob("*.json")
     assert load_record(path) == found
+
+
+def test_a_record_that_another_process_writes_meanwhile_does_not_count_twice(source: Source, tmp_path: Path) -> None:
+    one, other = Job(NearestClassMean(), TaskProtocol(), 0, 300), Job(SoftKMeans(), TaskProtocol(), 0, 300)
+    whole = runner().run(other, source)
+    here = runner(tmp_path)
+    here.run(one, source, following=[other])  # solves both, and keeps the second until it is asked for
+    runner(tmp_path).run(dataclasses.replace(other, tasks=100), source)
+    counted: list[int] = []
+    found = here.run(other, source, counted.append)
+    assert (found.key, found.correct, found.queries) == (whole.key, whole.correct, whole.queries)
+    assert sum(counted) == 300
+    assert sorted(load_record(path).key.tasks for path in tmp_path.glob("*soft-kmeans*")) == [100, 300]
 
 
 def test_an_unfinished_record_is_not_shown_beside_the_whole_one(source: Source, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_the_file_holds_the_best_of_the_evaluated_networks(dataset: ImageDataset
     out = tmp_path / "conv4.safetensors"
     trained = train(dataset, out, recipe)
     best = max(trained.history, key=lambda look: (look.accuracy[1].mean, look.epoch))
-    assert "The file holds the best of them." in trained.describe()
+    assert "The file holds the best network on the val classes." in trained.describe()
     with safe_open(out, "pt") as file:
         facts = json.loads(file.metadata()["fsbench"])
     assert facts["val_accuracy"] == str(best)
