@@ -29,6 +29,7 @@ help:  ## list the targets
 setup: $(READY)  ## create .venv and install fsbench with its development tools
 
 $(READY): pyproject.toml
+	@echo "Installing fsbench and its development tools into $(VENV): takes minutes, and 6 GB with the CUDA build of torch."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 ifeq ($(DEPENDENCIES),lowest)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
@@ -40,6 +41,7 @@ endif
 	@touch $@ $(FSBENCH)
 
 $(FSBENCH): pyproject.toml  # without development tools
+	@echo "Installing fsbench into $(VENV): takes minutes, and 6 GB with the CUDA build of torch."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@

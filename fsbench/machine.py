@@ -174,7 +174,7 @@ def _device_names(listed: ChildResult) -> dict[str, str]:
     if failure(listed):
         return {}
     content = json.loads(listed.output.strip().splitlines()[-1])
-    names = {"cpu": f"{content['threads']} threads"}
+    names = {"cpu": f"{content['threads']} thread{'s' if content['threads'] > 1 else ''}"}
     for index, (model, memory) in enumerate(content["cuda"]):
         names[f"cuda:{index}"] = f"{model}, {memory / 2**30:.0f} GiB"
     return names

@@ -58,10 +58,6 @@ class _Pace:
     all_seconds: float = 0.0
     in_cell: float = math.inf
 
-    def begin(self, steps: int) -> None:
-        """Begin a cell of so many steps, whose speed is its own."""
-        self.in_cell, self.done, self.seconds = steps, 0.0, 0.0
-
     def add(self, done: int, timed: bool) -> None:
         """Count steps that were just done, or leave them and their time out."""
         passed = time.monotonic() - self.last
@@ -134,7 +130,7 @@ class Reporter:
                 if 0 < bar.pace.in_cell < math.inf:  # the cell before had fewer steps than others
                     bar(int(bar.pace.in_cell), timed=False)
                 bar.label = f"{noun} {next(numbers)} of {count}: {label}" if count > 1 else label
-                bar.pace.begin(steps)
+                bar.pace.in_cell, bar.pace.done, bar.pace.seconds = steps, 0.0, 0.0
                 return lambda done: bar(done, timed=done < steps)
 
             yield next_cell

@@ -174,7 +174,7 @@ def _page(described: dict[str, Any]) -> RenderableType:
     heading = "\n".join([f"{described['title']} ({described['method']})", *lines])
     if not described["parameters"]:
         return Text(f"{heading}\nIt has no parameters.")
-    table = plain_table(f"{heading}\n\nParameters (--set NAME=VALUE)")
+    table = plain_table(f"{heading}\n\nParameters (fsbench solve --set NAME=VALUE)")
     table.add_column("name", no_wrap=True)
     for column in ("default", "tuning grid"):
         table.add_column(column, overflow="fold")

@@ -182,7 +182,8 @@ class Runner:
         tasks = TaskList(job.protocol, job.seed, job.tasks, first, budget or limit, probabilities=self.predictions)
         if outcome := self.ahead.pop(key_of(job, source).digest(), None):
             stored = None  # a record that another process has written meanwhile: its tasks are solved here too
-            progress(job.tasks - first)
+            for part in (1, job.tasks - first - 1):  # not at once: it is no stored result, and counts for the speed
+                progress(part)
         elif others := () if stored else self._solved_alike(job, source, following):
             outcome, *more = solve_together(
                 [each.method for each in (job, *others)], source.split, source.base, tasks,
@@ -234,7 +235,8 @@ class Runner:
         if device == "cuda":
             device += f":{torch.cuda.get_device_name(self.device)}"
         elif device == "cpu":
-            device += f":{torch.get_num_threads()} threads"
+            threads = torch.get_num_threads()
+            device += f":{threads} thread{'s' if threads > 1 else ''}"
         return RunRecord(
             key=key_of(job, source),
             dataset=source.dataset,

@@ -92,7 +92,8 @@ def _digest(stream: IO[bytes], size: int, left_out: Ranges) -> str:
 def open_hdf5(path: Path, kind: str, version: int) -> Iterator[h5py.File]:
     """Open an HDF5 file of a given format and version; everything that can be wrong with it has its own message."""
     if path.is_dir():
-        raise FsbenchError(f"{path} is a folder.", "Name the file in it.")
+        hint = "Name a file in it. If it holds images, make a feature file of them first with `fsbench extract`."
+        raise FsbenchError(f"{path} is a folder; expected an HDF5 file.", hint)
     if not path.is_file():
         raise missing_file(path, "Check the path, or make the file with `fsbench extract`.")
     try:

@@ -170,7 +170,7 @@ def _legend(comparison: Comparison, best: str) -> list[str]:
         f"{best}: best of its column; *: not significantly worse than the best (paired test, 5 %, Holm-corrected over "
         "all pairs of the table)"
     ]
-    if any(cell.difference for cell in cells):
+    if any(difference_text(cell).startswith("(") for cell in cells):
         lines.append(
             f"(…): not significantly different from {comparison.baseline} (the same test, Holm-corrected over all "
             "differences to it)"
