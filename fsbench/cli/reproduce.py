@@ -10,8 +10,8 @@ import typer
 from fsbench.cli import complete
 from fsbench.cli import options as use
 from fsbench.cli.session import find_features, open_runner
-from fsbench.cli.sweep import show_sweep
-from fsbench.errors import UsageError, unknown_name
+from fsbench.cli.sweep import refuse_one_figure_for_many, show_sweeps
+from fsbench.errors import unknown_name
 from fsbench.evaluation.reproduce import reproduce as reproduce_table
 from fsbench.evaluation.source import network_of
 from fsbench.evaluation.sweep import FIGURES, figure, run_sweep
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from fsbench.evaluation.run import Runner
     from fsbench.features.store import FeatureFile
+    from fsbench.results.curves import Sweep
 
 _FIGURES = {f"figure{number}": number for number in FIGURES}
 _PARTS = (*TABLES, *_FIGURES)
@@ -89,13 +90,12 @@ def _figure(
     number: int, files: Sequence[FeatureFile], runner: Runner, tasks: int, seed: int, out: Path | None, as_json: bool
 ) -> None:
     """The curves of a figure for every feature file."""
-    if out and len(files) > 1:
-        raise UsageError("out", "one figure is drawn per feature file; give one file, or leave out --out")
+    refuse_one_figure_for_many(out, files)
     results = runner.results or Path("results")
     runner.ranks.agree(lambda: require_writable(results / SWEEPS))
-    for file in files:
-        preset = "" if network_of(file) else "article"
-        plans = figure(number, preset)
-        curves = run_sweep(plans, file, runner, name=f"figure {number}", tasks=tasks, seed=seed, preset=preset)
-        if runner.ranks.leads:
-            show_sweep(curves, results, out, as_json=as_json)
+
+    def curves_of(file: FeatureFile) -> Sweep:
+        preset, name = "" if network_of(file) else "article", f"figure {number}"
+        return run_sweep(figure(number, preset), file, runner, name=name, tasks=tasks, seed=seed, preset=preset)
+
+    show_sweeps(map(curves_of, files), runner, results, out, as_json=as_json)

@@ -24,7 +24,11 @@ from fsbench.report.tables import Signature, panel_table, stdout_console
 from fsbench.results.curves import SWEEPS, save_sweep
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from fsbench.evaluation.run import Runner
     from fsbench.evaluation.sweep import Plan
+    from fsbench.features.store import FeatureFile
     from fsbench.results.curves import Sweep
 
 _FIXED_BY_FIGURES = (
@@ -90,10 +94,10 @@ def sweep(
         check_ending(plot)
     with open_runner(device, batch, results_dir, out=plot, force=force, quiet=quiet) as runner:
         runner.ranks.agree(lambda: require_writable(results_dir / SWEEPS))
-        for file in find_features(features, features_dir, runner.reporter, runner.ranks):
-            curves = run_sweep(plans, file, runner, name=name, tasks=tasks, seed=seed, preset=preset)
-            if runner.ranks.leads:
-                show_sweep(curves, results_dir, plot, as_json=as_json)
+        files = find_features(features, features_dir, runner.reporter, runner.ranks)
+        refuse_one_figure_for_many(plot, files)
+        sweeps = (run_sweep(plans, file, runner, name=name, tasks=tasks, seed=seed, preset=preset) for file in files)
+        show_sweeps(sweeps, runner, results_dir, plot, as_json=as_json)
 
 
 def plans_of(context: typer.Context) -> tuple[list[Plan], str]:
@@ -123,17 +127,27 @@ def plans_of(context: typer.Context) -> tuple[list[Plan], str]:
     return plan_sweep(choices, along, splits, protocols, options), f"{methods} over {', '.join(swept)}"
 
 
-def show_sweep(curves: Sweep, results: Path, plot: Path | None, *, as_json: bool = False) -> None:
-    """Store the curves and their figure, and print the tables, or the curves as JSON."""
-    stored = results / SWEEPS / f"{curves.name}.json"
-    drawn = plot or stored.with_suffix(".png")
-    save_sweep(stored, curves)
-    save(draw_sweep(curves), drawn)
-    if as_json:
-        print(json.dumps(asdict(curves), indent=1))
-        return
-    console = stdout_console()
-    for panel in curves.panels:
-        console.print(panel_table(panel))
-    console.print(Signature(curves.signature), crop=False)
-    console.print(f"Figure: {drawn}. Points: {stored}.", soft_wrap=True)
+def refuse_one_figure_for_many(plot: Path | None, files: Sequence[FeatureFile]) -> None:
+    """Refuse a name for the figure of several feature files, of which only the last would remain."""
+    if plot and len(files) > 1:
+        raise UsageError("out", "one figure is drawn per feature file; give one file, or leave out --out")
+
+
+def show_sweeps(sweeps: Iterable[Sweep], runner: Runner, results: Path, plot: Path | None, *, as_json: bool) -> None:
+    """Store curves and their figures, and print the tables, each as soon as it is there; or all curves as JSON."""
+    shown = []
+    for curves in sweeps:
+        if runner.ranks.leads:
+            stored = results / SWEEPS / f"{curves.name}.json"
+            drawn = plot or stored.with_suffix(".png")
+            save_sweep(stored, curves)
+            save(draw_sweep(curves), drawn)
+            shown.append(asdict(curves))
+        if runner.ranks.leads and not as_json:
+            console = stdout_console()
+            for panel in curves.panels:
+                console.print(panel_table(panel))
+            console.print(Signature(curves.signature), crop=False)
+            console.print(f"Figure: {drawn}. Points: {stored}.", soft_wrap=True)
+    if runner.ranks.leads and as_json:
+        print(json.dumps(shown, indent=1))

@@ -40,6 +40,7 @@ NOT_RUN = {
     "fsbench compare features/fc100-rn12.h5": "needs the images of the benchmark",
     "fsbench extract --dataset mini": "needs the images of the benchmark",
     "fsbench compare features/mini-rn12.h5": "needs the images of the benchmark",
+    "fsbench sweep features/cifarfs-rn12.h5": "needs the images of the benchmark",
     "fsbench tune features/mini-rn12.h5": "needs the images of the benchmark",
     "fsbench compare features/cub-rn12-mini.h5": "needs the images of the benchmark",
     "fsbench train": "takes hours: tests/cli/test_train.py trains for moments",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -117,11 +118,16 @@ def test_what_cannot_be_done_is_said_and_exits_with_1() -> None:
         assert "Traceback" not in result.stderr
 
 
-@pytest.mark.usefixtures("folder")
-def test_json_of_every_study() -> None:
+def test_json_of_every_study(folder: Path) -> None:
     few = ("--shots", "1", "--tasks", "4", "--json")
-    (panel,) = json.loads(fsbench("sweep", "--over", "tau=0.2,0.3", *few, "--out", "curve.svg").stdout)["panels"]
+    (curves,) = json.loads(fsbench("sweep", "--over", "tau=0.2,0.3", *few, "--out", "curve.svg").stdout)
+    (panel,) = curves["panels"]
     assert [point["x"] for point in panel["curves"][0]["points"]] == [0.2, 0.3]
+    two = "features/mini-wrn.h5", shutil.copy(folder / "features" / "mini-wrn.h5", "other.h5")
+    first, second = json.loads(fsbench("sweep", *two, "--over", "tau=0.2,0.3", *few).stdout)
+    assert first["panels"] == second["panels"] == curves["panels"]
+    refused = run("sweep", *two, "--over", "tau=0.2,0.3", *few, "--out", "curve.svg")
+    assert "one figure is drawn per feature file" in refused.stderr
     (tuned,) = json.loads(fsbench("tune", "--over", "tau=0.2,0.3", *few).stdout)
     assert tuned["params"]["tau"] in (0.2, 0.3)
     rows = json.loads(fsbench("compare", "--methods", "ncm", *few).stdout)
