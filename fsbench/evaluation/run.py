@@ -278,7 +278,8 @@ def _estimating(
         if not told and passed > _SECONDS_TO_TELL:
             told = True
             each = timedelta(seconds=round(passed / done * tasks))
-            words = f"{job.method.info.title}: {tasks:,} {'more ' if stored else ''}tasks take about {each}"
+            setting = f"{job.protocol.setting} {job.protocol.shots}-shot"
+            words = f"{job.method.info.title}, {setting}: {tasks:,} {'more ' if stored else ''}tasks take about {each}"
             limit = job.seconds and timedelta(seconds=round(job.seconds))
             reporter.say(words + (f"; as many as fit into {limit} are solved." if limit else "."))
 

@@ -13,6 +13,7 @@ from fsbench.evaluation.engine import TaskList, solve_tasks
 from fsbench.evaluation.source import base_of
 from fsbench.methods.base import Context
 from fsbench.methods.registry import installed_class, method_class, method_key
+from fsbench.results.collect import variant_suffix
 from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
@@ -47,6 +48,11 @@ class Verdict:
     found: NDArray[np.int64]
     features: str = ""
     reason: str = ""
+
+    @property
+    def method(self) -> str:
+        """The method with its variant."""
+        return self.record.key.method + variant_suffix(self.record)
 
     @property
     def different(self) -> NDArray[np.int64]:

@@ -197,7 +197,7 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
         setting = setting_title(protocol.alpha, protocol.present, protocol.pooled)
         result = Text(verdict.state, style=styles[verdict.state])
         checked = f"{len(verdict.tasks):,} of {record.key.tasks:,}"
-        table.add_row(record.dataset, record.backbone, record.key.method, setting, str(protocol.shots), checked, result)
+        table.add_row(record.dataset, record.backbone, verdict.method, setting, str(protocol.shots), checked, result)
     return table
 
 

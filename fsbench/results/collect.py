@@ -60,7 +60,7 @@ def _names(records: Sequence[RunRecord]) -> list[str]:
     short = {name: (name.rpartition(":")[2] if ".py:" in name else name).partition("@")[0] for name in methods}
     count = Counter(short.values())
     names = (
-        record.key.method if count[short[record.key.method]] > 1 else short[record.key.method] + _variant(record)
+        record.key.method if count[short[record.key.method]] > 1 else short[record.key.method] + variant_suffix(record)
         for record in records
     )
     return [f"{name} ({record.origin})" if record.origin else name for name, record in zip(names, records, strict=True)]
@@ -72,7 +72,7 @@ def _variants(record: RunRecord) -> Variants | None:
     return info.variants if info else None
 
 
-def _variant(record: RunRecord) -> str:
+def variant_suffix(record: RunRecord) -> str:
     """`:released`, or nothing for the default variant and for methods without variants."""
     variants = _variants(record)
     return variants.suffix(record.key.params) if variants else ""

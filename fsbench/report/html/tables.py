@@ -235,7 +235,9 @@ def _run(group: Group, entry: Entry, column: Column, cell: Cell, record: RunReco
         f"<td>{escape(group.title)}</td><th scope='row'>{escape(entry.label)}</th><td>{escape(column.title)}</td>",
         number(record.key.tasks, f"{record.key.tasks:,}"),
         number(record.accuracy, plus_minus(record.accuracy, record.ci95)),
-        number(cell.p_value, "–" if cell.p_value is None else f"{cell.p_value:.2g}"),
+        number(
+            cell.p_value, "–" if cell.p_value is None else f"{cell.p_value:.2g}" if cell.p_value else "below 1e-300"
+        ),
         number(record.tasks_per_second, f"{record.tasks_per_second:,.0f}"),
         number(record.peak_memory, f"{record.peak_memory / 2**20:,.0f} MB"),
         *(f"<td>{escape(text)}</td>" for text in (", ".join(params) or "none", record.params_from, record.device)),

@@ -211,7 +211,7 @@ def test_a_slow_method_says_how_long_it_will_take(
     loud = dataclasses.replace(runner(), reporter=Reporter())
     slow = Job(method_class("tim-gd").configure(Context(balanced=False), steps=2), TaskProtocol(), 0, 64)
     loud.run(slow, source)
-    assert re.search(r"TIM-GD: 64 tasks take about \d:\d\d:\d\d\.", capsys.readouterr().err)
+    assert re.search(r"TIM-GD, unbalanced 1-shot: 64 tasks take about \d:\d\d:\d\d\.", capsys.readouterr().err)
     loud.run(dataclasses.replace(slow, seconds=90.0), source)
     assert "as many as fit into 0:01:30 are solved." in capsys.readouterr().err
     loud.run(job(), source)
