@@ -31,6 +31,7 @@ NOT_RUN = {
     "fsbench extract --dataset cifarfs": "needs the images of the benchmark",
     "fsbench compare features/cifarfs-rn12.h5": "needs the images of the benchmark",
     "fsbench tune features/cifarfs-rn12.h5": "needs the images of the benchmark",
+    "fsbench compare features/cifarfs-rn12-seed1.h5": "needs the images of the benchmark",
     "fsbench compare features/cifarfs-rn18.h5": "needs the images of the benchmark",
     "fsbench compare features/cifarfs-wrn.h5": "needs the images of the benchmark",
     "fsbench extract --dataset cub": "needs the images of the benchmark",
