@@ -222,7 +222,7 @@ _ALL = (
         prior="uniform",
         prior_by={"marginal": {0.0: "none"}},
         # Weaker assumptions of equal classes than in its program too: unbalanced tasks need them.
-        grid={"marginal": (0.1, 0.3, 1.0, 3.0, 10.0), "propagation": (0.8, 0.9), "neighbours": (10, 20)},
+        grid={"marginal": (0.3, 1.0, 10.0), "propagation": (0.8, 0.9), "neighbours": (10, 20)},
         cost="slow",
     ),
     MethodInfo(
