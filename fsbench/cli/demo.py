@@ -16,10 +16,10 @@ from fsbench.report.render import render_rich
 from fsbench.report.tables import stdout_console
 
 METHODS = "ncm,soft-kmeans,bavardage,bavardage:released"
-NEXT = """Next, on real data: put images into data/. Small networks for cifarfs, fc100, mini and cub come with fsbench;
-for another data set or network, put a checkpoint into weights/. Then run
+NEXT = """Next, on real data: put images into data/. Small networks (rn12) for cifarfs, fc100, mini and
+cub come with fsbench; for another data set, put a checkpoint into weights/. Then run
   fsbench doctor                                check what is found and what is missing
-  fsbench extract --backbone wrn                images → features
+  fsbench extract --backbone rn12               images → features
   fsbench compare --methods all --tasks 1000    every method on the same tasks"""
 
 
