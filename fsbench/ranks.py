@@ -174,7 +174,7 @@ def join_ranks() -> Iterator[Ranks]:
             raise
         raise FsbenchError(
             "Another process of this run has ended, so this one ends too.",
-            "Run the same command again to resume from what is finished.",
+            "Run the same command again to resume.",
         ) from error
     distributed.destroy_process_group()  # only now: who fails shows its error before the others lose it
 

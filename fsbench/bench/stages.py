@@ -34,7 +34,7 @@ from fsbench.results.statistics import interval
 from fsbench.train.images import Batch, Keys, load_batches, make_views
 from fsbench.train.loop import ClassTrainer, Objective
 from fsbench.train.run import Plan
-from fsbench.train.settings import TrainSettings
+from fsbench.train.settings import MOMENTUM, WEIGHT_DECAY, TrainSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,11 +101,11 @@ def training(repeats: int, batches: int = 8, width: float = 24) -> list[Measure]
         plan = Plan.make(dataset, settings)
         views, _ = make_views(plan.base, plan.transform, settings, Reporter(quiet=True))
         keys = Keys(settings, len(plan.base), plan.transform.crop)
-        one, other = (Plan.make(dataset, settings).backbone.network for _ in range(2))
+        one, other = plan.backbone.network, load_backbone("rn12", random_seed=0, width=width).network
         assert isinstance(one, Backbone)
         assert isinstance(other, Backbone)
         trainer, usual = ClassTrainer(one, 2, settings, CPU), Objective(other, 2, rotation=False, seed=0).train()
-        optimiser = torch.optim.SGD(usual.parameters(), settings.lr, momentum=0.9, weight_decay=5e-4, nesterov=True)
+        optimiser = torch.optim.SGD(usual.parameters(), settings.lr, MOMENTUM, weight_decay=WEIGHT_DECAY, nesterov=True)
         augment = transforms.Compose(
             [
                 transforms.RandomCrop(32, padding=4, padding_mode="reflect"),

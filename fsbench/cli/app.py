@@ -37,7 +37,7 @@ class Interrupt(BaseException):
         self.number = number
         self.status = 128 + number
         reason = _REASONS[signal.Signals(number).name]
-        self.sentence = f"{reason}. Run the same command again to resume from what is finished."
+        self.sentence = f"{reason}. Run the same command again to resume."
 
 
 @contextmanager

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from fsbench.results.reproduction import Cell, Reproduction
 
-_MEANING = "Cells: ours/published, and ours minus published, from numbers that are not rounded."
+_MEANING = "Cells: ours/published, and ours minus published before rounding."
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color-scheme:light dark}"
     "table{border-collapse:collapse;margin:1rem 0}th,td{padding:.2rem .7rem;text-align:right;white-space:nowrap}"
