@@ -60,7 +60,7 @@ format: $(READY)  ## rewrite the sources in the project's format
 types: $(READY)  ## check types (mypy, strict)
 	$(BIN)/mypy
 
-fast: $(READY)  ## run the fast tests, under 90 s on two cores
+fast: $(READY)  ## run the tests that are not marked heavy: minutes on two cores
 	$(BIN)/pytest -n 2 -q -m "not slow and not heavy" $(ARGS)
 
 unit: $(READY)  ## run all tests [DEPENDENCIES=lowest: the oldest versions that pyproject.toml allows]
