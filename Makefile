@@ -20,7 +20,7 @@ TASKS_OF := --seed 0 --device cpu --force
 REAL     := --seed 0 --device cpu --force --data-dir $(DATA)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fast lint format types unit demo bench figures trust build docs chromium extract scatter solve compare weights clean
+.PHONY: help setup test fast lint format types unit demo bench reference figures trust build docs chromium extract scatter solve compare weights clean
 
 help:  ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,15 +69,18 @@ unit: $(READY)  ## run all tests [DEPENDENCIES=lowest: the oldest versions that 
 demo: $(FSBENCH)  ## run the full pipeline on the built-in data set, offline
 	$(BIN)/fsbench demo $(ARGS)
 
-bench: $(FSBENCH)  ## measure speed, as ratios within one run, and fail where a bound is missed
-	$(BIN)/fsbench bench --check $(ARGS)
+bench: $(READY)  ## measure speed, as ratios within one run, and fail where a bound is missed
+	$(BIN)/python -m tests.bench --check $(ARGS)
+
+reference: $(READY)  ## write docs/reference.md from the declarations of all options
+	$(BIN)/python -m tests.reference
 
 figures: $(FSBENCH)  ## make the article's tables and figures on the built-in data set, into results/
 	$(BIN)/fsbench compare --tasks 1000 $(ARGS)
 	$(BIN)/fsbench reproduce table2 --tasks 1000 $(ARGS)
 	$(BIN)/fsbench tune --shots 1 --tasks 300 --out results/surface.png $(ARGS)
 	for figure in 3 4 5; do $(BIN)/fsbench sweep --figure $$figure --tasks 500 $(ARGS) || exit; done
-	for figure in simplex task; do $(BIN)/fsbench plot $$figure --task 3 --out results/$$figure.png $(ARGS) || exit; done
+	$(BIN)/fsbench plot simplex --task 3 --out results/simplex.png $(ARGS)
 	$(BIN)/fsbench plot spectrum --out results/spectrum.png $(ARGS)
 	$(BIN)/fsbench plot dots --out results/dots.png $(ARGS)
 	$(BIN)/fsbench plot speed --out results/speed.png $(ARGS)

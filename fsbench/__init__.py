@@ -10,43 +10,29 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fsbench.api import compare, evaluate, extract, predict, trajectory
-    from fsbench.backbones.load import load_backbone
-    from fsbench.errors import FsbenchError
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.features.store import FeatureFile
-    from fsbench.tasks.protocol import TaskProtocol
-    from fsbench.tasks.sampling import sample_tasks
+    from fsbench.api import compare as compare
+    from fsbench.api import evaluate as evaluate
+    from fsbench.api import extract as extract
+    from fsbench.api import predict as predict
+    from fsbench.api import trajectory as trajectory
+    from fsbench.backbones.load import load_backbone as load_backbone
+    from fsbench.errors import FsbenchError as FsbenchError
+    from fsbench.features.scatter import BaseStatistics as BaseStatistics
+    from fsbench.features.store import FeatureFile as FeatureFile
+    from fsbench.tasks.protocol import TaskProtocol as TaskProtocol
+    from fsbench.tasks.sampling import sample_tasks as sample_tasks
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "BaseStatistics",
-    "FeatureFile",
-    "FsbenchError",
-    "TaskProtocol",
-    "compare",
-    "evaluate",
-    "extract",
-    "load_backbone",
-    "predict",
-    "sample_tasks",
-    "trajectory",
-]
-
 _HOMES = {
+    **dict.fromkeys(("compare", "evaluate", "extract", "predict", "trajectory"), "fsbench.api"),
     "BaseStatistics": "fsbench.features.scatter",
     "FeatureFile": "fsbench.features.store",
     "FsbenchError": "fsbench.errors",
     "TaskProtocol": "fsbench.tasks.protocol",
-    "compare": "fsbench.api",
-    "evaluate": "fsbench.api",
-    "extract": "fsbench.api",
     "load_backbone": "fsbench.backbones.load",
-    "predict": "fsbench.api",
     "sample_tasks": "fsbench.tasks.sampling",
-    "trajectory": "fsbench.api",
 }
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -4,48 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from fsbench.backbones.load import refuse_unknown
-from fsbench.data.choose import OwnData, choose_datasets
-from fsbench.data.pixels import pixel_cache
+from fsbench.backbones.weights import Weights
+from fsbench.data.scan import OwnData, choose_datasets
 from fsbench.devices import choose_device
-from fsbench.errors import FsbenchError, UsageError, in_python, speaks_python
+from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.compare import compare as compare_files
-from fsbench.evaluation.image_source import ImagePlaces
+from fsbench.evaluation.options import ComparingInPython, Evaluating, ExtractingInPython
 from fsbench.evaluation.run import Runner
-from fsbench.evaluation.spec import NO_BASELINE, SETTINGS, Spec
-from fsbench.features.arrays import described, is_arrays, opened
-from fsbench.features.extract import Settings, Weights, extract_all
+from fsbench.evaluation.spec import NO_BASELINE, Spec
+from fsbench.features.arrays import Arrays, described, is_arrays, opened
+from fsbench.features.extract import Settings, extract_all
 from fsbench.features.scatter import BaseStatistics
-from fsbench.methods.base import Context, Stepwise
+from fsbench.features.store import FeatureFile
+from fsbench.methods.base import Context, Method, Stepwise
+from fsbench.methods.images.loader import ImageLoader
 from fsbench.methods.registry import METHODS, method_class, split_variant
+from fsbench.options import takes_options
 from fsbench.ranks import ALONE
-from fsbench.report.render import Table
+from fsbench.report.comparison import ComparisonTable
 from fsbench.reporter import Reporter
-from fsbench.tasks.batch import TaskBatch, batch_of
+from fsbench.results.record import Record
+from fsbench.tasks.batch import TaskBatch, batch_of, by_name
 from fsbench.tasks.sampling import feasible_settings
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from fsbench.methods.base import Method
-    from fsbench.tasks.protocol import ProtocolName
-
-    Array = TypeVar("Array", Tensor, NDArray[Any])
-    from fsbench.features.arrays import Arrays
-    from fsbench.features.store import FeatureFile
-    from fsbench.results.record import RunRecord
-
-    Features = str | Path | FeatureFile | Arrays
+Array = TypeVar("Array", Tensor, NDArray[Any])
+Features = str | Path | FeatureFile | Arrays
 
 _FIT = "Compute them with BaseStatistics.fit(features, labels)."
 
 
-@speaks_python
 def predict(
     method: str,
     support: Tensor | NDArray[Any],
@@ -86,7 +80,6 @@ def predict(
     return _like(query, configured.classify(batch))
 
 
-@speaks_python
 def trajectory(
     method: str,
     support: Tensor | NDArray[Any],
@@ -133,8 +126,9 @@ def _prepared(
     context = Context(balanced=balanced, preset=preset, base=base, shots=batch.support_size // batch.ways)
     name, variant = split_variant(method)
     configured = method_class(name).configure(context, **{**variant, **params})
-    embedded = configured.embed(batch.rows.flatten(end_dim=1), base).unflatten(0, batch.rows.shape[:2])
-    return configured, TaskBatch(embedded, batch.support_labels, batch.ways)
+    spaces = by_name(configured.embed(batch.rows.flatten(end_dim=1), base))
+    rows = {name: space.unflatten(0, batch.rows.shape[:2]) for name, space in spaces.items()}
+    return configured, TaskBatch(rows, batch.support_labels, batch.ways)
 
 
 def _like(query: Array, probabilities: Tensor) -> Array:
@@ -144,61 +138,15 @@ def _like(query: Array, probabilities: Tensor) -> Array:
     return probabilities.numpy()
 
 
-@speaks_python
-def evaluate(
-    method: str,
-    features: Features,
-    *,
-    shots: int = 1,
-    balanced: bool = False,
-    alpha: float | None = None,
-    ways: int | None = None,
-    queries: int = 75,
-    tasks: int = 10_000,
-    seed: int = 0,
-    split: str = "novel",
-    protocol: ProtocolName = "disjoint",
-    present: int | None = None,
-    base: Features | None = None,
-    tune: bool = False,
-    blind: bool = False,
-    preset: str = "",
-    results: str | Path | None = None,
-    force: bool = False,
-    device: str = "auto",
-    batch: int | None = None,
-    data_dir: str | Path = "data",
-    weights_dir: str | Path = "weights",
-    progress: bool = False,
-    **params: Any,
-) -> RunRecord:
+@takes_options(Evaluating)
+def evaluate(method: str, features: Features, *, base: Features | None = None, **options: Any) -> Record:
     """Run one method over sampled tasks, as `fsbench solve` does, without a baseline.
 
     Args:
         method: `bavardage`, `bavardage:released`, `soft-kmeans`, … or `path/to/file.py:CLASS`.
         features: A feature file, or arrays in memory: `{"base": (features, labels), "novel": (features, labels)}`.
-        shots: Labelled images per class.
-        balanced: Draw equally many queries of every class.
-        alpha: Dirichlet α of the class proportions of unbalanced queries; 2 unless given.
-        ways: Classes per task; None is 5, and in the `keff` protocols all classes of the split.
-        queries: Unlabelled images per task.
-        tasks: How many.
-        seed: Of the task list.
-        split: `novel`, `val` or `base`.
-        protocol: The rules: `disjoint`, `released`, `veilleux`, `keff` or `keff-released`.
-        present: k_eff, the classes among the queries in the `keff` protocols; 5 unless given.
         base: Feature file whose base classes to use, if not the file's own.
-        tune: Use parameters tuned on the val classes.
-        blind: Do not tell the method whether tasks are balanced: the same defaults in every setting.
-        preset: `article` uses the article's parameters for its own data sets; else scale-free ones.
-        results: Folder of records: existing results are reused. None stores nothing.
-        force: Recompute existing results.
-        device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`.
-        batch: Tasks per block.
-        data_dir: Folder of data sets, for methods that work on images.
-        weights_dir: Folder of checkpoints, for methods that work on images.
-        progress: Show progress and notes on stderr.
-        **params: Parameters of the method, e.g. `tau=0.3, sigma=20`.
+        **options: Parameters of the method, e.g. `tau=0.3, sigma=20`.
 
     Returns:
         The record: `accuracy` and `ci95` in percent, `per_task` (T,), `signature`, `key`, and more.
@@ -211,81 +159,29 @@ def evaluate(
         >>> print(record)  # doctest: +ELLIPSIS
         bavardage on glyphs rn12, unbalanced α=2 5-shot: ... ± ... % over 100 tasks
     """
-    spec = Spec.from_words(
-        methods=[method], options=params, baseline=NO_BASELINE, shots=shots,
-        settings="balanced" if balanced else "unbalanced", alpha=alpha, ways=ways, queries=queries, protocol=protocol,
-        present=present, split=split, tasks=tasks, seed=seed, tune=tune, blind=blind, preset=preset, published=False,
-    )  # fmt: skip
-    runner = _runner(device, batch, results, force, progress, data_dir, weights_dir)
+    own = {name: value for name, value in options.items() if name in Evaluating.model_fields}
+    parameters = {name: value for name, value in options.items() if name not in own}
+    chosen = Evaluating(**own)
+    spec = Spec.of(chosen, [method], parameters, baseline=NO_BASELINE, published=False)
     with opened(features, "features") as files, opened(base, "base") as others:
-        return compare_files(spec, files, runner, *others).records[0]
+        return compare_files(spec, files, _runner(chosen), *others).records[0]
 
 
-@speaks_python
+@takes_options(ComparingInPython)
 def compare(
     methods: str | Sequence[str],
     features: Features | Sequence[Features],
     *,
-    shots: int | Sequence[int] = (1, 5),
-    settings: str | Sequence[str] = SETTINGS,
-    alpha: float | None = None,
-    ways: int | None = None,
-    queries: int = 75,
-    tasks: int = 10_000,
-    seed: int = 0,
-    split: str = "novel",
-    protocol: ProtocolName = "disjoint",
-    present: int | None = None,
-    baseline: str | None = None,
     base: Features | None = None,
-    tune: bool = False,
-    blind: bool = False,
-    preset: str = "",
-    prior_alpha: float | str | None = None,
-    published: bool = True,
-    over_data: bool = False,
-    skip_infeasible: bool = False,
-    over_classes: bool = False,
-    results: str | Path | None = None,
-    force: bool = False,
-    device: str = "auto",
-    batch: int | None = None,
-    data_dir: str | Path = "data",
-    weights_dir: str | Path = "weights",
-    progress: bool = False,
-) -> Table:
+    **options: Any,
+) -> ComparisonTable:
     """Compare methods on the same tasks, as `fsbench compare` does.
 
     Args:
         methods: Names, or one text with commas between them; `all` is every method.
-        features: One feature file or several.
-        shots: Labelled images per class; one number or several.
-        settings: `unbalanced`, `balanced`, or both.
-        alpha: Dirichlet α of the class proportions of unbalanced queries; 2 unless given.
-        ways: Classes per task; None is 5, and in the `keff` protocols all classes of the split.
-        queries: Unlabelled images per task.
-        tasks: How many per setting.
-        seed: Of the task lists.
-        split: `novel`, `val` or `base`.
-        protocol: The rules: `disjoint`, `released`, `veilleux`, `keff` or `keff-released`.
-        present: k_eff, the classes among the queries in the `keff` protocols; 5 unless given.
-        baseline: What others are compared to; Soft-KMEANS unless given, without base classes SimpleShot (L2N).
+        features: One feature file or several, or arrays in memory.
         base: Feature file whose base classes to use, if not the files' own.
-        tune: Use parameters tuned on the val classes, where a method has some.
-        blind: Tell no method whether tasks are balanced: the same defaults in every setting.
-        preset: `article` uses the article's parameters for its own data sets; else scale-free ones.
-        prior_alpha: Dirichlet prior of BAVARDAGE, a number or `sampler` for that of the tasks; 2 unless given.
-        published: Look up published numbers.
-        over_data: Add intervals for new images of these classes.
-        over_classes: Add intervals for new classes.
-        skip_infeasible: Leave out settings for which a file has too few images, instead of refusing them.
-        results: Folder of records: existing results are reused. None stores nothing.
-        force: Recompute existing results.
-        device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`.
-        batch: Tasks per block.
-        data_dir: Folder of data sets, for methods that work on images.
-        weights_dir: Folder of checkpoints, for methods that work on images.
-        progress: Show progress and notes on stderr.
+        **options: No others.
 
     Returns:
         The table: `print(it)`, `it.show("markdown")`, `it.records`.
@@ -299,84 +195,35 @@ def compare(
         dataset,backbone,method,...
     """
     several = isinstance(features, Sequence) and not isinstance(features, str) and not is_arrays(features)
-    given = list(features) if several else [features]  # type: ignore[arg-type]
-    if not given:
+    listed = list(features) if several else [features]  # type: ignore[arg-type]
+    if not listed:
         raise FsbenchError("There is no feature file to compare on.", "Give one, or several.")
-    spec = Spec.from_words(
-        methods=methods, baseline=baseline, shots=shots, settings=settings, alpha=alpha, ways=ways, queries=queries,
-        protocol=protocol, present=present, split=split, tasks=tasks, seed=seed, tune=tune, blind=blind, preset=preset,
-        published=published, over_data=over_data, over_classes=over_classes, skip_infeasible=skip_infeasible,
-        prior_alpha=prior_alpha,
-    )  # fmt: skip
-    runner = _runner(device, batch, results, force, progress, data_dir, weights_dir)
-    with opened(given, "features") as files, opened(base, "base") as others:
-        return Table(compare_files(spec, files, runner, *others))
+    chosen = ComparingInPython(**{**options, "methods": methods})
+    spec = Spec.of(chosen, chosen.methods, {})
+    with opened(listed, "features") as files, opened(base, "base") as others:
+        return ComparisonTable(compare_files(spec, files, _runner(chosen), *others))
 
 
-def _runner(
-    device: str, batch: int | None, results: str | Path | None, force: bool, progress: bool, *images: str | Path
-) -> Runner:
-    folder, places = Path(results) if results else None, ImagePlaces(*map(Path, images))
-    return Runner(choose_device(device), batch, ALONE, _reporter(progress), folder, force, images=places)
+def _runner(options: Evaluating | ComparingInPython) -> Runner:
+    return Runner(
+        choose_device(options.device),
+        options.batch,
+        ALONE,
+        Reporter(quiet=not options.progress),
+        options.results,
+        options.force,
+        images=ImageLoader(options.data_dir, options.weights_dir),
+    )
 
 
-def _reporter(progress: bool) -> Reporter:
-    return Reporter(quiet=not progress, words=in_python)
-
-
-@speaks_python
-def extract(
-    dataset: str,
-    backbone: str = "rn12",
-    *,
-    data: str | Path | None = None,
-    split_file: str | Path | None = None,
-    split_fractions: Sequence[float] | None = None,
-    split_seed: int | None = None,
-    min_images: int | None = None,
-    weights: str | Path | None = None,
-    random_weights: int | None = None,
-    pretrained: bool = False,
-    transform: str | None = None,
-    crops: int = 1,
-    precision: str = "fp32",
-    skip_broken: bool = False,
-    out: str | Path = "features",
-    tag: str = "",
-    force: bool = False,
-    device: str = "auto",
-    batch: int | None = None,
-    workers: int | None = None,
-    data_dir: str | Path = "data",
-    weights_dir: str | Path = "weights",
-    progress: bool = False,
-) -> FeatureFile:
+@takes_options(ExtractingInPython)
+def extract(dataset: str, backbone: str = "rn12", **options: Any) -> FeatureFile:
     """Run a backbone over the images of a data set, as `fsbench extract` does; only what is missing is computed.
 
     Args:
         dataset: `mini`, `tiered`, `cub`, `fc100`, `cifarfs` or `glyphs`; with `data`, a name for your own images.
         backbone: `rn12`, `rn18`, `wrn`, `conv4` or `timm/NAME`.
-        data: A folder of your own images, with one folder per class.
-        split_file: With `data`: json or csv that divides the classes.
-        split_fractions: With `data`: shares of base, val and novel classes, such as (0.64, 0.16, 0.2).
-        split_seed: Random seed of the draw by fractions; 0 unless given.
-        min_images: With `data`: leave out classes with fewer images than this.
-        weights: A checkpoint; else `weights_dir/DATASET/BACKBONE.*`.
-        random_weights: Instead of a checkpoint: fresh weights of this seed.
-        pretrained: For `timm/NAME`: use the published weights, and let timm download them if need be.
-        transform: Name of a transform that replaces the backbone's own.
-        crops: Average the features of that many random crops.
-        precision: `fp32`, `tf32`, `bf16` or `fp16`.
-        skip_broken: Leave out images that cannot be read, and record it.
-        out: Folder of feature files, or the file itself if it ends in `.h5`.
-        tag: A word at the end of the file's name, to keep features of two networks apart.
-        force: Replace a file of other features; compute the same ones again.
-        device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`.
-        batch: Images per forward pass.
-        workers: Processes that read images.
-        data_dir: Folder of data sets.
-        weights_dir: Folder of checkpoints.
-        progress: Show progress and notes on stderr.
+        **options: No others.
 
     Example:
         >>> import fsbench
@@ -385,16 +232,18 @@ def extract(
         >>> print(file.path, file.dimension, list(file.splits))
         features/photos-rn12.h5 120 ['base', 'val', 'novel']
     """
+    chosen = ExtractingInPython(backbone=backbone, **options)
     refuse_unknown(backbone)
-    shares = ",".join(map(str, split_fractions)) if split_fractions is not None else None
-    folder, splits, own_weights = (Path(given) if given else None for given in (data, split_file, weights))
-    own = OwnData.given(folder, splits, shares, min_images, split_seed)
+    own = OwnData.given(chosen.data, chosen.split_file, chosen.split_fractions, chosen.min_images, chosen.split_seed)
     if own is None and "," in dataset:
         raise FsbenchError(f"One data set at a time, got {dataset!r}.", "Call extract once for each.")
-    cache, where, reporter = pixel_cache(Path(data_dir)), choose_device(device), _reporter(progress)
-    settings = Settings(crops, 0, precision, transform, batch, workers, skip_broken, tag, cache=cache)
-    source = Weights(backbone, own_weights, random_weights, Path(weights_dir), pretrained)
-    datasets = choose_datasets(dataset, own, Path(data_dir), reporter)
+    reporter = Reporter(quiet=not chosen.progress)
+    same = {name: getattr(chosen, name) for name in Settings.__annotations__ if hasattr(chosen, name)}
+    settings = Settings(**same)
+    weights = Weights(backbone, chosen.weights, chosen.random_weights, chosen.weights_dir, chosen.pretrained)
+    datasets = choose_datasets(dataset, own, chosen.data_dir, reporter)
     if own and "novel" in datasets[0].splits:
         reporter.say(f"{datasets[0].name}: {feasible_settings(datasets[0].splits['novel'])}")
-    return extract_all(datasets, source, settings, where, Path(out), reporter, force=force)[0]
+    device = choose_device(chosen.device)
+    out = chosen.out or Path("features")
+    return extract_all(datasets, weights, settings, device, out, reporter, force=chosen.force)[0]

@@ -6,17 +6,16 @@ import ctypes
 import os
 import re
 import sys
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch.utils.data import get_worker_info
 
 from fsbench.errors import FsbenchError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 Batch = TypeVar("Batch")
 # What libraries say when memory runs out: the CPU's allocator, cuBLAS, cuSOLVER, cuDNN and the MPS backend.
@@ -112,8 +111,7 @@ def available_memory(system: Path = Path("/proc/meminfo"), groups: Path = Path("
     """Bytes of memory that this process may still take: its rank's part of what is free; None where nothing tells."""
     free = []
     with suppress(OSError):
-        if found := re.search(r"MemAvailable:\s+(\d+) kB", system.read_text()):
-            free.append(int(found[1]) * 1024)
+        free += [int(match[1]) * 1024 for match in re.finditer(r"MemAvailable:\s+(\d+) kB", system.read_text())]
     with suppress(OSError, ValueError):  # `max` without a limit
         used = int((groups / "memory.current").read_text())
         cached = re.search(r"^inactive_file (\d+)$", (groups / "memory.stat").read_text(), re.MULTILINE)
@@ -131,6 +129,50 @@ def peak_memory(device: torch.device) -> int:
     import resource  # noqa: PLC0415 - not on Windows
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Start to measure the peak memory of a GPU anew."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Bytes that may still be taken on a device, with what torch holds in reserve; None where nothing tells."""
+    if device.type == "cuda":
+        reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + reserve
+    return available_memory() if device.type == "cpu" else 4 << 30
+
+
+def solves_in_threads(device: torch.device) -> bool:
+    """Whether blocks of tasks are solved side by side, in one thread each. On a GPU threads only draw tasks.
+
+    On the CPU small operations gain nothing from more threads.
+    """
+    return device.type == "cpu"
+
+
+def device_name(device: torch.device) -> str:
+    """A device as records name it, with the number of threads or the model of the GPU."""
+    if device.type == "cuda":
+        return f"cuda:{torch.cuda.get_device_name(device)}"
+    threads = torch.get_num_threads()
+    return f"cpu:{threads} thread{'s' if threads > 1 else ''}" if device.type == "cpu" else device.type
+
+
+def time_mark(device: torch.device) -> Any:
+    """Now: an event in the stream of a GPU, where calls return before the work is done, elsewhere the clock."""
+    if device.type != "cuda":
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def seconds_between(start: Any, end: Any) -> float:
+    """Seconds from one mark to another; those of a GPU must have passed."""
+    return float(end - start if isinstance(start, float) else start.elapsed_time(end) / 1e3)
 
 
 def keep_freed_memory() -> None:

@@ -6,15 +6,8 @@ import difflib
 import errno
 import os
 import re
-from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-Call = TypeVar("Call", bound=Callable[..., Any])
+from collections.abc import Iterable
+from pathlib import Path
 
 _FULL = "Free some space, then run the same command again to resume."
 _FORBIDDEN = "Check that the folder can be written to, or choose another one."
@@ -30,10 +23,11 @@ _REMEDIES = {
 
 
 class FsbenchError(Exception):
-    """Something could not be done, said in words a user can act on.
+    """Something could not be done; the message is for users.
 
     The command line shows it without a traceback and exits with status 1. Every other exception is a bug. The message
-    says what was expected, what was found, and where; the hint what to do about it.
+    says what was expected and what is there instead; the hint what to do about it. Hints spell
+    options as the command line does: `--shots 5` is `shots=5` in Python.
     """
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -47,7 +41,9 @@ class FsbenchError(Exception):
 class UsageError(FsbenchError):
     """An argument that has no meaning, or contradicts another one; the command line exits with status 2.
 
-    The argument has its name in Python, which the command line shows as an option; the message has no full stop.
+    Attributes:
+        argument: Its name in Python, which the command line shows as an option.
+        complaint: What is wrong with it, without a full stop.
     """
 
     def __init__(self, argument: str, message: str, hint: str = "") -> None:
@@ -57,37 +53,6 @@ class UsageError(FsbenchError):
     def as_option(self) -> FsbenchError:
         """The same error, with the argument spelled as an option."""
         return FsbenchError(f"--{self.argument.replace('_', '-')}: {self.complaint}.", self.hint)
-
-
-_SWITCHES = {"force", "tune", "balanced", "pretrained", "skip_broken", "skip_infeasible", "over_data"}
-_OPTION = re.compile(r"--([a-z][a-z-]*)(?:[ =]([A-Z]{2,}(?:\.h5)?|\d[\d.,]*\d|\d|all\b|val\b|fp32|feat|ptmap))?")
-_COMMAND = re.compile(r"(`?fsbench [a-z]+ [^\n`]*)")  # as typed in a terminal, from Python too
-
-
-def in_python(text: str) -> str:
-    """A message with the arguments of Python in place of options of the command line."""
-
-    def argument(option: re.Match[str]) -> str:
-        name = option[1].replace("-", "_")
-        return f"{name}={option[2]}" if option[2] else f"{name}=True" if name in _SWITCHES else name
-
-    parts = _COMMAND.split(text)
-    return "".join(part if place % 2 else _OPTION.sub(argument, part) for place, part in enumerate(parts))
-
-
-def speaks_python(function: Call) -> Call:
-    """Decorates a function of the Python interface: its errors speak of arguments, not of options."""
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except FsbenchError as error:
-            error.message, error.hint = in_python(error.message), in_python(error.hint)
-            error.args = (error.message,)
-            raise
-
-    return call  # type: ignore[return-value]
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> FsbenchError:

@@ -1,24 +1,22 @@
 """The processes of one run, as torchrun starts them; without torchrun there is one.
 
-Work is handed out item by item, so that a slow process keeps no other waiting before the end, and process 0 decides
-whatever depends on files. An item's outcome depends on the item alone: the number of processes changes no result.
+Each of R processes takes every R-th item of the work, and process 0 decides whatever depends on files. An item's
+outcome depends on the item alone: the number of processes changes no result.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor, nn
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
 _PATIENCE = timedelta(days=7)  # one process may work alone for hours while the others wait; torchrun notices a death
-_TIME_TO_SPEAK = timedelta(seconds=10)
+_TIME_TO_REPORT = timedelta(seconds=10)
 
 
 class SharedError(FsbenchError):
@@ -36,17 +34,11 @@ class SharedError(FsbenchError):
 
 @dataclass(frozen=True)
 class Ranks:
-    """The place of this process among all. Every process calls the same methods in the same order.
+    """The place of this process among all. Every process calls the same methods in the same order."""
 
-    Attributes:
-        number: From 0; process 0 speaks, decides and saves.
-        store: Counters that all processes share; None if there is one process.
-    """
-
-    number: int = 0
+    number: int = 0  # process 0 prints, decides and saves
     count: int = 1
-    store: Store | None = None
-    _numbers: Iterator[int] = field(default_factory=itertools.count, repr=False, compare=False)
+    store: Store | None = None  # what all processes share; None if there is one process
 
     @property
     def leads(self) -> bool:
@@ -87,30 +79,6 @@ class Ranks:
     def can_go_on_after(self, error: FsbenchError) -> bool:
         """Whether all processes know of an error, so that they can leave something out together."""
         return self.store is None or isinstance(error, SharedError)
-
-    def hand_out(self, items: Sequence[Result]) -> Iterator[Result]:
-        """Give each item to the process that asks first; one process gets all of them, in order."""
-        store = self.store
-        if store is None:
-            return iter(items)
-        name = f"hand-out {next(self._numbers)}"
-        numbers = (store.add(name, 1) - 1 for _ in itertools.count())
-        return (items[number] for number in itertools.takewhile(lambda number: number < len(items), numbers))
-
-    def counting(self, progress: Callable[[int], None]) -> Callable[[int], None]:
-        """Progress of all processes, told to each when it has done something itself."""
-        store = self.store
-        if store is None:
-            return progress
-        name, seen = f"progress {next(self._numbers)}", 0
-
-        def count(done: int) -> None:
-            nonlocal seen
-            now = store.add(name, done)
-            progress(now - seen)
-            seen = now
-
-        return count
 
     def gather(self, value: int) -> list[int]:
         """A number of every process, in the order of their numbers."""
@@ -172,28 +140,26 @@ def join_ranks() -> Iterator[Ranks]:
     except RuntimeError as error:
         if not isinstance(error, distributed.DistError) and "gloo" not in str(error):  # from a connection that is gone
             raise
-        raise FsbenchError(
-            "Another process of this run has ended, so this one ends too.",
-            "Run the same command again to resume.",
-        ) from error
-    distributed.destroy_process_group()  # only now: who fails shows its error before the others lose it
+        message = "Another process of this run has ended, so this one ends too."
+        raise FsbenchError(message, "Run the same command again to resume.") from error
+    distributed.destroy_process_group()  # not after an error: keep the connection until the failing rank has reported
 
 
 @contextmanager
-def in_one_voice() -> Iterator[bool]:
-    """Whether this process is the first that got here, and so should speak; the others wait until it has."""
+def first_to_report() -> Iterator[bool]:
+    """True in the process that prints the error; the others wait until it has."""
     store, first = None, True
     if os.environ.get("WORLD_SIZE", "1") != "1":
         with suppress(ValueError, RuntimeError):  # without the others there is nobody to agree with
             store, _, _ = _rendezvous()
-            first = store.add("speakers", 1) == 1
+            first = store.add("reporting", 1) == 1
     yield first
     if store is not None:
         with suppress(RuntimeError):
             if first:
-                store.set("spoken", "")
+                store.set("reported", "")
             else:
-                store.wait(["spoken"], _TIME_TO_SPEAK)
+                store.wait(["reported"], _TIME_TO_REPORT)
 
 
 @functools.cache

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import re
 import time
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.segment import Segment
 from rich.table import Column
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from rich.console import ConsoleOptions, RenderableType
+from rich.text import Text
 
 SECONDS_OF_SILENCE = 30.0
 # Control characters except tab and newline, and the characters that change the direction of writing.
@@ -43,107 +37,89 @@ class SafeConsole(Console):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
-@dataclass
-class _Pace:
-    """Steps per second: in the present cell, smoothed over the last half minute or so, and on average over all cells.
-
-    Attributes:
-        in_cell: Steps left in the present cell; infinite where there are no cells.
-    """
-
-    last: float = field(default_factory=lambda: time.monotonic())
-    done: float = 0.0
-    seconds: float = 0.0
-    all_done: int = 0
-    all_seconds: float = 0.0
-    in_cell: float = math.inf
-
-    def add(self, done: int, timed: bool) -> None:
-        """Count steps that were just done, or leave them and their time out."""
-        passed = time.monotonic() - self.last
-        self.last += passed
-        self.in_cell -= done
-        if timed:
-            keep = math.exp(-passed / SECONDS_OF_SILENCE)
-            self.done, self.seconds = self.done * keep + done, self.seconds * keep + passed
-            self.all_done, self.all_seconds = self.all_done + done, self.all_seconds + passed
-
-    def left(self, steps: int) -> str:
-        """The time that further steps take, those of later cells on average; empty as long as nobody can tell."""
-        if not self.all_done or not self.all_seconds:
-            return ""
-        own, average = min(steps, self.in_cell), self.all_done / self.all_seconds
-        return str(timedelta(seconds=round(own / (self.rate or average) + (steps - own) / average)))
-
-    @property
-    def rate(self) -> float:
-        """Per second."""
-        return self.done / self.seconds if self.seconds else 0.0
-
-
 class Reporter:
     """Progress bars, notes and warnings on stderr: warnings alone if quiet, nothing if silent, as others report."""
 
-    def __init__(self, quiet: bool = False, silent: bool = False, words: Callable[[str], str] = str) -> None:
-        self.words = words  # what is made of a message: in Python, options become arguments
+    def __init__(self, quiet: bool = False, silent: bool = False) -> None:
         self.console: Console = SafeConsole(stderr=True, quiet=silent)
         self.quiet = quiet or silent
         self.spoken = time.monotonic()
         self._drawn: Progress | None = None  # all bars that are on the screen
 
     @contextmanager
-    def bar(self, label: str, total: int) -> Iterator[_Bar | _Lines]:
+    def bar(self, label: str, total: int) -> Iterator[Bar]:
         """Show a progress bar with speed and time left while the block runs; in a log, a line now and then.
 
         A bar within the block of another one is drawn below it.
         """
-        if self.quiet or not self.console.is_terminal:
-            yield _Lines(self, label, total)
-        elif self._drawn:
-            yield from self._below(self._drawn, label, total)
-        else:
-            with Progress(*_columns(self.console.width), console=self.console, transient=True, expand=True) as drawn:
-                self._drawn = drawn
-                try:
-                    yield from self._below(drawn, label, total)
-                finally:
-                    self._drawn = None
-
-    def _below(self, drawn: Progress, label: str, total: int) -> Iterator[_Bar]:
-        bar = _Bar(drawn, label, total)
+        outer = self._drawn
+        drawn = self._drawn = outer or Progress(
+            *_columns(self.console.width),
+            console=self.console,
+            transient=True,
+            expand=True,
+            speed_estimate_period=SECONDS_OF_SILENCE,
+            get_time=lambda: time.monotonic(),
+            disable=self.quiet or not self.console.is_terminal,
+        )
+        bar = Bar(self, drawn, label, total)
         try:
-            yield bar
+            with nullcontext() if outer else drawn:
+                yield bar
         finally:
-            drawn.remove_task(bar.task)
-
-    @contextmanager
-    def cells(self, count: int, steps: int, noun: str = "cell") -> Iterator[Callable[[str], Callable[[int], None]]]:
-        """One bar over many cells of as many steps each: `cell 5 of 64: …`, with the time left for all of them.
-
-        Gives a function from the label of the next cell to what advances it. A cell that is done at once, as its result
-        is read from a record, does not count for the speed.
-        """
-        with self.bar("preparing", count * steps) as bar:
-            numbers = itertools.count(1)
-
-            def next_cell(label: str) -> Callable[[int], None]:
-                if 0 < bar.pace.in_cell < math.inf:  # the cell before had fewer steps than others
-                    bar(int(bar.pace.in_cell), timed=False)
-                bar.label = f"{noun} {next(numbers)} of {count}: {label}" if count > 1 else label
-                bar.pace.in_cell, bar.pace.done, bar.pace.seconds = steps, 0.0, 0.0
-                return lambda done: bar(done, timed=done < steps)
-
-            yield next_cell
+            drawn.remove_task(bar.task.id)
+            self._drawn = outer
 
     def say(self, text: str) -> None:
         """Print a note, unless quiet."""
         self.spoken = time.monotonic()
         if not self.quiet:
-            self.console.print(self.words(text), style="dim", soft_wrap=True)
+            self.console.print(text, style="dim", soft_wrap=True)
 
     def warn(self, text: str) -> None:
         """Print a warning, even when quiet."""
-        self.console.print(f"warning: {self.words(text)}", style="yellow", soft_wrap=True)
+        self.console.print(f"warning: {text}", style="yellow", soft_wrap=True)
+
+
+class Bar:
+    """Advances a bar on a terminal; in a log, prints a line when nothing was printed for a while."""
+
+    def __init__(self, reporter: Reporter, drawn: Progress, label: str, total: int) -> None:
+        self.reporter, self.drawn = reporter, drawn
+        number = drawn.add_task(label, total=total or None)
+        self.task = next(task for task in drawn.tasks if task.id == number)
+
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """Add to what is done; set the total if it has become known."""
+        task = self.task
+        self.drawn.update(task.id, advance=done, total=total or task.total)
+        silent = time.monotonic() - self.reporter.spoken < SECONDS_OF_SILENCE
+        if self.drawn.disable and not silent and task.total and 0 < task.completed < task.total:
+            words = [f"{task.description}: {task.completed:,.0f} of {task.total:,.0f}", _speed(task), _left(task)]
+            self.reporter.say(", ".join(filter(None, words)))
+
+
+def _speed(task: Task) -> str:
+    """Steps per second; empty until measured."""
+    return f"{task.speed:,.{0 if task.speed > 10 else 1}f}/s" if task.speed else ""
+
+
+def _left(task: Task) -> str:
+    """The time that the other steps take; empty until measured."""
+    seconds = task.time_remaining if task.total else None
+    return "" if seconds is None else f"{timedelta(seconds=round(seconds))} left"
+
+
+class _Field(ProgressColumn):
+    """A field of a bar whose text is made by a function."""
+
+    def __init__(self, text: Callable[[Task], str]) -> None:
+        super().__init__(Column(no_wrap=True))
+        self.text = text
+
+    def render(self, task: Task) -> Text:
+        """The text."""
+        return Text(self.text(task))
 
 
 def _columns(width: int) -> list[ProgressColumn]:
@@ -152,55 +128,7 @@ def _columns(width: int) -> list[ProgressColumn]:
         (0, TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True))),
         (70, BarColumn(bar_width=24 if width >= 110 else 12)),
         (100, MofNCompleteColumn(table_column=Column(no_wrap=True))),
-        (85, TextColumn("{task.fields[speed]}", table_column=Column(no_wrap=True))),
-        (0, TextColumn("{task.fields[left]}", table_column=Column(no_wrap=True))),
+        (85, _Field(_speed)),
+        (0, _Field(_left)),
     ]
     return [field for least, field in fields if width >= least]
-
-
-class _Bar:
-    """A bar on a terminal."""
-
-    def __init__(self, drawn: Progress, label: str, total: int) -> None:
-        self.drawn, self.pace, self.done, self.total = drawn, _Pace(), 0, total
-        self.task = drawn.add_task(label, total=total or None, speed="", left="")
-
-    @property
-    def label(self) -> str:
-        """What stands before it."""
-        return self.drawn.tasks[self.drawn.task_ids.index(self.task)].description
-
-    @label.setter
-    def label(self, text: str) -> None:
-        self.drawn.update(self.task, description=text)
-
-    def __call__(self, done: int, total: int | None = None, *, timed: bool = True) -> None:
-        """Add to what is done; set the total if it has become known."""
-        self.done, self.total = self.done + done, total or self.total
-        self.pace.add(done, timed)
-        speed = f"{self.pace.rate:,.0f}/s" if self.pace.rate else ""
-        left = self.pace.left(self.total - self.done) if self.total else ""
-        self.drawn.update(self.task, advance=done, total=self.total or None, speed=speed, left=left and f"{left} left")
-
-
-@dataclass
-class _Lines:
-    """Progress in a log, where no bar can be drawn: a line when nothing was printed for a while."""
-
-    reporter: Reporter
-    label: str
-    total: int
-    done: int = 0
-    pace: _Pace = field(default_factory=_Pace)
-
-    def __call__(self, done: int, total: int | None = None, *, timed: bool = True) -> None:
-        """Add to what is done; set the total if it has become known."""
-        self.done += done
-        self.total = total or self.total
-        self.pace.add(done, timed)
-        if self.pace.last - self.reporter.spoken < SECONDS_OF_SILENCE or not 0 < self.done < self.total:
-            return
-        words = [f"{self.label}: {self.done:,} of {self.total:,}"]
-        if left := self.pace.left(self.total - self.done):
-            words += [f"{self.pace.rate:,.1f}/s", f"{left} left"]
-        self.reporter.say(", ".join(words))

@@ -1,4 +1,4 @@
-"""Comparisons in a line, for tests."""
+"""Runs and comparisons in a line, for tests."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fsbench.evaluation.compare import compare
-from fsbench.evaluation.run import Runner
+from fsbench.evaluation.run import Job, Runner, configure
+from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import Spec, parse_methods, with_options
+from fsbench.features.store import Provenance
 from fsbench.reporter import Reporter
 from fsbench.tasks.protocol import TaskProtocol
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from fsbench.features.store import FeatureFile
     from fsbench.results.comparison import Comparison, PairedRow
+    from tests.synthetic import Features
 
 CPU = torch.device("cpu")
 QUIET = Reporter(quiet=True)
@@ -27,6 +30,26 @@ FOUR = tuple(TaskProtocol(shots=shots, alpha=alpha) for alpha in (2.0, None) for
 def runner(results: Path | None = None, **options: Any) -> Runner:
     """A quiet runner on the CPU."""
     return Runner(CPU, **{"reporter": QUIET, "results": results, **options})
+
+
+def source_in_memory(features: Features, split: str = "novel") -> Source:
+    """A split of features that have no file."""
+    return Source(split, getattr(features, split), features.statistics, Provenance("synthetic", "none"))
+
+
+def job(
+    source: Source,
+    method: str = "ncm",
+    tasks: int = 20,
+    rules: TaskProtocol | None = None,
+    *,
+    seed: int = 0,
+    options: Mapping[str, Any] | None = None,
+    **how: Any,
+) -> Job:
+    """What to run: a method as typed, with further options; `preset` and `blind` as `configure` takes them."""
+    choice, protocol = with_options(parse_methods(method)[0], options or {}), rules or TaskProtocol()
+    return Job(choice, *configure(choice, source, protocol, **how), source, protocol, seed, tasks)
 
 
 def compared(

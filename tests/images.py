@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from fsbench.data.dataset import FolderImages
-from fsbench.data.images import open_image
+from fsbench.data.dataset import FolderImages, open_image
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-
-    from fsbench.data.dataset import Source
 
 
 def write_images(root: Path, classes: dict[str, list[str]], images: int = 4, side: int = 20, seed: int = 0) -> Path:
@@ -32,13 +29,13 @@ def write_images(root: Path, classes: dict[str, list[str]], images: int = 4, sid
     return root
 
 
-def note_opened(monkeypatch: pytest.MonkeyPatch) -> list[Source]:
+def note_opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """From now on, the image files that are opened."""
-    opened: list[Source] = []
+    opened: list[str] = []
 
-    def open_noted(self: FolderImages, source: Source) -> Image.Image:
-        opened.append(source)
-        return open_image(self.root / str(source))
+    def open_noted(self: FolderImages, name: str) -> Image.Image:
+        opened.append(name)
+        return open_image(self.root / name)
 
     monkeypatch.setattr(FolderImages, "open", open_noted)
     return opened

@@ -2,75 +2,141 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fsbench.results.record import RunKey, RunRecord, record_path, save_record
-from fsbench.results.statistics import accuracies, interval
+from fsbench.features.store import Provenance
+from fsbench.methods.registry import learns, method_class, method_names
+from fsbench.results.record import (
+    Answers,
+    MethodFacts,
+    Origins,
+    Record,
+    Run,
+    Tuning,
+    record_path,
+    save_record,
+    smallest_integer,
+)
 from fsbench.tasks.protocol import TaskProtocol
 
-QUERIES = 75
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import ArrayLike
+
+CLASSES = 20  # of the split
+TUNED = Tuning(how="grid", trials=50, tasks=500)
+_PROTOCOL = ("name", "ways", "shots", "queries", "alpha", "present", "pooled")
+_OF_RUN = {"features": "f" * 64, "base": "b" * 64, "split": "novel", "seed": 0, "version": 1}
+_PROVENANCE = ("family", "weights", "weights_sha256", "crops")
 
 
-def make_record(method: str = "ncm", right: float = 0.7, *, draw: int = 0, **changes: Any) -> RunRecord:
+def make_record(method: str = "ncm", right: float = 0.7, **changes: Any) -> Record:
     """A record whose tasks are answered with a given probability.
 
     Args:
-        method: Name.
+        method: Name; facts of an installed method are its own.
         right: Probability of a right answer.
-        draw: Seed of the answers.
-        changes: Fields of the protocol, the key or the record.
+        changes: Fields of the protocol, the run, the facts of the method, its origins, the provenance or the record;
+            `draw` is the seed of the answers, `tasks` their number, `correct` the right answers of every task,
+            `base_dataset` the data set of base classes of another file, and `given` names of parameters.
     """
-    protocol = TaskProtocol(
-        **{
-            name: changes.pop(name)
-            for name in ("name", "ways", "shots", "queries", "alpha", "present", "pooled")
-            if name in changes
-        }
-    )
-    tasks = changes.pop("tasks", 40)
-    rng = np.random.default_rng([draw, protocol.shots, protocol.alpha is None, *method.encode()])
-    asked = np.full(tasks, protocol.queries)
-    correct = np.asarray(changes.pop("correct", rng.binomial(asked, right)))
-    mean = interval(accuracies(correct, asked))
-    key = RunKey(
-        features_sha256=changes.pop("features", "f" * 64),
-        base_sha256=changes.pop("base", "b" * 64),
-        split=changes.pop("split", "novel"),
-        protocol=protocol.as_dict(),
-        seed=changes.pop("seed", 0),
-        tasks=tasks,
-        method=method,
-        params=changes.pop("params", {}),
-    )
+
+    def taken(names: Any) -> dict[str, Any]:
+        return {name: changes.pop(name) for name in names if name in changes}
+
+    rules = TaskProtocol(**taken(_PROTOCOL))
+    run = Run(method=method, protocol=rules, **{"params": {}, **_OF_RUN, **taken((*_OF_RUN, "params"))})
+    numbers = {"tasks": 40, "correct": None, "draw": 0, **taken(("tasks", "correct", "draw"))}
+    answers = make_answers(run, right, **numbers)
+    made = Provenance(changes.pop("dataset", "glyphs"), changes.pop("backbone", "rn12"), **taken(_PROVENANCE))
+    base = Provenance(changes.pop("base_dataset"), made.backbone) if "base_dataset" in changes else None
+    params: dict[str, Any] = dict.fromkeys(changes.pop("given", ()), "given")
+    origins = {"params": params, "variant": _variant(method), **taken(Origins.model_fields)}
+    if "origins" in changes:
+        origins = changes.pop("origins").model_dump()
+    facts = _facts(run, bool(params)) | taken(MethodFacts.model_fields)
     fields: dict[str, Any] = {
-        "dataset": "glyphs",
-        "backbone": "rn12",
-        "params_from": "default",
+        "command": f"fsbench solve features/{made.dataset}.h5",
+        "class_names": tuple(f"class{number:02d}" for number in range(max(CLASSES, rules.ways))),
         "seconds": 0.5,
         "peak_memory": 3 * 2**20,
-        "device": "cpu:1 threads",
-        "signature": f"fsbench:0.1.0|{method}|{protocol.signature()}",
+        "device": "cpu:1 thread",
         "created": "2026-11-16T10:00:00+00:00",
         "versions": {"fsbench": "0.1.0", "torch": "2.15.0", "python": "3.11.7"},
         **changes,
     }
-    width = mean.half_width if tasks > 1 else None
-    return RunRecord(
-        key=key, accuracy=mean.mean, ci95=width, correct=correct.tolist(), queries=asked.tolist(), **fields
+    record = Record(
+        run=run,
+        method=MethodFacts(**facts),
+        origins=Origins(**origins),
+        provenance=made,
+        base_provenance=base,
+        **fields,
     )
+    return record.update(answers)
 
 
-def store(folder: Any, *records: RunRecord) -> list[Any]:
+def make_answers(run: Run, right: float, *, tasks: int, correct: ArrayLike | None = None, draw: int = 0) -> Answers:
+    """Answers to tasks that are the same for all methods; each right with a given probability, or so many of a task."""
+    rules = run.protocol
+    drawn = np.random.default_rng([run.seed, rules.shots, rules.alpha is None])
+    labels = drawn.integers(rules.ways, size=(tasks, rules.queries))
+    classes = np.argsort(drawn.random((tasks, max(CLASSES, rules.ways))), axis=1)[:, : rules.ways]
+    rng = np.random.default_rng([draw, rules.shots, rules.alpha is None, *run.method.encode()])
+    is_right = rng.random(labels.shape) < right
+    if correct is not None:
+        is_right = np.arange(rules.queries) < np.asarray(correct)[:, None]
+    predicted = np.where(is_right, labels, (labels + 1) % rules.ways)
+    confidence = rng.uniform(1 / rules.ways, 1, size=labels.shape)
+    small = smallest_integer(classes.max() + 1)
+    return Answers(predicted.astype(small), labels.astype(small), confidence.astype(np.float16), classes.astype(small))
+
+
+@cache
+def _known() -> list[str]:
+    return method_names()
+
+
+def _variant(method: str) -> str:
+    variants = method_class(method).info.variants if method in _known() else None
+    return variants.parameter if variants else ""
+
+
+def _facts(run: Run, given: bool) -> dict[str, Any]:
+    """What a run would know of its method."""
+    name, names = run.method.partition("@")[0].rpartition(":")[2], _known()
+    if run.method not in names:
+        return {"label": name, "title": name, "order": len(names)}
+    info = method_class(name).info
+    params = {**method_class(name)().params(), **run.params}
+    return {
+        "label": name + (info.variants.suffix(params) if info.variants and given else ""),
+        "title": info.title,
+        "assumes": info.assumes(params, run.protocol.alpha),
+        "order": names.index(name),
+        "starts_from": info.starts_from,
+        "learns": learns(name),
+        "published_as": tuple(
+            published
+            for published, needed in info.published.items()
+            if all(params[key] in values for key, values in needed.items())
+        ),
+    }
+
+
+def store(folder: Path, *records: Record) -> list[Path]:
     """Write records as a run does; their paths."""
-    paths = [record_path(folder, record.key, record.dataset, record.backbone) for record in records]
+    paths = [record_path(folder, record) for record in records]
     for path, record in zip(paths, records, strict=True):
         save_record(path, record)
     return paths
 
 
-def four_settings(method: str, right: float, **changes: Any) -> list[RunRecord]:
+def four_settings(method: str, right: float, **changes: Any) -> list[Record]:
     """The same method unbalanced and balanced, with one and five shots."""
     return [
         make_record(method, right + 0.02 * shots, shots=shots, alpha=alpha, **changes)

@@ -14,20 +14,18 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from fsbench.data.transforms import EvalTransform
+
 
 class Backbone(nn.Module):
     """A network that maps normalised images to features, cut into an ordered list of stages.
 
     The forward pass is the stem, then the stages one after the other, then the pool. Training methods that
     act between two stages, such as manifold mixup, call the three parts themselves.
-
-    Attributes:
-        feature_dim: D, the length of a feature vector.
-        minimum_side: The smallest image height and width that leaves something to pool.
     """
 
-    feature_dim: int
-    minimum_side: int = 1
+    feature_dim: int  # D, the length of a feature vector
+    minimum_side: int = 1  # smallest image height and width that leaves something to pool
 
     def stem(self, images: Tensor) -> Tensor:
         """What comes before the first stage; nothing unless a network says otherwise."""
@@ -52,61 +50,22 @@ class Backbone(nn.Module):
         return self.pool(maps)
 
 
-def refuse_options(name: str, asked: Mapping[str, object]) -> None:
-    """Refuse what timm's `create_model` was asked for beyond features from random weights."""
-    wanted = sorted(key for key, value in asked.items() if value)
-    if wanted:
-        message = f"{name} yields features from random weights and does not take {', '.join(wanted)}."
-        raise FsbenchError(message, "Weights are loaded by fsbench.backbones.load.load_backbone.")
-
-
-@dataclass(frozen=True)
-class DataConfig:
-    """How a timm model wants its images.
-
-    Attributes:
-        input_size: Channels, height, width.
-        interpolation: Of the resize, e.g. "bicubic".
-        crop_pct: Size of the centre crop relative to the resized image.
-    """
-
-    input_size: tuple[int, int, int]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    interpolation: str
-    crop_pct: float
-
-
 @dataclass(frozen=True)
 class BackboneInfo:
-    """What a backbone is and where its weights came from.
+    """What a backbone is and where its weights came from."""
 
-    Attributes:
-        name: The name on the command line: "rn12", "rn18", "wrn", "conv4" or "timm/<name>".
-        family: A name in `fsbench.backbones.families`, e.g. "rn12-easy"; for timm the name again.
-        weights: Name of the weights file, or "none, seed s".
-        sha256: Of the weights file; empty without one.
-        architecture: Widths and depth.
-        image_size: The side in pixels that the weights were made for, where it is known.
-        data_config: How a timm model wants its images; None for the others.
-        metadata: The free text of a safetensors header.
-        trained_by: "fsbench" for weights of `fsbench train`; empty if it is not known.
-        trained_on: Name of the data set that `fsbench train` trained them on; empty if it is not known.
-        note: What a user should know of the features, in words.
-    """
-
-    name: str
-    family: str
+    name: str  # on the command line: rn12, rn18, wrn, conv4 or timm/<name>
+    family: str  # a name in `fsbench.backbones.families`, e.g. "rn12-easy"; for timm the name again
     feature_dim: int
-    weights: str
-    sha256: str = ""
-    architecture: Mapping[str, Any] = field(default_factory=dict)
-    image_size: int | None = None
-    data_config: DataConfig | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    trained_by: str = ""
-    trained_on: str = ""
-    note: str = ""
+    weights: str  # name of the weights file, or "none, seed s"
+    sha256: str = ""  # of the weights file; empty without one
+    architecture: Mapping[str, Any] = field(default_factory=dict)  # widths and depth
+    image_size: int | None = None  # the side in pixels that the weights were made for, where it is known
+    transform: EvalTransform | None = None  # that of a timm model; None for the others, which have one per data set
+    metadata: Mapping[str, str] = field(default_factory=dict)  # the free text of a safetensors header
+    trained_by: str = ""  # "fsbench" for weights of `fsbench train`; empty if it is not known
+    trained_on: str = ""  # name of the data set that `fsbench train` trained them on; empty if it is not known
+    note: str = ""  # what a user should know of the features, in words
 
     def describe(self) -> str:
         """Its name, its weights, who trained them, and the note, in one line."""

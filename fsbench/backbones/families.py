@@ -15,20 +15,13 @@ from fsbench.errors import unknown_name
 
 @dataclass(frozen=True)
 class Shape:
-    """Widths and depth of a backbone.
+    """Widths and depth of a backbone."""
 
-    Attributes:
-        parts: What the names in each part of the network start with; every part has a width.
-        widths_of: The channels of the parts for a base width (rn12, rn18, conv4) or a widening factor (wrn).
-        usual_width: That width in the published networks.
-        blocks: Residual blocks per stage, where the depth varies.
-    """
-
-    parts: tuple[str, ...]
-    widths_of: Callable[[float], tuple[int, ...]]
-    usual_width: int
-    fractional: bool = False
-    blocks: int | None = None
+    parts: tuple[str, ...]  # what the names in each part of the network start with; every part has a width
+    widths_of: Callable[[float], tuple[int, ...]]  # channels for a base width, or for a widening factor (wrn)
+    usual_width: int  # that of the published networks
+    fractional: bool = False  # whether the width may be
+    blocks: int | None = None  # residual blocks per stage, where the depth varies
 
     @property
     def standard(self) -> dict[str, Any]:
@@ -66,24 +59,19 @@ Rename = tuple[str, str | Callable[[re.Match[str]], str]]
 
 
 @dataclass(frozen=True)
-class Layout:
+class KeyNames:
     """One way to name the tensors of a network.
 
     A checkpoint is described by one line per tensor, `layer1.0.conv1.weight 64×3×3×3`, with `head` in front of those
     of a classifier, and one line `wrapper emb_func.` if a method wraps the backbone.
-
-    Attributes:
-        present: Patterns, see `has_line`; each must match.
-        absent: Patterns; none may match.
-        renames: Substitutions, in order, that lead to the names of this package.
     """
 
-    present: tuple[str, ...]
-    absent: tuple[str, ...] = ()
-    renames: tuple[Rename, ...] = ()
+    present: tuple[str, ...]  # patterns, see `has_line`; each must match
+    absent: tuple[str, ...] = ()  # patterns; none may match
+    renames: tuple[Rename, ...] = ()  # substitutions, in order, that lead to the names of this package
 
     def matches(self, lines: str) -> bool:
-        """Whether a checkpoint, described line by line, has this layout."""
+        """Whether a checkpoint, described line by line, has such names."""
         found = all(has_line(lines, pattern) for pattern in self.present)
         return found and not any(has_line(lines, pattern) for pattern in self.absent)
 
@@ -103,26 +91,17 @@ def has_line(lines: str, pattern: str) -> bool:
 class Family:
     """One kind of checkpoint: a network, the key names of its files, and how it was trained and published.
 
-    Attributes:
-        name: Backbone and origin, e.g. "wrn-s2m2". Public checkpoints of the family are the entries of
-            `weights/manifest.toml` with this `variant`.
-        title: The same for readers.
-        model: Name under which timm knows the network. Families with the same model have the same tensors.
-        transform: Name of its transforms in `fsbench.data.published_transforms`.
-        layouts: Key names by which its files are recognised.
-        options: Options of the network beside widths and depth.
-        image_size: Side in pixels that the network needs, if it needs one.
-        published: Backbone column of the published numbers computed with this network; empty if there are none.
+    Public checkpoints of the family are the entries of `weights/manifest.toml` with its name as `variant`.
     """
 
-    name: str
-    title: str
-    model: str
-    transform: str
-    layouts: tuple[Layout, ...]
-    options: Mapping[str, Any] = field(default_factory=dict)
-    image_size: int | None = None
-    published: str = ""
+    name: str  # backbone and origin, e.g. "wrn-s2m2"
+    title: str  # the same for readers
+    model: str  # name in `fsbench.backbones.networks`; families with the same model have the same tensors
+    transform: str  # name of its transforms in `fsbench.data.transforms`
+    keys: tuple[KeyNames, ...]  # by which its files are recognised
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the network, beside widths and depth
+    image_size: int | None = None  # side in pixels that the network needs, if it needs one
+    published: str = ""  # backbone column of the published numbers computed with this network, if there are any
 
     @property
     def backbone(self) -> str:
@@ -147,112 +126,75 @@ S2M2_NAMES = r"block\d\.layer\.\d+\.conv1\.weight"
 _S2M2_RENAMES: tuple[Rename, ...] = ((r"^block(\d)\.layer\.", r"layer\1."), (r"\.convShortcut\.", ".shortcut.0."))
 
 # The first family of a backbone is that of random weights, and of features whose family is not known.
+# fmt: off
 _ROWS = (
     Family(
-        "rn12-easy",
-        "EASY's ResNet-12",
-        model="fsbench_rn12",
-        transform="easy",
-        layouts=(Layout(present=(r"layers\.\d\.conv3\.weight",)),),
+        "rn12-easy", "EASY's ResNet-12", model="rn12", transform="easy",
+        keys=(KeyNames(present=(r"layers\.\d\.conv3\.weight",)),),
         published="RN12",
     ),
     Family(
-        "rn12-metaoptnet",
-        "a ResNet-12 named as in MetaOptNet, RFS, FEAT and LibFewShot",
-        model="fsbench_rn12",
-        transform="metaoptnet",
-        layouts=(
-            Layout(
-                present=(r"layer\d\.0\.conv3\.weight",),
-                absent=(r"conv1\.weight",),
-                renames=((r"^layer(\d)\.0\.", _stage_from_one), _DOWNSAMPLE),
-            ),
-        ),
+        "rn12-metaoptnet", "a ResNet-12 named as in MetaOptNet, RFS, FEAT and LibFewShot",
+        model="rn12", transform="metaoptnet",
+        keys=(KeyNames(
+            present=(r"layer\d\.0\.conv3\.weight",), absent=(r"conv1\.weight",),
+            renames=((r"^layer(\d)\.0\.", _stage_from_one), _DOWNSAMPLE),
+        ),),
     ),
     Family(
-        "rn12-metabaseline",
-        "Meta-Baseline's ResNet-12",
-        model="fsbench_rn12",
-        transform="metabaseline",
-        layouts=(Layout((r"layer\d\.conv3\.weight",), renames=((r"^layer(\d)\.", _stage_from_one), _DOWNSAMPLE)),),
+        "rn12-metabaseline", "Meta-Baseline's ResNet-12", model="rn12", transform="metabaseline",
+        keys=(KeyNames((r"layer\d\.conv3\.weight",), renames=((r"^layer(\d)\.", _stage_from_one), _DOWNSAMPLE)),),
     ),
     Family(
-        "rn18-simpleshot",
-        "a ResNet-18 as in SimpleShot, TIM and PT-MAP",
-        model="fsbench_rn18",
-        transform="simpleshot",
-        layouts=(Layout(present=_RN18_NAMES, absent=(*_RN18_OTHERS, _STEM_7X7)),),
+        "rn18-simpleshot", "a ResNet-18 as in SimpleShot, TIM and PT-MAP", model="rn18", transform="simpleshot",
+        keys=(KeyNames(present=_RN18_NAMES, absent=(*_RN18_OTHERS, _STEM_7X7)),),
         published="RN18",
     ),
     Family(
-        "rn18-easy",
-        "EASY's ResNet-18",
-        model="fsbench_rn18",
-        transform="easy",
-        layouts=(
-            Layout(
-                present=(r"layers\.\d\.[02]\.conv1\.weight",),
-                renames=(  # a ReLU sits between two blocks
-                    (r"^layers\.(\d)\.(\d)\.", lambda match: f"layer{int(match[1]) + 1}.{int(match[2]) // 2}."),
-                    (r"\.shortcut\.", ".downsample."),
-                ),
+        "rn18-easy", "EASY's ResNet-18", model="rn18", transform="easy",
+        keys=(KeyNames(
+            present=(r"layers\.\d\.[02]\.conv1\.weight",),
+            renames=(  # a ReLU sits between two blocks
+                (r"^layers\.(\d)\.(\d)\.", lambda match: f"layer{int(match[1]) + 1}.{int(match[2]) // 2}."),
+                (r"\.shortcut\.", ".downsample."),
             ),
-        ),
+        ),),
     ),
     Family(
-        "rn18-closerlook",
-        "CloserLook's ResNet-18",
-        model="fsbench_rn18_7x7",
-        transform="closerlook",
-        layouts=(
-            Layout(
-                present=(r"trunk\.\d+\.C1\.weight",),
-                renames=(  # the stem is trunk.0 to trunk.3; then every stage has two blocks
-                    (r"^trunk\.0\.", "conv1."),
-                    (r"^trunk\.1\.", "bn1."),
-                    (r"^trunk\.(\d+)\.(?=\w+\.)", lambda match: f"layer{int(match[1]) // 2 - 1}.{int(match[1]) % 2}."),
-                    (r"\.C(\d)\.", r".conv\1."),
-                    (r"\.BN(\d)\.", r".bn\1."),
-                    (r"\.shortcut\.", ".downsample.0."),
-                    (r"\.BNshortcut\.", ".downsample.1."),
-                ),
+        "rn18-closerlook", "CloserLook's ResNet-18", model="rn18-7x7", transform="closerlook",
+        keys=(KeyNames(
+            present=(r"trunk\.\d+\.C1\.weight",),
+            renames=(  # the stem is trunk.0 to trunk.3; then every stage has two blocks
+                (r"^trunk\.0\.", "conv1."), (r"^trunk\.1\.", "bn1."),
+                (r"^trunk\.(\d+)\.(?=\w+\.)", lambda match: f"layer{int(match[1]) // 2 - 1}.{int(match[1]) % 2}."),
+                (r"\.C(\d)\.", r".conv\1."), (r"\.BN(\d)\.", r".bn\1."),
+                (r"\.shortcut\.", ".downsample.0."), (r"\.BNshortcut\.", ".downsample.1."),
             ),
-        ),
+        ),),
         image_size=224,
     ),
     Family(
-        "rn18-torchvision",
-        "torchvision's ResNet-18",
-        model="fsbench_rn18_7x7",
-        transform="torchvision",
-        layouts=(Layout(present=(*_RN18_NAMES, _STEM_7X7), absent=_RN18_OTHERS),),
+        "rn18-torchvision", "torchvision's ResNet-18", model="rn18-7x7", transform="torchvision",
+        keys=(KeyNames(present=(*_RN18_NAMES, _STEM_7X7), absent=_RN18_OTHERS),),
         image_size=224,
     ),
     Family(
-        "wrn-simpleshot",
-        "a wide ResNet as in SimpleShot and TIM",
-        model="fsbench_wrn",
-        transform="simpleshot",
-        layouts=(Layout(present=(r"(layer1\.0\.)?conv1\.bias", r"layer3\.\d+\.bn1\.weight"), absent=(r"layer4\..*",)),),
+        "wrn-simpleshot", "a wide ResNet as in SimpleShot and TIM", model="wrn", transform="simpleshot",
+        keys=(KeyNames(present=(r"(layer1\.0\.)?conv1\.bias", r"layer3\.\d+\.bn1\.weight"), absent=(r"layer4\..*",)),),
         published="WRN",
     ),
     Family(
-        "wrn-libfewshot",
-        "LibFewShot's wide ResNet",
-        model="fsbench_wrn_s2m2",
-        transform="libfewshot",
-        layouts=(Layout(present=(S2M2_NAMES, r"wrapper emb_func\."), renames=_S2M2_RENAMES),),
+        "wrn-libfewshot", "LibFewShot's wide ResNet", model="wrn-s2m2", transform="libfewshot",
+        keys=(KeyNames(present=(S2M2_NAMES, r"wrapper emb_func\."), renames=_S2M2_RENAMES),),
         options={"max_pool": True},
     ),
     Family(
-        "wrn-s2m2",
-        "a wide ResNet as in S2M2 and PT-MAP",
-        model="fsbench_wrn_s2m2",
+        "wrn-s2m2", "a wide ResNet as in S2M2 and PT-MAP", model="wrn-s2m2",
         transform="s2m2",  # PT-MAP crops the same network in its own way: --transform ptmap
-        layouts=(
+        keys=(
             # Unlike LibFewShot's, its files have a head or stand in another wrapper.
-            Layout(present=(S2M2_NAMES, r"(head|wrapper)"), renames=_S2M2_RENAMES),
-            Layout(  # what this package writes
+            KeyNames(present=(S2M2_NAMES, r"(head|wrapper)"), renames=_S2M2_RENAMES),
+            KeyNames(  # what this package writes
                 present=(r"conv1\.weight", r"layer3\.\d+\.bn1\.weight"),
                 absent=(r".*conv1\.bias", r"layer4\..*", r"layer\d\.\d+\.conv3\.weight"),
             ),
@@ -260,29 +202,21 @@ _ROWS = (
         published="WRN-S2M2",
     ),
     Family(
-        "wrn-easy",
-        "EASY's wide ResNet",
-        model="fsbench_wrn_s2m2",
-        transform="easy",
-        layouts=(
-            Layout(
-                present=(r"blocks\.\d\.layer\.\d+\.conv1\.weight",),
-                renames=(
-                    (r"^blocks\.(\d)\.layer\.", lambda match: f"layer{int(match[1]) + 1}."),
-                    (r"\.convShortcut\.", ".shortcut.0."),
-                    (r"^bn\.", "bn1."),
-                ),
+        "wrn-easy", "EASY's wide ResNet", model="wrn-s2m2", transform="easy",
+        keys=(KeyNames(
+            present=(r"blocks\.\d\.layer\.\d+\.conv1\.weight",),
+            renames=(
+                (r"^blocks\.(\d)\.layer\.", lambda match: f"layer{int(match[1]) + 1}."),
+                (r"\.convShortcut\.", ".shortcut.0."), (r"^bn\.", "bn1."),
             ),
-        ),
+        ),),
     ),
     Family(
-        "conv4-fsbench",
-        "fsbench's Conv-4",
-        model="fsbench_conv4",
-        transform="easy",
-        layouts=(Layout(present=(r"blocks\.[0-3]\.conv\.weight",)),),
+        "conv4-fsbench", "fsbench's Conv-4", model="conv4", transform="easy",
+        keys=(KeyNames(present=(r"blocks\.[0-3]\.conv\.weight",)),),
     ),
 )
+# fmt: on
 FAMILIES: Mapping[str, Family] = {row.name: row for row in _ROWS}
 BACKBONES = tuple(SHAPES)
 TIMM = "timm/"  # what the name of any other backbone starts with

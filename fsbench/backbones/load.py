@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import timm
 import torch
 from safetensors.torch import save
 
-from fsbench.backbones import conv4, resnet12, resnet18, wideresnet  # noqa: F401  (registers the networks with timm)
 from fsbench.backbones.base import BackboneInfo, Extractor
 from fsbench.backbones.checkpoints import Checkpoint, fill, read_checkpoint, recognise
 from fsbench.backbones.families import BACKBONES, TIMM, Family, family_of, first_family
+from fsbench.backbones.networks import NETWORKS
 from fsbench.backbones.timm_models import refuse_unknown_timm, timm_backbone
 from fsbench.data.catalog import dataset_names
-from fsbench.data.published_transforms import timm_transform, transform_for
+from fsbench.data.transforms import transform_for
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.io.files import sha256_of, whole_file
 
@@ -35,13 +33,10 @@ EXTRAS = "classifier."  # before the names of tensors that a weights file holds 
 def load_backbone(
     name: str, weights: str | Path | None = None, *, random_seed: int | None = None, width: float | None = None
 ) -> Extractor:
-    """Build a backbone in eval mode.
+    """Build "rn12", "rn18", "wrn", "conv4" or "timm/<name>" in eval mode.
 
-    Args:
-        name: "rn12", "rn18", "wrn", "conv4" or "timm/<name>". The family, width and depth are read from the weights.
-        weights: A checkpoint. Nothing is ever downloaded.
-        random_seed: Instead of weights: random ones, the same for the same seed.
-        width: For random weights alone: the base width of rn12, rn18 and conv4 (64), the widening factor of wrn (10).
+    The family, width and depth are read from the checkpoint `weights`. Instead, `random_seed` draws the weights, and
+    `width` is the base width of rn12, rn18 and conv4 (64), or the widening factor of wrn (10).
     """
     refuse_unknown(name)
     if (weights is None) == (random_seed is None):
@@ -59,7 +54,7 @@ def load_backbone(
     elif weights is not None:
         extractor = _from_file(name, Path(weights))
     else:
-        extractor = _from_seed(family, random_seed, width)
+        extractor = _from_seed(family, random_seed or 0, width)
     return extractor.eval()
 
 
@@ -80,9 +75,8 @@ def _from_file(name: str, path: Path) -> Extractor:
         message = f"Expected weights for {name}, found {family.title} ({family.name}) in {path}."
         raise FsbenchError(message, f"Use --backbone {family.backbone}, or another file.")
     with torch.device("meta"):  # no memory until the tensors are known to fit
-        network: Any = timm.create_model(family.model, **recognised.architecture)
+        network = NETWORKS[family.model](**recognised.architecture)
     fill(network, recognised.tensors, path, f"{family.title} ({family.name})")
-    declared = re.fullmatch(r"[1-9][0-9]{0,4}", str(facts.get("image_size", "")))
     info = BackboneInfo(
         name=name,
         family=family.name,
@@ -90,7 +84,7 @@ def _from_file(name: str, path: Path) -> Extractor:
         weights=path.name,
         sha256=sha256_of(path),
         architecture=recognised.architecture,
-        image_size=int(declared[0]) if declared else family.image_size,
+        image_size=int(facts["image_size"]) if facts.get("image_size") else family.image_size,
         metadata=checkpoint.metadata,
         trained_by="fsbench" if "epochs" in facts else "",
         trained_on=str(facts.get("dataset", "")) if "epochs" in facts else "",
@@ -101,21 +95,15 @@ def _from_file(name: str, path: Path) -> Extractor:
 def transform_of(
     info: BackboneInfo, dataset: str, *, benchmark: bool, size: int | None = None, chosen: str | None = None
 ) -> EvalTransform:
-    """The transform that belongs to a backbone on a data set.
+    """The transform that belongs to a backbone on a data set, or the `chosen` one in its place.
 
-    A network that `fsbench train` trained on one benchmark sees the images of another as it was trained.
-
-    Args:
-        info: The backbone.
-        dataset: Name of the data set.
-        benchmark: Whether it is a benchmark that fsbench knows, not the user's own.
-        size: Side of own images, if they agree on one.
-        chosen: Name of a transform that replaces the backbone's own.
+    A network that `fsbench train` trained on one benchmark sees the images of another `benchmark` as it was trained.
+    `size` is the side of own images, if they agree on one.
     """
-    if info.data_config is not None:
+    if info.transform is not None:
         if chosen:
             raise FsbenchError("A timm model has its own transform.", "Leave --transform out.")
-        return timm_transform(vars(info.data_config))
+        return info.transform
     name = info.trained_on if benchmark and info.trained_on in dataset_names() else dataset
     recipe = chosen or family_of(info.family).transform
     return transform_for(recipe, name, size, None if chosen else info.image_size)
@@ -124,37 +112,25 @@ def transform_of(
 def own_facts(checkpoint: Checkpoint) -> dict[str, Any]:
     """What fsbench itself wrote into the header of a safetensors file; nothing for other files."""
     try:
-        facts = json.loads(checkpoint.metadata.get("fsbench", "{}"))
-    except (ValueError, RecursionError):
-        facts = None
-    if not isinstance(facts, dict):
-        raise FsbenchError(f"{checkpoint.path}: the header entry 'fsbench' is not a JSON object.")
-    return facts
+        return dict(json.loads(checkpoint.metadata.get("fsbench", "{}")))
+    except (TypeError, ValueError) as error:
+        raise FsbenchError(f"{checkpoint.path}: the header entry 'fsbench' is not a JSON object.") from error
 
 
-def _from_seed(family: Family, seed: int | None, width: float | None) -> Extractor:
+def _from_seed(family: Family, seed: int, width: float | None) -> Extractor:
+    """A network with random weights; the global random numbers stay as they were."""
     architecture, fractional = family.shape.standard, family.shape.fractional
     if width is not None:
         smallest, kind = (1 / 16, "number") if fractional else (1, "whole number")
         if not smallest <= width < math.inf or not (fractional or float(width).is_integer()):
             raise FsbenchError(f"The width of {family.backbone} must be a positive {kind}, found {width}.")
         architecture["widths"] = family.shape.widths_of(width)
-    network = _fresh(family.model, seed, architecture)
-    info = BackboneInfo(
-        name=family.backbone,
-        family=family.name,
-        feature_dim=network.feature_dim,
-        weights=f"none, seed {seed}",
-        architecture=architecture,
-    )
-    return Extractor(network, info)
-
-
-def _fresh(model: str, seed: int | None, options: Mapping[str, Any]) -> Any:
-    """Build a network with random weights; the global random numbers stay as they were."""
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed or 0)
-        return timm.create_model(model, **options)
+        torch.default_generator.manual_seed(seed)
+        network = NETWORKS[family.model](**architecture)
+    weights = f"none, seed {seed}"
+    info = BackboneInfo(family.backbone, family.name, network.feature_dim, weights, architecture=architecture)
+    return Extractor(network, info)
 
 
 def halve(network: torch.nn.Module) -> None:
@@ -178,13 +154,9 @@ def encode_backbone(
     """
     info = backbone.info
     facts = {"backbone": info.name, "family": info.family, "feature_dim": info.feature_dim, **info.architecture}
-    state = {
-        name: (tensor.half() if _fits_half(tensor) else tensor).detach().cpu().contiguous()
-        for name, tensor in [
-            *backbone.network.state_dict().items(),
-            *((f"{EXTRAS}{name}", tensor) for name, tensor in (extras or {}).items()),
-        ]
-    }
+    state = backbone.network.state_dict() | {f"{EXTRAS}{name}": tensor for name, tensor in (extras or {}).items()}
+    for name, tensor in state.items():
+        state[name] = (tensor.half() if _fits_half(tensor) else tensor).detach().cpu().contiguous()
     return save(state, metadata={"fsbench": json.dumps({**metadata, **facts}, sort_keys=True)})
 
 

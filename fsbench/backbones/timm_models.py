@@ -13,13 +13,14 @@ from urllib.parse import urlparse
 
 import timm
 import torch
-from huggingface_hub import constants
+from huggingface_hub import try_to_load_from_cache
 from timm.data.config import resolve_model_data_config
 
-from fsbench.backbones.base import BackboneInfo, DataConfig, Extractor
+from fsbench.backbones.base import BackboneInfo, Extractor
 from fsbench.backbones.checkpoints import fill, read_checkpoint
 from fsbench.backbones.families import TIMM
 from fsbench.backbones.find_weights import candidates, find_weights
+from fsbench.data.transforms import timm_transform
 from fsbench.errors import FsbenchError
 from fsbench.io.files import sha256_of
 
@@ -55,7 +56,7 @@ def timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Ex
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed or 0)
             network: Any = timm.create_model(model, num_classes=0)
-    except Exception as error:  # each of its thousand models has its own ways to refuse
+    except Exception as error:  # timm raises many exception types
         raise FsbenchError(f"timm cannot build {model!r}: {error}") from error
     digest, metadata = "", {}
     if weights is not None:
@@ -74,7 +75,7 @@ def timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Ex
         weights=f"none, seed {seed}" if weights is None else _weights_name(Path(weights), name),
         sha256=digest,
         image_size=config["input_size"][-1],
-        data_config=DataConfig(**{key: config[key] for key in DataConfig.__dataclass_fields__}),
+        transform=timm_transform(config),
         metadata=metadata,
         note=f"{dimension} features, taken before the {kind} to {outputs}, which is left out" if outputs else "",
     )
@@ -112,69 +113,49 @@ def find_timm_weights(root: Path, dataset: str, name: str, *, pretrained: bool =
     refuse_unknown_timm(name)
     if not pretrained and (own := candidates(root, dataset, name) or candidates(root, "", name)):
         return own[0] if len(own) == 1 else find_weights(root, own[0].relative_to(root).parts[0], name)
-    places = _cache_places(name)
-    if (file := next((found for place in places for found in _cached(place)), None)) is not None:
-        return file
-    if not pretrained:
-        looked = "".join(f"\n  {place}" for place in (root / dataset / f"{name}.*", root / f"{name}.*", *places))
+    file = _cached(name) or (_download(name) if pretrained else None)
+    if file is None:
         raise FsbenchError(
-            f"No weights for {name}. Looked for:{looked}",
+            f"No weights for {name} at {root / dataset / name}.* or {root / name}.*, nor in the caches of Hugging Face "
+            "and torch hub.",
             "Let timm download the published ones with --pretrained, give a file with --weights FILE, or try things "
             "out without trained weights: --random-weights 0",
         )
-    return _download(name, places)
+    return file
 
 
-def _cache_places(name: str) -> list[Path]:
-    """Where published weights lie once they were downloaded: a repository of Hugging Face, or a file of torch hub."""
-    config = timm.get_pretrained_cfg(name.removeprefix(TIMM))
-    places = []
+def _cached(name: str) -> Path | None:
+    """The published weights, if they were downloaded: a file of Hugging Face's cache or of torch hub."""
+    config: Any = timm.get_pretrained_cfg(name.removeprefix(TIMM))
     if config is not None and config.hf_hub_id:
-        repository = config.hf_hub_id.partition("@")[0].replace("/", "--")
-        places.append(Path(constants.HF_HUB_CACHE) / f"models--{repository}")
+        repository, _, revision = config.hf_hub_id.partition("@")
+        for file in [config.hf_hub_filename] if config.hf_hub_filename else _HUB_FILES:
+            if isinstance(path := try_to_load_from_cache(repository, file, revision=revision or None), str):
+                return Path(path)
     if config is not None and config.url:
-        places.append(Path(torch.hub.get_dir()) / "checkpoints" / Path(urlparse(str(config.url)).path).name)
-    return places
+        place = Path(torch.hub.get_dir()) / "checkpoints" / Path(urlparse(str(config.url)).path).name
+        return place if place.is_file() else None
+    return None
 
 
-def _cached(place: Path) -> list[Path]:
-    """The weights file at such a place, if it is there; of several revisions, that of `main`."""
-    if place.is_file():
-        return [place]
-    snapshots = sorted(folder for folder in (place / "snapshots").glob("*") if folder.is_dir())
-    main = place / "refs" / "main"
-    if main.is_file():
-        snapshots = [folder for folder in snapshots if folder.name == main.read_text().strip()]
-    files = [next((folder / name for name in _HUB_FILES if (folder / name).is_file()), None) for folder in snapshots]
-    present = [file for file in files if file is not None]
-    if len(present) > 1:
-        revisions = ", ".join(file.parent.name for file in present)
-        raise FsbenchError(f"{place} has several revisions: {revisions}.", "Choose one with --weights FILE.")
-    return present
-
-
-def _download(name: str, places: list[Path]) -> Path:
+def _download(name: str) -> Path | None:
     model = name.removeprefix(TIMM)
-    if not places:
+    config: Any = timm.get_pretrained_cfg(model)
+    if config is None or not (config.hf_hub_id or config.url):
         raise FsbenchError(f"timm publishes no weights of {model}.", "Give a file with --weights FILE.")
     try:
         timm.create_model(model, pretrained=True, num_classes=0)  # leaves them in the cache
-        return next(found for place in places for found in _cached(place))
     except Exception as error:  # of any of the libraries that it downloads with
         cause: BaseException = error
         while (behind := cause.__cause__ or cause.__context__) is not None:
             cause = behind
+        address = f"https://huggingface.co/{config.hf_hub_id}" if config.hf_hub_id else config.url
         reason = next(iter(str(cause).strip().splitlines()), "") or type(cause).__name__
         raise FsbenchError(
             f"timm could not download the weights of {model}: {reason}",
-            "Connect to the network, or download the file elsewhere and give it with --weights FILE: "
-            f"{_address(model)}",
+            f"Connect to the network, or download {address} elsewhere and give it with --weights FILE.",
         ) from error
-
-
-def _address(model: str) -> str:
-    config: Any = timm.get_pretrained_cfg(model)
-    return f"https://huggingface.co/{config.hf_hub_id}" if config.hf_hub_id else str(config.url)
+    return _cached(name)
 
 
 def _weights_name(path: Path, backbone: str) -> str:
@@ -182,8 +163,8 @@ def _weights_name(path: Path, backbone: str) -> str:
 
     The repository is left out where it is called like the backbone.
     """
-    found = re.search(r"/models--([^/]+)/snapshots/([^/]+)/[^/]+$", path.as_posix())
-    if found is None:
+    cached = re.search(r"/models--([^/]+)/snapshots/([^/]+)/[^/]+$", path.as_posix())
+    if cached is None:
         return path.name
-    repository = found[1].replace("--", "/")
-    return f"{'' if repository == backbone else f'{repository} '}revision {found[2][:8]}"
+    repository = cached[1].replace("--", "/")
+    return f"{'' if repository == backbone else f'{repository} '}revision {cached[2][:8]}"

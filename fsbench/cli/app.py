@@ -1,30 +1,34 @@
-"""The command line: `fsbench COMMAND`."""
+"""The command line: `fsbench COMMAND`. A command is a model of its options and a function, imported when it runs."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import inspect
+import io
 import itertools
 import os
 import signal
 import sys
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 import fsbench
-from fsbench.cli.fast_completion import completing
 from fsbench.errors import FsbenchError, UsageError, system_trouble
-from fsbench.ranks import in_one_voice
+from fsbench.ranks import first_to_report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
+    from pydantic.fields import FieldInfo
+
+    from fsbench.options import Options
 
 _REASONS = {"SIGINT": "Interrupted", "SIGTERM": "Terminated (SIGTERM)", "SIGHUP": "The terminal was closed"}
 
@@ -38,6 +42,10 @@ class Interrupt(BaseException):
         self.status = 128 + number
         reason = _REASONS[signal.Signals(number).name]
         self.sentence = f"{reason}. Run the same command again to resume."
+
+
+def _signals() -> list[signal.Signals]:
+    return [getattr(signal, name) for name in _REASONS if hasattr(signal, name)]
 
 
 @contextmanager
@@ -63,9 +71,8 @@ def interrupts_raise() -> Iterator[None]:
         else:
             previous_hook(ignored)
 
-    known = [getattr(signal, name) for name in _REASONS if hasattr(signal, name)]
     usual = (signal.SIG_DFL, signal.default_int_handler)
-    before = {number: found for number in known if (found := signal.getsignal(number)) in usual}
+    before = {number: handler for number in _signals() if (handler := signal.getsignal(number)) in usual}
     for number in before:
         signal.signal(number, handle)
     previous_hook, sys.unraisablehook = sys.unraisablehook, raise_again
@@ -73,16 +80,16 @@ def interrupts_raise() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = previous_hook
-        for number, found in before.items():
+        for number, handler in before.items():
             if signal.getsignal(number) is handle:
-                signal.signal(number, found)
+                signal.signal(number, handler)
 
 
 @contextmanager
 def interrupts_end() -> Iterator[None]:
-    """Let signals that raise end the program at once within the block, where nothing is half done.
+    """Exit immediately on a signal that would raise; used while importing torch.
 
-    While torch is imported: it may swallow an exception, or be left in parts that raise others.
+    Torch may swallow an exception while it is imported, or be left in parts that raise others.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -91,20 +98,19 @@ def interrupts_end() -> Iterator[None]:
             os.write(2, f"{cursor}error: {Interrupt(number).sentence}\n".encode())
         os._exit(Interrupt(number).status)
 
-    known = [getattr(signal, name) for name in _REASONS if hasattr(signal, name)]
     unlike = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler, None)
-    raising = {number: found for number in known if (found := signal.getsignal(number)) not in unlike}
+    raising = {number: handler for number in _signals() if (handler := signal.getsignal(number)) not in unlike}
     for number in raising:
         signal.signal(number, end)
     try:
         yield
     finally:
-        for number, found in raising.items():
-            signal.signal(number, found)
+        for number, handler in raising.items():
+            signal.signal(number, handler)
 
 
 MAIN, STUDIES, EXCHANGE, SETUP = "From images to a table", "Studies", "Exchange", "Setup"
-COMMANDS = {  # each is loaded from the module of its name when it is called, as torch takes seconds to import
+COMMANDS = {  # summaries, so that `fsbench --help` loads no options
     "extract": (MAIN, "Run a backbone over image folders: one feature file per data set."),
     "scatter": (MAIN, "Compute mean and within-class scatter S_w of the base features."),
     "solve": (MAIN, "Run one method, with Soft-KMEANS as the baseline."),
@@ -113,7 +119,6 @@ COMMANDS = {  # each is loaded from the module of its name when it is called, as
     "sweep": (STUDIES, "Show how accuracy depends on a parameter, as tables and a figure."),
     "tune": (STUDIES, "Tune parameters on the val classes, never on novel ones."),
     "plot": (STUDIES, "Plot results, features or a task as PNG, PDF or SVG."),
-    "run": (STUDIES, "Run the commands of a TOML file, from images to the report."),
     "report": (STUDIES, "Write all records into one self-contained HTML page."),
     "verify": (EXCHANGE, "Solve tasks of stored records again, and compare."),
     "import": (EXCHANGE, "Make a feature file from features of another program."),
@@ -122,28 +127,27 @@ COMMANDS = {  # each is loaded from the module of its name when it is called, as
     "methods": (SETUP, "List methods, protocols, data sets or backbones."),
     "train": (SETUP, "Train a backbone on the base classes."),
     "demo": (SETUP, "Run the full pipeline on the built-in data set, in a minute."),
-    "bench": (SETUP, "Measure speed on this CPU, as ratios within one run."),
 }
-_ALIASES = {"ablate": "Show what each element of BAVARDAGE adds: the article's Table 2."}  # works, but is not listed
-_HOMES = {"ablate": "compare", "import": "exchange", "export": "exchange"}  # modules of other names
-_METAVARS = {"int": "N", "float": "X", "Path": "PATH", "str": "NAME"}
+_FIGURES = {
+    "From records": ("dots", "differences", "speed", "confusion", "calibration", "curves"),
+    "From features": ("simplex", "spectrum"),
+}
+_MODULES = {"import": "exchange", "export": "exchange"}  # of functions that are not in a module of their name
+_SHARED = ("solve", "compare", "extract")  # whose options Python functions share
 
 
 class LazyGroup(TyperGroup):
-    """Commands whose modules are imported when they are called; until then only their summaries are known."""
+    """Commands whose options are loaded when they are called; until then only their summaries are known."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         for name, (panel, summary) in COMMANDS.items():
             self.add_command(TyperCommand(name, help=summary, rich_help_panel=panel))
-        for name, summary in _ALIASES.items():
-            self.add_command(TyperCommand(name, help=summary, hidden=True))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is called, loaded."""
-        if args and args[0] in {*COMMANDS, *_ALIASES}:
-            with _sign_of_life(args), interrupts_end():
-                self.commands[args[0]] = load_command(args[0])
+        if args and args[0] in COMMANDS:
+            self.commands[args[0]] = load_command(args[0])
         return super().resolve_command(ctx, _with_seeds(args))
 
     def get_params(self, ctx: Any) -> Any:
@@ -152,18 +156,6 @@ class LazyGroup(TyperGroup):
         for option in options:
             option.metavar = ""
         return options
-
-
-@contextmanager
-def _sign_of_life(args: list[str]) -> Iterator[None]:
-    """Show on a terminal that something happens while torch is imported."""
-    if "_FSBENCH_COMPLETE" in os.environ or not sys.stderr.isatty() or {"-q", "--quiet"} & {*args}:
-        yield
-        return
-    from fsbench.reporter import SafeConsole  # noqa: PLC0415 - takes as long as the help of fsbench
-
-    with SafeConsole(stderr=True).status("Starting …"):
-        yield
 
 
 def _with_seeds(args: list[str]) -> list[str]:
@@ -175,27 +167,159 @@ def _with_seeds(args: list[str]) -> list[str]:
 
 
 def load_command(name: str) -> Any:
-    """Import the module of a command, and make the command of its function, or of its `app` if it has subcommands."""
-    module = importlib.import_module(f"fsbench.cli.{_HOMES.get(name, name)}")
-    if hasattr(module, "app"):
-        return _in_plain_words(get_command(module.app))
-    function = getattr(module, "import_" if name == "import" else name)
-    single = typer.Typer(rich_markup_mode="rich", add_completion=False)
-    single.command(name, help=help_of(function))(function)
-    return _in_plain_words(get_command(single))
+    """A command made from the model of its options; `plot` is a group of them."""
+    app = typer.Typer(rich_markup_mode="rich", add_completion=False, no_args_is_help=name == "plot")
+    if name != "plot":
+        _add(app, name, _MODULES.get(name, name))
+    else:
+        app.info.help = COMMANDS["plot"][1]
+        for panel, figures in _FIGURES.items():
+            for figure in figures:
+                _add(app, figure, "plot", panel)
+    return _in_plain_words(get_command(app))
+
+
+def options_of(name: str) -> type[Options]:
+    """The model of a command or figure."""
+    module = importlib.import_module("fsbench.evaluation.options" if name in _SHARED else "fsbench.cli.options")
+    return getattr(module, name.capitalize())  # type: ignore[no-any-return]
+
+
+def _add(app: typer.Typer, name: str, module: str, panel: str = "") -> None:
+    """Add a command that imports its function when it runs, as torch takes seconds to import."""
+    model = options_of(name)
+
+    def run(context: typer.Context, **values: Any) -> None:
+        sources = {one: context.get_parameter_source(one) for one in values}
+        options = model(**{one: value for one, value in values.items() if sources[one].name != "DEFAULT"})  # type: ignore[union-attr]
+        with _sign_of_life(bool(values.get("quiet"))), interrupts_end():
+            function = getattr(importlib.import_module(f"fsbench.cli.{module}"), name + "_" * (name == "import"))
+        function(options)
+
+    run.__signature__ = typer_signature(model)  # type: ignore[attr-defined]
+    app.command(name, help=help_of(model), rich_help_panel=panel or None)(run)
+
+
+def typer_signature(model: type[Options]) -> inspect.Signature:
+    """The parameters of a command with the options of a model. Values are texts: the model reads and checks them."""
+    from fsbench.options import about_field  # noqa: PLC0415 - imports pydantic
+
+    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+
+    def place(item: tuple[str, FieldInfo]) -> tuple[int, bool]:
+        about = about_field(item[1])
+        return -1 if about.get("argument") else _PANELS.index(about["panel"]), item[0] not in model.__annotations__
+
+    shown = sorted(model.model_fields.items(), key=place)
+    return inspect.Signature([context, *(_typer_parameter(name, field) for name, field in shown)])
+
+
+_PANELS = ("", "Method", "Tasks", "Run", "Output", "Advanced")
+_METAVARS = {int: "N", float: "X", Path: "PATH", str: "NAME"}
+
+
+def _typer_parameter(name: str, field: FieldInfo) -> inspect.Parameter:
+    from fsbench.options import about_field, kinds, spelling, text_of  # noqa: PLC0415 - imports pydantic
+
+    about, (first, *_) = about_field(field), kinds(field.annotation)
+    several = get_origin(first) in (list, dict)
+    kind: Any = bool if first is bool else list[str] if several else str
+    default = field.default
+    if field.is_required():
+        default = inspect.Parameter.empty
+    elif several or default in (None, ""):
+        kind, default = kind | None, None
+    elif first is not bool:
+        default = text_of(default)
+    info: dict[str, Any] = {"help": field.description, "metavar": about.get("metavar") or _METAVARS.get(first, "NAME")}
+    if completion := about.get("completion"):
+        info["autocompletion"] = _completion(completion)
+    if about.get("argument"):
+        annotation: Any = Annotated[kind, typer.Argument(**info)]
+    else:
+        info |= {"rich_help_panel": about["panel"] or None, "envvar": about["envvar"] or None}
+        if first is bool:
+            info["metavar"] = ""
+        flag = about["flag"] or spelling(name, field)
+        names = flag.split("/") if "/-" in flag and "/--" not in flag else [flag]
+        annotation = Annotated[kind, typer.Option(*names, **info)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _completion(words: Iterable[str] | str) -> Callable[[str], list[str]]:
+    """The completion of fixed words, or of a list by name."""
+    if words == "methods":
+        return complete_methods
+    return lambda incomplete: _in_a_list(_datasets() if words == "datasets" else words, incomplete)
+
+
+def _datasets() -> Iterable[str]:
+    from fsbench.data.catalog import dataset_names  # noqa: PLC0415
+
+    return dataset_names()
+
+
+def complete_methods(incomplete: str) -> list[str]:
+    """Methods, one or several with commas between them; their variants once there is a colon."""
+    from fsbench.methods.registry import installed_info, method_names  # noqa: PLC0415
+
+    name, colon, _ = incomplete.rpartition(",")[2].partition(":")
+    info = installed_info(name) if colon else None
+    if info and info.variants:
+        return _in_a_list([f"{name}:{word}" for word in info.variants.values], incomplete)
+    return _in_a_list([*method_names(), "all"], incomplete)
+
+
+def _in_a_list(names: Iterable[str], incomplete: str) -> list[str]:
+    """Names that continue the last part of a list; those before the last comma are not offered again."""
+    before, comma, last = incomplete.rpartition(",")
+    taken = before.split(",")
+    return [before + comma + name for name in names if name.startswith(last) and name not in taken]
+
+
+@contextmanager
+def _colons_within_words() -> Iterator[None]:
+    """Let bash complete words with a colon in them, which it passes and replaces in parts: `bavardage`, `:`, `rel`."""
+    if os.environ.get("_FSBENCH_COMPLETE") != "complete_bash":
+        yield
+        return
+    current = int(os.environ["COMP_CWORD"])
+    words: list[str] = []
+    for place, word in enumerate(os.environ["COMP_WORDS"].split("\n")[: current + 1]):
+        if place > 1 and (word == ":" or words[-1].endswith(":")):
+            words[-1] += word
+        else:
+            words.append(word)
+    joined = len(words) <= current
+    os.environ |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            yield
+    finally:
+        lines = printed.getvalue().splitlines(keepends=True)
+        sys.stdout.writelines(line.rpartition(":")[2] if joined else line for line in lines)
+
+
+@contextmanager
+def _sign_of_life(quiet: bool) -> Iterator[None]:
+    """Show on a terminal that something happens while torch is imported."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    from fsbench.reporter import SafeConsole  # noqa: PLC0415 - takes as long as the help of fsbench
+
+    with SafeConsole(stderr=True).status("Starting …"):
+        yield
 
 
 def _in_plain_words(command: Any) -> Any:
-    """A command whose help has words in place of types, and `--help` in the last panel that other options are in."""
+    """A command whose arguments show no types, and with `--help` in the last panel that other options are in."""
     for inner in getattr(command, "commands", {}).values():
         _in_plain_words(inner)
     for parameter in command.params:
         if parameter.param_type_name == "argument":
             parameter.display_type_rich = lambda ctx: None  # its name says it
-        elif parameter.metavar is None:
-            kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", str)
-            parameter.metavar = "" if parameter.is_flag else _METAVARS.get(getattr(kind, "__name__", ""), "VALUE")
-    command.params.sort(key=lambda parameter: getattr(parameter, "rich_help_panel", "") == "Advanced")
     panels = [panel for one in command.params if (panel := getattr(one, "rich_help_panel", None))]
     make = command.get_help_option
 
@@ -209,14 +333,14 @@ def _in_plain_words(command: Any) -> Any:
     return command
 
 
-def help_of(function: Callable[..., None]) -> str:
-    """The docstring of a command with one line per paragraph, so that the terminal's width breaks lines."""
-    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+def help_of(model: type[Options]) -> str:
+    """The docstring of a model with one line per paragraph, so that the terminal's width breaks lines."""
+    paragraphs = (inspect.getdoc(model) or "").split("\n\n")
     return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"fsbench {fsbench.__version__}")
         raise typer.Exit
 
@@ -243,22 +367,28 @@ def fsbench_command(
     """
 
 
-def _require_utf8() -> None:
-    """Start again in Python's UTF-8 mode where it would take names of files and what it prints for ASCII.
+def _prepare_streams() -> None:
+    """Make printing safe: names of files are UTF-8, a closed stream is /dev/null, other characters are replaced.
 
-    Python does so by itself in a C locale, unless PYTHONUTF8=0 forbids it.
+    Python takes names of files for ASCII in a C locale where PYTHONUTF8=0 forbids its UTF-8 mode: start again in it.
     """
     if sys.getfilesystemencoding() == "ascii" and not sys.flags.utf8_mode:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - open until the end
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 def main() -> None:
     """Run a command. Whatever ends it is one sentence on stderr and an exit status, never a traceback."""
-    _require_utf8()
+    _prepare_streams()
     try:
         with interrupts_raise():
             try:
-                with completing():
+                with _colons_within_words():
                     status = app(standalone_mode=False, prog_name="fsbench")
             finally:
                 sys.stdout.flush()  # here, where a full disk behind it can still be named
@@ -293,8 +423,8 @@ def _misread(error: Any) -> FsbenchError:
 
 def _fail(error: FsbenchError, status: int = 1) -> NoReturn:
     """Show an error and end; at once, if threads are in the midst of a long computation that nobody will read."""
-    with in_one_voice() as speaks, contextlib.suppress(OSError):  # stderr may be on the full disk too
-        if speaks:
+    with first_to_report() as first, contextlib.suppress(OSError):  # stderr may be on the full disk too
+        if first:
             _show(error)
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         with contextlib.suppress(OSError):

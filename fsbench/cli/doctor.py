@@ -3,64 +3,77 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from fsbench.cli import options as use
 from fsbench.doctor import diagnose
-from fsbench.report.tables import plain_table, stdout_console
+from fsbench.report.table import Cell, Column, Table, cells, numbers
+from fsbench.report.writers import Printed, stdout_console
 from fsbench.reporter import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.table import Table
-
-    from fsbench.doctor import DatasetReport, DoctorReport, FoundFile
-    from fsbench.machine import Environment
+    from fsbench.cli.options import Doctor
+    from fsbench.doctor import DatasetReport, DoctorReport
+    from fsbench.report.table import Mark
 
 _WIDTH = 100
-_COLOURS = {"complete": "green", "own images": "green", "incomplete": "yellow", "differs": "yellow"}
+_MARKS: dict[str, Mark] = {
+    "complete": "good", "own images": "good", "incomplete": "doubtful", "differs": "doubtful",
+}  # fmt: skip
 
 
-def show(report: DoctorReport) -> None:
+def doctor(options: Doctor) -> None:
+    """Print what is found of data, weights, features, libraries and devices."""
+    places = options.data_dir, options.weights_dir, options.features_dir
+    if options.deep:
+        report = diagnose(*places, Reporter(), options.data)
+    else:
+        with Console(stderr=True).status("Checking data sets, libraries and devices …"):
+            report = diagnose(*places, own=options.data)
+    if options.as_json:
+        print(json.dumps(asdict(report), indent=2))
+    else:
+        _show(report)
+
+
+def _show(report: DoctorReport) -> None:
     """Print the report, at most 100 columns wide."""
     console = stdout_console()
     console.width = min(console.width, _WIDTH)
     if report.datasets:
-        table = plain_table(f"Data sets in {report.data_root}")
-        table.add_column("data set", overflow="fold")
-        table.add_column("split")
-        for name in ("classes", "expected", "images", "expected"):
-            table.add_column(name, justify="right")
-        table.add_column("state")
-        for dataset in report.datasets:
-            _add_dataset(table, dataset)
-        console.print(table)
+        counts = numbers("classes", "expected", "images", "expected")
+        columns = [Column("data set"), Column("split"), *counts, Column("state")]
+        rows = [row for dataset in report.datasets for row in _rows(dataset)]
+        console.print(Printed([Table(f"Data sets in {report.data_root}", columns, rows)]))
     for dataset in report.datasets:
         _say(console, f"{dataset.name}, {dataset.path}:", dataset.sentences)
     _say(console, "Data:", report.data_sentences)
-    _files(console, f"Weights in {report.weights_root}", report.weights)
-    if report.shipped:
-        _files(console, "Weights that come with fsbench", report.shipped)
-    _files(console, f"Features in {report.features_root}", report.features)
+    _say(console, f"Weights in {report.weights_root}:", _lines(report.weights) or ["none"])
+    _say(console, "Weights that come with fsbench:", _lines(report.shipped))
+    _say(console, f"Features in {report.features_root}:", _lines(report.features) or ["none"])
     _say(console, "Images and feature files, read in full:", report.deep_sentences)
-    _environment(console, report.environment)
+    environment = report.environment
+    versions = ", ".join(f"{name} {version or 'missing'}" for name, version in environment.versions.items())
+    _say(console, "Libraries:", [text for text in (versions, environment.problem, environment.advice) if text])
+    devices = [f"{name}: {description}" for name, description in environment.devices.items()]
+    _say(console, "Devices:", devices or ["none: torch does not start"])
 
 
-def _add_dataset(table: Table, dataset: DatasetReport) -> None:
-    state = Text(dataset.state, style=_COLOURS.get(dataset.state, "red"))
-    if not dataset.splits:
-        table.add_row(dataset.name, "", "", "", "", "", state)
-    for position, split in enumerate(dataset.splits):
-        classes, images = (split.found_classes, split.expected_classes), (split.found_images, split.expected_images)
-        name, shown = (dataset.name, state) if position == 0 else ("", "")
-        table.add_row(name, split.split, *map(str, classes), *(f"{count:,}" for count in images), shown)
+def _rows(dataset: DatasetReport) -> list[list[Cell]]:
+    """A row per split; the first one has the name and the state of the data set."""
+    rows = []
+    for one in dataset.splits:
+        counts = one.found_classes, one.expected_classes, one.found_images, one.expected_images
+        rows.append(cells("", one.split, *(f"{count:,}" for count in counts), ""))
+    rows = rows or [cells(*[""] * 7)]
+    rows[0][0], rows[0][-1] = Cell(dataset.name), Cell(dataset.state, _MARKS.get(dataset.state, "bad"))
+    return rows
 
 
 def _say(console: Console, heading: str, sentences: Sequence[str]) -> None:
@@ -70,58 +83,5 @@ def _say(console: Console, heading: str, sentences: Sequence[str]) -> None:
             console.print(Padding(Text(sentence), (0, 0, 0, 2)))
 
 
-def _files(console: Console, title: str, files: Sequence[FoundFile]) -> None:
-    if not files:
-        _say(console, f"{title}:", ["none"])
-        return
-    table = plain_table(title)
-    table.add_column("file", overflow="fold")
-    table.add_column("MB", justify="right")
-    for file in files:
-        table.add_row(Text(file.path), f"{file.size / 1e6:,.1f}")
-    console.print(table)
-
-
-def _environment(console: Console, environment: Environment) -> None:
-    versions = ", ".join(f"{name} {version or 'missing'}" for name, version in environment.versions.items())
-    _say(console, "Libraries:", [versions])
-    if environment.pair_problem:
-        problem = f"torch and torchvision do not work together: {environment.pair_problem}"
-        _say(console, "Repair:", [problem, environment.advice])
-    if not environment.devices:
-        _say(console, "Devices:", ["none: torch does not start"])
-        return
-    table = plain_table("Devices")
-    for column in ("device", "description", *environment.devices[0].precisions):
-        table.add_column(column, overflow="fold")
-    for device in environment.devices:
-        table.add_row(device.name, device.description, *(problem or "works" for problem in device.precisions.values()))
-    console.print(table)
-
-
-def doctor(
-    data: use.OwnFolder = None,
-    data_dir: use.DataRoot = Path("data"),
-    weights_dir: use.WeightsRoot = Path("weights"),
-    features_dir: use.FeaturesRoot = Path("features"),
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Decode every image, and find duplicate images and damaged feature files.")
-    ] = False,
-    as_json: use.AsJson = False,
-) -> None:
-    """Check data, weights and environment.
-
-    Data sets are compared with the benchmark, split by split; weights, features, libraries and devices are listed.
-    With --data, your own images are checked instead: what is used, what is ignored, which tasks are feasible.
-
-    Example: [bold]fsbench doctor --data-dir /mnt/data[/bold]
-    """
-    if deep:
-        report = diagnose(data_dir, weights_dir, features_dir, Reporter(), data)
-    else:
-        with Console(stderr=True).status("Checking data sets, libraries and devices …"):
-            report = diagnose(data_dir, weights_dir, features_dir, own=data)
-    if as_json:
-        typer.echo(json.dumps(report.to_dict(), indent=2))
-    else:
-        show(report)
+def _lines(files: dict[str, int]) -> list[str]:
+    return [f"{path}  {size / 1e6:,.1f} MB" for path, size in files.items()]

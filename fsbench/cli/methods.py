@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
-from rich.text import Text
+from collections.abc import Sequence
+from typing import Any
 
 from fsbench.backbones.families import FAMILIES
-from fsbench.cli import complete
-from fsbench.cli import options as use
+from fsbench.cli.options import Methods
 from fsbench.data.catalog import SPLITS, dataset_info, dataset_names
 from fsbench.errors import UsageError
-from fsbench.evaluation.image_source import FEATURES
-from fsbench.evaluation.spec import parse_methods
-from fsbench.methods.base import Context, Parameters
-from fsbench.methods.registry import learns, method_class, method_names, told
-from fsbench.report.tables import number, plain_table, stdout_console
+from fsbench.evaluation.spec import ALL, parse_methods
+from fsbench.methods.base import Context
+from fsbench.methods.images.loader import FEATURES
+from fsbench.methods.registry import learns, method_class, told, working_methods
+from fsbench.report.table import Column, Table, cells, number
+from fsbench.report.writers import show, stdout_console
 from fsbench.tasks.protocol import RULES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import RenderableType
-
-    from fsbench.methods.base import Method
 
 _SETTINGS = {
     f"{'balanced' if balanced else 'unbalanced'} {shots}-shot": Context(balanced=balanced, shots=shots, alpha=2.0)
@@ -38,49 +29,33 @@ _SETTINGS = {
 _SPEED = {"fast": "fast", "slow": "slow", "network": "slowest"}  # by cost
 
 
-def methods(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME",
-            help="Method to describe: NAME, NAME:VARIANT or file.py:CLASS. (default: list all)",
-            autocompletion=complete.methods,
-        ),
-    ] = None,
-    protocols: Annotated[bool, use.of_output("--protocols", help="List the protocols.")] = False,
-    datasets: Annotated[bool, use.of_output("--datasets", help="List the data sets of the catalog.")] = False,
-    backbones: Annotated[bool, use.of_output("--backbones", help="List the families of backbones.")] = False,
-    as_json: use.AsJson = False,
-) -> None:
-    """List methods, protocols, data sets or backbones.
-
-    NAME describes one method: what it assumes, needs and is told, its parameters with defaults and tuning grid, and its
-    source.
-
-    Example: [bold]fsbench methods bavardage[/bold]
-    """
-    lists = {"protocols": protocols, "datasets": datasets, "backbones": backbones}
-    asked = [word for word, wanted in lists.items() if wanted]
-    if len(asked) + (name is not None) > 1:
-        raise UsageError(asked[-1], "choose one: a method, --protocols, --datasets or --backbones")
+def methods(options: Methods) -> None:
+    """Print a list of what can be chosen, or a page on one method."""
+    lists = [name for name in _LISTS if getattr(options, name, False)]
+    name = None if options.name == ALL else options.name
+    if len(lists) + (name is not None) > 1:
+        raise UsageError(lists[-1], "choose one: a method, --protocols, --datasets or --backbones")
     if name is not None:
         described = _described(name)
-        _print(described, _page(described), as_json)
+        _print(described, _page(described), options.as_json)
         return
-    rows = _LISTS[asked[0]]() if asked else _methods()
-    _print(rows, _table(asked[0] if asked else "methods", rows), as_json)
+    what = (lists or ["methods"])[0]
+    rows = _LISTS[what]()
+    _print(rows, _table(what, rows), options.as_json)
 
 
-def _print(data: Any, shown: RenderableType, as_json: bool) -> None:
+def _print(data: Any, shown: Table | str, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(data, indent=1, ensure_ascii=False))
-    else:
+        print(json.dumps(data, indent=1, ensure_ascii=False))
+    elif isinstance(shown, str):
         stdout_console().print(shown)
+    else:
+        show(shown)
 
 
 def _methods() -> list[dict[str, Any]]:
     rows = []
-    for name in method_names():
+    for name in working_methods():
         info = method_class(name).info
         rows.append(
             {
@@ -99,27 +74,23 @@ def _methods() -> list[dict[str, Any]]:
 def _assumes(name: str, options: dict[str, Any] | None = None) -> str:
     """What a method assumes with its defaults, in all settings."""
     method = method_class(name)
-    found = [
+    priors = [
         method.info.assumes(_configured(name, context, options or {}), None if context.balanced else context.alpha)
         for context in _SETTINGS.values()
     ]
-    return " / ".join(dict.fromkeys(found)).replace(" prior / ", " / ")
+    return " / ".join(dict.fromkeys(priors)).replace(" prior / ", " / ")
 
 
 def _configured(name: str, context: Context, options: dict[str, Any]) -> dict[str, Any]:
     """The parameters of a method in a setting, without any features."""
-    method: Any = method_class(name)
-    own = issubclass(method, Parameters)
-    made: Method = method(**{**method.defaults(context), **options}) if own else method.configure(context, **options)
-    return made.params()
+    return method_class(name).configure(context, **options).params()
 
 
 def _described(label: str) -> dict[str, Any]:
-    """All that is known of a method."""
+    """The facts of a method."""
     (choice,) = parse_methods([label])
     info, options = method_class(choice.method).info, dict(choice.options)
     facts, learned = told(choice.method if ".py:" in choice.method else choice.label), learns(choice.method)
-    blind = facts.pop("with --blind", "")
     return {
         "method": choice.label,
         "title": info.title,
@@ -129,7 +100,6 @@ def _described(label: str) -> dict[str, Any]:
         "works on": _works_on(choice.network),
         "needs base classes": "yes" if choice.needs_base else "no",
         "told": facts or {"beside the task": "nothing"},
-        **({"with --blind": blind} if blind else {}),
         **({"learned": "on val tasks by fsbench tune, and used with --tune; else start values"} if learned else {}),
         "speed": _SPEED[info.cost],
         "variants": [*info.variants.values] if info.variants else [],
@@ -151,16 +121,16 @@ def _works_on(network: str) -> str:
 
 def _defaults(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """Parameters with their defaults; by setting where these differ."""
-    found = {title: _configured(name, context, options) for title, context in _SETTINGS.items()}
+    by_setting = {title: _configured(name, context, options) for title, context in _SETTINGS.items()}
     defaults: dict[str, Any] = {}
-    for parameter in next(iter(found.values())):
-        values = {title: params[parameter] for title, params in found.items()}
+    for parameter in next(iter(by_setting.values())):
+        values = {title: params[parameter] for title, params in by_setting.items()}
         alike = len({repr(value) for value in values.values()}) == 1
         defaults[parameter] = next(iter(values.values())) if alike else values
     return defaults
 
 
-def _page(described: dict[str, Any]) -> RenderableType:
+def _page(described: dict[str, Any]) -> Table | str:
     """A method as a page: a line per fact, and its parameters as a table."""
     facts = {
         name: value for name, value in described.items() if name not in ("method", "title", "parameters") and value
@@ -173,15 +143,14 @@ def _page(described: dict[str, Any]) -> RenderableType:
             lines.append(f"{name}: {', '.join(value) if isinstance(value, list) else value}")
     heading = "\n".join([f"{described['title']} ({described['method']})", *lines])
     if not described["parameters"]:
-        return Text(f"{heading}\nIt has no parameters.")
-    table = plain_table(f"{heading}\n\nParameters (fsbench solve --set NAME=VALUE)")
-    table.add_column("name", no_wrap=True)
-    for column in ("default", "tuning grid"):
-        table.add_column(column, overflow="fold")
+        return f"{heading}\nIt has no parameters."
+    rows = []
     for one in described["parameters"]:
         grid = one["tuning grid"]
-        table.add_row(one["name"], _value(one["default"]), grid if grid == "learned" else ", ".join(map(number, grid)))
-    return table
+        shown = grid if grid == "learned" else ", ".join(map(number, grid))
+        rows.append(cells(one["name"], _value(one["default"]), shown))
+    columns = [Column("name", whole=True), Column("default"), Column("tuning grid")]
+    return Table(f"{heading}\n\nParameters (fsbench solve --set NAME=VALUE)", columns, rows)
 
 
 def _value(value: Any) -> str:
@@ -223,7 +192,7 @@ def _backbones() -> list[dict[str, Any]]:
     ]
 
 
-_LISTS = {"protocols": _protocols, "datasets": _datasets, "backbones": _backbones}
+_LISTS = {"methods": _methods, "protocols": _protocols, "datasets": _datasets, "backbones": _backbones}
 _HEADINGS = {
     "methods": "Methods; fsbench methods NAME describes one",
     "protocols": "Protocols, for --protocol",
@@ -232,10 +201,7 @@ _HEADINGS = {
 }
 
 
-def _table(what: str, rows: Sequence[dict[str, Any]]) -> RenderableType:
-    table = plain_table(_HEADINGS[what])
-    for place, name in enumerate(rows[0]):
-        table.add_column(name, overflow="fold", no_wrap=place == 0)
-    for row in rows:
-        table.add_row(*(re.sub(', ".*"', "", text) for text in row.values()))  # sources without titles
-    return table
+def _table(what: str, rows: Sequence[dict[str, Any]]) -> Table:
+    columns = [Column(name, whole=place == 0) for place, name in enumerate(rows[0])]
+    shown = [cells(*(re.sub(', ".*"', "", text) for text in row.values())) for row in rows]  # sources without titles
+    return Table(_HEADINGS[what], columns, shown)

@@ -1,188 +1,364 @@
-"""Options that several commands share. Nothing heavy is imported, so that `doctor` works where torch does not."""
+"""The options of commands that Python has no function for; those of solve, compare and extract are in `evaluation`.
+
+The docstring of a model is the help of its command. Nothing heavy is imported, so that help and completion are fast.
+"""
 
 from __future__ import annotations
 
-import math
-import re
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Literal
 
-import typer
-
-from fsbench.cli import complete
-from fsbench.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-of_tasks, of_method, of_run, of_output, for_experts = (  # options in a panel of the help
-    partial(typer.Option, rich_help_panel=panel) for panel in ("Tasks", "Method", "Run", "Output", "Advanced")
+from fsbench.backbones.families import BACKBONES, TIMM
+from fsbench.data.catalog import SPLITS
+from fsbench.evaluation.options import (
+    NAMED_BACKBONES,
+    AsJson,
+    BavardageParameters,
+    Computing,
+    Device,
+    Drawing,
+    Features,
+    FeaturesFolder,
+    Force,
+    ImageFolders,
+    OwnImages,
+    Present,
+    Preset,
+    Prior,
+    Quiet,
+    ResultsFolder,
+    Sampling,
+    Setting,
+    Unbalanced,
+    Ways,
+    of_method,
+    of_output,
+    of_tasks,
 )
+from fsbench.options import AxisValues, Count, Names, Numbers, Words, argument, option
+from fsbench.train.settings import CLASSES, HEADS, RECIPES
+
+PARTS = ("table1", "table2", "table3", "figure3", "figure4", "figure5")
 
 
-def whole_number(text: str | int) -> int:
-    """A count such as 10000, 10_000 or 1e4."""
-    try:
-        number = float(str(text).replace("_", "").replace(",", ""))
-    except ValueError:
-        number = math.nan
-    if not number.is_integer():
-        raise typer.BadParameter(f"expected a whole number such as 10000 or 1e4, got {text!r}")
-    return int(number)
+class Scatter(Features, AsJson, Quiet):
+    """Compute mean and within-class scatter S_w of the base features.
+
+    Writes a file next to each feature file. Other commands compute missing ones automatically.
+
+    Example: [bold]fsbench scatter features/mini-wrn.h5[/bold]
+    """
 
 
-_UNITS = {"s": 1, "m": 60, "h": 3600}
+class Reproduce(Computing, Force, Features, ResultsFolder, AsJson, Quiet):
+    """Reproduce a table or figure of the article, next to its numbers.
+
+    Uses all feature files that have a place in it, and says which checkpoints the other cells need. Parameters are the
+    article's where the network is the published one, and the scale-free defaults elsewhere. table2, the elements of
+    BAVARDAGE, also includes all other feature files.
+
+    Example: [bold]fsbench reproduce table3 --out table3.tex[/bold]
+    """
+
+    what: str = argument(..., f"{', '.join(PARTS)}.", metavar="WHAT", completion=PARTS)
+    tasks: Count | None = of_tasks(None, "Tasks per setting. (default: 10,000; figures 1,000)", ge=1, le=10**9)
+    seed: Count = of_tasks(0, "Random seed of the task lists.", ge=0)
+    out: Path | None = of_output(None, "Table file (.tex, .md, .html, .json, .txt) or figure file (.png, .pdf, .svg).")
+    weights_dir: Path = ImageFolders.model_fields["weights_dir"]  # type: ignore[assignment]
 
 
-def duration(text: str) -> float:
-    """Seconds, from 90s, 10m or 1h30m."""
-    if not re.fullmatch(r"(\d+(\.\d+)?[smh])+", text):
-        raise typer.BadParameter(f"expected a time such as 90s, 10m or 1h30m, got {text!r}")
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+)([smh])", text))
-    if not seconds:
-        raise typer.BadParameter(f"expected a time above zero, got {text!r}")
-    return seconds
+class Sweep(
+    Drawing, Ways, Unbalanced, Preset, Prior, Setting, Computing, Force, Features, ResultsFolder, AsJson, Quiet
+):
+    """Show how accuracy depends on a parameter, as tables and a figure.
+
+    The first --over runs along the curves, every further one adds curves. Every point is recorded and reused.
+
+    Example: [bold]fsbench sweep --over tau=0.1,0.2,0.3,0.5 --split val,novel[/bold]
+    """
+
+    over: AxisValues = option({}, "A parameter of the method, or shots, queries, ways, alpha.", metavar="NAME=VALUE,…")
+    figure: Count | None = option(None, "The curves of the article's figure 3, 4 or 5.")
+    methods: Names = option(("bavardage",), "Names separated by commas.", completion="methods")
+    split: Words = option(("novel",), "Splits separated by commas: val, novel, base.", completion=tuple(SPLITS))
+    tasks: Count = of_tasks(1_000, "Tasks per setting.", ge=1, le=10**9)
+    out: Path | None = of_output(None, "Figure file: PNG, PDF or SVG.", metavar="FILE")
 
 
-def number_or(word: str, option: str) -> Callable[[str], float | str]:
-    """The parser of an option that takes a number or a word."""
+class Tune(Drawing, Ways, Unbalanced, Present, Prior, Setting, Computing, Features, ResultsFolder, AsJson, Quiet):
+    """Tune parameters on the val classes, never on novel ones.
 
-    def parse(text: str) -> float | str:
-        try:
-            return text if text == word else float(text)
-        except ValueError:
-            raise UsageError(option, f"expected a number or `{word}`, got {text!r}") from None
+    By a grid, or by gradient where a method learns its parameters (unem-gaussian). The result is stored next to the
+    feature file, and `solve --tune` and `compare --tune` use it. Run the same command again to resume an interrupted
+    search.
 
-    return parse
+    Example: [bold]fsbench tune --method bavardage --shots 1[/bold]
+    """
+
+    method: str = of_method("bavardage", "NAME, NAME:VARIANT or file.py:CLASS.", completion="methods")
+    over: AxisValues = of_method(
+        {}, "Parameters and values to search. (default: the method's own grid)", metavar="NAME=VALUE,…"
+    )
+    tasks: Count = of_tasks(500, "Tasks per setting.", ge=1, le=10**9)
+    out: Path | None = of_output(None, "Figure of the surface, per setting: PNG, PDF or SVG.", metavar="FILE")
 
 
-FeaturesArgument = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="FEATURES", help="Feature files. (default: all files in the features folder)"),
-]
-RecordsArgument = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="RECORDS", help="Records, or folders of them. (default: the results folder)"),
-]
-With = Annotated[
-    list[Path] | None,
-    of_output("--with", metavar="DIR", help="Add records of other people from this folder, where tasks are the same."),
-]
-FeaturesRoot = Annotated[
-    Path, of_run("--features-dir", metavar="DIR", envvar="FSBENCH_FEATURES", help="Folder of feature files.")
-]
-DataRoot = Annotated[Path, of_run("--data-dir", metavar="DIR", envvar="FSBENCH_DATA", help="Folder of data sets.")]
-WeightsRoot = Annotated[
-    Path, of_run("--weights-dir", metavar="DIR", envvar="FSBENCH_WEIGHTS", help="Folder of checkpoints.")
-]
-ResultsRoot = Annotated[
-    Path, of_run("--results-dir", metavar="DIR", envvar="FSBENCH_RESULTS", help="Folder of records.")
-]
-OwnFolder = Annotated[Path | None, typer.Option("--data", help="Folder of your own images, one folder per class.")]
-SplitFile = Annotated[Path | None, typer.Option(help="With --data: json or csv file with the split of each class.")]
-SplitFractions = Annotated[
-    str | None, typer.Option(help="With --data: shares of base, val and novel classes, such as 0.64,0.16,0.2.")
-]
-SplitSeed = Annotated[int | None, typer.Option(min=0, help="Random seed of the split. (default: 0)")]
-MinImages = Annotated[
-    int | None, typer.Option(min=1, help="With --data: leave out classes with fewer images than this.")
-]
-BaseFile = Annotated[
-    Path | None,
-    for_experts("--base", metavar="FILE", help="Feature file of the same backbone whose base classes to use."),
-]
-Quiet = Annotated[bool, of_run("--quiet", "-q", help="Suppress progress and notes.")]
-AsJson = Annotated[bool, of_output("--json", help="Print JSON instead of text.")]
-Device = Annotated[
-    str, of_run(help="auto, cpu, cuda, cuda:1, mps.", autocompletion=complete.words("auto", "cpu", "cuda", "mps"))
-]
-Batch = Annotated[int | None, for_experts(min=1, help="Tasks per block. (default: automatic)")]
-Force = Annotated[bool, of_run("--force", help="Recompute existing results.")]
-SkipInfeasible = Annotated[
-    bool, for_experts("--skip-infeasible", help="Leave out settings for which a file has too few images.")
-]
-Unbalanced = Annotated[bool, of_tasks("--unbalanced/--balanced", help="Class proportions of the queries.")]
-Settings = Annotated[
-    str, of_tasks(metavar="NAMES", help="unbalanced, balanced, or both.", autocompletion=complete.settings)
-]
-Alpha = Annotated[float | None, of_tasks(help="Dirichlet α of unbalanced queries. (default: 2)")]
-Shots = Annotated[str, of_tasks(metavar="N,N", help="Labelled images per class, separated by commas.")]
-Ways = Annotated[int | None, of_tasks(help="Classes per task. (default: 5; keff: all of the split)")]
-Present = Annotated[int | None, for_experts(min=1, help="With keff: classes among the queries. (default: 5)")]
-Queries = Annotated[int, of_tasks(help="Unlabelled images per task.")]
-Tasks = Annotated[int, of_tasks(parser=whole_number, metavar="N", help="Tasks per setting.")]
-Seed = Annotated[int, of_tasks(min=0, help="Random seed of the task lists.")]
-SplitName = Annotated[
-    str, of_tasks(metavar="novel|val|base", help="Classes that tasks are drawn from.", autocompletion=complete.splits)
-]
-ProtocolName = Annotated[
-    str,
-    of_tasks(
-        help="How tasks are drawn: disjoint, released, veilleux, keff, keff-released. See fsbench methods --protocols.",
-        autocompletion=complete.protocols,
-    ),
-]
-Variant = Annotated[
-    str | None,
-    of_method(
-        help="Variant of BAVARDAGE: article, released or transport.",
-        autocompletion=complete.words("article", "released", "transport"),
-    ),
-]
-Preset = Annotated[
-    str,
-    of_method(
-        help="`article`: the article's parameters for its own data sets. (default: scale-free ones)",
-        autocompletion=complete.words("article"),
-    ),
-]
-Blind = Annotated[
-    bool, of_method("--blind", help="Tell no method whether tasks are balanced: the same defaults in every setting.")
-]
-Tune = Annotated[bool, of_method("--tune", help="Use parameters tuned on the val classes, where a method has some.")]
-Temperature = Annotated[float | None, for_experts(help="Temperature T_km of Soft-KMEANS and BAVARDAGE.")]
-ArticlePrecision = Annotated[float | None, for_experts(help="Precision T_vb of BAVARDAGE, in the article's units.")]
-ArticleClamp = Annotated[float | None, for_experts(help="Largest scaling s_max, in the article's units.")]
-Precision = Annotated[
-    Any,  # a number or a word, which typer cannot say
-    for_experts(
-        parser=number_or("learned", "tau"),
-        metavar="X|learned",
-        help="Scale-free precision τ of BAVARDAGE. (default: 0.3)",
-    ),
-]
-Clamp = Annotated[float | None, for_experts(help="Scale-free largest scaling σ of BAVARDAGE. (default: 20)")]
-PriorAlpha = Annotated[
-    Any,
-    for_experts(
-        parser=number_or("sampler", "prior-alpha"),
-        metavar="X|sampler",
-        help="Dirichlet prior α_o of BAVARDAGE; `sampler`: that of --alpha. (default: 2)",
-        autocompletion=complete.words("sampler"),
-    ),
-]
-Steps = Annotated[int | None, for_experts(help="Iterations of the method. (default: its own)")]
-SetOption = Annotated[
-    list[str] | None, of_method("--set", metavar="NAME=VALUE", help="Any parameter; fsbench methods NAME lists them.")
-]
-FigureFile = Annotated[Path, of_output("--out", metavar="FILE", help="PNG, PDF or SVG file.")]
-TableFormat = Annotated[
-    str | None,
-    of_output(
-        "--format",
-        help="rich, markdown, latex, csv or json. (default: by the ending of --out, else rich)",
-        autocompletion=complete.formats,
-    ),
-]
-TableFile = Annotated[
-    Path | None, of_output("--out", metavar="FILE", help="Write the table to this file: .md, .tex, .csv, .json, .txt.")
-]
-SavePredictions = Annotated[
-    bool,
-    of_output(
-        "--save-predictions",
-        help="Write class probabilities next to each record, 12 MB per 10,000 tasks of 5 classes and 75 queries.",
-    ),
-]
-Sort = Annotated[bool, of_output("--sort", help="Order methods by their mean accuracy, the best first.")]
+class Records(ResultsFolder, Quiet):
+    records: list[Path] = argument([], "Records, or folders of them. (default: the results folder)", metavar="RECORDS")
+
+
+class Report(Records, FeaturesFolder):
+    """Write all records into one self-contained HTML page.
+
+    A leaderboard with filters, a table per feature file, ablations, sweeps and tuning, and the command behind every
+    number. Searches are read from the features folder.
+
+    Example: [bold]fsbench report --out report.html[/bold]
+    """
+
+    others: list[Path] = of_output(
+        [], "Add records of other people from this folder, where tasks are the same.", flag="--with", metavar="DIR"
+    )
+    baseline: str = option("soft-kmeans", "Method that others are compared to.", completion="methods")
+    published: bool = option(True, "Show published numbers.", flag="--published/--no-published")
+    title: str = option("Few-shot benchmark", "Heading of the page.", metavar="TEXT")
+    out: Path = option(Path("report.html"), "The HTML file to write.", metavar="FILE")
+
+
+class Verify(Records, Device, FeaturesFolder, ImageFolders, AsJson):
+    """Solve tasks of stored records again, and compare.
+
+    A random sample of each record's tasks is solved, and the right answers are compared task by task. Features are
+    found by their content in the features folder. The exit status is 1 if a record differs or none could be verified.
+    Other processors round differently, which can move an answer in a few tasks of 10,000.
+
+    Example: [bold]fsbench verify theirs/ --sample 500[/bold]
+    """
+
+    sample: Count | Literal["all"] = option(
+        200, "Tasks of every record to solve again, drawn at random.", metavar="N|all", completion=("all",)
+    )
+    seed: Count | None = option(None, "Random seed of the sample. (default: a new one each time)", ge=0)
+    methods: Names = option((), "Methods of your own in the records: file.py:CLASS, with commas.", metavar="NAMES")
+
+
+class Import(FeaturesFolder, AsJson, Quiet):
+    """Make a feature file from features of another program.
+
+    Pickles of S2M2, PT-MAP, BAVARDAGE, SimpleShot and TIM, EASY's tensors, S2M2's HDF5, npz, npy and torch files are
+    recognised by their content. Nothing in them is executed. Reports missing, conflicting and inferred fields.
+
+    Example: [bold]fsbench import base=base_cub.plk novel=cub.plk --dataset cub --backbone rn18[/bold]
+    """
+
+    files: list[str] = argument(..., "Files of features; SPLIT=FILE names the split.", metavar="FILE")
+    dataset: str = option(..., "Name of the data set, such as mini, or one of your own.", completion="datasets")
+    backbone: str = option(
+        ..., f"Name of the backbone: {NAMED_BACKBONES}, or any other.", completion=(*BACKBONES, TIMM)
+    )
+    crops: Count = option(1, "Crops per image that features are averaged over (EASY's AS: 30).", ge=1)
+    out: Path | None = option(None, "The feature file. (default: features/DATASET-BACKBONE.h5)")
+    force: bool = option(False, "Overwrite an existing file.")
+
+
+class Export(AsJson, Quiet):
+    """Write a feature file in a format that other programs read.
+
+    `fsbench import` reads it back to the same rows.
+
+    Example: [bold]fsbench export features/cub-rn18.h5 --to ptmap --out pickles[/bold]
+    """
+
+    features: Path = argument(..., "The feature file.", metavar="FEATURES")
+    to: str = option(
+        "npz",
+        "npz: one archive. ptmap: a folder of pickles, one per split.",
+        metavar="npz|ptmap",
+        completion=("npz", "ptmap"),
+    )
+    out: Path | None = option(None, "File or folder. (default: next to the feature file)")
+    force: bool = option(False, "Overwrite existing files.")
+
+
+class Doctor(ImageFolders, FeaturesFolder, AsJson):
+    """Check data, weights and environment.
+
+    Data sets are compared with the benchmark, split by split; weights, features, libraries and devices are listed.
+    With --data, your own images are checked instead: what is used, what is ignored, which tasks are feasible.
+
+    Example: [bold]fsbench doctor --data-dir /mnt/data[/bold]
+    """
+
+    data: Path | None = OwnImages.model_fields["data"]  # type: ignore[assignment]
+    deep: bool = option(False, "Decode every image, and find duplicate images and damaged feature files.")
+
+
+class Methods(AsJson):
+    """List methods, protocols, data sets or backbones.
+
+    NAME describes one method: what it assumes, needs and is told, its parameters with defaults and tuning grid, and its
+    source.
+
+    Example: [bold]fsbench methods bavardage[/bold]
+    """
+
+    name: str | None = argument(
+        None,
+        "Method to describe: NAME, NAME:VARIANT or file.py:CLASS. (default: list all)",
+        metavar="NAME",
+        completion="methods",
+    )
+    protocols: bool = of_output(False, "List the protocols.")
+    datasets: bool = of_output(False, "List the data sets of the catalog.")
+    backbones: bool = of_output(False, "List the families of backbones.")
+
+
+class Demo(ImageFolders, FeaturesFolder, ResultsFolder, Quiet):
+    """Run the full pipeline on the built-in data set, in a minute.
+
+    Render, extract, scatter, solve, compare, one figure. Works offline and needs no data.
+
+    Example: [bold]fsbench demo[/bold]
+    """
+
+    tasks: Count = of_tasks(2_000, "Tasks per setting.", ge=2, le=10**9)
+
+
+class Train(OwnImages, Device, ImageFolders, Quiet):
+    """Train a backbone on the base classes.
+
+    Writes the weights, in half precision, where `fsbench extract` looks for them, and a card (.json) next to them.
+    After an interruption, run the same command again to resume; on a CPU it ends with the same weights. Several
+    processes share the work under torchrun.
+
+    The recipes maml and versa train the networks of the methods of that name, protonet one for extract.
+
+    Example: [bold]fsbench train --backbone rn12 --dataset cifarfs[/bold]
+    """
+
+    backbone: str | None = option(
+        None, f"One of {NAMED_BACKBONES}. (default: rn12; on tasks conv4)", completion=BACKBONES
+    )
+    recipe: str = option(
+        CLASSES,
+        f"{CLASSES} trains on the base classes; {', '.join(RECIPES[1:])} on tasks drawn from them.",
+        completion=RECIPES,
+    )
+    dataset: str | None = option(None, "The data set. (default: the one found)", completion="datasets")
+    width: float | None = option(None, "Base width (rn12, rn18, conv4), widening factor (wrn). (default: 64; wrn 10)")
+    image_size: Count | None = option(
+        None, "Side of the images in pixels. (default: as published for the data set)", ge=16
+    )
+    epochs: Count | None = option(
+        None, "Passes over the base images, or times 100 updates on tasks. (default: 20, 30)", ge=1
+    )
+    batch: Count | None = option(None, "Images, or tasks, per step, over all processes. (default: 64, 4)", ge=1)
+    lr: float | None = option(None, "Peak learning rate. (default: 0.1, on tasks 0.001)")
+    seed: Count = option(0, "Random seed.", ge=0)
+    rotation: bool = option(False, "Add a rotation loss.", flag="--rotation/--no-rotation")
+    mixup: bool = option(False, "Add a pass with manifold mixup.", flag="--mixup/--no-mixup")
+    flip: bool | None = option(None, "Mirror images at random. (default: not for glyphs)", flag="--flip/--no-flip")
+    shots: Numbers = of_tasks((1, 5), "Support images per class, taking turns from update to update.", metavar="N,N")
+    inner_steps: Count = of_tasks(5, "MAML: steps within a task.", ge=1)
+    inner_rate: float = of_tasks(0.1, "MAML: rate of these steps.")
+    adapts: Literal["all", "all but norm", "head"] = of_tasks(
+        "all", "MAML: what they change: all, all but norm, head.", completion=("all", "all but norm", "head")
+    )
+    first_order: bool = of_tasks(False, "MAML: no gradients through them.")
+    head: str = of_tasks("zero", f"MAML: start of the head: {', '.join(HEADS)}.", completion=HEADS)
+    eval_every: Count = option(10, "Evaluate on the val classes every N epochs.", ge=1)
+    workers: Count | None = option(None, "Processes that read images. (default: automatic)", ge=0)
+    out: Path | None = option(None, "The weights file. (default: where extract looks)")
+    force: bool = option(False, "Overwrite an existing weights file.")
+
+
+class Drawn(Quiet):
+    width: Literal["column", "page"] = of_output(
+        "page", "True width on paper: column is 3.25 in, page 6.75 in.", metavar="column|page"
+    )
+    out: Path | None = of_output(None, "PNG, PDF or SVG file. (default: named after the figure, PNG)", metavar="FILE")
+
+
+class Dots(Records, Drawn):
+    """Plot accuracies or differences as dots with intervals.
+
+    Example: [bold]fsbench plot dots --width column --out dots.pdf[/bold]
+    """
+
+    baseline: str = option("", "Plot paired differences to this method instead of accuracies.")
+
+
+class Speed(Records, Drawn):
+    """Plot accuracy against tasks per second.
+
+    Example: [bold]fsbench plot speed --out speed.pdf[/bold]
+    """
+
+
+class Differences(ResultsFolder, Drawn):
+    """Plot the difference of two methods, task by task.
+
+    Example: [bold]fsbench plot differences bavardage soft-kmeans[/bold]
+    """
+
+    method: str = argument(..., "Label of the method, as in `fsbench compare`.", metavar="METHOD")
+    baseline: str = argument("soft-kmeans", "The method to subtract.", metavar="BASELINE")
+    records: list[Path] = Records.model_fields["records"]  # type: ignore[assignment]
+
+
+class Curves(Drawn):
+    """Plot the curves of a sweep again, for instance as PDF.
+
+    Example: [bold]fsbench plot curves results/sweeps/SWEEP.json --out curves.pdf[/bold]
+    """
+
+    sweep: Path = argument(..., "A file that `fsbench sweep` wrote into results/sweeps/.", metavar="SWEEP")
+
+
+class Confusion(Records, Drawn):
+    """Plot which classes are confused, over all tasks.
+
+    Plots the first setting of the table; pass a record file to choose another one.
+
+    Example: [bold]fsbench plot confusion --method bavardage --out confusion.pdf[/bold]
+    """
+
+    method: str = option("", "Label of the method. (default: the one with the best accuracy)")
+
+
+class Calibration(Records, Drawn):
+    """Plot how often methods are right against how sure they are.
+
+    One panel per setting, with the expected calibration error (ECE) of every method in 15 bins.
+
+    Example: [bold]fsbench plot calibration --out calibration.pdf[/bold]
+    """
+
+
+class Simplex(Drawing, Unbalanced, BavardageParameters, Setting, Features, Drawn):
+    """Plot the queries of a 3-way task in the simplex.
+
+    Three panels: nearest class mean, Soft-KMEANS, BAVARDAGE. A query stands where its class probabilities put it.
+
+    Example: [bold]fsbench plot simplex features/mini-wrn.h5 --task 3 --shots 5 --out simplex.pdf[/bold]
+    """
+
+    number: Count = of_tasks(0, "Number of the task in the list.", flag="--task", ge=0, le=10**9)
+    shots: Count = of_tasks(1, "Labelled images per class.")  # type: ignore[assignment]
+    split: str = Sampling.model_fields["split"]  # type: ignore[assignment]
+    root: Count = option(4, "Plot p^(1/ROOT), to open up the corners; 1 plots the probabilities.", ge=1, le=64)
+
+    @property
+    def ways(self) -> int:
+        """Corners of the simplex."""
+        return 3
+
+
+class Spectrum(Features, Drawn):
+    """Plot the spectrum of S_w, and what the clamp σ cuts.
+
+    Example: [bold]fsbench plot spectrum features/mini-wrn.h5 features/mini-rn18.h5 --out spectrum.pdf[/bold]
+    """
+
+    s_max: float | None = BavardageParameters.model_fields["s_max"]  # type: ignore[assignment]
+    sigma: float | None = BavardageParameters.model_fields["sigma"]  # type: ignore[assignment]

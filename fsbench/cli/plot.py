@@ -3,317 +3,149 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from matplotlib.figure import Figure
 
 from fsbench.cli import options as use
-from fsbench.cli.app import COMMANDS, help_of
-from fsbench.cli.parse import parameters, setting_of
 from fsbench.cli.session import find_features
+from fsbench.cli.solve import parameters_of
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.evaluation.engine import TaskList
+from fsbench.evaluation.options import BavardageParameters
 from fsbench.evaluation.source import base_of, load_source
-from fsbench.evaluation.spec import parse_protocols
-from fsbench.evaluation.task_views import three_views, watch
+from fsbench.evaluation.spec import protocols_of
+from fsbench.evaluation.task_views import WatchedTask, watch
 from fsbench.features.scatter import base_statistics
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
 from fsbench.report.plots.comparison import draw_differences, draw_dots, draw_speed, paired_runs
 from fsbench.report.plots.predictions import draw_calibration, draw_confusion
+from fsbench.report.plots.simplex import draw_simplex
 from fsbench.report.plots.spectrum import Spectrum, draw_spectra
 from fsbench.report.plots.studies import draw_sweep
-from fsbench.report.plots.style import Width, check_ending, save
-from fsbench.report.plots.task import draw_simplex, draw_task
+from fsbench.report.plots.style import check_ending, save
 from fsbench.reporter import Reporter
 from fsbench.results.collect import collect, read_records, titles
-from fsbench.results.curves import load_sweep
-from fsbench.results.predictions import confusion as confused
-from fsbench.results.predictions import find_predictions, load_predictions, reliability
-
-if TYPE_CHECKING:
-    from fsbench.evaluation.task_views import WatchedTask
-    from fsbench.results.comparison import Comparison
-    from fsbench.results.predictions import Reliability
-
-TaskNumber = Annotated[int, use.of_tasks("--task", min=0, max=10**9, help="Number of the task in the list.")]
-FigureWidth = Annotated[
-    Width,
-    use.of_output("--width", metavar="column|page", help="True width on paper: column is 3.25 in, page 6.75 in."),
-]
-Shots = Annotated[int, use.of_tasks(help="Labelled images per class.")]
+from fsbench.results.comparison import Comparison
+from fsbench.results.metrics import Reliability, reliability
+from fsbench.results.metrics import confusion as confused
+from fsbench.results.studies import load_sweep
 
 
-def dots(
-    records: use.RecordsArgument = None,
-    baseline: Annotated[str, typer.Option(help="Plot paired differences to this method instead of accuracies.")] = "",
-    width: FigureWidth = "page",
-    out: use.FigureFile = Path("dots.png"),
-    results_dir: use.ResultsRoot = Path("results"),
-    quiet: use.Quiet = False,
-) -> None:
-    """Plot accuracies or differences as dots with intervals.
-
-    Example: [bold]fsbench plot dots --width column --out dots.pdf[/bold]
-    """
+def _ready(options: use.Drawn) -> tuple[Path, Reporter]:
+    """The file to draw to, whose ending is checked before anything is computed, and the reporter."""
+    out = options.out or Path(f"{type(options).__name__.lower()}.png")
     check_ending(out)
-    reporter = Reporter(quiet)
-    found = read_records(records, results_dir, reporter)
-    first = _first(collect(found, baseline) if baseline else collect(found), reporter)
-    save(draw_dots(first, width, baseline), out)
+    return out, Reporter(options.quiet)
+
+
+def _write(figure: Figure, out: Path, reporter: Reporter) -> None:
+    save(figure, out)
     reporter.say(f"Wrote {out}.")
 
 
-def speed(
-    records: use.RecordsArgument = None,
-    width: FigureWidth = "page",
-    out: use.FigureFile = Path("speed.png"),
-    results_dir: use.ResultsRoot = Path("results"),
-    quiet: use.Quiet = False,
-) -> None:
-    """Plot accuracy against tasks per second.
-
-    Example: [bold]fsbench plot speed --out speed.pdf[/bold]
-    """
-    check_ending(out)
-    reporter = Reporter(quiet)
-    save(draw_speed(_first(collect(read_records(records, results_dir, reporter)), reporter), width), out)
-    reporter.say(f"Wrote {out}.")
+def dots(options: use.Dots) -> None:
+    """Accuracies or differences as dots with intervals."""
+    out, reporter = _ready(options)
+    records, baseline = read_records(options.records, options.results_dir, reporter), options.baseline
+    first = _first(collect(records, baseline) if baseline else collect(records), reporter)
+    _write(draw_dots(first, options.width, differences=bool(baseline)), out, reporter)
 
 
-def differences(
-    method: Annotated[str, typer.Argument(help="Label of the method, as in `fsbench compare`.")],
-    baseline: Annotated[str, typer.Argument(help="The method to subtract.")] = "soft-kmeans",
-    records: use.RecordsArgument = None,
-    width: FigureWidth = "page",
-    out: use.FigureFile = Path("differences.png"),
-    results_dir: use.ResultsRoot = Path("results"),
-    quiet: use.Quiet = False,
-) -> None:
-    """Plot the difference of two methods, task by task.
+def speed(options: use.Speed) -> None:
+    """Accuracy against tasks per second."""
+    out, reporter = _ready(options)
+    records = read_records(options.records, options.results_dir, reporter)
+    _write(draw_speed(_first(collect(records), reporter), options.width), out, reporter)
 
-    Example: [bold]fsbench plot differences bavardage soft-kmeans[/bold]
-    """
-    check_ending(out)
-    reporter = Reporter(quiet)
-    comparisons = collect(read_records(records, results_dir, reporter))
-    known = {entry.label for comparison in comparisons for entry in comparison.entries}
+
+def differences(options: use.Differences) -> None:
+    """The difference of two methods, task by task."""
+    out, reporter = _ready(options)
+    method, baseline = options.method, options.baseline
+    comparisons = collect(read_records(options.records, options.results_dir, reporter))
+    labels = {entry.label for comparison in comparisons for entry in comparison.entries}
     for name in (method, baseline):
-        if name not in known:
-            raise unknown_name("method among the records", name, known)
+        if name not in labels:
+            raise unknown_name("method among the records", name, labels)
     both = [comparison for comparison in comparisons if paired_runs(comparison, method, baseline)]
     if not both:
         raise FsbenchError(
             f"{method} and {baseline} did not run on the same tasks of the same features.",
             f"Run them together: fsbench compare --methods {method} --baseline {baseline}",
         )
-    save(draw_differences(paired_runs(_first(both, reporter), method, baseline), method, baseline, width), out)
-    reporter.say(f"Wrote {out}.")
+    runs = paired_runs(_first(both, reporter), method, baseline)
+    _write(draw_differences(runs, method, baseline, options.width), out, reporter)
 
 
-def curves(
-    sweep: Annotated[Path, typer.Argument(help="A file that `fsbench sweep` wrote into results/sweeps/.")],
-    width: FigureWidth = "page",
-    out: use.FigureFile = Path("curves.png"),
-    quiet: use.Quiet = False,
-) -> None:
-    """Plot the curves of a sweep again, for instance as PDF.
-
-    Example: [bold]fsbench plot curves results/sweeps/SWEEP.json --out curves.pdf[/bold]
-    """
-    save(draw_sweep(load_sweep(sweep), width), out)
-    Reporter(quiet).say(f"Wrote {out}.")
+def curves(options: use.Curves) -> None:
+    """The curves of a sweep."""
+    out, reporter = _ready(options)
+    _write(draw_sweep(load_sweep(options.sweep), options.width), out, reporter)
 
 
-def confusion(
-    records: use.RecordsArgument = None,
-    method: Annotated[str, typer.Option(help="Label of the method. (default: the one with the best accuracy)")] = "",
-    width: FigureWidth = "page",
-    out: use.FigureFile = Path("confusion.png"),
-    results_dir: use.ResultsRoot = Path("results"),
-    quiet: use.Quiet = False,
-) -> None:
-    """Plot which classes are confused, over all tasks.
-
-    Needs predictions: `fsbench compare --save-predictions`. Plots the first setting of the table; pass a record file to
-    choose another one.
-
-    Example: [bold]fsbench plot confusion --method bavardage --out confusion.pdf[/bold]
-    """
-    check_ending(out)
-    reporter = Reporter(quiet)
-    comparison, files = _with_predictions(records, results_dir, reporter)
+def confusion(options: use.Confusion) -> None:
+    """Which classes are confused, over all tasks."""
+    out, reporter = _ready(options)
+    comparison = _recorded(options, reporter)
     group, column = comparison.groups[0], comparison.columns[0]
-    known = {label: cell.record for (label, one), cell in group.cells.items() if cell.record and one == column}
-    if method and method not in known:
-        raise unknown_name("method with predictions", method, known)
-    label = method or max(known, key=lambda name: known[name].accuracy)
-    record = known[label]
-    found = load_predictions(files[record.key.digest()], record)
-    title = f"{label} on {group.title}, {column.title}, {comparison.tasks:,} tasks: {record.accuracy:.2f} % right"
-    save(draw_confusion(confused(found), found.class_names, title, width), out)
-    reporter.say(f"Wrote {out}.")
+    cells = {label: cell for (label, one), cell in group.cells.items() if one == column}
+    if options.method and options.method not in cells:
+        raise unknown_name("method among the records", options.method, cells)
+    label = options.method or max(cells, key=lambda name: cells[name].value.mean)
+    record = cells[label].record
+    title = f"{label} on {group.title}, {column.title}, {record.tasks:,} tasks: {record.accuracy:.2f} % right"
+    _write(draw_confusion(confused(record), record.class_names, title, options.width), out, reporter)
 
 
-def calibration(
-    records: use.RecordsArgument = None,
-    width: FigureWidth = "page",
-    out: use.FigureFile = Path("calibration.png"),
-    results_dir: use.ResultsRoot = Path("results"),
-    quiet: use.Quiet = False,
-) -> None:
-    """Plot how often methods are right against how sure they are.
-
-    One panel per setting, with the expected calibration error (ECE) of every method in 15 bins. Needs predictions:
-    `fsbench compare --save-predictions`.
-
-    Example: [bold]fsbench plot calibration --out calibration.pdf[/bold]
-    """
-    check_ending(out)
-    reporter = Reporter(quiet)
-    comparison, files = _with_predictions(records, results_dir, reporter)
+def calibration(options: use.Calibration) -> None:
+    """How often methods are right against how sure they are, one panel per setting."""
+    out, reporter = _ready(options)
+    comparison = _recorded(options, reporter)
     group = comparison.groups[0]
     panels: dict[str, dict[str, Reliability]] = {}
     for column in comparison.columns:
         for entry in comparison.entries:
-            cell = group.cells.get((entry.label, column))
-            if cell and cell.record:
-                found = load_predictions(files[cell.record.key.digest()], cell.record)
-                panels.setdefault(column.title, {})[entry.label] = reliability(found, entry.label)
-    save(draw_calibration(panels, f"{group.title}, {comparison.tasks:,} tasks", width), out)
-    reporter.say(f"Wrote {out}.")
+            if cell := group.cells.get((entry.label, column)):
+                panels.setdefault(column.title, {})[entry.label] = reliability(cell.record)
+    _write(draw_calibration(panels, f"{group.title}, {comparison.tasks:,} tasks", options.width), out, reporter)
 
 
-def simplex(
-    features: use.FeaturesArgument = None,
-    number: TaskNumber = 0,
-    unbalanced: use.Unbalanced = True,
-    alpha: use.Alpha = None,
-    shots: Shots = 1,
-    queries: use.Queries = 75,
-    seed: use.Seed = 0,
-    split: use.SplitName = "novel",
-    protocol: use.ProtocolName = "disjoint",
-    variant: use.Variant = None,
-    t_km: use.Temperature = None,
-    t_vb: use.ArticlePrecision = None,
-    s_max: use.ArticleClamp = None,
-    tau: use.Precision = None,
-    sigma: use.Clamp = None,
-    steps: use.Steps = None,
-    others: use.SetOption = None,
-    root: Annotated[
-        int, typer.Option(min=1, max=64, help="Plot p^(1/ROOT), to open up the corners; 1 plots the probabilities.")
-    ] = 4,
-    width: FigureWidth = "page",
-    out: use.FigureFile = Path("simplex.png"),
-    features_dir: use.FeaturesRoot = Path("features"),
-    quiet: use.Quiet = False,
-) -> None:
-    """Plot the queries of a 3-way task in the simplex.
-
-    Three panels: nearest class mean, Soft-KMEANS, BAVARDAGE. A query stands where its class probabilities put it.
-
-    Example: [bold]fsbench plot simplex features/mini-wrn.h5 --task 3 --shots 5 --out simplex.pdf[/bold]
-    """
-    check_ending(out)
-    options = parameters(others, variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=tau, sigma=sigma, steps=steps)
-    (rules,) = parse_protocols(
-        settings=setting_of(unbalanced), alpha=alpha, shots=shots, ways=3, queries=queries, protocol=protocol
-    )
-    tasks, reporter = TaskList(rules, seed, number + 1), Reporter(quiet)
-    seen = _watched(features, features_dir, split, tasks, options, reporter)
-    save(draw_simplex(seen, root, width), out)
-    reporter.say(f"Wrote {out}.")
+def simplex(options: use.Simplex) -> None:
+    """The queries of a 3-way task in the simplex."""
+    out, reporter = _ready(options)
+    _write(draw_simplex(_watched(options, reporter), options.root, options.width), out, reporter)
 
 
-def task(
-    features: use.FeaturesArgument = None,
-    number: TaskNumber = 0,
-    unbalanced: use.Unbalanced = True,
-    alpha: use.Alpha = None,
-    shots: Shots = 1,
-    ways: use.Ways = 3,
-    queries: use.Queries = 75,
-    seed: use.Seed = 0,
-    split: use.SplitName = "novel",
-    protocol: use.ProtocolName = "disjoint",
-    variant: use.Variant = None,
-    t_km: use.Temperature = None,
-    t_vb: use.ArticlePrecision = None,
-    s_max: use.ArticleClamp = None,
-    tau: use.Precision = None,
-    sigma: use.Clamp = None,
-    steps: use.Steps = None,
-    others: use.SetOption = None,
-    width: FigureWidth = "page",
-    out: use.FigureFile = Path("task.png"),
-    features_dir: use.FeaturesRoot = Path("features"),
-    quiet: use.Quiet = False,
-) -> None:
-    """Plot one task in three projections.
-
-    PCA of its features, the space of its centroids, and that space after PLDA.
-
-    Example: [bold]fsbench plot task features/mini-wrn.h5 --ways 5 --task 3 --out task.pdf[/bold]
-    """
-    check_ending(out)
-    options = parameters(others, variant=variant, t_km=t_km, t_vb=t_vb, s_max=s_max, tau=tau, sigma=sigma, steps=steps)
-    (rules,) = parse_protocols(
-        settings=setting_of(unbalanced), alpha=alpha, shots=shots, ways=ways, queries=queries, protocol=protocol
-    )
-    tasks, reporter = TaskList(rules, seed, number + 1), Reporter(quiet)
-    seen = _watched(features, features_dir, split, tasks, options, reporter)
-    save(draw_task(seen, three_views(seen), width), out)
-    reporter.say(f"Wrote {out}.")
-
-
-def spectrum(
-    features: use.FeaturesArgument = None,
-    s_max: use.ArticleClamp = None,
-    sigma: use.Clamp = None,
-    width: FigureWidth = "page",
-    out: use.FigureFile = Path("spectrum.png"),
-    features_dir: use.FeaturesRoot = Path("features"),
-    quiet: use.Quiet = False,
-) -> None:
-    """Plot the spectrum of S_w, and what the clamp σ cuts.
-
-    Example: [bold]fsbench plot spectrum features/mini-wrn.h5 features/mini-rn18.h5 --out spectrum.pdf[/bold]
-    """
-    check_ending(out)
-    reporter = Reporter(quiet)
+def spectrum(options: use.Spectrum) -> None:
+    """The spectrum of S_w, and what the clamp cuts."""
+    out, reporter = _ready(options)
+    parameters = {n: value for n in ("s_max", "sigma") if (value := getattr(options, n)) is not None}
     spectra = []
-    for file in find_features(features, features_dir, reporter):
+    for file in find_features(options, reporter):
         with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
             base = base_statistics(file, advance)
-        clamp = Bavardage.configure(
-            Context(balanced=False, base=base), **parameters(None, s_max=s_max, sigma=sigma)
-        ).sigma
+        clamp = Bavardage.configure(Context(balanced=False, base=base), **parameters).sigma
         spectra.append(Spectrum(f"{file.path.stem} {file.provenance.named_weights}".strip(), base, clamp))
-    save(draw_spectra(spectra, width), out)
-    reporter.say(f"Wrote {out}.")
+    _write(draw_spectra(spectra, options.width), out, reporter)
 
 
-def _watched(
-    features: list[Path] | None, root: Path, split: str, tasks: TaskList, options: dict[str, Any], reporter: Reporter
-) -> WatchedTask:
-    """The last task of a list on the first feature file; a note names the files left out."""
-    first, *rest = find_features(features, root, reporter)
+def _watched(options: use.Simplex, reporter: Reporter) -> WatchedTask:
+    """One task of the first feature file, solved; a note names the files left out."""
+    parameters = parameters_of(options, *BavardageParameters.model_fields)
+    (protocol,) = protocols_of(options, options.settings)
+    first, *rest = find_features(options, reporter)
     if rest:
         reporter.say(f"Plotting a task of {first.path}, the first of {1 + len(rest)} feature files.")
-    source = load_source(first, split, base_of(first, reporter))
-    return watch(source, tasks.protocol, tasks.seed, tasks.count - 1, options)
+    source = load_source(first, options.split, base_of(first, reporter))
+    return watch(source, protocol, options.seed, options.number, parameters)
 
 
-def _with_predictions(given: list[Path] | None, folder: Path, reporter: Reporter) -> tuple[Comparison, dict[str, Path]]:
-    """The first comparison of records with predictions, and the files of these; a note names feature files left out."""
-    records = read_records(given, folder, reporter)
-    files = find_predictions(records, given or [folder])
-    comparison = _first(collect([record for record in records if record.key.digest() in files]), reporter)
+def _recorded(options: use.Records, reporter: Reporter) -> Comparison:
+    """The first comparison of the records; a note names feature files left out."""
+    comparison = _first(collect(read_records(options.records, options.results_dir, reporter)), reporter)
     if others := [group.title for group in comparison.groups[1:]]:
         reporter.say(f"Plotting {comparison.groups[0].title}; pass record files to choose {', '.join(others)}.")
-    return comparison, files
+    return comparison
 
 
 def _first(comparisons: list[Comparison], reporter: Reporter) -> Comparison:
@@ -322,14 +154,3 @@ def _first(comparisons: list[Comparison], reporter: Reporter) -> Comparison:
     if others:
         reporter.warn(f"Plotting the runs over {shown}; pass record files to choose others ({'; '.join(others)}).")
     return comparisons[0]
-
-
-app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich", help=COMMANDS["plot"][1])
-_PANELS = {
-    "From records": (dots, differences, speed, confusion, calibration, curves),
-    "From features": (simplex, task, spectrum),
-}
-for panel, figures in _PANELS.items():
-    for figure in figures:
-        app.command(figure.__name__, help=help_of(figure), rich_help_panel=panel)(figure)
-app.command("bars", help=help_of(dots), hidden=True)(dots)  # an earlier name

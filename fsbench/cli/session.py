@@ -3,77 +3,62 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError, UsageError, unknown_name
-from fsbench.evaluation.image_source import ImagePlaces
+from fsbench.evaluation.options import Features
 from fsbench.evaluation.run import Runner
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import require_place
-from fsbench.ranks import ALONE, join_ranks
-from fsbench.report.render import FORMATS, Table
+from fsbench.methods.images.loader import ImageLoader
+from fsbench.options import Options
+from fsbench.ranks import ALONE, Ranks, join_ranks
+from fsbench.report.writers import FORMATS
 from fsbench.reporter import Reporter
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fsbench.ranks import Ranks
-    from fsbench.results.comparison import Comparison
-
-_FORMAT_OF_ENDING = {
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".tex": "latex",
-    ".csv": "csv",
-    ".json": "json",
-}
+_FORMATS = {".md": "markdown", ".markdown": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
 
 
 @contextmanager
-def open_runner(
-    device: str,
-    batch: int | None,
-    results: Path,
-    *,
-    out: Path | None = None,
-    force: bool = False,
-    predictions: bool = False,
-    quiet: bool = False,
-    images: ImagePlaces | None = None,
-) -> Iterator[Runner]:
-    """A runner for the duration of the block, shared by all processes; `out` is checked before anything is computed.
+def open_runner(options: Any) -> Iterator[Runner]:
+    """A runner for the duration of the block, shared by all processes; `--out` is checked before anything is computed.
 
-    Images and weights are looked for in the folders that the environment names, unless others are given.
+    Options that a command lacks have their defaults.
     """
+    out = getattr(options, "out", None)
     with join_ranks() as ranks:
         if out:
             ranks.agree(lambda: require_place(out))
-        reporter = Reporter(quiet, not ranks.leads)
         yield Runner(
-            choose_device(device), batch, ranks, reporter, results, force, predictions, images or usual_places()
+            choose_device(getattr(options, "device", "auto")),
+            getattr(options, "batch", None),
+            ranks,
+            Reporter(options.quiet, not ranks.leads),
+            options.results_dir,
+            getattr(options, "force", False),
+            images=image_places(options),
         )
 
 
-def usual_places() -> ImagePlaces:
-    """The folders of data sets and weights that the environment names, else `data` and `weights`."""
-    data, weights = (Path(os.environ.get(f"FSBENCH_{name.upper()}", name)) for name in ("data", "weights"))
-    return ImagePlaces(data, weights)
+def image_places(options: Options) -> ImageLoader:
+    """The folders of data sets and weights: those of the options, else those that the environment names."""
+    names = {"data_dir": "FSBENCH_DATA", "weights_dir": "FSBENCH_WEIGHTS"}
+    usual = {name: Path(os.environ.get(variable, name.partition("_")[0])) for name, variable in names.items()}
+    return ImageLoader(*(getattr(options, name, folder) for name, folder in usual.items()))
 
 
-def find_features(
-    given: list[Path] | None,
-    root: Path,
-    reporter: Reporter,
-    ranks: Ranks = ALONE,
-    images: ImagePlaces | None = None,
-) -> list[FeatureFile]:
-    """The feature files to work on: those given, else all in the folder, else those of the built-in data set."""
-    paths = given or ranks.agree(
-        lambda: sorted(path for path in root.glob("*.h5") if not path.name.endswith(".scatter.h5"))
-    )
+def find_features(options: Features, reporter: Reporter, ranks: Ranks = ALONE) -> list[FeatureFile]:
+    """The feature files to work on: those given, else all in the folder, else those of the built-in data set.
+
+    Scatter files among others are left out, so that `features/*.h5` can be given.
+    """
+    root, scatter = options.features_dir, ".scatter.h5"
+    paths = [path for path in options.features if not path.name.endswith(scatter)] or options.features
+    paths = paths or ranks.agree(lambda: sorted(path for path in root.glob("*.h5") if not path.name.endswith(scatter)))
     if paths:
         once: dict[Path, Path] = {}
         for path in paths:
@@ -92,27 +77,17 @@ def find_features(
     reporter.say(f"No feature file given, and none in {root}/: using the built-in data set.")
     from fsbench.features.extract import embedded_features  # noqa: PLC0415 - timm takes seconds to import
 
-    places = images or usual_places()
+    places = image_places(options)
     return [embedded_features(places.data, places.weights, root, reporter, ranks)]
 
 
-def format_of(asked: str | None, out: Path | None) -> str:
-    """The format asked for, else that of the file's ending, else text; the two must not contradict each other."""
-    if asked is not None and asked not in FORMATS:
-        raise unknown_name("format", asked, FORMATS)
-    by_ending = _FORMAT_OF_ENDING.get(out.suffix.lower()) if out else None
-    if out and out.suffix.lower() not in {"", ".txt"} and not asked and by_ending is None:
-        raise UsageError(
-            "out", f"no table has the ending {out.suffix}", f"Endings: {', '.join(_FORMAT_OF_ENDING)}, .txt."
-        )
-    if asked and by_ending and asked != by_ending:
-        raise UsageError("format", f"{asked} does not fit --out {out}, whose ending means {by_ending}")
-    return asked or by_ending or "rich"
-
-
-def show_table(comparison: Comparison, form: str, out: Path | None, runner: Runner, *, timing: bool = False) -> None:
-    """Print a table, or write it to a file, in the first process."""
-    if runner.ranks.leads:
-        Table(comparison).show(form, out, timing=timing)
-        if out:
-            runner.reporter.say(f"Wrote {out}.")
+def format_of(wanted: str | None, out: Path | None) -> str:
+    """The format that was chosen, else that of the file's ending, else text; the two must not contradict each other."""
+    if wanted is not None and wanted not in FORMATS:
+        raise unknown_name("format", wanted, FORMATS)
+    by_ending = _FORMATS.get(out.suffix.lower()) if out else None
+    if out and out.suffix.lower() not in {"", ".txt"} and not wanted and by_ending is None:
+        raise UsageError("out", f"cannot write a table as {out.suffix}", f"Endings: {', '.join(_FORMATS)}, .txt.")
+    if wanted and by_ending and wanted != by_ending:
+        raise UsageError("format", f"{wanted} does not fit --out {out}, whose ending means {by_ending}")
+    return wanted or by_ending or "rich"

@@ -3,128 +3,76 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from fsbench.cli import complete
-from fsbench.cli import options as use
-from fsbench.cli.parse import axes, parameters, refuse_common, refuse_swept_and_given, setting_of, typed
+from fsbench.cli.options import Sweep as Options
 from fsbench.cli.session import find_features, open_runner
 from fsbench.errors import UsageError
-from fsbench.evaluation.spec import parse_methods, parse_protocols, parse_words, refuse_same_methods, with_prior
+from fsbench.evaluation.run import Runner
+from fsbench.evaluation.spec import (
+    OF_PROTOCOL,
+    Axis,
+    parse_methods,
+    protocols_of,
+    refuse_common,
+    refuse_same_methods,
+    with_prior,
+)
+from fsbench.evaluation.sweep import Plan, plan_sweep, run_sweep
 from fsbench.evaluation.sweep import figure as figure_plans
-from fsbench.evaluation.sweep import plan_sweep, run_sweep
+from fsbench.features.store import FeatureFile
 from fsbench.io.files import require_writable
+from fsbench.options import typed_options
 from fsbench.report.plots.studies import draw_sweep
 from fsbench.report.plots.style import check_ending, save
-from fsbench.report.tables import Signature, panel_table, stdout_console
-from fsbench.results.curves import SWEEPS, save_sweep
+from fsbench.report.tables import sweep_tables
+from fsbench.report.writers import show, stdout_console
+from fsbench.results.studies import SWEEPS, Sweep, save_sweep
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from fsbench.evaluation.run import Runner
-    from fsbench.evaluation.sweep import Plan
-    from fsbench.features.store import FeatureFile
-    from fsbench.results.curves import Sweep
-
-_FIXED_BY_FIGURES = (
-    "methods",
-    "split",
-    "unbalanced",
-    "alpha",
-    "shots",
-    "ways",
-    "queries",
-    "protocol",
-    "others",
-    "prior_alpha",
-)
+_FIXED_BY_FIGURES = ("methods", "split", "unbalanced", "alpha", "shots", "ways", "queries", "protocol")
 
 
-def sweep(
-    context: typer.Context,
-    features: use.FeaturesArgument = None,
-    over: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--over", metavar="NAME=VALUE,…", help="A parameter of the method, or shots, queries, ways, alpha."
-        ),
-    ] = None,
-    figure: Annotated[int | None, typer.Option(help="The curves of the article's figure 3, 4 or 5.")] = None,
-    methods: Annotated[
-        str, typer.Option(help="Names separated by commas.", autocompletion=complete.methods)
-    ] = "bavardage",
-    split: Annotated[
-        str, typer.Option(help="Splits separated by commas: val, novel, base.", autocompletion=complete.splits)
-    ] = "novel",
-    unbalanced: use.Unbalanced = True,
-    alpha: use.Alpha = None,
-    shots: use.Shots = "1,5",
-    ways: use.Ways = None,
-    queries: use.Queries = 75,
-    tasks: use.Tasks = 1_000,
-    seed: use.Seed = 0,
-    protocol: use.ProtocolName = "disjoint",
-    preset: use.Preset = "",
-    prior_alpha: use.PriorAlpha = None,
-    others: use.SetOption = None,
-    plot: Annotated[
-        Path | None, use.of_output("--out", "--plot", metavar="FILE", help="Figure file: PNG, PDF or SVG.")
-    ] = None,
-    as_json: use.AsJson = False,
-    device: use.Device = "auto",
-    batch: use.Batch = None,
-    force: use.Force = False,
-    features_dir: use.FeaturesRoot = Path("features"),
-    results_dir: use.ResultsRoot = Path("results"),
-    quiet: use.Quiet = False,
-) -> None:
-    """Show how accuracy depends on a parameter, as tables and a figure.
-
-    The first --over runs along the curves, every further one adds curves. Every point is recorded and reused.
-
-    Example: [bold]fsbench sweep --over tau=0.1,0.2,0.3,0.5 --split val,novel[/bold]
-    """
-    plans, name = plans_of(context)
-    if plot:
-        check_ending(plot)
-    with open_runner(device, batch, results_dir, out=plot, force=force, quiet=quiet) as runner:
-        runner.ranks.agree(lambda: require_writable(results_dir / SWEEPS))
-        files = find_features(features, features_dir, runner.reporter, runner.ranks)
-        refuse_one_figure_for_many(plot, files)
-        sweeps = (run_sweep(plans, file, runner, name=name, tasks=tasks, seed=seed, preset=preset) for file in files)
-        show_sweeps(sweeps, runner, results_dir, plot, as_json=as_json)
+def sweep(options: Options) -> None:
+    """Measure the curves for every feature file, then print, draw and store them."""
+    plans, name = _plans(options)
+    if options.out:
+        check_ending(options.out)
+    with open_runner(options) as runner:
+        runner.ranks.agree(lambda: require_writable(options.results_dir / SWEEPS))
+        files = find_features(options, runner.reporter, runner.ranks)
+        refuse_one_figure_for_many(options.out, files)
+        rules = {"tasks": options.tasks, "seed": options.seed, "preset": options.preset}
+        sweeps = (run_sweep(plans, file, runner, name=name, **rules) for file in files)  # type: ignore[arg-type]
+        show_sweeps(sweeps, runner, options.results_dir, options.out, as_json=options.as_json)
 
 
-def plans_of(context: typer.Context) -> tuple[list[Plan], str]:
-    """What a command line asks for: the panels to measure, and their name."""
-    said = context.params
-    over, figure, methods = said["over"], said["figure"], said["methods"]
-    if (figure is None) == (not over):
+def _plans(options: Options) -> tuple[list[Plan], str]:
+    """The panels to measure, and their name."""
+    if (options.figure is None) == (not options.over):
         raise UsageError("over", "give either --over NAME=VALUE,VALUE or --figure 3, 4 or 5")
-    if figure is not None:
-        if idle := typed(context, _FIXED_BY_FIGURES):
-            message = f"a figure has methods, splits and tasks of its own; leave out {', '.join(idle)}"
-            raise UsageError("figure", message)
-        return figure_plans(figure, said["preset"]), f"figure {figure}"
-    along, options, splits = axes(over), parameters(said["others"]), parse_words(said["split"], "split")
-    swept = [axis.name for axis in along]
-    refuse_swept_and_given(context, swept, said["unbalanced"])
-    refuse_common(options, "--set", swept, "over")
-    rules: dict[str, Any] = {name: said[name] for name in ("alpha", "shots", "ways", "queries", "protocol")}
-    protocols = parse_protocols(settings=setting_of(said["unbalanced"]), **rules)
-    if "shots" in swept:
+    if options.figure is not None:
+        if idle := typed_options(options, (*_FIXED_BY_FIGURES, "parameters", "prior_alpha")):
+            raise UsageError("figure", f"fixes methods, splits and tasks; leave out {', '.join(idle)}")
+        return figure_plans(options.figure, options.preset), f"figure {options.figure}"
+    along = [Axis(*item) for item in options.over.items()]
+    for name in set(OF_PROTOCOL) & options.over.keys():
+        if spelled := typed_options(options, [name]):
+            raise UsageError("over", f"{name} is swept and also given by {spelled[0]}; choose one")
+    if "alpha" in options.over and not options.unbalanced:
+        raise UsageError("over", "α has no meaning for balanced tasks; leave out --balanced")
+    refuse_common(options.parameters, "--set", options.over, "over")
+    protocols = protocols_of(options, options.settings)
+    if "shots" in options.over:
         protocols = protocols[:1]  # its own number of shots does not matter
-    choices = with_prior(parse_methods(methods), said["prior_alpha"])
+    choices = with_prior(parse_methods(options.methods), options.prior_alpha)
     refuse_same_methods(choices)
     for choice in choices:
-        refuse_common(choice.options, f"--methods {choice.label}", options, "set")
-        refuse_common(choice.options, f"--methods {choice.label}", swept, "over")
-    return plan_sweep(choices, along, splits, protocols, options), f"{methods} over {', '.join(swept)}"
+        for names, argument in ((options.parameters, "set"), (options.over, "over")):
+            refuse_common(choice.options, f"--methods {choice.label}", names, argument)
+    plans = plan_sweep(choices, along, options.split, protocols, options.parameters)
+    return plans, f"{','.join(options.methods)} over {', '.join(options.over)}"
 
 
 def refuse_one_figure_for_many(plot: Path | None, files: Sequence[FeatureFile]) -> None:
@@ -137,17 +85,15 @@ def show_sweeps(sweeps: Iterable[Sweep], runner: Runner, results: Path, plot: Pa
     """Store curves and their figures, and print the tables, each as soon as it is there; or all curves as JSON."""
     shown = []
     for curves in sweeps:
-        if runner.ranks.leads:
-            stored = results / SWEEPS / f"{curves.name}.json"
-            drawn = plot or stored.with_suffix(".png")
-            save_sweep(stored, curves)
-            save(draw_sweep(curves), drawn)
-            shown.append(asdict(curves))
-        if runner.ranks.leads and not as_json:
-            console = stdout_console()
-            for panel in curves.panels:
-                console.print(panel_table(panel))
-            console.print(Signature(curves.signature), crop=False)
-            console.print(f"Figure: {drawn}. Points: {stored}.", soft_wrap=True)
+        if not runner.ranks.leads:
+            continue
+        stored = results / SWEEPS / f"{curves.name}.json"
+        drawn = plot or stored.with_suffix(".png")
+        save_sweep(stored, curves)
+        save(draw_sweep(curves), drawn)
+        shown.append(asdict(curves))
+        if not as_json:
+            show(*sweep_tables(curves))
+            stdout_console().print(f"Figure: {drawn}. Points: {stored}.", soft_wrap=True)
     if runner.ranks.leads and as_json:
         print(json.dumps(shown, indent=1))

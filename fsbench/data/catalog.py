@@ -1,8 +1,8 @@
 """The data sets this field reports on: class lists, image counts, names.
 
-A data set is one row of the table below and one file ``splits/<name>.json``, either with lists of classes,
-``{"base": [class, ...], "val": [...], "novel": [...]}``, all with as many images as the row says, or with
-the images of each class, ``{"base": {class: images, ...}, ...}``.
+A data set is one entry of the catalog below and one file `splits/<name>.json`, either with lists of classes,
+`{"base": [class, ...], "val": [...], "novel": [...]}`, all with as many images as the entry says, or with
+the images of each class, `{"base": {class: images, ...}, ...}`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -32,92 +32,28 @@ SPLIT_ALIASES = {
 SPLIT_WORDS = frozenset(alias for aliases in SPLIT_ALIASES.values() for alias in aliases)
 
 
-@dataclass(frozen=True)
-class _Row:
-    """What the table says about a data set beside its class lists; see `DatasetInfo`."""
-
-    title: str
-    split_title: str
-    images_of: str
-    image_size: int | None = None
-    images_per_class: int | None = None
-    aliases: tuple[str, ...] = ()
-    folders: tuple[str, ...] = ()
-
-
-_CIFAR_FOLDERS = ("cifar-100-python", "cifar-100")
-# `aliases` are what people type, `folders` are further names under which the images lie on disk.
-# Both are compared in lower case without punctuation.
-_TABLE = {
-    "mini": _Row(
-        "mini-ImageNet",
-        "Ravi & Larochelle's",
-        images_of="mini",
-        images_per_class=600,
-        aliases=("mini-imagenet", "mini-ravi"),
-        folders=("mini-imagenet-images", "mini-imagenet-84", "mini-imagenet-full-size"),
-    ),
-    "mini-vinyals": _Row(
-        "mini-ImageNet, Vinyals' classes",
-        "the list known as Vinyals'",
-        images_of="mini",
-        images_per_class=600,
-        aliases=("mini-imagenet-vinyals",),
-    ),
-    "tiered": _Row(
-        "tiered-ImageNet",
-        "Ren et al.'s",
-        images_of="tiered",
-        image_size=84,
-        aliases=("tiered-imagenet",),
-        folders=("tiered-imagenet-images", "tiered-imagenet-84"),
-    ),
-    "cub": _Row("CUB-200-2011", "CloserLook's", "cub", aliases=("cub-200", "cub-200-2011", "cub-closerlook")),
-    "cub-feat": _Row("CUB-200-2011, FEAT's split", "FEAT's", "cub", aliases=("cub-200-2011-feat",)),
-    "cub-metadataset": _Row(
-        "CUB-200-2011, Meta-Dataset's split", "Meta-Dataset's", images_of="cub", aliases=("cub-easyfsl",)
-    ),
-    "fc100": _Row(
-        "FC100",
-        "TADAM's",
-        images_of="cifar100",
-        image_size=32,
-        images_per_class=600,
-        aliases=("cifar-fc100", "fewshot-cifar100"),
-        folders=_CIFAR_FOLDERS,
-    ),
-    "cifarfs": _Row(
-        "CIFAR-FS",
-        "Bertinetto et al.'s",
-        images_of="cifar100",
-        image_size=32,
-        images_per_class=600,
-        aliases=("cifar-few-shot",),
-        folders=_CIFAR_FOLDERS,
-    ),
-    EMBEDDED: _Row("glyphs", "fsbench's", images_of="glyphs", image_size=32, images_per_class=80),
-}
-
-
 @dataclass(frozen=True, eq=False)
 class DatasetInfo:
-    """What is known about a data set before any image is read.
+    """What the catalog says about a data set."""
 
-    Attributes:
-        name: The name used on the command line and in file names.
-        title: The name used in tables.
-        split_title: Whose class split it is, for sentences ("CloserLook's").
-        splits: Number of images per class, for every split.
-        image_size: Side of the images on disk, None when it varies from copy to copy.
-        images_of: Name shared by data sets that are cut from the same images.
-    """
+    name: str  # on the command line and in file names
+    title: str  # in tables
+    split_title: str  # whose class split it is, for sentences: "CloserLook's"
+    images_of: str  # shared by data sets that are cut from the same images
+    image_size: int | None = None  # side of the images on disk, None when it varies from copy to copy
+    images_per_class: int | None = None  # None when it varies
+    aliases: tuple[str, ...] = ()  # what people type, too; compared in lower case without punctuation, as are folders
+    folders: tuple[str, ...] = ()  # further names under which the images lie on disk
 
-    name: str
-    title: str
-    split_title: str
-    splits: Mapping[str, Mapping[str, int]]
-    image_size: int | None
-    images_of: str
+    @cached_property
+    def splits(self) -> dict[str, dict[str, int]]:
+        """Number of images per class, for every split."""
+        text = resources.files("fsbench.data").joinpath(f"splits/{self.name}.json").read_text(encoding="utf-8")
+        return {
+            split: dict(sorted(classes.items()) if isinstance(classes, dict) else
+                        ((label, self.images_per_class or 0) for label in sorted(classes)))
+            for split, classes in json.loads(text).items()
+        }  # fmt: skip
 
     def classes(self, split: str) -> tuple[str, ...]:
         """The sorted class names of a split."""
@@ -138,6 +74,31 @@ class DatasetInfo:
         return split_digest(self.splits)
 
 
+_CIFAR = ("cifar-100-python", "cifar-100")
+_CATALOG = {info.name: info for info in (
+    DatasetInfo(
+        "mini", "mini-ImageNet", "Ravi & Larochelle's", "mini", None, 600, aliases=("mini-imagenet", "mini-ravi"),
+        folders=("mini-imagenet-images", "mini-imagenet-84", "mini-imagenet-full-size"),
+    ),
+    DatasetInfo(
+        "mini-vinyals", "mini-ImageNet, Vinyals' classes", "the list known as Vinyals'", "mini", None, 600,
+        aliases=("mini-imagenet-vinyals",),
+    ),
+    DatasetInfo(
+        "tiered", "tiered-ImageNet", "Ren et al.'s", "tiered", 84, aliases=("tiered-imagenet",),
+        folders=("tiered-imagenet-images", "tiered-imagenet-84"),
+    ),
+    DatasetInfo("cub", "CUB-200-2011", "CloserLook's", "cub", aliases=("cub-200", "cub-200-2011", "cub-closerlook")),
+    DatasetInfo("cub-feat", "CUB-200-2011, FEAT's split", "FEAT's", "cub", aliases=("cub-200-2011-feat",)),
+    DatasetInfo(
+        "cub-metadataset", "CUB-200-2011, Meta-Dataset's split", "Meta-Dataset's", "cub", aliases=("cub-easyfsl",)
+    ),
+    DatasetInfo("fc100", "FC100", "TADAM's", "cifar100", 32, 600, ("cifar-fc100", "fewshot-cifar100"), _CIFAR),
+    DatasetInfo("cifarfs", "CIFAR-FS", "Bertinetto et al.'s", "cifar100", 32, 600, ("cifar-few-shot",), _CIFAR),
+    DatasetInfo(EMBEDDED, "glyphs", "fsbench's", "glyphs", 32, 80),
+)}  # fmt: skip
+
+
 def split_digest(classes: Mapping[str, Iterable[str]]) -> str:
     """The sha256 that identifies a division of classes into splits.
 
@@ -149,69 +110,49 @@ def split_digest(classes: Mapping[str, Iterable[str]]) -> str:
 
 def dataset_names() -> tuple[str, ...]:
     """The names of all data sets of the catalog."""
-    return tuple(_TABLE)
+    return tuple(_CATALOG)
 
 
 def resolve_name(name: str) -> str:
-    """The catalog's name for what a user typed.
+    """The catalog's name for what a user typed; an unknown name is refused."""
+    for info in _CATALOG.values():
+        if _plain(name) in map(_plain, (info.name, *info.aliases)):
+            return info.name
+    raise unknown_name("data set", name, _CATALOG)
 
-    Raises:
-        FsbenchError: No data set goes by that name.
-    """
-    wanted = plain(name)
-    for known, row in _TABLE.items():
-        if wanted in {plain(alias) for alias in (known, *row.aliases)}:
-            return known
-    raise unknown_name("data set", name, _TABLE)
+
+def dataset_info(name: str) -> DatasetInfo:
+    """The catalog entry of a data set, by its name or an alias of it."""
+    return _CATALOG[name if name in _CATALOG else resolve_name(name)]
 
 
 def benchmark_of(name: str) -> str:
     """The benchmark that a data set of the catalog is a split of, as `cub-feat` is of `cub`; any other name itself."""
-    return name.partition("-")[0] if name in _TABLE else name
+    images = _CATALOG[name].images_of if name in _CATALOG else name
+    return images if images in _CATALOG else name
 
 
 def names_for_folder(folder: str) -> tuple[str, ...]:
     """The data sets that may lie in a folder of that name, the most usual first."""
-    wanted = plain(folder)
-    return tuple(
-        name for name, row in _TABLE.items() if wanted in {plain(alias) for alias in (name, *row.aliases, *row.folders)}
-    )
+    names = {info.name: (info.name, *info.aliases, *info.folders) for info in _CATALOG.values()}
+    return tuple(name for name, all_names in names.items() if _plain(folder) in map(_plain, all_names))
 
 
 def variants(info: DatasetInfo) -> tuple[DatasetInfo, ...]:
-    """All data sets cut from the same images, the given one first."""
-    others = (name for name, row in _TABLE.items() if row.images_of == info.images_of and name != info.name)
-    return (info, *(dataset_info(name) for name in others))
-
-
-@cache
-def dataset_info(name: str) -> DatasetInfo:
-    """The catalog entry of a data set, by its name or an alias of it."""
-    if name not in _TABLE:
-        return dataset_info(resolve_name(name))
-    row = _TABLE[name]
-    text = resources.files("fsbench.data").joinpath(f"splits/{name}.json").read_text(encoding="utf-8")
-    splits = {}
-    for split, classes in json.loads(text).items():
-        counts = classes if isinstance(classes, dict) else dict.fromkeys(classes, row.images_per_class)
-        splits[split] = dict(sorted(counts.items()))
-    return DatasetInfo(name, row.title, row.split_title, splits, row.image_size, row.images_of)
+    """All data sets cut from the same images, `info` itself first."""
+    others = (other for other in _CATALOG.values() if other.images_of == info.images_of and other is not info)
+    return (info, *others)
 
 
 def canonical_split(name: str) -> str:
-    """The split meant by one of the names in circulation, such as ``train`` or ``meta-test``.
-
-    Raises:
-        FsbenchError: It is none of them.
-    """
-    wanted = name.strip().lower()
+    """The split meant by one of the names in circulation, such as `train` or `meta-test`; others are refused."""
     for split, aliases in SPLIT_ALIASES.items():
-        if wanted in aliases:
+        if name.strip().lower() in aliases:
             return split
-    known = ", ".join(f"{split} ({', '.join(aliases[1:])})" for split, aliases in SPLIT_ALIASES.items())
-    raise FsbenchError(f"Unknown split {name!r}.", f"Known: {known}.")
+    listed = ", ".join(f"{split} ({', '.join(aliases[1:])})" for split, aliases in SPLIT_ALIASES.items())
+    raise FsbenchError(f"Unknown split {name!r}.", f"Known: {listed}.")
 
 
-def plain(name: str) -> str:
+def _plain(name: str) -> str:
     """A name in lower case with letters and digits only."""
     return re.sub(r"[^a-z0-9]", "", name.lower())

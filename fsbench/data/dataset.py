@@ -1,145 +1,180 @@
-"""What a folder of images holds, before and after it is checked.
+"""What a folder of images holds: a `Listing` before it is checked, an `ImageDataset` that may be used afterwards.
 
-A layout reader returns a :class:`Listing`: everything found, complete or not. :func:`build_dataset` is the
-gate behind it: it refuses what would give a wrong number and returns an :class:`ImageDataset`.
+Image files are read as the code bases of this field do it, with PIL's `convert("RGB")`:
+
+* grey is repeated, CMYK is converted, a palette is looked up;
+* transparency is dropped and the colour below it is kept, nothing is composited;
+* the EXIF orientation is ignored (torchvision's folder loader ignores it too), so features stay comparable.
+
+One thing departs from it, where it would give a wrong image: 16-bit grey is scaled to 8 bits (PIL clips it at 255).
+Only plain image formats are decoded, because some others (EPS) would start an external program.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import zlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
+from PIL import Image, UnidentifiedImageError
 
 from fsbench.data.catalog import SPLITS, split_digest
-from fsbench.data.images import open_image
-from fsbench.errors import FsbenchError
+from fsbench.errors import FsbenchError, system_trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from PIL import Image
 
     from fsbench.data.catalog import DatasetInfo
 
 
-# A path relative to the data set's folder (with forward slashes), or a row of an array of images.
-Source = str | int
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".webp", ".tif", ".tiff")
+_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "WEBP", "TIFF")
+_OUT_OF_REACH = {errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENODEV, errno.ENXIO}
 
 
-class ImageReader(Protocol):
-    """Where the images of a data set are read from."""
+class OutOfReachError(FsbenchError):
+    """An image that is unreadable for now (disk or network); it must not be skipped as broken."""
 
-    def open(self, source: Source) -> Image.Image:
-        """The image in RGB."""
 
-    def name(self, source: Source) -> str:
-        """The image's name relative to the data set, for records."""
+class BrokenImageError(FsbenchError):
+    """An image that cannot be decoded; `reason` says why, without its name."""
 
-    def mark(self, source: Source) -> int:
-        """A number that is cheap to get and differs between most images."""
+    def __init__(self, message: str, hint: str = "", reason: str = "") -> None:
+        super().__init__(message, hint)
+        self.reason = reason or message
 
-    def content(self, source: Source) -> bytes:
-        """The image as it is stored."""
+
+def is_image(name: str) -> bool:
+    """Whether a file name is that of an image and not of a desktop's or archive's left-over."""
+    return not name.startswith(".") and name.lower().endswith(_SUFFIXES)
+
+
+def open_image(path: Path) -> Image.Image:
+    """Read an image file as an RGB image; a file that is missing, damaged or not an image is refused by its name."""
+    try:
+        with path.open("rb") as file, Image.open(file, formats=_FORMATS) as image:
+            return _to_rgb(image)
+    except FileNotFoundError as error:
+        raise OutOfReachError(f"The image {path} is missing.", "Copy the data set again.") from error
+    except Exception as error:  # PIL's decoders raise errors of many kinds on damaged bytes
+        if isinstance(error, OSError) and error.errno in _OUT_OF_REACH:
+            trouble = system_trouble(f"Could not read the image {path}", error)
+            raise OutOfReachError(trouble.message, trouble.hint) from error
+        reason = "it is not an image" if isinstance(error, UnidentifiedImageError) else str(error)
+        hint = "The file is damaged or is not an image. Copy it again, or remove it."
+        raise BrokenImageError(f"Could not read the image {path}: {reason}", hint, reason) from error
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    image.load()
+    # Mode "I" holds 32 bits in a TIFF, but 16 in a PGM, and in a PNG read by an older PIL.
+    if image.mode == "F" or (image.mode == "I" and image.format not in {"PNG", "PPM"}):
+        raise ValueError(f"its pixels are 32-bit numbers (mode {image.mode}), only 8 and 16 bits are defined")
+    if image.mode.startswith("I"):  # 16-bit grey: 65535 becomes 255
+        image = Image.fromarray(np.round(np.asarray(image) / 257).astype(np.uint8))
+    image.info.pop("transparency", None)
+    return image.convert("RGB")
 
 
 @dataclass(frozen=True)
 class FolderImages:
-    """Image files below a folder."""
+    """Image files below a folder, by their paths relative to it with forward slashes."""
 
     root: Path
 
-    def open(self, source: Source) -> Image.Image:
+    def open(self, name: str) -> Image.Image:
         """The image in RGB."""
-        return open_image(self.root / str(source))
+        return open_image(self.root / name)
 
-    def name(self, source: Source) -> str:
-        """The relative path itself."""
-        return str(source)
-
-    def mark(self, source: Source) -> int:
-        """The size of the file; -1 if it is not there."""
+    def mark(self, name: str) -> int:
+        """A number that differs between most images: the size of the file; -1 if it is not there."""
         try:
-            return (self.root / str(source)).stat().st_size
+            return (self.root / name).stat().st_size
         except OSError:
             return -1
 
-    def content(self, source: Source) -> bytes:
+    def content(self, name: str) -> bytes:
         """The bytes of the file."""
-        return (self.root / str(source)).read_bytes()
+        return (self.root / name).read_bytes()
+
+
+@dataclass(frozen=True, eq=False)
+class CifarImages:
+    """The images of the CIFAR-100 archive, by the part and the name of the file that was packed into it."""
+
+    data: NDArray[np.uint8]  # rows of red, green and blue planes of 32 by 32 pixels, (M, 3072)
+    rows: Mapping[str, int]
+
+    def open(self, name: str) -> Image.Image:
+        """The image in RGB."""
+        planes = self.data[self.rows[name]].reshape(3, 32, 32)
+        return Image.fromarray(np.ascontiguousarray(planes.transpose(1, 2, 0)))
+
+    def mark(self, name: str) -> int:
+        """A checksum of the pixels: all images have the same size."""
+        return zlib.crc32(self.content(name))
+
+    def content(self, name: str) -> bytes:
+        """The pixels."""
+        return bytes(self.data[self.rows[name]])
+
+
+ImageReader = FolderImages | CifarImages
+PIXEL_FOLDER = ".pixels"  # hidden, for decoded images: see fsbench.data.pixels
 
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """The classes and images found in a folder.
-
-    Attributes:
-        layout: How the folder is organised, in words.
-        splits: Per split, per class, the sources. A class folder without an image has an empty list.
-        unassigned: Classes that belong to no split, with their number of images.
-        missing: Files that a csv names, or that belong to an archive, but are not there.
-        notes: What whoever uses the data must know; recorded with the features.
-        ignored: What was passed over or merged while listing, in sentences.
-        anonymous: Whether classes are known by number only, so that they cannot be compared by name.
-    """
+    """The classes and images in a folder, complete or not."""
 
     root: Path
-    layout: str
+    layout: str  # how the folder is organised, in words
     reader: ImageReader
-    splits: Mapping[str, Mapping[str, Sequence[Source]]]
-    unassigned: Mapping[str, int] = field(default_factory=dict)
-    missing: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
-    anonymous: bool = False
+    splits: Mapping[str, Mapping[str, Sequence[str]]]  # per split, per class, the names of the images; may be empty
+    unassigned: Mapping[str, int] = field(default_factory=dict)  # classes of no split, with their number of images
+    missing: tuple[str, ...] = ()  # files that a csv names, or that belong to an archive, but are not there
+    notes: tuple[str, ...] = ()  # what whoever uses the data must know; recorded with the features
+    anonymous: bool = False  # whether classes are known by number only, so that they cannot be compared by name
 
     def counts(self, split: str) -> dict[str, int]:
         """Images per class of a split, empty classes left out."""
         classes = self.splits.get(split, {})
-        return {label: len(sources) for label, sources in sorted(classes.items()) if sources}
+        return {label: len(images) for label, images in sorted(classes.items()) if images}
 
     def empty_classes(self) -> tuple[str, ...]:
         """Classes that have a folder but no image."""
-        return tuple(
-            f"{split}: {label}"
-            for split, classes in self.splits.items()
-            for label, sources in sorted(classes.items())
-            if not sources
-        )
+        pairs = [(split, label) for split, classes in self.splits.items() for label in sorted(classes)]
+        return tuple(f"{split}: {label}" for split, label in pairs if not self.splits[split][label])
 
-    def shared_classes(self) -> dict[str, tuple[str, ...]]:
-        """Classes that occur in more than one split, with those splits."""
-        places: dict[str, list[str]] = {}
-        for split in SPLITS:
-            for label in self.splits.get(split, {}):
-                places.setdefault(label, []).append(split)
-        return {label: tuple(found) for label, found in sorted(places.items()) if len(found) > 1}
+    def shared_classes(self) -> tuple[str, ...]:
+        """Classes that occur in more than one split."""
+        labels = {label for classes in self.splits.values() for label in classes}
+        return tuple(sorted(label for label in labels if len(self.splits_of(label)) > 1))
+
+    def splits_of(self, label: str) -> list[str]:
+        """The splits that a class occurs in."""
+        return [split for split in SPLITS if label in self.splits.get(split, {})]
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSplit:
-    """The images of one split, sorted by class and then by file name.
+    """The images of one split, sorted by class and then by file name."""
 
-    Attributes:
-        name: ``base``, ``val`` or ``novel``.
-        class_names: The sorted names of the K classes.
-        labels: Class index of every image, (M,) int64, ascending.
-        sources: Where each of the M images is.
-        dataset: The name of the data set.
-    """
-
-    name: str
-    class_names: tuple[str, ...]
-    labels: NDArray[np.int64]
-    sources: tuple[Source, ...]
+    name: str  # base, val or novel
+    class_names: tuple[str, ...]  # of the K classes, sorted
+    labels: NDArray[np.int64]  # class index of every image, (M,), ascending
+    images: tuple[str, ...]  # names of the M images, relative to the data set
     reader: ImageReader
-    dataset: str = ""
+    dataset: str = ""  # its name
 
     def __len__(self) -> int:
-        return len(self.sources)
+        return len(self.images)
 
     @property
     def offsets(self) -> NDArray[np.int64]:
@@ -148,39 +183,31 @@ class ImageSplit:
 
     def open(self, index: int) -> Image.Image:
         """The image of that row in RGB."""
-        return self.reader.open(self.sources[index])
+        return self.reader.open(self.images[index])
 
     def image_name(self, index: int) -> str:
         """The relative name of that row's image."""
-        return self.reader.name(self.sources[index])
+        return self.images[index]
 
     def image_mark(self, index: int) -> int:
         """A number that almost always changes when that row's image is replaced by another."""
-        return self.reader.mark(self.sources[index])
+        return self.reader.mark(self.images[index])
 
 
 @dataclass(frozen=True, eq=False)
 class ImageDataset:
-    """A data set that may be used: every split it has, and what is worth knowing about it.
+    """A data set that may be used."""
 
-    Attributes:
-        name: The catalog's name, or the folder's for a user's own data.
-        info: The catalog entry, None for a user's own data.
-        splits: The splits present, in the order base, val, novel.
-        notes: Remarks and departures from the catalog, to be shown to the user.
-    """
-
-    name: str
-    info: DatasetInfo | None
+    name: str  # the catalog's, or the folder's for a user's own data
+    info: DatasetInfo | None  # the catalog entry, None for a user's own data
     root: Path
     layout: str
-    splits: Mapping[str, ImageSplit]
-    notes: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
+    splits: Mapping[str, ImageSplit]  # those present, in the order base, val, novel
+    notes: tuple[str, ...] = ()  # remarks and departures from the catalog, to be shown to the user
 
     @property
     def split_digest(self) -> str:
-        """The sha256 of the class lists as found; equal to the catalog's when the data set is complete."""
+        """The sha256 of the class lists as they are; equal to the catalog's when the data set is complete."""
         return split_digest({name: split.class_names for name, split in self.splits.items()})
 
     def common_size(self) -> tuple[int, int] | None:
@@ -190,7 +217,7 @@ class ImageDataset:
         """
         sizes = set()
         for split in self.splits.values():
-            for row in np.unique(split.labels, return_index=True)[1]:
+            for row in split.offsets[:-1]:
                 with contextlib.suppress(FsbenchError):
                     sizes.add(split.open(int(row)).size)
                 if len(sizes) > 1:
@@ -201,93 +228,65 @@ class ImageDataset:
 def build_dataset(
     listing: Listing, name: str, info: DatasetInfo | None = None, notes: Iterable[str] = ()
 ) -> ImageDataset:
-    """Turn what was found into a data set, or refuse it; without a catalog entry it is a user's own data.
+    """Turn a listing into a data set; without a catalog entry it is a user's own data.
 
-    Raises:
-        FsbenchError: There is no image, a class is empty or in two splits, or files are missing.
+    It is refused if there is no image, a class is empty or in two splits, or files are missing.
     """
-    if listing.missing:
-        raise FsbenchError(
-            f"{len(listing.missing):,} files that should be in {listing.root} ({listing.layout}) are missing: "
-            f"{first_names(listing.missing)}.",
-            "Is the copy complete, and are the images beside their csv files? Copy the missing files.",
-        )
-    if empty := listing.empty_classes():
-        raise FsbenchError(
-            f"{len(empty)} class folders in {listing.root} hold no image: {first_names(empty)}.",
-            "Copy their images, or remove the folders.",
-        )
-    if shared := listing.shared_classes():
-        found = [f"{label} ({' and '.join(splits)})" for label, splits in shared.items()]
-        raise FsbenchError(
-            f"{len(shared)} classes are in more than one split in {listing.root}: {first_names(found)}.",
+    for names, what, hint in (
+        (listing.missing, "files that should be there are missing", "Is the copy complete? Copy the missing files."),
+        (listing.empty_classes(), "class folders hold no image", "Copy their images, or remove the folders."),
+        (
+            [f"{label} ({' and '.join(listing.splits_of(label))})" for label in listing.shared_classes()],
+            "classes are in more than one split",
             "Base, val and novel classes must differ, or accuracies are meaningless. Remove one of the two.",
-        )
+        ),
+    ):
+        if names:
+            message = f"{listing.root} ({listing.layout}): {len(names):,} {what}: {first_names(names)}."
+            raise FsbenchError(message, hint)
     splits = {split: _build_split(listing, split, name) for split in SPLITS if listing.counts(split)}
     if not splits:
-        raise FsbenchError(
-            f"Expected images of {name}, found none in {listing.root}.", "Run `fsbench doctor` to see what is there."
-        )
-    notes = (*listing.notes, *notes)
-    return ImageDataset(name, info, listing.root, listing.layout, splits, notes, listing.ignored)
+        message = f"Expected images of {name}, found none in {listing.root}."
+        raise FsbenchError(message, "Run `fsbench doctor` to see what is there.")
+    return ImageDataset(name, info, listing.root, listing.layout, splits, (*listing.notes, *notes))
+
+
+def _build_split(listing: Listing, split: str, dataset: str) -> ImageSplit:
+    classes = listing.splits[split]
+    # By file name before folder, so that all layouts of a data set list it in the same order.
+    images = {name: sorted(classes[name], key=lambda path: (path.rpartition("/")[2], path)) for name in sorted(classes)}
+    labels = np.repeat(np.arange(len(images), dtype=np.int64), [len(paths) for paths in images.values()])
+    rows = tuple(path for paths in images.values() for path in paths)
+    for text in (*images, *rows):
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            message = f"The name {first_names([text])} in {listing.root} is not valid UTF-8."
+            raise FsbenchError(message, "Rename the file or folder.")
+    return ImageSplit(split, tuple(images), labels, rows, listing.reader, dataset)
 
 
 def drop_small(listing: Listing, min_images: int) -> Listing:
     """The listing without classes that have fewer images, which its notes name; classes without any always go."""
-    counts = dict(listing.unassigned)
-    for classes in listing.splits.values():
-        counts |= {name: len(sources) for name, sources in classes.items()}
     least = max(1, min_images)
-    empty = sorted(name for name, count in counts.items() if count == 0)
-    small = sorted(name for name, count in counts.items() if 0 < count < least)
-    notes = []
-    if empty:
-        many = "class folder without a readable image is", "class folders without a readable image are"
-        notes.append(f"{counted(len(empty), *many)} left out: {first_names(empty)}.")
-    if small:
-        named = first_names(f"{name} ({counts[name]})" for name in small)
-        many = f"class with fewer than {least} images is", f"classes with fewer than {least} images are"
-        notes.append(f"{counted(len(small), *many)} left out: {named}.")
-    return replace(
-        listing,
-        splits={
-            split: {name: sources for name, sources in classes.items() if len(sources) >= least}
-            for split, classes in listing.splits.items()
-        },
-        unassigned={name: count for name, count in listing.unassigned.items() if count >= least},
-        notes=(*listing.notes, *notes),
-    )
+    counts = {name: len(images) for classes in listing.splits.values() for name, images in classes.items()}
+    small = sorted(f"{name} ({count})" for name, count in {**listing.unassigned, **counts}.items() if count < least)
+    words = "without a readable image" if least == 1 else f"with fewer than {least} readable images"
+    note = f"{counted(len(small), f'class {words} is', f'classes {words} are')} left out: {first_names(small)}."
+    splits = {
+        split: {name: images for name, images in classes.items() if len(images) >= least}
+        for split, classes in listing.splits.items()
+    }
+    unassigned = {name: count for name, count in listing.unassigned.items() if count >= least}
+    notes = (*listing.notes, note) if small else listing.notes
+    return replace(listing, splits=splits, unassigned=unassigned, notes=notes)
 
 
 def first_names(names: Iterable[str], limit: int = 3) -> str:
-    """The first few of many names, in words: ``a, b, c and 7 more``."""
+    """The first few of many names, in words: `a, b, c and 7 more`."""
     listed = [name.encode(errors="replace").decode() for name in names]
     rest = len(listed) - limit
     return ", ".join(listed[:limit]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def counted(number: int, one: str, many: str) -> str:
-    """A number with the words for one or for many: ``1 class is``, ``2 classes are``."""
+    """A number with the words for one or for many: `1 class is`, `2 classes are`."""
     return f"{number:,} {one if number == 1 else many}"
-
-
-def _build_split(listing: Listing, split: str, dataset: str) -> ImageSplit:
-    classes = listing.splits[split]
-    names = tuple(sorted(classes))
-    labels: list[int] = []
-    sources: list[Source] = []
-    for label, name in enumerate(names):
-        # By file name before folder, so that all layouts of a data set list it in the same order.
-        ordered = sorted(
-            classes[name], key=lambda source: ((path := listing.reader.name(source)).rpartition("/")[2], path)
-        )
-        for text in (name, *map(listing.reader.name, ordered)):
-            # File names are bytes; those that are not text can neither be stored nor printed.
-            if any("\ud800" <= letter <= "\udfff" for letter in ("" if text.isascii() else text)):
-                raise FsbenchError(
-                    f"The name {first_names([text])} in {listing.root} is not valid UTF-8.",
-                    "Rename the file or folder.",
-                )
-        sources.extend(ordered)
-        labels.extend([label] * len(ordered))
-    return ImageSplit(split, names, np.asarray(labels, dtype=np.int64), tuple(sources), listing.reader, dataset)

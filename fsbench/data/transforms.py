@@ -1,89 +1,67 @@
 """Evaluation transforms described as data, from a PIL image to a normalised tensor.
 
 A transform decides a good part of a feature, so it is a value: it can be printed, stored with the features
-and compared. The steps are resize, centre crop, scale to [0, 1], normalise. The transforms of the field are in
-:mod:`fsbench.data.published_transforms`.
+and compared. torchvision does the steps: resize, centre crop, scale to [0, 1], normalise.
+
+A recipe is what one code base does at evaluation, on every data set it was published for. Which recipe a backbone
+family was trained with is in `fsbench.backbones.families`; any other can be chosen by name. All are bilinear.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from PIL import Image
-from torch.nn import functional
+from torchvision.transforms import InterpolationMode
+from torchvision.transforms import functional as steps
 
+from fsbench.data.catalog import dataset_info
 from fsbench.errors import FsbenchError, unknown_name
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
+    from PIL import Image
+
+    from fsbench.data.catalog import DatasetInfo
 
 Triple = tuple[float, float, float]
 Resize = Literal["shorter", "exact", "none"]
 Interpolation = Literal["nearest", "bilinear", "bicubic", "box", "hamming", "lanczos"]
 
-_FILTERS = {resampling.name.lower(): resampling for resampling in Image.Resampling}
-_LARGEST = 100_000_000  # pixels after resizing
-
 
 @dataclass(frozen=True)
 class EvalTransform:
-    """A deterministic transform: resize, centre crop, normalise.
+    """A deterministic transform: resize, centre crop, normalise."""
 
-    Attributes:
-        resize: ``shorter`` resizes the shorter side and keeps the aspect ratio, ``exact`` makes a square,
-            ``none`` demands images of that size.
-        size: The size of that step.
-        crop: The side of the centre crop, at most the size.
-        mean: Subtracted per channel, for values in [0, 1]; then ``std`` divides.
-        interpolation: On tensors it is ``bilinear`` or ``bicubic``.
-        on: Whether 8-bit PIL images or float tensors are resized.
-        antialias: Whether shrinking averages over all pixels. PIL always does; tensors only if told to.
-    """
-
-    resize: Resize
-    size: int
-    crop: int
-    mean: Triple
-    std: Triple
-    interpolation: Interpolation = "bilinear"
-    on: Literal["pil", "tensor"] = "pil"
-    antialias: bool = True
+    resize: Resize  # the shorter side, keeping the aspect ratio; to an exact square; or none: images have that size
+    size: int  # of that step
+    crop: int  # side of the centre crop, at most the size
+    mean: Triple  # subtracted per channel, for values in [0, 1]
+    std: Triple  # divides afterwards
+    interpolation: Interpolation = "bilinear"  # on tensors it is `bilinear` or `bicubic`
+    on: Literal["pil", "tensor"] = "pil"  # whether 8-bit PIL images or float tensors are resized
+    antialias: bool = True  # whether shrinking averages over all pixels; PIL always does, tensors only if told to
 
     def __post_init__(self) -> None:
         if not 0 < self.crop <= self.size:
             raise FsbenchError(f"Expected a crop from 1 to the size {self.size}, found {self.crop}.")
-        if self.interpolation not in _FILTERS:
-            raise unknown_name("interpolation", self.interpolation, _FILTERS)
-        if self.on == "tensor" and self.interpolation not in {"bilinear", "bicubic"}:
-            raise FsbenchError(f"Tensors cannot be resized with the filter {self.interpolation!r}.")
-        if self.on == "pil" and not self.antialias:
-            raise FsbenchError("PIL images are always resized with antialiasing.", "Resize tensors instead.")
 
     def __call__(self, image: Image.Image) -> torch.Tensor:
-        """Transform one RGB image into a float32 tensor (3, crop, crop).
-
-        Raises:
-            FsbenchError: The image has another size than the transform demands, or is a very long strip.
-        """
-        cropped = to_tensor(self._cropped_image(image)) if self.on == "pil" else self._cropped_tensor(image)
-        return normalise(cropped, self.mean, self.std)
+        """Transform one RGB image into a float32 tensor (3, crop, crop)."""
+        return normalise(self._cropped(image), self.mean, self.std)
 
     def pixels(self, image: Image.Image) -> NDArray[np.uint8]:
         """One RGB image resized and cropped, before it is normalised, as bytes (crop, crop, 3).
 
         A transform on tensors gives fractions of a step, which are rounded.
-
-        Raises:
-            FsbenchError: As when the transform is called.
         """
-        if self.on == "pil":
-            return np.array(self._cropped_image(image), dtype=np.uint8)
-        rounded = (self._cropped_tensor(image) * 255).round().clamp(0, 255)  # bicubic goes beyond black and white
+        rounded = (self._cropped(image) * 255).round().clamp(0, 255)  # bicubic goes beyond black and white
         array: NDArray[np.uint8] = rounded.byte().permute(1, 2, 0).contiguous().numpy()
         return array
 
@@ -91,39 +69,17 @@ class EvalTransform:
         """The transform as plain data, in a stable order, for records."""
         return {**asdict(self), "mean": list(self.mean), "std": list(self.std)}
 
-    def _cropped_image(self, image: Image.Image) -> Image.Image:
-        width, height = self._resized(*image.size)
-        top, left = self._corner(width, height)
-        resized = image.resize((width, height), _FILTERS[self.interpolation])
-        return resized.crop((left, top, left + self.crop, top + self.crop))
-
-    def _cropped_tensor(self, image: Image.Image) -> torch.Tensor:
-        width, height = self._resized(*image.size)
-        top, left = self._corner(width, height)
-        resized = resize_tensor(to_tensor(image), height, width, self.interpolation, self.antialias)
-        return resized[:, top : top + self.crop, left : left + self.crop]  # (3, crop, crop)
-
-    def _corner(self, width: int, height: int) -> tuple[int, int]:
-        """Top and left of the centre crop."""
-        return round((height - self.crop) / 2), round((width - self.crop) / 2)
-
-    def _resized(self, width: int, height: int) -> tuple[int, int]:
-        if self.resize == "exact":
-            return self.size, self.size
-        if self.resize == "none":
-            if (width, height) != (self.size, self.size):
-                raise FsbenchError(
-                    f"Expected images of {self.size}×{self.size} pixels, found {width}×{height}.",
-                    "This transform takes images as they are. Choose one that resizes, for example --transform feat.",
-                )
-            return width, height
-        longer = int(self.size * max(width, height) / min(width, height))
-        if longer * self.size > _LARGEST:
-            raise FsbenchError(
-                f"An image of {width}×{height} pixels would become {longer} pixels long.",
-                "Remove it, or resize it to a square.",
-            )
-        return (self.size, longer) if width < height else (longer, self.size)
+    def _cropped(self, image: Image.Image) -> torch.Tensor:
+        """The centre crop as a tensor (3, crop, crop) with values in [0, 1]."""
+        if self.resize == "none" and image.size != (self.size, self.size):
+            message = f"Expected images of {self.size}×{self.size} pixels, found {image.width}×{image.height}."
+            raise FsbenchError(message, "Choose a transform that resizes, for example --transform feat.")
+        size = [self.size] if self.resize == "shorter" else [self.size, self.size]
+        pixels = image if self.on == "pil" else steps.to_tensor(image)
+        resized = steps.resize(pixels, size, InterpolationMode(self.interpolation), antialias=self.antialias)
+        cropped = steps.center_crop(resized, [self.crop, self.crop])
+        tensor: torch.Tensor = steps.to_tensor(cropped) if self.on == "pil" else cropped
+        return tensor
 
 
 @dataclass(frozen=True)
@@ -133,33 +89,21 @@ class CropTransform:
     A crop covers a random share of the area with a random aspect ratio, both drawn as torchvision's
     RandomResizedCrop draws them. There is no flip and no change of colour. The draw depends on the seed, the
     image's name and the number of the crop alone, so neither workers nor batches nor the order matter.
-
-    Attributes:
-        size: The side of the result.
-        area: The smallest and largest share of the image.
-        ratio: The smallest and largest aspect ratio, width by height.
     """
 
-    size: int
-    area: tuple[float, float]
+    size: int  # side of the result
+    area: tuple[float, float]  # smallest and largest share of the image
     mean: Triple
     std: Triple
-    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)  # smallest and largest aspect ratio, width by height
     antialias: bool = False
     seed: int = 0
 
     def __call__(self, image: Image.Image, name: str, crops: int, start: int = 0) -> torch.Tensor:
-        """Take crops of one RGB image, by its name relative to the data set and the number of the first.
-
-        Returns:
-            A float32 tensor (crops, 3, size, size).
-        """
-        tensor = to_tensor(image)
-        parts = []
-        for number in range(start, start + crops):
-            top, left, height, width = self.box(image.size, name, number)
-            part = tensor[:, top : top + height, left : left + width]
-            parts.append(resize_tensor(part, self.size, self.size, "bilinear", self.antialias))
+        """Crops of one RGB image, named relative to the data set, from a number on: float32 (crops, 3, size, size)."""
+        tensor, side = steps.to_tensor(image), [self.size, self.size]
+        boxes = [self.box(image.size, name, number) for number in range(start, start + crops)]
+        parts = [steps.resized_crop(tensor, *box, side, antialias=self.antialias) for box in boxes]
         return normalise(torch.stack(parts), self.mean, self.std)
 
     def box(self, size: tuple[int, int], name: str, number: int) -> tuple[int, int, int, int]:
@@ -189,21 +133,138 @@ class CropTransform:
         return {**asdict(self), **lists}
 
 
-def to_tensor(image: Image.Image) -> torch.Tensor:
-    """An 8-bit RGB image as a float32 tensor (3, height, width) with values in [0, 1]."""
-    array = np.array(image, dtype=np.uint8)  # (height, width, 3)
-    return torch.from_numpy(array).permute(2, 0, 1).contiguous().float() / 255
-
-
-def resize_tensor(tensor: torch.Tensor, height: int, width: int, interpolation: str, antialias: bool) -> torch.Tensor:
-    """Resize a float tensor (3, ., .) to (3, height, width)."""
-    resized = functional.interpolate(
-        tensor[None], (height, width), mode=interpolation, align_corners=False, antialias=antialias
-    )
-    return resized[0]
-
-
 def normalise(tensor: torch.Tensor, mean: Triple, std: Triple) -> torch.Tensor:
     """Subtract the mean and divide by the standard deviation, per channel of (..., 3, height, width)."""
-    centre, scale = (tensor.new_tensor(values)[:, None, None] for values in (mean, std))
-    return (tensor - centre) / scale
+    normalised: torch.Tensor = steps.normalize(tensor, mean, std)
+    return normalised
+
+
+_SMALL = 40  # images up to this side are treated like CIFAR's
+
+_Norm = tuple[Triple, Triple]
+
+
+def _of_255(mean: Triple, std: Triple) -> _Norm:
+    return (mean[0] / 255, mean[1] / 255, mean[2] / 255), (std[0] / 255, std[1] / 255, std[2] / 255)
+
+
+_IMAGENET: _Norm = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_EASY = _of_255((125.3, 123.0, 113.9), (63.0, 62.1, 66.7))
+_METAOPTNET = _of_255((120.39586422, 115.59361427, 104.54012653), (70.68188272, 68.27635443, 72.54505529))
+_METAOPTNET_CIFAR = _of_255((129.37731888, 124.10583864, 112.47758569), (68.20947949, 65.43124043, 70.45866994))
+_RFS_CIFAR: _Norm = ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
+
+
+def _pil(resize: Resize, size: int, crop: int, norm: _Norm = _IMAGENET) -> EvalTransform:
+    return EvalTransform(resize, size, crop, *norm)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The evaluation transforms of one code base."""
+
+    source: str
+    usual: EvalTransform  # for images of ordinary size, data sets unknown to the code base included
+    small: EvalTransform  # for images of about 32 pixels
+    # For single data sets, by their name or the name of their images.
+    special: Mapping[str, EvalTransform] = field(default_factory=dict)
+
+
+def _easy_recipe(source: str, antialias: bool) -> Recipe:
+    """EASY resizes float tensors, and did so without antialiasing when its features were published."""
+
+    def tensor(resize: Resize, size: int, crop: int, norm: _Norm = _IMAGENET) -> EvalTransform:
+        return EvalTransform(resize, size, crop, *norm, on="tensor", antialias=antialias)
+
+    special = {"fc100": tensor("shorter", 92, 84), "cub": tensor("exact", 96, 84)}
+    return Recipe(source, tensor("shorter", 92, 84, _EASY), tensor("exact", 36, 32), special)
+
+
+def _array_recipe(source: str, cifar: _Norm) -> Recipe:
+    """MetaOptNet and its heirs take arrays of the final size; other images are resized as FEAT does."""
+    array = _pil("none", 84, 84, _METAOPTNET)
+    special = {"mini": array, "tiered": array, "cifar100": _pil("none", 32, 32, cifar)}
+    return Recipe(source, _pil("shorter", 92, 84, _METAOPTNET), _pil("exact", 36, 32, cifar), special)
+
+
+RECIPES = {
+    "easy": _easy_recipe("EASY as published: tensors resized without antialiasing", antialias=False),
+    "easy-antialias": _easy_recipe("EASY as its code runs today: tensors resized with antialiasing", antialias=True),
+    "simpleshot": Recipe(
+        "SimpleShot with --enlarge, LaplacianShot, TIM, Veilleux et al.", _pil("shorter", 96, 84), _pil("exact", 36, 32)
+    ),
+    "simpleshot-84": Recipe("SimpleShot without --enlarge", _pil("shorter", 84, 84), _pil("exact", 36, 32)),
+    "s2m2": Recipe("S2M2", _pil("exact", 92, 80), _pil("exact", 36, 32)),
+    "ptmap": Recipe("PT-MAP", _pil("exact", 96, 84), _pil("exact", 36, 32)),
+    "closerlook": Recipe("CloserLook", _pil("exact", 257, 224), _pil("exact", 257, 224)),
+    "torchvision": Recipe("torchvision, ImageNet", _pil("shorter", 256, 224), _pil("shorter", 256, 224)),
+    "metaoptnet": _array_recipe("MetaOptNet", _METAOPTNET_CIFAR),
+    "rfs": _array_recipe("RFS", _RFS_CIFAR),
+    "metabaseline": Recipe("Meta-Baseline", _pil("shorter", 80, 80), _pil("shorter", 80, 80)),
+    "feat": Recipe("FEAT", _pil("shorter", 92, 84, _METAOPTNET), _pil("shorter", 92, 84, _METAOPTNET)),
+    "deepemd": Recipe("DeepEMD", _pil("exact", 92, 84, _EASY), _pil("exact", 92, 84, _EASY)),
+    "libfewshot": Recipe(
+        "LibFewShot at 84 pixels", _pil("exact", 96, 84, _METAOPTNET), _pil("exact", 96, 84, _METAOPTNET)
+    ),
+}
+
+_CROP_AREAS = {"cub": (0.14, 1.0), "cifar100": (0.14, 1.0)}
+_USUAL_CROP_AREA = (0.08, 1.0)
+
+
+def transform_for(
+    recipe: str, dataset: str | None, image_size: int | None = None, network_size: int | None = None
+) -> EvalTransform:
+    """The evaluation transform of a recipe, such as `easy`, on a data set.
+
+    A name that is not in the catalog, or None, stands for a user's own data, whose images have the side `image_size` if
+    they share one. `network_size` is the side that the network was trained on, if it is known.
+    """
+    if recipe not in RECIPES:
+        raise unknown_name("transform", recipe, RECIPES)
+    chosen, info = RECIPES[recipe], _info_or_none(dataset)
+    side = info.image_size if info else image_size
+    published = chosen.small if side is not None and side <= _SMALL else chosen.usual
+    if info:
+        published = chosen.special.get(info.name) or chosen.special.get(info.images_of) or published
+    if network_size is None or network_size == published.crop:
+        return published
+    if network_size == chosen.small.crop:
+        return chosen.small
+    return replace(published, size=round(published.size * network_size / published.crop), crop=network_size)
+
+
+def crops_for(transform: EvalTransform, dataset: str | None, seed: int = 0) -> CropTransform:
+    """The random crops that replace a transform when features of several crops are averaged.
+
+    Published for EASY's ResNet12 ("AS"); size, normalisation and antialiasing are those of the transform.
+    Names of data sets mean the same as for `transform_for`.
+    """
+    info = _info_or_none(dataset)
+    area = _CROP_AREAS.get(info.images_of, _USUAL_CROP_AREA) if info else _USUAL_CROP_AREA
+    return CropTransform(transform.crop, area, transform.mean, transform.std, antialias=transform.antialias, seed=seed)
+
+
+def timm_transform(config: Mapping[str, Any]) -> EvalTransform:
+    """The evaluation transform of timm's data config: `input_size` (3, side, side), `mean`, `crop_pct` and so on.
+
+    A model that takes images which are not square, not RGB, or padded with a border is refused.
+    """
+    channels, height, width = config["input_size"]
+    mode = config.get("crop_mode") or "center"
+    if channels != 3 or height != width or mode not in {"center", "squash"}:
+        message = f"Expected a model for square RGB images, not padded; found {channels}×{height}×{width}, {mode}."
+        raise FsbenchError(message, "Choose another timm model.")
+    resize: Resize = "exact" if mode == "squash" else "shorter"
+    # As timm does: the image is resized to floor(side / share) and the centre is cut out.
+    size = math.floor(height / (config.get("crop_pct") or 0.875))
+    norm: Any = {key: tuple(map(float, config[key])) for key in ("mean", "std")}
+    return EvalTransform(resize, size, height, **norm, interpolation=config["interpolation"])
+
+
+def _info_or_none(dataset: str | None) -> DatasetInfo | None:
+    """The catalog entry of that name or alias, None if there is none."""
+    try:
+        return dataset_info(dataset) if dataset else None
+    except FsbenchError:
+        return None

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
-
-import numpy as np
+from functools import partial
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.disjoint import accuracies_over_data
-from fsbench.evaluation.run import Job, configure
-from fsbench.evaluation.source import source_of
+from fsbench.evaluation.run import Job, Runner, configure
+from fsbench.evaluation.source import Source, source_of, with_pixels
 from fsbench.evaluation.spec import NETWORK_TASKS, NO_BASELINE, MethodChoice, Spec, parse_methods
-from fsbench.evaluation.tuning import Search, configure_tuned, grid_of, validation_source
-from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, method_key
-from fsbench.results.collect import join, with_tasks
-from fsbench.results.comparison import Beyond, Column, Comparison, compare_records, entry_of
-from fsbench.results.statistics import interval_over_classes
-from fsbench.results.tuned import tuning_path
-from fsbench.tasks.sampling import check_feasible, pool_sizes, sample_list
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fsbench.evaluation.run import Runner
-    from fsbench.evaluation.source import Source
-    from fsbench.features.store import FeatureFile
-    from fsbench.reporter import Reporter
-    from fsbench.results.comparison import Runs
-    from fsbench.results.record import RunRecord
-    from fsbench.tasks.protocol import TaskProtocol
+from fsbench.evaluation.tuning import configure_tuned, grid_of, search_for
+from fsbench.features.store import FeatureFile
+from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE
+from fsbench.reporter import Reporter
+from fsbench.results.collect import join
+from fsbench.results.comparison import Comparison, Runs, compare_records
+from fsbench.results.record import Record
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.sampling import check_feasible, pool_sizes
 
 
 def compare(
@@ -42,118 +28,57 @@ def compare(
     runner: Runner,
     base: FeatureFile | None = None,
     *,
-    others: Sequence[RunRecord] = (),
+    others: Sequence[Record] = (),
 ) -> Comparison:
-    """Run what is missing, read the rest from records, and assemble the table.
+    """Run what is missing, read the rest from records, and assemble the table, with a group of rows per file.
 
-    Args:
-        spec: What to compare.
-        files: Feature files, one group of rows each.
-        runner: Computes the runs.
-        base: Feature file whose base classes to use, if not the files' own.
-        others: Records of other people; those of the same tasks join the table.
+    The base classes are those of `base`, if not the files' own. Records of other people join where tasks are the same.
     """
     choices, baseline = _choices(spec, files, base, runner.reporter)
     protocols = _feasible(spec, files, runner.reporter)
-    images = any(choice.network for choice in choices)
-    chosen = _with_images(spec, choices, baseline, files, runner) if images else [choices] * len(files)
+    chosen = _with_images(spec, choices, baseline, files, runner)
+    count = sum(len(own) * len(rules) for own, rules in zip(chosen, protocols, strict=True))
     runs: Runs = {}
-    over_data: dict[tuple[int, str, Column], NDArray[np.float64]] = {}
-    classes: dict[tuple[int, Column], NDArray[np.int64]] = {}
-    count, spent = sum(len(own) * len(rules) for own, rules in zip(chosen, protocols, strict=True)), 0.0
-    with runner.reporter.cells(count, spec.tasks) as next_cell:
+    with runner.reporter.bar("preparing", count * spec.tasks) as bar:
+
+        def advance(done: int, label: str) -> None:
+            bar.task.description = label or bar.task.description
+            bar(done)
+
         for number, file in enumerate(files):
             source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
-            searches = _searches(spec, file, source, choices, runner) if spec.tune else {}
             for protocol in protocols[number]:
-                column = Column.of(protocol)
-                seen = [
-                    runner.images.source_for(choice.network, source, file, runner) if choice.network else source
-                    for choice in chosen[number]
-                ]
-                jobs = [
-                    _job(spec, choice, protocol, shown, searches.get((choice.label, protocol)), runner)
-                    for choice, shown in zip(chosen[number], seen, strict=True)
-                ]
-                for place, (choice, job, shown) in enumerate(zip(chosen[number], jobs, seen, strict=True)):
-                    # What others leave of their shares is for those that come after them.
-                    seconds = spec.budget and max(0.1, (spec.budget - spent) / (count - len(runs)))
-                    advance = next_cell(f"{source.dataset} {column.title} {choice.label}")
-                    record = runs[number, choice.label, column] = runner.run(
-                        replace(job, seconds=seconds), shown, advance, jobs[place + 1 :]
-                    )
-                    spent += record.seconds
-                    if spec.over_data:
-                        values = accuracies_over_data(job.method, shown, protocol, spec.seed, runner.device)
-                        over_data |= {} if values is None else {(number, choice.label, column): values}
-                if spec.over_data and (number, choices[0].label, column) not in over_data:
-                    runner.reporter.warn(
-                        f"{source.dataset} {column.title}: fewer than two tasks that share no image fit into "
-                        f"{spec.split}, so there is no interval over the data."
-                    )
-                if spec.over_classes:
-                    classes[number, column] = _drawn_classes(spec, protocol, source, runner.reporter)
-    labels = with_tasks((label, record) for (_, label, _), record in runs.items())
-    runs = {(number, labels[label], column): record for (number, label, column), record in runs.items()}
-    over_data = {(number, labels[label], column): values for (number, label, column), values in over_data.items()}
-    entries = [entry_of(labels[choice.label], choice.method) for choice in choices if choice.label in labels]
-    entries += join(runs, others, runner.reporter)
-    columns = [column for protocol in spec.protocols if (column := Column.of(protocol)) in {key[2] for key in runs}]
-    beyond = Beyond(over_data, classes)
+                jobs = [_job(spec, choice, protocol, source, file, runner) for choice in chosen[number]]
+                if spec.tune and not any(job.origins.tuning for job in jobs):
+                    grid_of(spec.methods[0])  # an error that names the methods with a grid
+                records = runner.run_all(jobs, advance)
+                runs |= {(number, job.choice.label, protocol): one for job, one in zip(jobs, records, strict=True)}
+    labels = [choice.label for choice in choices if any(choice.label == label for _, label, _ in runs)]
+    labels += join(runs, others, runner.reporter)
+    columns = [protocol for protocol in spec.protocols if any(protocol == column for *_, column in runs)]
     return compare_records(
-        runs, entries, columns, labels.get(baseline, baseline), with_published=spec.published, beyond=beyond
+        runs, labels, columns, baseline, with_published=spec.published, over_classes=spec.over_classes
     )
 
 
-def _drawn_classes(spec: Spec, protocol: TaskProtocol, source: Source, reporter: Reporter) -> NDArray[np.int64]:
-    """(T, K) classes of the tasks, with a warning where they give no interval."""
-    drawn = sample_list(protocol, source.split.offsets, spec.seed, spec.tasks)
-    classes = np.concatenate([part.classes for part in drawn])
-    if interval_over_classes(np.zeros(spec.tasks), classes) is None:
-        reporter.warn(
-            f"{source.dataset} {Column.of(protocol).title}: no class of {spec.split} can be left out, so there is "
-            "no interval over the classes."
-        )
-    return classes
-
-
 def _job(
-    spec: Spec, choice: MethodChoice, protocol: TaskProtocol, source: Source, search: Search | None, runner: Runner
+    spec: Spec, choice: MethodChoice, protocol: TaskProtocol, source: Source, file: FeatureFile, runner: Runner
 ) -> Job:
-    """What to run for one cell, with tuned parameters where there is a search for them."""
-    if search:
-        method, origin = configure_tuned(search, source, runner)
+    """What to run for one cell, with tuned parameters where they are asked for and there are some to tune."""
+    rows = with_pixels(source, choice.network, file, runner)
+    # A baseline that was not asked for takes over what was given, and is not tuned.
+    asked = not choice.options or any(choice.label == other.label for other in spec.methods)
+    if spec.tune and asked and (search := search_for(choice, protocol, file, source, runner)):
+        method, origins = configure_tuned(search, rows, runner)
     else:
-        method, origin = configure(choice.method, source, protocol, choice.options, spec.preset, spec.blind)
+        method, origins = configure(choice, rows, protocol, preset=spec.preset, blind=spec.blind)
     rules = protocol.within(len(source.split.offsets) - 1)  # val may have another number of classes
-    job = Job(method, rules, spec.seed, spec.tasks, origin, method_key(choice.method))
-    if spec.all_methods and choice.adapts_network and spec.tasks > NETWORK_TASKS:
-        job = replace(job, tasks=NETWORK_TASKS, asked=spec.tasks)
-    return job
-
-
-def planned_cells(
-    spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: FeatureFile | None = None
-) -> list[tuple[Job, Source]]:
-    """The cells that `compare` would run, without running any; without feature files none."""
-    choices, baseline = _choices(spec, files, base, runner.reporter)
-    feasible, cells = _feasible(spec, files, runner.reporter), []
-    chosen = _with_images(spec, choices, baseline, files, runner)
-    for file, own, protocols in zip(files, chosen, feasible, strict=True):
-        source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
-        searches = _searches(spec, file, source, choices, runner) if spec.tune else {}
-        for protocol, choice in itertools.product(protocols, own):
-            network = choice.network
-            seen = runner.images.source_for(network, source, file, runner, planned=True) if network else source
-            cells.append((_job(spec, choice, protocol, seen, searches.get((choice.label, protocol)), runner), seen))
-    return cells
+    tasks = min(spec.tasks, NETWORK_TASKS) if spec.all_methods and choice.adapts_network else spec.tasks
+    return Job(choice, method, origins, rows, rules, spec.seed, tasks)
 
 
 def _feasible(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> list[list[TaskProtocol]]:
-    """The protocols of every file, checked before the first task; those that are not feasible are refused or left out.
-
-    With `skip_infeasible` they are left out, unless nothing remains.
-    """
+    """The protocols of every file, checked before the first task; infeasible ones are refused, or may be left out."""
     feasible: list[list[TaskProtocol]] = []
     refused: list[str] = []
     for file in files:
@@ -164,7 +89,7 @@ def _feasible(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> l
                 check_feasible(protocol, pool_sizes(protocol, offsets))
                 feasible[-1].append(protocol)
             except FsbenchError as error:
-                refused.append(f"{file.path}, {Column.of(protocol).title}: {error.message} {error.hint}")
+                refused.append(f"{file.path}, {protocol.title}: {error.message} {error.hint}")
     if refused and not (any(feasible) and spec.skip_infeasible):
         others = "Go on with the other settings: --skip-infeasible" if any(feasible) else ""
         raise FsbenchError("\n".join(refused), others)
@@ -198,7 +123,7 @@ def _choices(
                 "need none: --methods all.",
             )
     if name == NO_BASELINE:
-        return choices, NO_BASELINE
+        return _distinct(choices), NO_BASELINE
     if name is None:
         name = BASELINE_WITHOUT_BASE if without else BASELINE
     (wanted,) = [choice for choice in choices if choice.label == name] or parse_methods(name)
@@ -208,9 +133,14 @@ def _choices(
     place = next((place for place, choice in enumerate(choices) if (choice.method, choice.options) == run), None)
     if place is None:
         choices, place = [wanted, *choices], 0
-    count = Counter(choice.label for choice in choices)
-    distinct = [replace(choice, label=choice.method) if count[choice.label] > 1 else choice for choice in choices]
+    distinct = _distinct(choices)
     return distinct, distinct[place].label
+
+
+def _distinct(choices: Sequence[MethodChoice]) -> list[MethodChoice]:
+    """The same methods; classes of the same name in two files go by the name of their file too."""
+    count = Counter(choice.label for choice in choices)
+    return [replace(choice, label=choice.method) if count[choice.label] > 1 else choice for choice in choices]
 
 
 def _with_images(
@@ -222,7 +152,8 @@ def _with_images(
     for file in files:
         chosen.append([])
         for choice in choices:
-            problem = runner.images.missing(choice.network, file, spec.split, runner) if choice.network else None
+            look = partial(runner.images.unavailable, choice.network, file, spec.split, runner.reporter)
+            problem = runner.ranks.first_alone(look) if choice.network else None
             if problem and (not spec.all_methods or choice.label == baseline):
                 raise FsbenchError(f"{choice.label} works on images. {problem.message}", problem.hint)
             if problem:
@@ -239,25 +170,3 @@ def _with_images(
             "For all tasks, name the methods in --methods."
         )
     return chosen
-
-
-def _searches(
-    spec: Spec, file: FeatureFile, source: Source, choices: Sequence[MethodChoice], runner: Runner
-) -> dict[tuple[str, TaskProtocol], Search]:
-    """The searches for parameters of methods that have some to tune, by label and protocol.
-
-    A baseline that was not asked for takes over what was given, and is not tuned.
-    """
-    val, memory = validation_source(file, source.base), tuning_path(file.path)
-    asked = {choice.label for choice in spec.methods}
-    tuned = [choice for choice in choices if not choice.options or choice.label in asked]
-    found = {}
-    for choice, protocol in itertools.product(tuned, spec.protocols):
-        search = Search(choice.method, choice.options, val, protocol, memory)
-        if search.possible() and choice.network:
-            search = replace(search, source=runner.images.source_for(choice.network, val, file, runner))
-        if search.possible():
-            found[choice.label, protocol] = search
-    if not found:
-        grid_of(spec.methods[0].method, {})  # an error that names the methods with a grid
-    return found

@@ -1,104 +1,79 @@
-"""Methods over many tasks: blocks, threads, back-off when memory runs out.
+"""Rows in, predictions out: methods over many tasks, in blocks that fit into memory.
 
-A task's result depends on the task alone, so blocks can have any size and be solved in any order.
+A task's answers depend on the task alone, so blocks can have any size and be solved in any order, by any process.
 """
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
+from torch import Tensor
 
-from fsbench.devices import available_memory, float32_products, peak_memory
+from fsbench.devices import (
+    float32_products,
+    free_memory,
+    out_of_memory,
+    peak_memory,
+    reset_peak_memory,
+    seconds_between,
+    solves_in_threads,
+    time_mark,
+)  # fmt: skip
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.blocks import PIXELS, BlockSize, embed_together, solve_rows
-from fsbench.methods.base import Demanding
-from fsbench.ranks import ALONE
-from fsbench.tasks.sampling import check_feasible, pool_sizes, sample_tasks
+from fsbench.features.scatter import BaseStatistics
+from fsbench.features.store import Split
+from fsbench.methods.base import Demanding, Method
+from fsbench.ranks import ALONE, Ranks
+from fsbench.results.record import Answers, smallest_integer
+from fsbench.tasks.batch import TaskBatch, by_name, gathered_gram
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.sampling import TaskRows, check_feasible, pool_sizes, sample_tasks
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.features.store import Split
-    from fsbench.methods.base import Method
-    from fsbench.ranks import Ranks
-    from fsbench.tasks.protocol import TaskProtocol
-
-_SAMPLED_AT_ONCE = 512
-_FIRST_TASKS = 8  # of a growing chunk
-_BLOCK_ON_CPU = 64  # tasks, enough for small operations to cost little
-_BLOCK_AT_MOST = 2048
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came out, per task in the order of the list, and what it took.
-
-    Attributes:
-        correct: (T,) right answers.
-        queries: (T,) queries.
-        seconds: Wall time from drawing the tasks to the counts.
-        peak_memory: Bytes: of the process on the CPU, of the allocator on a GPU.
-        probabilities: (T, Q, K) class probabilities of the queries, if asked for; zeros where there is no query.
-    """
-
-    correct: NDArray[np.int64]
-    queries: NDArray[np.int64]
-    seconds: float
-    peak_memory: int
-    probabilities: NDArray[np.float16] | None = None
+_EMBEDDED_AT_ONCE = 1024  # rows that stay in the cache of a CPU
+_MOST_SIDE_BY_SIDE = 64  # tasks per block on a CPU: enough for small operations to cost little
+_MOST_ALONE = 2048  # tasks per block on a GPU
+_MOST_DRAWN = 512  # tasks that are drawn at once
+_DRAWING_BYTES = 256 << 20  # that drawing may take
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class TaskList:
-    """Tasks `first` to count − 1 of a protocol and a random seed, or those `chosen` of them.
-
-    With a time budget (`seconds`), as many as fit into it; with `probabilities`, those of all queries are kept.
-    """
+    """Tasks of a protocol and a random seed, by their numbers."""
 
     protocol: TaskProtocol
     seed: int
-    count: int
-    first: int = 0
-    seconds: float | None = None
-    chosen: NDArray[np.int64] | None = None
-    probabilities: bool = False
-
-    @property
-    def numbers(self) -> NDArray[np.int64]:
-        """(T,) the numbers of the tasks."""
-        return np.arange(self.first, self.count) if self.chosen is None else self.chosen
+    numbers: NDArray[np.int64]
 
 
-def solve_tasks(
-    method: Method,
-    split: Split,
-    base: BaseStatistics | None,
-    tasks: TaskList,
-    *,
-    device: torch.device,
-    batch: int | None = None,
-    ranks: Ranks = ALONE,
-    progress: Callable[[int], None] = lambda done: None,
-) -> Outcome:
-    """Draw the tasks, solve them, and count the right answers."""
-    (outcome,) = solve_together(
-        [method], split, base, tasks, device=device, batch=batch, ranks=ranks, progress=progress
-    )
-    return outcome
+@dataclass(frozen=True)
+class Outcome:
+    """What came out of one method over a list of tasks, and what it took."""
+
+    answers: Answers  # to all queries, in the order of the list
+    seconds: float  # wall time from drawing the tasks to the answers, as if the method had been alone
+    peak_memory: int  # bytes: of the process on the CPU, of the allocator on a GPU
 
 
-def solve_together(
+class Embedded(NamedTuple):
+    """A method with its embedding of a split: a table (M, E) for each of its spaces."""
+
+    method: Method
+    spaces: Mapping[str, Tensor]
+
+
+def solve(
     methods: Sequence[Method],
     split: Split,
     base: BaseStatistics | None,
@@ -109,128 +84,325 @@ def solve_together(
     ranks: Ranks = ALONE,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Outcome]:
-    """Draw the tasks once, and solve them by several methods that share what they need of the features.
+    """Draw the tasks once and solve them by every method; what several methods need of a task is computed once.
 
-    The seconds of a method are those that it would take alone for the tasks, as far as the clock can tell. What is done
-    once for all tasks, the embedding, is not counted, or few tasks would look slow. Probabilities are kept for a single
-    method only.
+    Embedding all images is not counted in the seconds, or few tasks would look slow.
     """
-    offsets = split.offsets
-    protocol = tasks.protocol.within(len(offsets) - 1)
+    offsets, numbers, classes = split.offsets, tasks.numbers, len(split.offsets) - 1
+    protocol = tasks.protocol.within(classes)
     check_feasible(protocol, pool_sizes(protocol, offsets))
-    start = time.perf_counter()
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    numbers = tasks.numbers
-    correct, queries = np.zeros((len(methods), len(numbers)), dtype=np.int64), np.zeros(len(numbers), dtype=np.int64)
-    busy = np.zeros((len(methods) + 1, len(numbers)))  # seconds of a chunk, at its first task: all, and by method
-    kept = np.zeros((len(numbers), protocol.queries, protocol.ways), np.float16) if tasks.probabilities else None
-    with torch.inference_mode(), float32_products():
-        embedded = embed_together(methods, split, base, device)
-    samples = protocol.ways * protocol.shots + protocol.queries
-    width = sum(space.shape[1] for space in {id(space): space for _, spaces in embedded for space in spaces}.values())
-    images = embedded[0].spaces[0].dtype == PIXELS
-    block = BlockSize(batch or (1 if images else tasks_at_once(samples, width, _free_memory(device))))
-    demanding = next((method for method in methods if isinstance(method, Demanding)), None)
-    fitting = tasks_that_fit(demanding, samples, device, ranks) if demanding else None
-    if fitting:
-        block.tasks = min(block.tasks, fitting)
+    reset_peak_memory(device)
+    with torch.no_grad(), float32_products():
+        embedded = embed_all(methods, split, base, device)
+    work = _plan(embedded, protocol, offsets, len(numbers), device, batch, ranks)
+    answers = _Sheets(len(methods), len(numbers), protocol, classes)
+    busy = np.zeros(len(methods) + 1)  # seconds: of all together, and of each method if it were alone
+    adding = threading.Lock()
 
-    def solve_chunk(chunk: range) -> range:
+    def draw(chunk: range) -> tuple[range, TaskRows, float]:
         started = time.perf_counter()
         rows = sample_tasks(protocol, offsets, tasks.seed, numbers[chunk.start : chunk.stop])
-        drawing = time.perf_counter() - started
-        part = None if kept is None else kept[chunk.start : chunk.stop]
-        right, asked, solving = solve_rows(embedded, rows, block, part)
-        correct[:, chunk.start : chunk.stop], queries[chunk.start : chunk.stop] = right, asked
-        busy[:, chunk.start] = drawing + solving
-        return chunk
+        return chunk, rows, time.perf_counter() - started
 
-    report = ranks.counting(progress)
-    with float32_products(), _pool(device) as (pool, threads):
-        workers = min(threads, fitting // block.tasks) if fitting else threads
-        # One list, agreed by all: processes differ in memory and threads, and so in what they would choose alone.
-        together, smallest = sum(ranks.gather(workers)), min(ranks.gather(block.tasks))
-        costs = {method.info.cost for method in methods}
-        first = 1 if images else _FIRST_TASKS if tasks.seconds is not None or costs != {"fast"} else None
-        at_once = _SAMPLED_AT_ONCE if costs == {"fast"} else smallest
-        chunks = ranks.hand_out(list(_chunks(len(numbers), together, smallest, first, at_once)))
-        solving = time.perf_counter()
-        if tasks.seconds is not None:
-            chunks = _until(start + tasks.seconds, chunks)
-        for chunk in _side_by_side(pool, workers, solve_chunk, chunks):
-            report(len(chunk))
-    correct, queries = ranks.sum(correct), ranks.sum(queries)
-    solved = np.count_nonzero(queries)  # the first ones: chunks are handed out in order, and all are finished
-    if kept is not None:  # by their bits: every task has zeros in all processes but one
-        kept = ranks.sum(kept.view(np.int16).astype(np.int64)).astype(np.int16).view(np.float16)[:solved]
-    everything, *alone = busy.sum(axis=1)
-    elapsed = time.perf_counter() - solving
-    return [
-        Outcome(counts[:solved], queries[:solved], elapsed * share, peak_memory(device), kept)
-        for counts, share in zip(correct, np.divide(alone, everything) if everything else alone, strict=True)
-    ]
+    def answer(chunk: range, rows: TaskRows, drawing: float) -> int:
+        seconds = _solve_chunk(embedded, rows, work, answers, slice(chunk.start, chunk.stop))
+        with adding:
+            busy[:] += drawing + seconds
+        return len(chunk)
+
+    started = time.perf_counter()
+    with float32_products(), _pool(work) as pool:
+        chunks = work.chunks(len(numbers), ranks)
+        if work.in_threads:
+            solved = _as_completed(pool, work.threads, lambda chunk: answer(*draw(chunk)), chunks)
+        else:
+            solved = (answer(*drawn) for drawn in _as_completed(pool, work.threads, draw, chunks))
+        for count in solved:
+            progress(count * ranks.count)  # as if every process had done as much as this one
+    elapsed = time.perf_counter() - started
+    answers.gather(ranks)
+    everything, *alone = busy
+    shares = [own / everything if everything else 1.0 for own in alone]
+    peak = peak_memory(device)
+    return [Outcome(answers.of(n), max(float(elapsed * share), 1e-9), peak) for n, share in enumerate(shares)]
 
 
-def tasks_at_once(samples: int, width: int, free: int | None) -> int:
-    """Tasks per block: few that stay in the cache of a CPU, or as many as fit well into the memory of a GPU.
+def embed_all(
+    methods: Sequence[Method], split: Split, base: BaseStatistics | None, device: torch.device
+) -> list[Embedded]:
+    """The embeddings of several methods; equal tables are held once."""
+    tables: list[Tensor] = []
+    embedded = []
+    for method in methods:
+        spaces = {}
+        for name, table in _embed(method, split, base, device).items():
+            # Most that differ do so in their first row.
+            same = (one for one in tables if torch.equal(one[:1], table[:1]) and torch.equal(one, table))
+            spaces[name] = next(same, table)
+            if spaces[name] is table:
+                tables.append(table)
+        embedded.append(Embedded(method, spaces))
+    return embedded
 
-    Args:
-        samples: N.
-        width: E, length of an embedded row.
-        free: Bytes free on a GPU; None on a CPU.
-    """
-    if free is None:
-        return _BLOCK_ON_CPU
-    one = 4 * samples * width + 64 * samples**2  # rows, Gram matrices, and what is derived from them, in double
-    return max(1, min(_BLOCK_AT_MOST, free // (4 * one)))  # two blocks are under way, and half is left to others
+
+def _embed(method: Method, split: Split, base: BaseStatistics | None, device: torch.device) -> dict[str, Tensor]:
+    """The method's row-wise embedding of all features of a split, on the device: a table (M, E) for every space."""
+    features = torch.from_numpy(split.features)
+    if not features.is_floating_point():  # pixels, mapped from a file: they are not copied
+        return {"rows": features.to(device)}
+    tables: dict[str, Tensor] = {}
+    for done in range(0, len(features), _EMBEDDED_AT_ONCE):
+        parts = by_name(method.embed(features[done : done + _EMBEDDED_AT_ONCE].to(device), base))
+        for name, rows in parts.items():
+            if not done:
+                tables[name] = rows.new_empty(len(features), rows.shape[1])
+            tables[name][done : done + len(rows)] = rows
+    return tables
 
 
-def tasks_that_fit(method: Demanding, samples: int, device: torch.device, ranks: Ranks) -> int | None:
-    """How many tasks of so many images fit into memory side by side, by the method's own estimate, in every process.
+@dataclass
+class _Work:
+    """How the tasks are divided."""
 
-    None if nothing tells how much memory is free.
+    block: int  # tasks that are solved at once; halved when memory runs out
+    chunk: int  # tasks that are drawn at once, a multiple of the block where there are enough
+    threads: int  # that work on chunks
+    in_threads: bool  # whether these solve what they draw, as on the CPU; on a GPU they only draw
+    cores: int  # of the CPU, for each thread
 
-    Raises:
-        FsbenchError: Not even one.
-    """
-    free = available_memory() if device.type == "cpu" else _free_memory(device)
-    if free is None:
-        return None
-    free, one = min(ranks.gather(free)), max(1, method.memory_per_task(samples))
-    if one > free:
+    def chunks(self, tasks: int, ranks: Ranks) -> Iterator[range]:
+        """Every R-th chunk of the list, for process r of R."""
+        starts = range(ranks.number * self.chunk, tasks, ranks.count * self.chunk)
+        return (range(start, min(tasks, start + self.chunk)) for start in starts)
+
+    def halve(self, tried: int, error: Exception) -> None:
+        """Make blocks smaller than the one that failed, or give up at a single task."""
+        if tried <= 1:
+            raise FsbenchError("Not even a single task fits into memory.", "Use fewer --queries or --ways.") from error
+        self.block = min(self.block, tried // 2)
+
+
+def _plan(
+    embedded: Sequence[Embedded], protocol: TaskProtocol, offsets: NDArray[np.int64], tasks: int, device: torch.device,
+    batch: int | None, ranks: Ranks,
+) -> _Work:  # fmt: skip
+    """Sizes from the number of samples, classes and features of a task, and from the memory that is free."""
+    samples, ways = protocol.ways * protocol.shots + protocol.queries, protocol.ways
+    cores = torch.get_num_threads()
+    in_threads = solves_in_threads(device)
+    free = free_memory(device)
+    demanding = [method for method, _ in embedded if isinstance(method, Demanding)]
+    one = max([task_bytes(embedded, samples, ways), *(method.memory_per_task(samples) for method in demanding)])
+    if demanding and free is not None and one > free:
+        method = demanding[0]
         raise FsbenchError(
             f"{method.info.title} takes about {one / 1e9:,.1f} GB of memory for a task of {samples} images, and "
             f"{free / 1e9:,.1f} GB are free.",
             getattr(method, "memory_hint", "") or "Use fewer --queries, --shots or --ways.",
         )
-    return free // one
+    most = 1 if demanding else _MOST_SIDE_BY_SIDE if in_threads else _MOST_ALONE
+    fitting = most * cores if free is None else free // (2 * one)  # half is left to others
+    threads = max(1, min(cores, fitting, tasks)) if in_threads else 2  # two draw while a GPU solves
+    block = batch or max(1, min(most, fitting // threads))
+    drawing = 4 * ways * int(np.diff(offsets).max()) + 64 * samples
+    drawn = max(1, min(_MOST_DRAWN, _DRAWING_BYTES // (threads * drawing)))
+    chunk = max(block, drawn // block * block) if in_threads or block < drawn else block
+    if in_threads:  # at least four per thread while tasks last, so that none waits long for the others
+        chunk = max(1, min(chunk, -(-tasks // (4 * threads * ranks.count))))
+        chunk = chunk // block * block or chunk
+    return _Work(block, min(ranks.gather(chunk)), threads, in_threads, max(1, cores // threads))
 
 
-def _free_memory(device: torch.device) -> int | None:
-    """Bytes that a block may take on a GPU, those that torch holds in reserve included; None on a CPU."""
-    if device.type == "cpu":
-        return None
-    if device.type != "cuda":
-        return 4 << 30
-    reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return torch.cuda.mem_get_info(device)[0] + reserve
+def task_bytes(embedded: Sequence[Embedded], samples: int, ways: int) -> int:
+    """Bytes that one task takes: its rows in all spaces, inner products, and what is derived from them."""
+    tables = {id(table): table for _, spaces in embedded for table in spaces.values()}.values()
+    rows = sum(table.element_size() * table.shape[1] for table in tables) * samples
+    square = 64 * samples**2 if any(samples <= table.shape[1] for table in tables) else 0  # some in double
+    return rows + square + 48 * ways * samples
+
+
+class _Sheets:
+    """The answers of all methods to all tasks; every task is filled in by one process."""
+
+    def __init__(self, methods: int, tasks: int, protocol: TaskProtocol, classes: int) -> None:
+        labels = smallest_integer(protocol.ways)
+        self.predicted = np.zeros((methods, tasks, protocol.queries), labels)
+        self.confidence = np.zeros((methods, tasks, protocol.queries), np.float16)
+        self.labels = np.zeros((tasks, protocol.queries), labels)
+        self.classes = np.zeros((tasks, protocol.ways), smallest_integer(classes))
+
+    def gather(self, ranks: Ranks) -> None:
+        """Add what other processes filled in; half-precision numbers by their bits."""
+        if ranks.count == 1:
+            return
+        for name in ("predicted", "labels", "classes"):
+            array = getattr(self, name)
+            setattr(self, name, ranks.sum(array.astype(np.int64)).astype(array.dtype))
+        bits = ranks.sum(self.confidence.view(np.int16).astype(np.int64))
+        self.confidence = bits.astype(np.int16).view(np.float16)
+
+    def of(self, method: int) -> Answers:
+        """The answers of one method."""
+        return Answers(self.predicted[method], self.labels, self.confidence[method], self.classes)
+
+
+def _solve_chunk(
+    embedded: Sequence[Embedded], drawn: TaskRows, work: _Work, sheets: _Sheets, part: slice
+) -> NDArray[np.float64]:
+    """Fill in the answers to drawn tasks; returns seconds: of all methods together, and of each alone.
+
+    Shorter tasks are solved apart, so that shapes agree.
+    """
+    labels, ways = drawn.query_labels, drawn.classes.shape[1]
+    sheets.labels[part], sheets.classes[part] = labels, drawn.classes
+    queries = (labels >= 0).sum(axis=1)
+    seconds = np.zeros(len(embedded) + 1)
+    for size in np.unique(queries):
+        chosen = np.flatnonzero(queries == size)
+        present = np.argsort(labels[chosen] < 0, axis=1, kind="stable")[:, :size]
+        rows = np.concatenate([drawn.support[chosen], np.take_along_axis(drawn.query[chosen], present, axis=1)], axis=1)
+        predicted, confidence, spent = _solve_alike(embedded, rows, drawn.support_labels[chosen], ways, work)
+        seconds += spent
+        for number in range(len(embedded)):
+            for sheet, solved, absent in (
+                (sheets.predicted, predicted, -1), (sheets.confidence, confidence, np.nan),
+            ):  # fmt: skip
+                page = sheet[number, part]
+                page[chosen] = absent
+                page[chosen[:, None], present] = solved[number]
+    return seconds
+
+
+def _solve_alike(
+    embedded: Sequence[Embedded], index: NDArray[np.int64], support_labels: NDArray[np.int64], ways: int, work: _Work
+) -> tuple[NDArray[Any], NDArray[np.float16], NDArray[np.float64]]:
+    """Predictions and confidences (methods, B, Q) of tasks of equal shape, and seconds.
+
+    Tasks are solved block by block; a block that does not fit into memory is tried again in halves.
+    """
+    device = next(iter(embedded[0].spaces.values())).device
+    rows, labels = (torch.from_numpy(array).to(device, non_blocking=True) for array in (index, support_labels))
+    shape = len(embedded), len(rows), rows.shape[1] - labels.shape[1]
+    predicted = torch.zeros(shape, dtype=torch.int32, device=device)
+    confidence = torch.zeros(shape, dtype=torch.float16, device=device)
+    laps: list[tuple[int, bool, Any, Any]] = []  # method, whether the time passed there, and the marks around it
+    buffers: dict[int, Tensor] = {}
+    done = 0
+    while done < len(rows):
+        part = slice(done, done + work.block)
+        shared, timed = _Shared(rows[part], labels[part], buffers), []
+        try:
+            for number, (method, spaces) in enumerate(embedded):
+                tasks = _SharedTasks(shared, spaces, ways)
+                start = time_mark(device)
+                with torch.no_grad():  # not inference_mode, in which no method could differentiate
+                    probabilities = method.classify(tasks)  # (B, Q, K)
+                    best = probabilities.mT.max(dim=1)  # as argmax, which is slow along the last axis
+                    finite = probabilities.sum(dim=(1, 2)).isfinite()[:, None]
+                    predicted[number, part] = torch.where(finite, best.indices, -1).int()
+                    confidence[number, part] = best.values.half()
+                timed += [(number, True, start, time_mark(device)), *((number, False, *lap) for lap in tasks.reused)]
+                shared.refuse_changes(method)
+        except RuntimeError as error:
+            if isinstance(error, NotImplementedError) and device != torch.device("cpu"):
+                message = f"{method.info.title} cannot run on {device}: {error}".partition("\n")[0]
+                raise FsbenchError(message, "Use --device cpu.") from error
+            if not out_of_memory(error):
+                raise
+            work.halve(len(rows[part]), error)
+            torch.cuda.empty_cache()  # cuBLAS and cuSOLVER allocate beside what torch reserves
+            continue
+        laps += timed
+        done += len(rows[part])
+    answers, sure = predicted.cpu().numpy(), confidence.cpu().numpy()
+    if (answers < 0).any():
+        title = embedded[int(np.argwhere(answers < 0)[0, 0])].method.info.title
+        raise FsbenchError(
+            f"{title} gave NaN or infinity in place of probabilities.",
+            "Check its parameters and the features; in a method of your own, roots, logarithms and divisions by zero.",
+        )
+    seconds = np.zeros(len(embedded) + 1)
+    for number, here, *marks in laps:
+        lap = seconds_between(*marks)
+        seconds[number + 1] += lap
+        seconds[0] += lap if here else 0.0
+    return answers, sure, seconds
+
+
+class _Shared:
+    """Labels, rows and inner products of a block of tasks, computed once for all methods; a write is noticed."""
+
+    def __init__(self, index: Tensor, support_labels: Tensor, buffers: dict[int, Tensor]) -> None:
+        self.index = index  # (B, N)
+        self.support_labels, self.version = support_labels, support_labels._version
+        self.buffers = buffers  # of rows, reused: allocating is slow
+        self.tensors: dict[tuple[str, int], tuple[Tensor, int, Any]] = {}  # with version, and marks around the making
+
+    def get(self, what: Literal["rows", "gram"], table: Tensor) -> tuple[Tensor, Any]:
+        """Rows (B, N, D) or inner products (B, N, N) of a table; marks around their making, if that was before."""
+        key = what, id(table)
+        if key in self.tensors:
+            tensor, _, lap = self.tensors[key]
+            return tensor, lap
+        start = time_mark(table.device)
+        tensor = self._rows(table) if what == "rows" else gathered_gram(table, self.index)
+        self.tensors[key] = tensor, tensor._version, (start, time_mark(table.device))
+        return tensor, None
+
+    def _rows(self, table: Tensor) -> Tensor:
+        buffer = self.buffers.get(id(table))
+        if buffer is None or len(buffer) != self.index.numel():
+            buffer = self.buffers[id(table)] = table.new_empty(self.index.numel(), table.shape[1])
+        return torch.index_select(table, 0, self.index.reshape(-1), out=buffer).view(*self.index.shape, -1)
+
+    def refuse_changes(self, method: Method) -> None:
+        """Refuse a method that has written into what others see."""
+        versions = [(tensor, version) for tensor, version, _ in self.tensors.values()]
+        if any(tensor._version != version for tensor, version in [(self.support_labels, self.version), *versions]):
+            raise FsbenchError(
+                f"{method.info.title} writes into the rows or labels of its tasks, which other methods see too.",
+                "Work on a copy: rows = tasks.rows.clone().",
+            )
+
+
+class _SharedTasks(TaskBatch):
+    """The tasks of a block as one method sees them; rows are gathered when they are asked for."""
+
+    def __init__(self, shared: _Shared, spaces: Mapping[str, Tensor], ways: int) -> None:
+        super().__init__(spaces, shared.support_labels, ways)  # tables (M, E) in place of rows (B, N, E)
+        self.shared = shared
+        self.reused: list[Any] = []  # marks around the making of what other methods asked for before
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return *self.shared.index.shape, next(iter(self.spaces.values())).shape[1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(iter(self.spaces.values())).dtype
+
+    def space(self, name: str = "") -> Tensor:
+        return self._get("rows", name)
+
+    def gram(self, name: str = "") -> Tensor:
+        return self._get("gram", name)
+
+    def _get(self, what: Literal["rows", "gram"], name: str) -> Tensor:
+        tensor, lap = self.shared.get(what, super().space(name))
+        if lap and lap not in self.reused:
+            self.reused.append(lap)
+        return tensor
 
 
 @contextmanager
-def _pool(device: torch.device) -> Iterator[tuple[ThreadPoolExecutor, int]]:
-    """Threads for blocks, and their number; nobody waits for them after an error or Ctrl-C.
-
-    On the CPU blocks run side by side, one thread each: small operations gain nothing from more. On a GPU there are
-    two, so that tasks are drawn while others are solved.
-    """
+def _pool(work: _Work) -> Iterator[ThreadPoolExecutor]:
+    """Threads for chunks; nobody waits for them after an error or Ctrl-C."""
     threads = torch.get_num_threads()
-    workers = threads if device.type == "cpu" else 2
-    pool = ThreadPoolExecutor(workers, initializer=lambda: torch.set_num_threads(1))
+    pool = ThreadPoolExecutor(work.threads, initializer=lambda: torch.set_num_threads(work.cores))
     try:
-        with threadpool_limits(1 if device.type == "cpu" else None, "blas"):  # of NumPy
-            yield pool, workers
-        pool.shutdown()  # before the number of threads is restored: a thread that starts late would set it to 1 again
+        with threadpool_limits(work.cores if work.in_threads else None, "blas"):  # of NumPy
+            yield pool
+        pool.shutdown()  # before the number of threads is restored: a thread that starts late would set it again
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         raise
@@ -238,38 +410,14 @@ def _pool(device: torch.device) -> Iterator[tuple[ThreadPoolExecutor, int]]:
         torch.set_num_threads(threads)
 
 
-def _side_by_side(
-    pool: ThreadPoolExecutor, workers: int, solve: Callable[[range], range], chunks: Iterator[range]
-) -> Iterator[range]:
-    """Chunks as they are solved. None is taken before a worker is free, as another process could solve it."""
-    running: set[Future[range]] = {pool.submit(solve, chunk) for chunk in islice(chunks, workers)}
+def _as_completed(
+    pool: ThreadPoolExecutor, threads: int, stage: Callable[[range], T], chunks: Iterable[range]
+) -> Iterator[T]:
+    """What a function gives for every chunk, as it is done; as many chunks are under way as there are threads."""
+    left = iter(chunks)
+    running: set[Future[T]] = {pool.submit(stage, chunk) for chunk in islice(left, threads)}
     while running:
         finished, running = wait(running, return_when=FIRST_COMPLETED)
-        running |= {pool.submit(solve, chunk) for chunk in islice(chunks, len(finished))}
+        running |= {pool.submit(stage, chunk) for chunk in islice(left, len(finished))}
         for future in finished:
             yield future.result()
-
-
-def _until(deadline: float, chunks: Iterator[range]) -> Iterator[range]:
-    """Chunks until a time budget is spent, at least one. None is taken in vain, as no other process would solve it."""
-    for chunk in chunks:
-        yield chunk
-        if time.perf_counter() > deadline:
-            return
-
-
-def _chunks(
-    tasks: int, workers: int, block: int, first: int | None = None, at_once: int = _SAMPLED_AT_ONCE
-) -> Iterator[range]:
-    """Chunks that are drawn together: whole blocks where there are enough for all workers, else parts of one.
-
-    There are at least four per worker while tasks last, so that none waits long for the others. Chunks that begin with
-    a few tasks, `first`, and grow soon tell how fast a method is.
-    """
-    share = min(max(at_once, block), -(-tasks // (4 * workers)))
-    size = share // block * block or share
-    start = number = 0
-    while start < tasks:
-        stop = min(tasks, start + (min(size, first << number // workers) if first else size))
-        yield range(start, stop)
-        start, number = stop, number + 1

@@ -1,388 +1,234 @@
-"""One method over one list of tasks of one feature file: computed once, then read from its record."""
+"""Methods over lists of tasks of a feature file: computed once, then read from their records."""
 
 from __future__ import annotations
 
 import platform
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 import fsbench
-from fsbench.evaluation.engine import Outcome, TaskList, solve_tasks, solve_together, tasks_that_fit
-from fsbench.evaluation.image_source import ImagePlaces
+from fsbench.devices import device_name
+from fsbench.errors import FsbenchError
+from fsbench.evaluation.engine import Outcome, TaskList, solve
+from fsbench.evaluation.source import Source
+from fsbench.evaluation.spec import MethodChoice, command_of
 from fsbench.io.files import require_writable
-from fsbench.methods.base import Demanding
-from fsbench.methods.centroids import CentredRows
-from fsbench.methods.registry import METHODS, method_class
+from fsbench.methods.base import Method
+from fsbench.methods.images.loader import ImageLoader
+from fsbench.methods.presets import ARTICLE_UNITS
+from fsbench.methods.registry import learns, method_class, method_key
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
-from fsbench.results.predictions import Predictions, predictions_path, save_predictions
-from fsbench.results.record import (
-    OwnMethod,
-    RunKey,
-    RunRecord,
-    find_record,
-    first_tasks,
-    named_base,
-    named_network,
-    record_path,
-    save_record,
-)
-from fsbench.results.statistics import accuracies, interval
+from fsbench.results.record import MethodFacts, Origins, Record, Run, load_record, record_path, save_record
 from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import sample_list
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from fsbench.evaluation.source import Source
-    from fsbench.methods.base import Method
-
-_SECONDS_TO_TELL = 2.0  # of a slow method, before it says how long it will take
-_SECONDS_TO_KEEP = 120.0  # of a slow method, between records of what is solved so far
+_FIRST_TASKS = 4  # per core, of a slow method, which tell how long it will take
+_SECONDS_TO_KEEP = 60.0  # of a slow method, between records of what is solved so far
+_SECONDS_TO_TELL = 10.0  # that a slow method must have left to say so
 POINTS = "points"  # folder below the results, for the records of single points of sweeps and searches
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
-    """What is asked for: a configured method over a list of tasks.
+    """What is asked for: a configured method over a list of tasks."""
 
-    Attributes:
-        method: With its parameters.
-        protocol: How tasks are drawn.
-        seed: Of the task list.
-        tasks: How many.
-        params_from: Where the parameters come from.
-        name: Under which results are recorded, if not the method's own name.
-        seconds: Solve as many of the tasks as fit into this time; None solves all.
-        asked: Tasks asked for, if these are fewer, as a network is adapted to each.
-    """
-
-    method: Method
+    choice: MethodChoice  # the method as it was asked for
+    method: Method  # the same with all its parameters
+    origins: Origins  # of these
+    source: Source  # what the tasks are drawn from
     protocol: TaskProtocol
     seed: int
-    tasks: int
-    params_from: str = "given"
-    name: str = ""
-    seconds: float | None = None
-    asked: int = 0
+    tasks: int  # how many
+
+    @property
+    def run(self) -> Run:
+        """Everything that determines the answers."""
+        base = self.source.base
+        return Run(
+            features=self.source.split.digest,
+            base=base.digest if base else "",
+            split=self.source.split_name,
+            protocol=self.protocol,
+            seed=self.seed,
+            method=method_key(self.choice.method),
+            version=self.method.info.version,
+            params=self.method.params(),
+        )
+
+    @property
+    def fast(self) -> bool:
+        """Whether tasks take milliseconds."""
+        return self.method.info.cost == "fast"
+
+    @property
+    def facts(self) -> MethodFacts:
+        """What the record keeps of the method."""
+        info, params = self.method.info, self.method.params()
+        names = [name for name, needs in info.published.items() if all(params[key] in needs[key] for key in needs)]
+        same = {name: getattr(info, name) for name in ("title", "reference", "url", "order", "starts_from")}
+        assumes = info.assumes(params, self.protocol.alpha)
+        taught = learns(self.choice.method)
+        return MethodFacts(label=self.choice.label, assumes=assumes, learns=taught, published_as=tuple(names), **same)
+
+    def command(self) -> str:
+        """The `fsbench solve` that computes it again, with tuned parameters by value; empty for arrays in memory."""
+        source, origins = self.source, self.origins
+        if source.path is None:
+            return ""
+        chosen = [name for name, origin in origins.params.items() if origin in ("given", "tuned")]
+        parameters = {name: value for name, value in self.method.params().items() if name in chosen}
+        others: dict[str, Any] = {"base": source.base_path, "split": source.split_name, "blind": origins.blind}
+        others |= {"tasks": self.tasks, "seed": self.seed, "preset": "article" if origins.preset else ""}
+        return command_of(source.path, self.choice.method, parameters, self.protocol, **others)
+
+
+def configure(
+    choice: MethodChoice, source: Source, protocol: TaskProtocol, *, preset: str = "", blind: bool = False
+) -> tuple[Method, Origins]:
+    """A method for a setting, and where its parameters come from.
+
+    A blind method has the defaults of unbalanced tasks, and is told no α.
+    """
+    context, chosen = source.context(protocol, preset), method_class(choice.method)
+    if blind:
+        context = replace(context, balanced=False, alpha=None)
+    method = chosen.configure(context, **choice.options)
+    params, variants = method.params(), chosen.info.variants
+    origins: dict[str, Any] = {}
+    if preset:
+        plain = chosen.configure(replace(context, preset=""), **choice.options).params()
+        origins = {name: "preset" for name, value in params.items() if value != plain[name]}
+    used = context.preset if origins else ""
+    origins |= {ARTICLE_UNITS.get(name, name): "given" for name in choice.options}
+    return method, Origins(params=origins, variant=variants.parameter if variants else "", preset=used, blind=blind)
 
 
 @dataclass(frozen=True)
 class Runner:
-    """Computes runs and keeps their records; none of its settings changes a result.
-
-    Attributes:
-        device: Where to compute.
-        batch: Tasks per block; None chooses.
-        ranks: Processes that share the tasks.
-        reporter: Shows progress, notes and warnings.
-        results: Folder of records; None keeps nothing.
-        force: Recompute existing results.
-        predictions: Also write the class probabilities of all queries beside the records.
-        images: Where methods on images find these, and their networks.
-        ahead: Outcomes of jobs that were solved together with another one, until they are asked for.
-    """
+    """Computes runs and keeps their records; none of its settings changes a result."""
 
     device: torch.device
-    batch: int | None = None
-    ranks: Ranks = ALONE
+    batch: int | None = None  # tasks per block; None chooses
+    ranks: Ranks = ALONE  # processes that share the tasks
     reporter: Reporter = field(default_factory=lambda: Reporter(quiet=True))
-    results: Path | None = None
-    force: bool = False
-    predictions: bool = False
-    images: ImagePlaces = field(default_factory=ImagePlaces)
-    ahead: dict[str, Outcome] = field(default_factory=dict)
+    results: Path | None = None  # folder of records; None keeps nothing
+    force: bool = False  # recompute existing results
+    images: ImageLoader = field(default_factory=ImageLoader)  # where methods on images find these and their networks
 
-    def run(
-        self,
-        job: Job,
-        source: Source,
-        progress: Callable[[int], None] = lambda done: None,
-        following: Sequence[Job] = (),
-    ) -> RunRecord:
-        """Give the record of a job: the stored one or the first tasks of it, else one with the missing tasks added.
+    def run_all(self, jobs: Sequence[Job], progress: Callable[[int, str], None] | None = None) -> list[Record]:
+        """The records of jobs, in their order: stored ones, or with the missing tasks added.
 
-        Jobs that follow on the same tasks are solved together with this one where their methods share features.
+        Fast methods that lack the same tasks are solved together, which draws these tasks once. Progress is told as
+        tasks that are done, times methods, and what is under way.
         """
-        wanted = replace(job, tasks=job.asked) if job.asked and not self.predictions else job
-        key = key_of(wanted, source)
-        stored = self.ranks.agree(lambda: self.stored(key, source))
-        if stored and job.asked:
-            job = replace(job, tasks=min(max(job.tasks, stored.key.tasks), job.asked))
-        if not stored or not (stored.key.tasks >= job.tasks or (job.seconds and stored.seconds > job.seconds / 2)):
-            record = self._solve(job, source, stored, progress, following)
-            return self.ranks.agree(lambda: record)
-        progress(job.tasks)
-        record = first_tasks(stored, job.tasks) if stored.key.tasks > job.tasks else stored
-        record = _renamed(record, replace(job, tasks=record.key.tasks), source)
-        asked = job.asked or job.tasks
-        record = replace(record, asked=asked if record.key.tasks < asked else 0)
-        if self.results and stored.key.tasks > job.tasks:
-            self.ranks.agree(partial(_save, self.results, record, source))
-        return self.ranks.agree(lambda: record)
+        advance = progress or (lambda done, label: None)
+        drafts = [_draft(job, self) for job in jobs]
+        records = [self.ranks.agree(partial(self._stored, draft)) for draft in drafts]
+        together: dict[tuple[Any, ...], list[int]] = {}
+        for place, (job, record) in enumerate(zip(jobs, records, strict=True)):
+            done = min(_count(record), job.tasks)
+            advance(done, "")
+            if done < job.tasks:
+                alone = () if job.fast else (place,)
+                key = id(job.source.split), job.protocol, job.seed, done, job.tasks, *alone
+                together.setdefault(key, []).append(place)
+        if together and self.results:
+            self.ranks.agree(partial(require_writable, self.results))
+        for places in together.values():
+            lacking = [(jobs[n], drafts[n], records[n]) for n in places]
+            for place, record in zip(places, self._extended(lacking, advance), strict=True):
+                records[place] = record
+        return [record.first(job.tasks) for job, record in zip(jobs, records, strict=True) if record]
 
-    def stored(self, key: RunKey, source: Source) -> RunRecord | None:
-        """The record of a run, or of more or fewer tasks of its list; with predictions only that of the very run."""
+    def run(self, job: Job) -> Record:
+        """The record of one job."""
+        return self.run_all([job])[0]
+
+    def _stored(self, draft: Record) -> Record | None:
+        """The stored record of a run, as the present job names it; equal runs may have another origin."""
         if self.force or not self.results:
             return None
-        path = record_path(self.results, key, source.dataset, source.backbone)
-        if self.predictions and not (path.exists() and predictions_path(path).exists()):
+        path = record_path(self.results, draft)
+        if not path.exists():
             return None
-        return find_record(path, key)
+        record = load_record(path)
+        if record.run != draft.run:
+            raise FsbenchError(f"The record {path} does not match its file name.", "Recompute it with --force.")
+        names = ("method", "origins", "command", "provenance", "base_provenance", "network", "images", "class_names")
+        return record.update(**{name: getattr(draft, name) for name in names})
 
-    def _solve(
-        self,
-        job: Job,
-        source: Source,
-        stored: RunRecord | None,
-        progress: Callable[[int], None],
-        following: Sequence[Job],
-    ) -> RunRecord:
-        """Add the missing tasks to what is stored, and keep the record; that of a slow method also while it runs."""
-        results, fast = self.results, job.method.info.cost == "fast"
-        if results:
-            self.ranks.agree(partial(require_writable, results))
-        if isinstance(job.method, Demanding):
-            self._say_if_memory_is_short(job.method, job.protocol)
-        progress(stored.key.tasks if stored else 0)
-        advance = progress if fast else _estimating(job, stored, progress, self.reporter)
-        limit = _SECONDS_TO_KEEP if results and not (fast or job.seconds or self.predictions) else None
-        while True:
-            record, probabilities = self._compute(job, source, stored, advance, following, limit)
-            if results:
-                self.ranks.agree(partial(_save, results, record, source, probabilities, stored))
-            if not limit or record.key.tasks == job.tasks:
-                return record
-            stored = record
+    def _extended(
+        self, lacking: Sequence[tuple[Job, Record, Record | None]], advance: Callable[[int, str], None]
+    ) -> list[Record]:
+        """Solve what jobs lack, each with its record as a draft without answers and as far as it is stored.
 
-    def _compute(
-        self,
-        job: Job,
-        source: Source,
-        stored: RunRecord | None,
-        progress: Callable[[int], None],
-        following: Sequence[Job],
-        limit: float | None,
-    ) -> tuple[RunRecord, NDArray[np.float16] | None]:
-        """Solve the tasks that are not stored yet, as many as fit into the seconds of a budget or limit.
-
-        With predictions, none is stored, and the probabilities of all are kept.
+        Records are kept, those of a slow method also while it runs.
         """
-        first = stored.key.tasks if stored else 0
-        budget = job.seconds and max(job.seconds - (stored.seconds if stored else 0), job.seconds / 2)
-        tasks = TaskList(job.protocol, job.seed, job.tasks, first, budget or limit, probabilities=self.predictions)
-        if outcome := self.ahead.pop(key_of(job, source).digest(), None):
-            stored = None  # a record that another process has written meanwhile: its tasks are solved here too
-            for part in (1, job.tasks - first - 1):  # not at once: it is no stored result, and counts for the speed
-                progress(part)
-        elif others := () if stored else self._solved_alike(job, source, following):
-            outcome, *more = solve_together(
-                [each.method for each in (job, *others)], source.split, source.base, tasks,
-                device=self.device, batch=self.batch, ranks=self.ranks, progress=progress,
+        jobs, drafts, records = zip(*lacking, strict=True)
+        first, source, done, told = jobs[0], jobs[0].source, _count(records[0]), False
+        label = f"{source.dataset} {first.protocol.title} {', '.join(job.choice.label for job in jobs)}"
+        threads = self.ranks.agree(torch.get_num_threads)  # all processes solve the same tasks together
+        size = first.tasks if first.fast else _FIRST_TASKS * threads * self.ranks.count
+        while done < first.tasks:
+            numbers, started = np.arange(done, min(first.tasks, done + size)), time.monotonic()
+            outcomes = solve(
+                [job.method for job in jobs], source.split, source.base, TaskList(first.protocol, first.seed, numbers),
+                device=self.device, batch=self.batch, ranks=self.ranks,
+                progress=lambda more: advance(more * len(jobs), label),
             )  # fmt: skip
-            self.ahead.update({key_of(each, source).digest(): found for each, found in zip(others, more, strict=True)})
-        else:
-            outcome = solve_tasks(
-                job.method, source.split, source.base, tasks, device=self.device, batch=self.batch, ranks=self.ranks,
-                progress=progress,
-            )  # fmt: skip
-        if stored:
-            outcome = Outcome(
-                np.concatenate([stored.correct, outcome.correct]),
-                np.concatenate([stored.queries, outcome.queries]),
-                stored.seconds + outcome.seconds,
-                max(stored.peak_memory, outcome.peak_memory),
-            )
-        solved, asked = len(outcome.correct), job.asked or job.tasks
-        assert solved <= job.tasks
-        record = self._record(replace(job, tasks=solved), source, outcome)
-        return replace(record, asked=asked if solved < asked else 0), outcome.probabilities
-
-    def _say_if_memory_is_short(self, method: Demanding, protocol: TaskProtocol) -> None:
-        samples, usual = protocol.ways * protocol.shots + protocol.queries, torch.get_num_threads()
-        fitting = tasks_that_fit(method, samples, self.device, self.ranks)
-        if fitting and self.device.type == "cpu" and fitting < usual:
-            self.reporter.say(
-                f"{method.info.title}: {fitting} instead of {usual} tasks are solved side by side, as each takes about "
-                f"{method.memory_per_task(samples) / 1e9:,.1f} GB of memory."
-            )
-
-    def _solved_alike(self, job: Job, source: Source, following: Sequence[Job]) -> list[Job]:
-        """The jobs to solve together with one: on the CPU, on the same tasks, of CL2N features, and without record."""
-        if self.device.type != "cpu" or self.predictions or not isinstance(job.method, CentredRows):
-            return []
-        found = {key_of(job, source).digest(): job}
-        for other in following:
-            same = replace(other, method=job.method, name=job.name, params_from=job.params_from) == job
-            if same and isinstance(other.method, CentredRows):
-                key = key_of(other, source)
-                if not self.ranks.agree(partial(self.stored, key, source)):
-                    found.setdefault(key.digest(), other)
-        return [*found.values()][1:]
-
-    def _record(self, job: Job, source: Source, outcome: Outcome) -> RunRecord:
-        mean = interval(accuracies(outcome.correct, outcome.queries))
-        device = self.device.type
-        if device == "cuda":
-            device += f":{torch.cuda.get_device_name(self.device)}"
-        elif device == "cpu":
-            threads = torch.get_num_threads()
-            device += f":{threads} thread{'s' if threads > 1 else ''}"
-        return RunRecord(
-            key=key_of(job, source),
-            dataset=source.dataset,
-            backbone=source.backbone,
-            params_from=job.params_from,
-            accuracy=mean.mean,
-            ci95=mean.half_width if job.tasks > 1 else None,
-            correct=outcome.correct.tolist(),
-            queries=outcome.queries.tolist(),
-            seconds=outcome.seconds,
-            peak_memory=outcome.peak_memory,
-            device=device,
-            signature=signature(job, source),
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            crops=source.crops,
-            base_dataset=source.base_dataset,
-            versions={"fsbench": fsbench.__version__, "torch": torch.__version__, "python": platform.python_version()},
-            ranks=self.ranks.count,
-            other_base=source.other_base,
-            family=source.family,
-            weights=source.weights,
-            network=source.network,
-            images=source.images,
-            own_method=_own_method(job),
-        )
+            extended = [_with(*one) for one in zip(drafts, records, outcomes, strict=True)]
+            for record in extended if self.results else ():
+                path = record_path(self.results, record)  # type: ignore[arg-type]
+                self.ranks.agree(partial(save_record, path, record))
+            records, done = tuple(extended), done + len(numbers)
+            seconds = self.ranks.agree(lambda: max(time.monotonic() - started, 1e-3))  # noqa: B023
+            left = (first.tasks - done) * seconds / len(numbers)
+            size = max(size, int(_SECONDS_TO_KEEP * len(numbers) / seconds))
+            if not told and left > _SECONDS_TO_TELL:
+                told, time_left = True, timedelta(seconds=round(left))
+                words = f"{first.method.info.title}, {first.protocol.title}: {first.tasks - done:,} more tasks"
+                self.reporter.say(f"{words} take about {time_left}.")
+        return [record for record in records if record]
 
 
-def _estimating(
-    job: Job, stored: RunRecord | None, progress: Callable[[int], None], reporter: Reporter
-) -> Callable[[int], None]:
-    """Progress of a slow method, which also says how long it will take, as soon as its first tasks tell."""
-    start, done, told = time.monotonic(), 0, False
-    tasks = job.tasks - (stored.key.tasks if stored else 0)
-
-    def report(more: int) -> None:
-        nonlocal done, told
-        progress(more)
-        done, passed = done + more, time.monotonic() - start
-        if not told and passed > _SECONDS_TO_TELL:
-            told = True
-            each = timedelta(seconds=round(passed / done * tasks))
-            setting = f"{job.protocol.setting} {job.protocol.shots}-shot"
-            words = f"{job.method.info.title}, {setting}: {tasks:,} {'more ' if stored else ''}tasks take about {each}"
-            limit = job.seconds and timedelta(seconds=round(job.seconds))
-            reporter.say(words + (f"; as many as fit into {limit} are solved." if limit else "."))
-
-    return report
-
-
-def configure(
-    name: str, source: Source, protocol: TaskProtocol, options: Mapping[str, Any], preset: str = "", blind: bool = False
-) -> tuple[Method, str]:
-    """A method for a setting, and a word on where its parameters come from: `default`, `blind`, or `preset:mini`.
-
-    A blind method has the defaults of unbalanced tasks, and is told no α.
-    """
-    context, chosen = source.context(protocol, preset), method_class(name)
-    if blind:
-        context = replace(context, balanced=False, alpha=None)
-    method, plain = (chosen.configure(one, **options) for one in (context, replace(context, preset="")))
-    origin = "blind" if blind else "default" if method.params() == plain.params() else f"preset:{context.preset}"
-    if options:
-        origin += " + given:" + ",".join(sorted(options))
-    return method, origin
-
-
-def key_of(job: Job, source: Source) -> RunKey:
-    """Everything that determines the result of a job."""
-    return RunKey(
-        features_sha256=source.split.digest,
-        base_sha256=source.base.digest if source.base else "",
-        split=source.split_name,
-        protocol=job.protocol.as_dict(),
-        seed=job.seed,
-        tasks=job.tasks,
-        method=job.name or job.method.info.name,
-        params=job.method.params(),
-        method_version=job.method.info.version,
-    )
-
-
-def _renamed(stored: RunRecord, job: Job, source: Source) -> RunRecord:
-    """A stored record as the present job names it; equal parameters and features may have another origin."""
-    return replace(
-        stored,
-        dataset=source.dataset,
-        backbone=source.backbone,
-        params_from=job.params_from,
-        signature=signature(job, source, stored.versions.get("fsbench", "unknown")),
-        crops=source.crops,
-        base_dataset=source.base_dataset,
-        other_base=source.other_base,
-        family=source.family,
-        weights=source.weights,
+def _draft(job: Job, runner: Runner) -> Record:
+    """The record of a job, without answers."""
+    source = job.source
+    return Record(
+        run=job.run,
+        method=job.facts,
+        origins=job.origins,
+        command=job.command(),
+        provenance=source.provenance,
+        base_provenance=source.base_provenance,
         network=source.network,
         images=source.images,
-        own_method=_own_method(job),
+        class_names=source.split.class_names,
+        seconds=0.0,
+        peak_memory=0,
+        device=device_name(runner.device),
+        ranks=runner.ranks.count,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions={"fsbench": fsbench.__version__, "torch": torch.__version__, "python": platform.python_version()},
     )
 
 
-def _save(
-    folder: Path,
-    record: RunRecord,
-    source: Source,
-    probabilities: NDArray[np.float16] | None = None,
-    stored: RunRecord | None = None,
-) -> None:
-    """Write a record, before it the predictions if there are some, and remove the unfinished one that it extends."""
-    key, split = record.key, source.split
-    path = record_path(folder, key, source.dataset, source.backbone)
-    if probabilities is not None:
-        drawn = sample_list(TaskProtocol(**key.protocol), split.offsets, key.seed, key.tasks)
-        predictions = Predictions.of(probabilities, [*drawn], split.class_names)
-        save_predictions(predictions_path(path), key.digest(), predictions)
-    save_record(path, record)
-    if stored and stored.asked:
-        unfinished = record_path(folder, stored.key, source.dataset, source.backbone)
-        if not predictions_path(unfinished).exists():
-            unfinished.unlink(missing_ok=True)
+def _count(record: Record | None) -> int:
+    return record.tasks if record else 0
 
 
-def signature(job: Job, source: Source, version: str = fsbench.__version__) -> str:
-    """One line that a paper can print under a table; the version is that of the fsbench that computed."""
-    name, number = job.name or job.method.info.name, job.method.info.version
-    method = name if number == 1 else f"{name}:{number}"
-    params = ",".join(
-        f"{name}:{value:.4g}" if isinstance(value, float) else f"{name}:{value}"
-        for name, value in job.method.params().items()
-    )
-    parts = [
-        f"fsbench:{version}",
-        f"{source.dataset}/{named_network(source.backbone, source.family, source.weights)}/{source.split_name}",
-        job.protocol.signature(),
-        f"seed:{job.seed}|tasks:{job.tasks}",
-        f"{method}({params})" if params else method,
-        f"params:{job.params_from}",
-    ]
-    if source.base and source.other_base:
-        parts.insert(2, f"base:{named_base(source.base_dataset or source.dataset, source.base.digest)}")
-    return "|".join(parts)
-
-
-def _own_method(job: Job) -> OwnMethod | None:
-    """What the record keeps of a method that is not part of fsbench."""
-    info = job.method.info
-    if job.name in ("", *METHODS):
-        return None
-    assumes = info.assumes(job.method.params(), job.protocol.alpha)
-    return OwnMethod(info.title, info.reference, info.transductive, info.prior, info.needs_base, assumes, info.url)
+def _with(draft: Record, stored: Record | None, outcome: Outcome) -> Record:
+    """A record of the stored tasks and of those that were just solved."""
+    new = draft.update(outcome.answers, seconds=outcome.seconds, peak_memory=outcome.peak_memory)
+    if stored is None:
+        return new
+    seconds, peak = stored.seconds + new.seconds, max(stored.peak_memory, new.peak_memory)
+    return new.update(stored.answers + new.answers, seconds=seconds, peak_memory=peak)

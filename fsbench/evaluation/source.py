@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,61 +13,45 @@ from fsbench.backbones.families import differences
 from fsbench.data.catalog import dataset_info, dataset_names
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.features.overlap import overlap
-from fsbench.features.scatter import base_statistics
+from fsbench.features.scatter import BaseStatistics, base_statistics
+from fsbench.features.store import FeatureFile, Provenance, Split
 from fsbench.methods import presets
 from fsbench.methods.base import Context
-from fsbench.ranks import ALONE
+from fsbench.ranks import ALONE, Ranks
+from fsbench.reporter import Reporter, printable
 from fsbench.results.record import network_words
-from fsbench.tasks.protocol import ALPHA
+from fsbench.tasks.protocol import ALPHA, TaskProtocol
 
 if TYPE_CHECKING:
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.features.store import FeatureFile, Split
-    from fsbench.methods.networks import ImageNetwork
-    from fsbench.ranks import Ranks
-    from fsbench.reporter import Reporter
-    from fsbench.tasks.protocol import TaskProtocol
+    from fsbench.evaluation.run import Runner
+    from fsbench.methods.images.networks import ImageNetwork
 
 
 @dataclass(frozen=True)
 class Source:
-    """One split that tasks are drawn from.
+    """One split that tasks are drawn from."""
 
-    Attributes:
-        dataset: Name of the data set.
-        backbone: Name of the backbone.
-        split_name: `novel`, `val` or `base`.
-        split: The features.
-        base: Statistics of the base classes, if there are any.
-        crops: Crops per image that the features are averaged over.
-        base_dataset: Data set of the base classes, if not the same.
-        other_base: Whether the base classes come from another file.
-        family: Family of the backbone; empty if it is not known.
-        weights: Name and digest of the weights, or their random seed.
-        network: How the network differs from the published one of its family.
-        images: How the numbers of images differ from those of the benchmark.
-        image_network: For methods on images, whose rows are pixels: the network that they are for.
-    """
-
-    dataset: str
-    backbone: str
-    split_name: str
-    split: Split
+    split_name: str  # `novel`, `val` or `base`
+    split: Split  # the features
     base: BaseStatistics | None
-    crops: int = 1
-    base_dataset: str = ""
-    other_base: bool = False
-    family: str = ""
-    weights: str = ""
-    network: str = ""
-    images: str = ""
-    image_network: ImageNetwork | None = None
+    provenance: Provenance  # of the features
+    base_provenance: Provenance | None = None  # of the base classes, if they are of another file
+    path: Path | None = None  # the feature file; None for arrays in memory
+    base_path: Path | None = None  # that of the base classes, if it is another one
+    network: str = ""  # how the network differs from the published one of its family
+    images: str = ""  # how the numbers of images differ from those of the benchmark
+    image_network: ImageNetwork | None = None  # for methods on images, whose rows are pixels: what these are for
+
+    @property
+    def dataset(self) -> str:
+        """Name of the data set."""
+        return self.provenance.dataset
 
     @property
     def title(self) -> str:
         """Data set and network, as headings name them."""
-        words = network_words(self.backbone, self.family, self.weights)
-        return f"{self.dataset} {self.backbone}" + (f" ({words})" if words else "")
+        words = network_words(self.provenance)
+        return f"{self.dataset} {self.provenance.backbone}" + (f" ({words})" if words else "")
 
     def context(self, protocol: TaskProtocol, preset: str = "") -> Context:
         """What defaults of methods may depend on; with the preset `article`, its parameters for this data set."""
@@ -83,18 +69,14 @@ class Source:
 
 def load_source(file: FeatureFile, split: str, base: BaseStatistics | None, other: FeatureFile | None = None) -> Source:
     """Read a split of a feature file with what belongs to it; `other` is the file of the base, if not the same."""
-    made, dataset = file.provenance, other.provenance.dataset if other else ""
     return Source(
-        dataset=made.dataset,
-        backbone=made.backbone,
         split_name=split,
         split=file.read(split, with_images=False),
         base=base,
-        crops=made.crops,
-        base_dataset="" if dataset == made.dataset else dataset,
-        other_base=other is not None,
-        family=made.family,
-        weights=_printable(made.named_weights),
+        provenance=file.provenance,
+        base_provenance=other.provenance if other else None,
+        path=file.path,
+        base_path=other.path if other else None,
         network=network_of(file),
         images=image_counts_of(file),
     )
@@ -105,35 +87,30 @@ def network_of(file: FeatureFile) -> str:
     made = file.provenance
     random = made.weights.startswith("none, seed ")
     origin = "random weights" if random else f"trained by {made.trained_by}" if made.trained_by else ""
-    return _printable("; ".join(differences(made.family, made.architecture, file.dimension, origin)))
+    return printable("; ".join(differences(made.family, made.architecture, file.dimension, origin)))
 
 
 def image_counts_of(file: FeatureFile) -> str:
     """How the numbers of images differ from those of the benchmark; empty if they do not, or there is none."""
     if file.provenance.dataset not in dataset_names():
         return ""
-    info, found = dataset_info(file.provenance.dataset), []
+    info, different = dataset_info(file.provenance.dataset), []
     for name, split in file.splits.items():
         sizes, expected = np.diff(split.offsets).tolist(), [*info.splits[name].values()]
         if sorted(sizes) != sorted(expected):
             counts = (f"{sum(each):,} images of {len(each)} classes" for each in (sizes, expected))
-            found.append(f"{name} has {' instead of '.join(counts)}")
-    return "; ".join(found)
-
-
-def _printable(text: str) -> str:
-    """A text from a feature file as a record can hold it."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+            different.append(f"{name} has {' instead of '.join(counts)}")
+    return "; ".join(different)
 
 
 def source_of(
     file: FeatureFile, split: str, other: FeatureFile | None, reporter: Reporter, ranks: Ranks = ALONE
 ) -> Source:
     """A split of a feature file, with the base classes of another file if one is given."""
-    if other is None or _same_base(file, other):
+    if other is None or ("base" in file.splits and file.summary("base").digest == other.summary("base").digest):
         _check_within(file, split, reporter)
         return load_source(file, split, base_of(file, reporter, ranks))
-    check_base(file, other, reporter)
+    _check_network(file, other, reporter)
     _check_apart(file, split, other, reporter)
     return load_source(file, split, base_of(other, reporter, ranks), other)
 
@@ -146,7 +123,7 @@ def base_of(file: FeatureFile, reporter: Reporter, ranks: Ranks = ALONE) -> Base
         return ranks.first_alone(lambda: base_statistics(file, advance, reporter.warn))
 
 
-def check_base(file: FeatureFile, other: FeatureFile, reporter: Reporter) -> None:
+def _check_network(file: FeatureFile, other: FeatureFile, reporter: Reporter) -> None:
     """Refuse base classes whose features cannot be those of the same network; warn where that is not known."""
     base = other.summary("base")
     if base.dimension != file.dimension:
@@ -187,8 +164,8 @@ def _check_apart(file: FeatureFile, split: str, other: FeatureFile, reporter: Re
             f"{other.path} divides {mine.dataset} into other base, val and novel classes than {file.path}.",
             "Extract both with the same class lists.",
         )
-    found = overlap(f"base of {other.path}", other.stream("base"), f"{split} of {file.path}", file.stream(split))
-    if remark := found.refuse_many("the base classes would hold the images to be classified."):
+    shared = overlap(f"base of {other.path}", other.stream("base"), f"{split} of {file.path}", file.stream(split))
+    if remark := shared.refuse_many("the base classes would hold the images to be classified."):
         reporter.warn(remark)
     _warn_of_shared_names(file, split, other, reporter)
 
@@ -203,5 +180,11 @@ def _warn_of_shared_names(file: FeatureFile, split: str, other: FeatureFile, rep
         )
 
 
-def _same_base(file: FeatureFile, other: FeatureFile) -> bool:
-    return "base" in file.splits and file.summary("base").digest == other.summary("base").digest
+def with_pixels(source: Source, network: str, file: FeatureFile, runner: Runner) -> Source:
+    """The source of a method on images: its network, and pixels as rows; unchanged for a method on features."""
+    if not network:
+        return source
+    loaded = runner.images.network(network, file)
+    read = partial(runner.images.pixels, file, source.split_name, loaded, runner.reporter)
+    pixels: Any = runner.ranks.first_alone(read)
+    return replace(source, image_network=loaded, split=replace(source.split, features=pixels))

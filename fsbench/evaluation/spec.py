@@ -1,44 +1,32 @@
-"""What is asked for: the methods, settings and tasks of a comparison, from the words that people type."""
+"""What to compare: the methods, settings and tasks that options stand for."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from pathlib import Path
+from typing import Any
 
 from fsbench.errors import FsbenchError, UsageError
-from fsbench.methods import presets
-from fsbench.methods.presets import symbol
-from fsbench.methods.registry import method_class, method_names, needs_base, plain_label, split_variant
-from fsbench.tasks.protocol import ALL_CLASSES, ALPHA, FEW_PRESENT, WAYS, TaskProtocol
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Unpack
-
-    from fsbench.results.curves import Value
+from fsbench.evaluation.options import SETTINGS, Comparing, Evaluating, Solve
+from fsbench.methods.registry import method_class, needs_base, plain_label, split_variant, working_methods
+from fsbench.results.studies import Value
+from fsbench.tasks.protocol import ALL_CLASSES, ALPHA, FEW_PRESENT, PRESENT, WAYS, TaskProtocol
 
 ALL = "all"
 NO_BASELINE = ""
-SETTINGS = ("unbalanced", "balanced")
-_MOST_TASKS = 10**9
 NETWORK_TASKS = 100  # per column, of methods that adapt a network to each, unless they are asked for by name
 
 
 @dataclass(frozen=True)
 class MethodChoice:
-    """A method with the parameters that were given for it.
+    """A method with the parameters that were given for it."""
 
-    Attributes:
-        label: Its name in the table.
-        method: Name in the registry, or `path/to/file.py:CLASS`.
-        options: Parameters given; those of a variant included.
-    """
-
-    label: str
-    method: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    label: str  # its name in the table
+    method: str  # name in the registry, or `path/to/file.py:CLASS`
+    options: Mapping[str, Any] = field(default_factory=dict)  # parameters given; those of a variant included
 
     @property
     def network(self) -> str:
@@ -56,117 +44,64 @@ class MethodChoice:
         return needs_base(self.method if ".py:" in self.method else self.label)
 
 
-class TaskWords(TypedDict, total=False):
-    """How tasks are drawn, in words: what `--shots 1,5 --settings balanced` and the like say."""
-
-    shots: str | int | Sequence[int]
-    settings: str | Sequence[str]
-    alpha: float | None
-    ways: int | None
-    queries: int
-    protocol: str
-    present: int | None
-
-
-class SpecWords(TaskWords, total=False):
-    """A comparison in words; see `Spec` for what they mean."""
-
-    methods: str | Sequence[str]
-    options: Mapping[str, Any]
-    baseline: str | None
-    split: str
-    tasks: int
-    seed: int
-    tune: bool
-    preset: str
-    published: bool
-    over_data: bool
-    skip_infeasible: bool
-    over_classes: bool
-    prior_alpha: float | str | None
-    blind: bool
-    budget: float | None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """What to compare. The same specification on the same features gives the same table.
+    """What to compare. The same specification on the same features gives the same table."""
 
-    Attributes:
-        methods: In the order of the table.
-        protocols: One per setting and number of shots: the columns of the table.
-        baseline: Label of the method that others are compared to; None chooses, empty is none.
-        split: Where tasks are drawn from.
-        tasks: Number of tasks per column.
-        seed: Random seed of the task lists.
-        tune: Use parameters chosen on the val classes, where a method has some to choose.
-        preset: `article` uses the published parameters of the data set; empty the scale-free defaults.
-        published: Look up published numbers.
-        over_data: Add intervals for new images of these classes.
-        over_classes: Add intervals for new classes.
-        skip_infeasible: Leave out settings for which a feature file has too few images, instead of refusing them.
-        all_methods: Every method was asked for, so those that lack what they need are left out, and those that adapt a
-            network to every task solve a part of the tasks.
-        blind: No method is told whether tasks are balanced, nor their α.
-        budget: Seconds for everything; each method solves as many tasks as fit into its share. None solves all.
-    """
-
-    methods: tuple[MethodChoice, ...]
-    protocols: tuple[TaskProtocol, ...]
-    baseline: str | None = None
+    methods: tuple[MethodChoice, ...]  # in the order of the table
+    protocols: tuple[TaskProtocol, ...]  # one per setting and number of shots: the columns of the table
+    baseline: str | None = None  # label of the method that others are compared to; None chooses, empty is none
     split: str = "novel"
-    tasks: int = 10_000
+    tasks: int = 10_000  # per column
     seed: int = 0
-    tune: bool = False
-    preset: str = ""
+    tune: bool = False  # use parameters chosen on the val classes, where a method has some to choose
+    preset: str = ""  # `article` uses the published parameters of the data set; empty the scale-free defaults
     published: bool = True
-    over_data: bool = False
     skip_infeasible: bool = False
     over_classes: bool = False
-    all_methods: bool = False
-    blind: bool = False
-    budget: float | None = None
+    all_methods: bool = False  # leave out those that lack what they need; those that adapt a network solve fewer tasks
+    blind: bool = False  # no method is told whether tasks are balanced, nor their α
 
     def __post_init__(self) -> None:
-        if not 1 <= self.tasks <= _MOST_TASKS:
-            raise UsageError("tasks", f"expected 1 to {_MOST_TASKS:,}, got {self.tasks}", "10,000 are usual.")
-        if self.preset not in presets.CHOICES:
-            raise UsageError("preset", f"expected article, got {self.preset!r}")
         if self.blind and (self.tune or self.preset):
             other = "tune" if self.tune else "preset"
-            raise UsageError("blind", f"--{other} chooses parameters for each setting; choose one of both")
+            raise UsageError("blind", f"{other} chooses parameters for each setting; choose one of both")
         if self.tune and self.split == "val":
-            raise UsageError("tune", "parameters are tuned on the val classes, which --split val would report on")
+            raise UsageError("tune", "parameters are tuned on the val classes, which the split val would report on")
         if self.tune and self.preset:
-            raise UsageError("preset", "tuned parameters replace a preset; choose one of --tune and --preset")
+            raise UsageError("preset", "tuned parameters replace a preset; choose one of tune and preset")
 
     @classmethod
-    def from_words(cls, **words: Unpack[SpecWords]) -> Spec:
-        """The specification that words stand for, as the command line and Python give them."""
-        said: dict[str, Any] = {**words}
-        choices, options = parse_methods(words["methods"]), said.pop("options", {})
-        refuse_same_methods(choices, words.get("baseline"))
-        if options:
-            choices = [with_options(choice, options) for choice in choices]
-        choices = with_prior(choices, said.pop("prior_alpha", None))
-        tasks = {name: said.pop(name) for name in TaskWords.__annotations__ if name in said}
-        everything = said.pop("methods") == ALL
-        return cls(methods=tuple(choices), protocols=parse_protocols(**tasks), all_methods=everything, **said)
+    def of(
+        cls, options: Comparing | Solve | Evaluating, methods: Sequence[str], parameters: Mapping[str, Any], **more: Any
+    ) -> Spec:
+        """The specification that options of a command or function stand for; `more` has what they lack.
 
+        The parameters are given for every method; the name `all` alone is every method.
+        """
+        names = {field.name for field in dataclasses.fields(cls)} & type(options).model_fields.keys() - {"methods"}
+        choices = parse_methods(methods)
+        refuse_same_methods(choices, getattr(options, "baseline", None))
+        choices = with_prior([with_options(choice, parameters) for choice in choices], options.prior_alpha)
+        return cls(
+            methods=tuple(choices),
+            protocols=protocols_of(options, options.settings),
+            all_methods=list(methods) == [ALL],
+            **{name: getattr(options, name) for name in names},
+            **more,
+        )
 
-ABLATION = (
-    MethodChoice("soft-kmeans", "soft-kmeans"),
-    MethodChoice("+ VB", "bavardage", {"stage": "vb"}),
-    MethodChoice("+ VB + PLDA", "bavardage"),
-    MethodChoice("+ VB (released)", "bavardage", {"stage": "vb", "variant": "released"}),
-    MethodChoice("+ VB + PLDA (released)", "bavardage", {"variant": "released"}),
-)
+    @classmethod
+    def from_words(cls, **words: Any) -> Spec:
+        """The specification that options of `fsbench compare` stand for."""
+        options = Comparing(**words)
+        return cls.of(options, options.methods, {})
 
 
 def usual_methods() -> list[str]:
     """What `all` stands for: every method, some with a variant."""
     labels: list[str] = []
-    for name in method_names():
+    for name in working_methods():
         variants = method_class(name).info.variants
         labels += [name, *(f"{name}:{word}" for word in (variants.in_all if variants else ()))]
     return labels
@@ -202,7 +137,7 @@ def with_prior(choices: Sequence[MethodChoice], prior: float | str | None) -> li
     having = [choice for choice in choices if hasattr(method_class(choice.method), "prior_alpha")]
     if not having:
         names = ", ".join(choice.label for choice in choices)
-        raise UsageError("prior-alpha", f"no method has such a prior: {names}", "BAVARDAGE has one.")
+        raise UsageError("prior_alpha", f"no method has such a prior: {names}", "BAVARDAGE has one.")
     return [with_options(choice, {"prior_alpha": prior}) if choice in having else choice for choice in choices]
 
 
@@ -214,52 +149,54 @@ def refuse_same_methods(choices: Sequence[MethodChoice], baseline: str | None = 
             raise UsageError("methods", f"{one} and {other} are the same method; name it once")
 
 
-def parse_protocols(**words: Unpack[TaskWords]) -> tuple[TaskProtocol, ...]:
-    """One protocol per setting and number of shots."""
-    settings = parse_words(words.get("settings", SETTINGS), "settings")
+def refuse_common(first: Iterable[str], first_option: str, second: Collection[str], second_argument: str) -> None:
+    """Refuse parameters that two options give."""
+    for name in first:
+        if name in second:
+            raise UsageError(second_argument, f"{name} is also given by {first_option}; choose one")
+
+
+def parse_protocols(**words: Any) -> tuple[TaskProtocol, ...]:
+    """One protocol per setting and number of shots, from options of `compare`."""
+    options = Comparing(**words)
+    return protocols_of(options, options.settings)
+
+
+def protocols_of(options: Any, settings: Sequence[str]) -> tuple[TaskProtocol, ...]:
+    """One protocol per setting and number of shots, from options that include those of `Drawing`."""
     for setting in settings:
         if setting not in SETTINGS:
             raise UsageError("settings", f"expected unbalanced, balanced or both, got {setting!r}")
-    alpha = words.get("alpha")
-    if alpha is not None and "unbalanced" not in settings:
+    if options.alpha is not None and "unbalanced" not in settings:
         raise UsageError("alpha", "α has no meaning for balanced tasks")
-    name, ways, present = words.get("protocol", "disjoint"), words.get("ways"), words.get("present")
+    name, present = options.protocol, getattr(options, "present", None)
     few = name in FEW_PRESENT
     if present is not None and not few:
-        raise UsageError("present", f"the protocol {name} has all classes among the queries", "Add --protocol keff.")
-    levels = {"balanced": None, "unbalanced": ALPHA if alpha is None and not few else alpha}
-    rules: dict[str, Any] = {"queries": words["queries"]} if "queries" in words else {}
-    rules["ways"] = (ALL_CLASSES if few else WAYS) if ways is None else ways
+        raise UsageError("present", f"the protocol {name} has all classes among the queries", "Use the protocol keff.")
+    levels = {"balanced": None, "unbalanced": ALPHA if options.alpha is None and not few else options.alpha}
+    ways = (ALL_CLASSES if few else WAYS) if options.ways is None else options.ways
+    pooled = few and options.alpha is None
     return tuple(
         TaskProtocol(
-            name,  # type: ignore[arg-type]
-            shots=shots,
-            alpha=levels[setting],
-            present=present,
-            pooled=few and setting == "unbalanced" and alpha is None,
-            **rules,
+            name, ways, shots, options.queries, levels[setting], present=present,
+            pooled=pooled and setting == "unbalanced",
         )
         for setting in settings
-        for shots in parse_numbers(words.get("shots", (1, 5)), "shots")
-    )
+        for shots in (options.shots if isinstance(options.shots, tuple) else (options.shots,))
+    )  # fmt: skip
 
 
-def parse_numbers(words: str | int | Sequence[int], argument: str) -> list[int]:
-    """Parse `1,5` as whole numbers, each once."""
-    try:
-        parts = words.split(",") if isinstance(words, str) else [words] if isinstance(words, int) else words
-        return list(dict.fromkeys(int(part) for part in parts))
-    except ValueError:
-        raise UsageError(argument, f"expected whole numbers separated by commas, got {words!r}") from None
-
-
-def parse_words(words: str | Sequence[str], argument: str) -> list[str]:
-    """Parse `val,novel` as words, none twice."""
-    parts = [part.strip() for part in (words.split(",") if isinstance(words, str) else words)]
-    for part in parts:
-        if parts.count(part) > 1:
-            raise UsageError(argument, f"{part} is given twice")
-    return parts
+def command_of(file: Path, method: str, parameters: Mapping[str, Any], protocol: TaskProtocol, **others: Any) -> str:
+    """The `fsbench solve` that repeats one run; `others` are further options, such as `tasks`, `seed` or `base`."""
+    few = protocol.present is not None  # then other values are usual: all classes, queries drawn by image
+    alpha = None if protocol.alpha == (None if few else ALPHA) else protocol.alpha
+    ways = None if protocol.ways == (ALL_CLASSES if few else WAYS) else protocol.ways
+    present = None if protocol.present == PRESENT else protocol.present
+    solve = Solve(
+        features=[file], method=method, unbalanced=not protocol.equal, alpha=alpha, shots=(protocol.shots,), ways=ways,
+        queries=protocol.queries, protocol=protocol.name, present=present, parameters=dict(parameters), **others,
+    )  # fmt: skip
+    return solve.command("solve")
 
 
 WHOLE_NUMBERS = ("shots", "queries", "ways")
@@ -276,17 +213,10 @@ class Axis:
     def __post_init__(self) -> None:
         if len(set(self.values)) < len(self.values):
             raise FsbenchError(f"A value of {self.name} is given twice: {', '.join(map(str, self.values))}.")
-        if self.name not in OF_PROTOCOL:
-            return
         kind, word = (int, "whole numbers") if self.name in WHOLE_NUMBERS else ((int, float), "numbers")
-        for value in self.values:
+        for value in self.values if self.name in OF_PROTOCOL else ():
             if not isinstance(value, kind):
                 raise FsbenchError(f"{self.name} takes {word}, got {value!r}.")
-
-    @property
-    def symbol(self) -> str:
-        """As the article writes it."""
-        return symbol(self.name)
 
 
 def at(

@@ -6,28 +6,22 @@ import hashlib
 import itertools
 import json
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.run import POINTS, Job, configure, key_of
-from fsbench.evaluation.source import Source, base_of, load_source
-from fsbench.evaluation.spec import WHOLE_NUMBERS, Axis, at, parse_methods
+from fsbench.evaluation.run import POINTS, Job, Runner, configure
+from fsbench.evaluation.source import base_of, load_source, with_pixels
+from fsbench.evaluation.spec import WHOLE_NUMBERS, Axis, MethodChoice, at, parse_methods
+from fsbench.features.store import FeatureFile
 from fsbench.io.files import readable_part
-from fsbench.methods.presets import symbol
-from fsbench.methods.registry import method_class, method_key
-from fsbench.results.curves import Curve, Panel, Point, Sweep, Value
+from fsbench.methods.registry import method_key
+from fsbench.options import text_of
 from fsbench.results.published import published_curve
-from fsbench.results.record import named_network
+from fsbench.results.record import Record, network_mark
+from fsbench.results.studies import Curve, Panel, Point, Sweep, Value, symbol
 from fsbench.tasks.protocol import TaskProtocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from fsbench.evaluation.run import Runner
-    from fsbench.evaluation.spec import MethodChoice
-    from fsbench.features.store import FeatureFile
-    from fsbench.results.record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -35,8 +29,7 @@ class Line:
     """One curve to be measured: what stays the same along the axis."""
 
     label: str
-    method: str
-    options: Mapping[str, Any]
+    choice: MethodChoice
     protocol: TaskProtocol
     split: str = "novel"
 
@@ -59,20 +52,18 @@ def plan_sweep(
 ) -> list[Plan]:
     """One panel per protocol: the first axis runs along it, every combination of the rest is a curve."""
     first, others = axes[0], axes[1:]
-    combinations = [
-        dict(zip([axis.name for axis in others], values, strict=True))
-        for values in itertools.product(*(axis.values for axis in others))
-    ]
+    names, places = [axis.name for axis in others], itertools.product(*(axis.values for axis in others))
+    combinations = [dict(zip(names, values, strict=True)) for values in places]
     plans = []
     for protocol in protocols:
         lines = []
         for choice, values, split in itertools.product(choices, combinations, splits):
             own_protocol, own_options = at(values, protocol, {**choice.options, **options})
             words = [choice.label] if len(choices) > 1 else []
-            words += [f"{symbol(name)} = {_number(value)}" for name, value in values.items()]
+            words += [f"{symbol(name)} = {text_of(value)}" for name, value in values.items()]
             words += [split] if len(splits) > 1 else []
             label = ", ".join(words) or choice.label
-            lines.append(Line(label, choice.method, own_options, own_protocol, split))
+            lines.append(Line(label, replace(choice, options=own_options), own_protocol, split))
         plans.append(Plan(protocol.describe([axis.name for axis in axes]), first, lines))
     return plans
 
@@ -83,68 +74,53 @@ def run_sweep(
     """Measure missing points, read the others from their records, and assemble the curves."""
     made = file.provenance
     jobs = _all_jobs(plans, file, runner, tasks, seed, preset)
-    points = replace(runner, results=runner.results / POINTS if runner.results else None)
-    panels, versions = [], set()
-    count = sum(len(along) for lines in jobs for along in lines)
-    with runner.reporter.cells(count, tasks, "point") as next_point:
-        for plan, lines in zip(plans, jobs, strict=True):
-            curves = []
-            for line, along in zip(plan.lines, lines, strict=True):
-                label = f"{made.dataset} {name}, {line.label}"
-                records = [points.run(job, source, next_point(label)) for job, source in along]
-                curves.append(_curve(plan.axis, line, records))
-                versions |= {record.versions.get("fsbench", "unknown") for record in records}
-            panels.append(Panel(plan.axis.symbol, plan.title, tuple(curves)))
-    cells = [cell for lines in jobs for along in lines for cell in along]
-    first, splits = cells[0][1], dict.fromkeys(source.split_name for _, source in cells)
-    names = f"{made.dataset}/{named_network(first.backbone, first.family, first.weights)}/{'+'.join(splits)}"
-    origins = _each(job.params_from for job, _ in cells)
-    parts = [f"fsbench:{'+'.join(sorted(versions))}", names, *_fixed(plans), f"seed:{seed}|tasks:{tasks}"]
-    signature = "|".join([*parts, _over(plans), f"params:{origins}"])
+    apart = replace(runner, results=runner.results / POINTS if runner.results else None)
+    every = [job for lines in jobs for along in lines for job in along]
+    with runner.reporter.bar(f"{made.dataset} {name}", len(every) * tasks) as bar:
+        records = {job: apart.run_all([job], lambda done, label: bar(done))[0] for job in every}
+    panels = []
+    for plan, lines in zip(plans, jobs, strict=True):
+        pairs = zip(plan.lines, lines, strict=True)
+        curves = tuple(_curve(plan.axis, line, [records[job] for job in along]) for line, along in pairs)
+        panels.append(Panel(symbol(plan.axis.name), plan.title, curves))
+    versions = sorted({record.versions.get("fsbench", "unknown") for record in records.values()})
+    parts = [
+        f"fsbench:{'+'.join(versions)}",
+        f"{made.dataset}/{network_mark(made)}/{_each(job.source.split_name for job in every)}",
+        *_fixed(plans),
+        f"seed:{seed}|tasks:{tasks}",
+        "over:" + _each(f"{plan.axis.name}={','.join(map(str, plan.axis.values))}" for plan in plans),
+        "params:" + _each(str(job.origins) for job in every),
+    ]
     words = readable_part(re.sub(r"[^\w.+-]+", "-", f"{made.dataset}-{made.backbone}-{name}"))
-    title = f"{first.title}: {name}, {tasks:,} tasks per point"
-    keys = [key_of(job, source).digest() for job, source in cells]
-    return Sweep(f"{words}-{_digest(plans, keys)}", title, signature, tuple(panels))
-
-
-def planned_points(
-    plans: Sequence[Plan], file: FeatureFile, runner: Runner, *, tasks: int, seed: int, preset: str = ""
-) -> list[tuple[Job, Source]]:
-    """The points that `run_sweep` would measure or read, without measuring any."""
-    jobs = _all_jobs(plans, file, runner, tasks, seed, preset, planned=True)
-    return [cell for panel in jobs for along in panel for cell in along]
+    title = f"{every[0].source.title}: {name}, {tasks:,} tasks per point"
+    points = [record.run.digest for record in records.values()]
+    content = json.dumps([*points, *map(asdict, plans)], sort_keys=True, default=str)
+    digest = hashlib.sha256(content.encode()).hexdigest()[:8]
+    return Sweep(f"{words}-{digest}", title, "|".join(parts), tuple(panels))
 
 
 def _all_jobs(
-    plans: Sequence[Plan],
-    file: FeatureFile,
-    runner: Runner,
-    tasks: int,
-    seed: int,
-    preset: str,
-    *,
-    planned: bool = False,
-) -> list[list[list[tuple[Job, Source]]]]:
-    """All points with what they run on, before the first is measured, so that a wrong value is named at once."""
+    plans: Sequence[Plan], file: FeatureFile, runner: Runner, tasks: int, seed: int, preset: str
+) -> list[list[list[Job]]]:
+    """All points by plan and line, before the first is measured, so that a wrong value is named at once."""
     base = base_of(file, runner.reporter, runner.ranks)
     splits = dict.fromkeys(line.split for plan in plans for line in plan.lines)
     sources = {split: load_source(file, split, base) for split in splits}
 
-    def point(line: Line, axis: Axis, x: Value) -> tuple[Job, Source]:
-        protocol, options = at({axis.name: x}, line.protocol, line.options)
-        source, network = sources[line.split], method_class(line.method).info.network_for(options)
-        if network:
-            source = runner.images.source_for(network, source, file, runner, planned=planned)
-        method, origin = configure(line.method, source, protocol, options, preset)
-        return Job(method, protocol, seed, tasks, origin, method_key(line.method)), source
+    def point(line: Line, axis: Axis, x: Value) -> Job:
+        protocol, options = at({axis.name: x}, line.protocol, line.choice.options)
+        choice, source = replace(line.choice, options=options), sources[line.split]
+        source = with_pixels(source, choice.network, file, runner)
+        return Job(choice, *configure(choice, source, protocol, preset=preset), source, protocol, seed, tasks)
 
     return [[[point(line, plan.axis, x) for x in plan.axis.values] for line in plan.lines] for plan in plans]
 
 
-def _curve(axis: Axis, line: Line, records: Sequence[RunRecord]) -> Curve:
+def _curve(axis: Axis, line: Line, records: Sequence[Record]) -> Curve:
     points = tuple(Point(x, record.accuracy, record.ci95) for x, record in zip(axis.values, records, strict=True))
-    known = published_curve(records[0], axis.name)
-    return Curve(line.label, points, tuple(Point(x, accuracy) for x, accuracy in known))
+    published = published_curve(records[0], axis.name)
+    return Curve(line.label, points, tuple(Point(x, accuracy) for x, accuracy in published))
 
 
 def _fixed(plans: Sequence[Plan]) -> list[str]:
@@ -152,33 +128,19 @@ def _fixed(plans: Sequence[Plan]) -> list[str]:
     lines = [(plan.axis.name, line) for plan in plans for line in plan.lines]
     stars = {"alpha": {"mix": "dirichlet:*"}, **{name: {name: "*"} for name in WHOLE_NUMBERS}}
     protocols = [line.protocol.signature(**stars.get(name, {})).split("|") for name, line in lines]
-    return [*map(_each, zip(*protocols, strict=True)), _each(_given(line) for _, line in lines)]
+    return [*map(_each, zip(*protocols, strict=True)), _each(_configured(line) for _, line in lines)]
 
 
-def _given(line: Line) -> str:
+def _configured(line: Line) -> str:
     """A method as its records name it, with the parameters given."""
-    given = ",".join(f"{name}:{value}" for name, value in sorted(line.options.items()))
-    return f"{method_key(line.method)}({given})" if given else method_key(line.method)
-
-
-def _over(plans: Sequence[Plan]) -> str:
-    """The axes and their values."""
-    return "over:" + _each(f"{plan.axis.name}={','.join(map(str, plan.axis.values))}" for plan in plans)
+    options = ",".join(f"{name}:{value}" for name, value in sorted(line.choice.options.items()))
+    key = method_key(line.choice.method)
+    return f"{key}({options})" if options else key
 
 
 def _each(texts: Iterable[str]) -> str:
     """Different texts in the order they come, each once."""
     return "+".join(dict.fromkeys(texts))
-
-
-def _digest(plans: Sequence[Plan], keys: Sequence[str]) -> str:
-    """Of what was asked for, and of the keys of all points: their features, tasks and parameters."""
-    text = json.dumps([*keys, *(asdict(plan) for plan in plans)], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def _number(value: Value) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
 
 
 ONE, FIVE = TaskProtocol(shots=1), TaskProtocol(shots=5)
@@ -211,27 +173,16 @@ def _tuning(preset: str) -> list[Plan]:
 
     Departs from Fig. 5: without the article's preset its T_vb and s_max mean nothing, so τ and σ vary instead.
     """
-    units = [
-        Axis("t_vb", (30.0, 40.0, 50.0, 60.0, 80.0, 100.0)),
-        Axis("s_max", (0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0)),
-    ]
-    if not preset:
-        units = [
-            Axis("tau", (0.05, 0.1, 0.2, 0.3, 0.5, 1.0)),
-            Axis("sigma", (5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 80.0, 120.0)),
-        ]
-    axes = [
-        Axis("t_km", (5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 80.0, 100.0)),
-        *units,
-        Axis("beta", (0.0, 2.0, 5.0, 10.0, 15.0, 20.0)),
-    ]
+    t_vb = Axis("t_vb", (30.0, 40.0, 50.0, 60.0, 80.0, 100.0))
+    s_max = Axis("s_max", (0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0))
+    tau = Axis("tau", (0.05, 0.1, 0.2, 0.3, 0.5, 1.0))
+    sigma = Axis("sigma", (5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 80.0, 120.0))
+    t_km = Axis("t_km", (5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 80.0, 100.0))
+    beta = Axis("beta", (0.0, 2.0, 5.0, 10.0, 15.0, 20.0))
+    axes = [t_km, *([t_vb, s_max] if preset else [tau, sigma]), beta]
     methods = parse_methods("bavardage")
-    return [
-        plan
-        for protocol in (ONE, FIVE)
-        for axis in axes
-        for plan in plan_sweep(methods, [axis], ["val", "novel"], [protocol], {})
-    ]
+    panels = itertools.product((ONE, FIVE), axes)
+    return [plan for one, axis in panels for plan in plan_sweep(methods, [axis], ["val", "novel"], [one], {})]
 
 
 FIGURES: dict[int, Callable[[str], list[Plan]]] = {3: _prior_against_imbalance, 4: _settings, 5: _tuning}

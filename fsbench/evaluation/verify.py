@@ -1,64 +1,41 @@
-"""Solve tasks of stored records again, and compare the right answers task by task."""
+"""Solve tasks of stored records again, and compare the answers."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.engine import TaskList, solve_tasks
-from fsbench.evaluation.source import base_of
-from fsbench.methods.base import Context
+from fsbench.evaluation.engine import TaskList, solve
+from fsbench.evaluation.run import Runner
+from fsbench.evaluation.source import Source, base_of, load_source, with_pixels
+from fsbench.features.store import FeatureFile
+from fsbench.methods.base import Context, Method
 from fsbench.methods.registry import installed_class, method_class, method_key
-from fsbench.results.collect import variant_suffix
-from fsbench.tasks.protocol import TaskProtocol
+from fsbench.results.record import Record, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from fsbench.methods.images.networks import ImageNetwork
 
-    import torch
-    from numpy.typing import NDArray
 
-    from fsbench.evaluation.image_source import ImagePlaces
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.features.store import FeatureFile, Split
-    from fsbench.methods.base import Method
-    from fsbench.methods.networks import ImageNetwork
-    from fsbench.reporter import Reporter
-    from fsbench.results.record import RunKey, RunRecord
+def _no_tasks() -> NDArray[np.int64]:
+    return np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What solving tasks of a record again has shown.
+    """What solving tasks of a record again has shown."""
 
-    Attributes:
-        record: The record.
-        tasks: (S,) numbers of the tasks that were solved again.
-        found: (S,) their right answers.
-        features: The file that the features come from.
-        reason: Why nothing could be verified; empty if it was.
-    """
-
-    record: RunRecord
-    tasks: NDArray[np.int64]
-    found: NDArray[np.int64]
-    features: str = ""
-    reason: str = ""
-
-    @property
-    def method(self) -> str:
-        """The method with its variant."""
-        return self.record.key.method + variant_suffix(self.record)
-
-    @property
-    def different(self) -> NDArray[np.int64]:
-        """Numbers of the tasks whose right answers are not those of the record."""
-        stored = np.array(self.record.correct, dtype=np.int64)[self.tasks]
-        return np.compress(self.found != stored, self.tasks)
+    record: Record
+    tasks: NDArray[np.int64] = field(default_factory=_no_tasks)  # (S,) numbers of the tasks that were solved again
+    different: NDArray[np.int64] = field(default_factory=_no_tasks)  # those with other answers, or other queries
+    features: str = ""  # the file that the features come from
+    reason: str = ""  # why nothing could be verified; empty if it was
 
     @property
     def state(self) -> str:
@@ -66,129 +43,89 @@ class Verdict:
         return "not verified" if self.reason else "different" if len(self.different) else "equal"
 
     def details(self) -> list[str]:
-        """What a reader wants to know of a record that is not equal: the tasks that differ, or why there are none."""
+        """What a reader wants to know of a record that is not equal."""
         name = str(self.record).rpartition(": ")[0]
         if self.reason:
             return [f"{name}: not verified, as {self.reason}."]
-        if not len(self.different):
-            return []
-        task = int(self.different[0])
-        found = int(self.found[self.tasks == task][0])
-        return [
-            f"{name}: different in {len(self.different)} of {len(self.tasks)} tasks; task {task} has "
-            f"{self.record.correct[task]} right answers in the record, and {found} here."
-        ]
+        count = f"{len(self.different)} of {len(self.tasks)} tasks"
+        return [f"{name}: other answers in {count}; the first is task {number}." for number in self.different[:1]]
 
     def row(self) -> dict[str, Any]:
-        """Plain data for `--json`: tasks that differ have their number, the stored and the found right answers."""
-        stored = self.record.correct
-        found = dict(zip(self.tasks.tolist(), self.found.tolist(), strict=True))
+        """Plain data for `--json`."""
         return {
             "record": self.record.signature,
             "state": self.state,
             "reason": self.reason,
             "features": self.features,
-            "tasks": self.record.key.tasks,
+            "tasks": self.record.tasks,
             "checked": len(self.tasks),
-            "different": [
-                {"task": task, "stored": stored[task], "found": found[task]} for task in self.different.tolist()
-            ],
+            "different": self.different.tolist(),
         }
 
 
 class Verifier:
-    """Solves samples of records again. Features are read once for all records of the same ones that follow each other.
+    """Solves samples of records again. Features are read once for records of the same ones that follow each other.
 
     Args:
         files: Where features are looked for, by their content.
         own: Methods that are not installed, as `path/to/file.py:CLASS`.
         sample: Tasks of a record that are solved again; None is all of them.
         seed: Random seed of the samples.
-        images: Where methods on images find these, and their networks.
+        runner: The device, and where methods on images find these.
     """
 
     def __init__(
-        self,
-        files: Sequence[FeatureFile],
-        own: Sequence[str],
-        sample: int | None,
-        seed: int,
-        device: torch.device,
-        reporter: Reporter,
-        images: ImagePlaces,
+        self, files: Sequence[FeatureFile], own: Sequence[str], sample: int | None, seed: int, runner: Runner
     ) -> None:
-        self.files, self.sample, self.device, self.reporter, self.images = files, sample, device, reporter, images
+        self.files, self.sample, self.runner = files, sample, runner
         self._own = {method_key(name): method_class(name) for name in own}
         self._rng = np.random.default_rng(seed)
-        self._bases: dict[str, BaseStatistics | None] = {}
-        self._split: tuple[str, Split] | None = None  # the last one, with its digest
+        self._last: tuple[tuple[str, ...], FeatureFile, Source] | None = None
 
-    def count(self, record: RunRecord) -> int:
+    def count(self, record: Record) -> int:
         """How many tasks of a record are to be solved."""
-        return record.key.tasks if self.sample is None else min(self.sample, record.key.tasks)
+        return record.tasks if self.sample is None else min(self.sample, record.tasks)
 
-    def verify(self, record: RunRecord, advance: Callable[[int], None] = lambda done: None) -> Verdict:
+    def verify(self, record: Record, advance: Callable[[int], None] = lambda done: None) -> Verdict:
         """Solve a sample of a record's tasks again."""
-        key, none = record.key, np.zeros(0, dtype=np.int64)
+        run = record.run
         try:
-            kind, file = self._class(key), self._file(key.split, key.features_sha256, "features")
-            base = self._base(key.base_sha256)
-            name = kind.info.network_for(key.params)
-            network = self.images.network(name, file) if name else None
-            method = self._method(kind, key, network)
-            split = self._read(file, key, network)
+            method_type, (file, source) = self._class(run), self._source(run)
+            source = with_pixels(source, method_type.info.network_for(run.params), file, self.runner)
+            method = _configured(method_type, run, source.image_network)
         except FsbenchError as error:
             advance(self.count(record))
-            return Verdict(record, none, none, reason=error.message)
-        chosen = np.sort(self._rng.permutation(key.tasks)[: self.count(record)])
-        tasks = TaskList(TaskProtocol(**key.protocol), key.seed, key.tasks, chosen=chosen)
-        outcome = solve_tasks(method, split, base, tasks, device=self.device, progress=advance)
-        asked = np.array(record.queries, dtype=np.int64)[chosen]
-        found = np.where(outcome.queries == asked, outcome.correct, -1)  # with other queries it is another task
-        return Verdict(record, chosen, found, str(file.path))
+            return Verdict(record, reason=error.message)
+        numbers = np.sort(self._rng.permutation(record.tasks)[: self.count(record)])
+        tasks, device = TaskList(run.protocol, run.seed, numbers), self.runner.device
+        (outcome,) = solve([method], source.split, source.base, tasks, device=device, progress=advance)
+        pairs = (outcome.answers.predicted, record.predicted), (outcome.answers.labels, record.labels)
+        different = np.any([(new != stored[numbers]).any(axis=1) for new, stored in pairs], axis=0)
+        return Verdict(record, numbers, numbers[different], str(file.path))
 
-    def _read(self, file: FeatureFile, key: RunKey, network: ImageNetwork | None) -> Split:
-        """The features of a record, or for a method on images their pixels."""
-        if self._split is None or self._split[0] != key.features_sha256:
-            self._split = key.features_sha256, file.read(key.split, with_images=False)
-        if network is None:
-            return self._split[1]
-        pixels: Any = self.images.pixels(file, key.split, network, self.reporter)
-        return replace(self._split[1], features=pixels)
-
-    def _class(self, key: RunKey) -> type[Method]:
+    def _class(self, run: Run) -> type[Method]:
         """The class of a record's method, of the very version."""
-        name = key.method.partition("@")[0]
-        found = self._own.get(key.method) or (None if ".py:" in key.method else installed_class(name))
-        if found is None:
-            known = any(one.partition("@")[0] == name for one in self._own)
-            raise FsbenchError(
-                f"its method {key.method} is of another version of that file"
-                if known
-                else f"its method {key.method} is not here: name it with --methods"
-            )
-        if key.method not in self._own and method_key(name) != key.method:
-            raise FsbenchError(f"its method is {key.method}, and {method_key(name)} is installed")
-        if found.info.version != key.method_version:
-            raise FsbenchError(
-                f"it is of version {key.method_version} of {name}, this fsbench has {found.info.version}"
-            )
-        return found
-
-    def _method(self, kind: type[Method], key: RunKey, network: ImageNetwork | None) -> Method:
-        """The method of a record, with the record's parameters."""
-        name = key.method.partition("@")[0]
-        params = {word: math.inf if value == "inf" else value for word, value in key.params.items()}
-        if network is not None and (weights := params.pop("weights", network.name)) != network.name:
-            raise FsbenchError(f"its weights are {weights}, and {network.name} are here")
-        try:
-            context = Context(balanced=False, network=network)
-            method = kind(**params) if network is None else kind.configure(context, **params)
-        except (TypeError, FsbenchError) as error:
-            raise FsbenchError(f"its parameters are not those of {name} ({error})") from error
-        if method.params() != key.params:
-            raise FsbenchError(f"its parameters are not as {name} would record them")
+        name = run.method.partition("@")[0]
+        method = self._own.get(run.method) or (None if ".py:" in run.method else installed_class(name))
+        if method is None:
+            other = any(one.partition("@")[0] == name for one in self._own)
+            remedy = "is of another version of that file" if other else "is not here: name it with --methods"
+            raise FsbenchError(f"its method {run.method} {remedy}")
+        if run.method not in self._own and method_key(name) != run.method:
+            raise FsbenchError(f"its method is {run.method}, and {method_key(name)} is installed")
+        if method.info.version != run.version:
+            raise FsbenchError(f"it is of version {run.version} of {name}, this fsbench has {method.info.version}")
         return method
+
+    def _source(self, run: Run) -> tuple[FeatureFile, Source]:
+        """The features and base classes of a record."""
+        key = run.features, run.base, run.split
+        if self._last is None or self._last[0] != key:
+            file = self._file(run.split, run.features, "features")
+            base = self._file("base", run.base, "base classes") if run.base else None
+            statistics = base_of(base, self.runner.reporter) if base else None
+            self._last = key, file, load_source(file, run.split, statistics)
+        return self._last[1:]
 
     def _file(self, split: str, digest: str, what: str) -> FeatureFile:
         """The file whose split has this content."""
@@ -197,10 +134,20 @@ class Verifier:
                 return file
         raise FsbenchError(f"its {what} ({split} {digest[:8]}) are in none of the feature files")
 
-    def _base(self, digest: str) -> BaseStatistics | None:
-        if digest and digest not in self._bases:
-            self._bases[digest] = base_of(self._file("base", digest, "base classes"), self.reporter)
-        return self._bases[digest] if digest else None
+
+def _configured(method_type: type[Method], run: Run, network: ImageNetwork | None) -> Method:
+    """The method of a record, with the record's parameters."""
+    params = {word: math.inf if value == "inf" else value for word, value in run.params.items()}
+    if network is not None and (weights := params.pop("weights", network.name)) != network.name:
+        raise FsbenchError(f"its weights are {weights}, and {network.name} are here")
+    try:
+        context = Context(balanced=False, network=network)
+        method = method_type(**params) if network is None else method_type.configure(context, **params)
+    except (TypeError, FsbenchError) as error:
+        raise FsbenchError(f"its parameters are not those of {run.method} ({error})") from error
+    if method.params() != run.params:
+        raise FsbenchError(f"its parameters are not as {run.method} would record them")
+    return method
 
 
 def detectable_share(sample: int, confidence: float = 0.95) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fsbench.data.catalog import SPLITS, dataset_info, dataset_names
 from fsbench.errors import FsbenchError
-from fsbench.exchange.content import Layout, Opened, Part, Recognised, is_table, names_array, text_of
+from fsbench.exchange.containers import Layout, Part, Recognised, is_table, text_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,23 +33,17 @@ def _is_by_class(content: object) -> bool:
     return all(map(_is_class, content.values())) and any(map(len, content.values()))
 
 
-def _read_by_class(opened: Opened, dataset: str, split: str) -> Recognised:
+def _read_by_class(content: Mapping[Any, Any], dataset: str, split: str) -> Recognised:
     """All rows with the key of their class."""
-    assert isinstance(opened.content, Mapping)
-    classes = opened.content
-    opened.check_room(sum(map(len, classes.values())))  # rows of width 0 could be any number
-    rows = {key: list(value) for key, value in classes.items()}
-    opened.check_room(sum(vector.nbytes for vectors in rows.values() for vector in vectors))
+    rows = {key: list(value) for key, value in content.items()}
     empty = [str(text_of(key) or key) for key, vectors in rows.items() if not vectors]
     remarks = (f"classes without any vector are left out: {', '.join(empty[:5])}",) if empty else ()
     sizes = {vector.size: key for key, vectors in rows.items() for vector in vectors}
     if len(sizes) > 1:
         (first, one), (second, other) = list(sizes.items())[:2]
-        raise FsbenchError(
-            f"Vectors differ in length: {first} in class {one}, {second} in class {other}.",
-            "All must come from one backbone.",
-        )
-    labels = np.repeat(_labels(opened, list(rows)), [len(vectors) for vectors in rows.values()])
+        message = f"Vectors differ in length: {first} in class {one}, {second} in class {other}."
+        raise FsbenchError(message, "All must come from one backbone.")
+    labels = np.repeat(_labels(list(rows)), [len(vectors) for vectors in rows.values()])
     features = np.stack([np.ravel(vector) for vectors in rows.values() for vector in vectors])
     return Recognised([Part("", features, labels)], remarks)
 
@@ -62,12 +56,12 @@ def _is_vector(value: object) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size == max(value.shape, default=0)
 
 
-def _labels(opened: Opened, keys: list[Any]) -> NDArray[Any]:
+def _labels(keys: list[Any]) -> NDArray[Any]:
     """Keys as whole numbers if all of them are, else as names."""
     if all(isinstance(key, int) and not isinstance(key, bool) and abs(key) < 1 << 62 for key in keys):
         return np.array(keys, dtype=np.int64)
     if all(isinstance(key, int | str | bytes) for key in keys):
-        return names_array(opened.path, [str(key) if (text := text_of(key)) is None else text for key in keys])
+        return np.array([str(key) if (text := text_of(key)) is None else text for key in keys], dtype=np.str_)
     raise FsbenchError(f"A class is neither a number nor a name: {keys[0]!r}.")
 
 
@@ -76,20 +70,18 @@ def _is_simpleshot(content: object) -> bool:
     return isinstance(content, list) and len(content) in {2, 4} and _is_by_class(content[len(content) // 2])
 
 
-def _read_simpleshot(opened: Opened, dataset: str, split: str) -> Recognised:
+def _read_simpleshot(content: list[Any], dataset: str, split: str) -> Recognised:
     """The vectors by class; means and logits are left out."""
-    assert isinstance(opened.content, list)
-    rows = _read_by_class(replace(opened, content=opened.content[len(opened.content) // 2]), dataset, split)
+    rows = _read_by_class(content[len(content) // 2], dataset, split)
     return replace(rows, remarks=rows.remarks + _ON_SIMPLESHOT)
 
 
-def _read_stacked(opened: Opened, dataset: str, split: str) -> Recognised:
+def _read_stacked(content: object, dataset: str, split: str) -> Recognised:
     """Rows without padding, cut into splits by the data set's numbers of classes."""
-    tensor = _tensor(opened.content)
+    tensor = _tensor(content)
     assert tensor is not None
-    opened.check_room(tensor.nbytes)
     info = dataset_info(dataset) if dataset in dataset_names() else None
-    sizes = {split: len(tensor)} if split else _sizes(opened, tensor, dataset, info)
+    sizes = {split: len(tensor)} if split else _sizes(tensor, dataset, info)
     with np.errstate(all="ignore"):  # rows that are not finite are named later, with their class
         counts = np.array([_true_count(rows) for rows in tensor])
     parts, start = [], 0
@@ -112,16 +104,16 @@ def _tensor(content: object) -> NDArray[Any] | None:
     return None
 
 
-def _sizes(opened: Opened, tensor: NDArray[Any], dataset: str, info: DatasetInfo | None) -> dict[str, int]:
+def _sizes(tensor: NDArray[Any], dataset: str, info: DatasetInfo | None) -> dict[str, int]:
     """Numbers of classes of the three splits, if together they are those of the tensor."""
-    found = f"{opened.path} holds {len(tensor)} classes of {tensor.shape[1]} images in one tensor"
-    whole = f"If all are of one split, say which: novel={opened.path}."
+    content = f"It holds {len(tensor)} classes of {tensor.shape[1]} images in one tensor"
+    hint = "If all are of one split, say which: novel=FILE."
     if info is None:
-        raise FsbenchError(f"{found}; how they divide into splits is known for {', '.join(dataset_names())}.", whole)
+        raise FsbenchError(f"{content}; how they divide into splits is known for {', '.join(dataset_names())}.", hint)
     sizes = {split: len(info.splits[split]) for split in SPLITS}
     if sum(sizes.values()) != len(tensor):
         expected = " + ".join(map(str, sizes.values()))
-        raise FsbenchError(f"{found}, but {dataset} has {expected} = {sum(sizes.values())}.", whole)
+        raise FsbenchError(f"{content}, but {dataset} has {expected} = {sum(sizes.values())}.", hint)
     return sizes
 
 

@@ -45,8 +45,8 @@ def export_ptmap(file: FeatureFile, out: Path | None, reporter: Reporter, force:
         split = file.read(name)
         numbers = _numbers(split, first)
         if [str(number) for number in numbers] != list(split.class_names):
-            told = f"classes are numbered {numbers[0]} to {numbers[-1]}; a pickle has no names for them"
-            reporter.say(f"note: {name}: {told}.")
+            numbered = f"classes are numbered {numbers[0]} to {numbers[-1]}"
+            reporter.say(f"note: {name}: {numbered}; a pickle has no names for them.")
         first = max(first, numbers[-1] + 1)
         rows = np.split(split.features, split.offsets[1:-1])
         classes = {number: list(features) for number, features in zip(numbers, rows, strict=True)}
@@ -65,7 +65,7 @@ def _numbers(split: Split, first: int) -> list[int]:
 
 
 def _refuse_existing(paths: list[Path], force: bool) -> None:
-    """What is there may be the original that the features were imported from."""
+    """Refuse to overwrite files, which may be those that the features were imported from."""
     for path in paths:
         if path.exists() and not force:
             raise FsbenchError(f"{path} exists already.", "Replace it with --force, or choose another --out.")
@@ -77,7 +77,7 @@ LAYOUTS = {"npz": export_npz, "ptmap": export_ptmap}
 def export_file(
     file: FeatureFile, layout: str, out: Path | None, reporter: Reporter, *, force: bool = False
 ) -> list[Path]:
-    """Write a feature file in another layout; the paths that were written."""
+    """Write a feature file in another layout and return the paths that were written."""
     if layout not in LAYOUTS:
         raise unknown_name("layout", layout, LAYOUTS)
     return LAYOUTS[layout](file, out, reporter, force)

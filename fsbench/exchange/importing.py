@@ -12,11 +12,10 @@ import numpy as np
 
 from fsbench.data.catalog import SPLIT_WORDS, SPLITS, canonical_split, dataset_info, dataset_names, resolve_name
 from fsbench.errors import FsbenchError
-from fsbench.exchange.content import REPAIR, Part, text_of
+from fsbench.exchange.containers import REPAIR, Part, text_of
 from fsbench.exchange.detect import read_file
 from fsbench.features.overlap import overlaps
-from fsbench.features.shards import fingerprint
-from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.features.store import FeatureFile, Provenance, digest, make_split, write_features
 from fsbench.io.files import is_name, only_writer, readable_part, sha256_of
 
 if TYPE_CHECKING:
@@ -32,10 +31,8 @@ def split_from(part: Part, origin: str) -> Split:
     """The checked rows of a split; `origin` says in messages where they come from."""
     if part.features is None or part.labels is None:
         missing = "features" if part.features is None else "labels"
-        raise FsbenchError(
-            f"{origin}: there are no {missing}.",
-            f"Give the file of {missing} too, for the same split: novel=features.npy novel=labels.npy.",
-        )
+        hint = f"Give the file of {missing} too, for the same split: novel=features.npy novel=labels.npy."
+        raise FsbenchError(f"{origin}: there are no {missing}.", hint)
     rows = len(part.features)
     if part.labels.shape != (rows,):
         raise FsbenchError(f"{origin}: {rows} rows of features, labels of shape {part.labels.shape}.", REPAIR)
@@ -47,16 +44,14 @@ def split_from(part: Part, origin: str) -> Split:
     with np.errstate(all="ignore"):
         broken = np.flatnonzero(~np.isfinite(part.features.astype(np.float32, copy=False)).all(axis=1))
     if len(broken):
-        raise FsbenchError(
-            f"{origin}: {len(broken)} rows are not finite in float32, the first is row {broken[0]} (class "
-            f"{names[classes[broken[0]]]}).",
-            "Features must be finite: leave these images out, or extract them again.",
-        )
+        first = f"the first is row {broken[0]} (class {names[classes[broken[0]]]})"
+        message = f"{origin}: {len(broken)} rows are not finite in float32, {first}."
+        raise FsbenchError(message, "Features must be finite: leave these images out, or extract them again.")
     return make_split(part.features, classes, names, part.images)
 
 
 def _classes(labels: NDArray[Any], class_names: Sequence[str], origin: str) -> tuple[NDArray[np.int64], list[str]]:
-    """Class numbers without gaps, and their names: those given, else the labels themselves."""
+    """Class numbers without gaps, and their names: those of the file, else the labels themselves."""
     if labels.dtype.kind == "f" and (np.abs(labels) < 1 << 53).all() and (labels == np.round(labels)).all():
         labels = labels.astype(np.int64)
     if labels.dtype.kind not in "iuUS":
@@ -65,8 +60,8 @@ def _classes(labels: NDArray[Any], class_names: Sequence[str], origin: str) -> t
     names = [str(value) if (text := text_of(value)) is None else text for value in values.tolist()]
     if class_names and labels.dtype.kind in "iu":
         if values[0] < 0 or values[-1] >= len(class_names):
-            found = f"labels go from {values[0]} to {values[-1]}, but there are {len(class_names)} names of classes"
-            raise FsbenchError(f"{origin}: {found}.", REPAIR)
+            message = f"labels go from {values[0]} to {values[-1]}, but there are {len(class_names)} names of classes"
+            raise FsbenchError(f"{origin}: {message}.", REPAIR)
         names = [class_names[value] for value in values.tolist()]
     if len(set(names)) < len(names) or not all(names):
         raise FsbenchError(f"{origin}: two classes have the same name, or one has none.", REPAIR)
@@ -74,7 +69,7 @@ def _classes(labels: NDArray[Any], class_names: Sequence[str], origin: str) -> t
 
 
 def remarks_on(split: Split, name: str) -> list[str]:
-    """What is worth knowing of the rows of a split."""
+    """Remarks on the rows of a split: single images, zeros, unit norm, negative values."""
     remarks = []
     single = [split.class_names[c] for c in np.flatnonzero(np.diff(split.offsets) == 1)]
     if single:
@@ -97,21 +92,17 @@ def check_together(splits: Mapping[str, Split], origins: Mapping[str, str]) -> l
         where = f"({origins[one]}, {origins[other]})"
         widths = first.features.shape[1], second.features.shape[1]
         if widths[0] != widths[1]:
-            raise FsbenchError(
-                f"{one} has {widths[0]} features per image, {other} has {widths[1]} {where}.",
-                "All splits must come from one backbone.",
-            )
+            message = f"{one} has {widths[0]} features per image, {other} has {widths[1]} {where}."
+            raise FsbenchError(message, "All splits must come from one backbone.")
         if np.array_equal(first.features, second.features):
             raise FsbenchError(f"{one} and {other} hold the same rows {where}.", "Give each split its own file.")
         shared = sorted(set(first.class_names) & set(second.class_names))
         named = [name for name in shared if not name.lstrip("-").isdigit()]
         if named:
-            raise FsbenchError(
-                f"{one} and {other} share {len(named)} classes: {', '.join(named[:5])} {where}.",
-                "A class belongs to one split: remove it from the other.",
-            )
+            message = f"{one} and {other} share {len(named)} classes: {', '.join(named[:5])} {where}."
+            raise FsbenchError(message, "A class belongs to one split: remove it from the other.")
         numbers_shared |= bool(shared)
-    remarks = [found.refuse_many("they cannot belong together.") for found in overlaps(splits)]
+    remarks = [shared_rows.refuse_many("they cannot belong together.") for shared_rows in overlaps(splits)]
     if numbers_shared:
         remarks.append("splits share class numbers: right if each numbers its classes anew, else they share classes")
     return list(filter(None, remarks))
@@ -119,7 +110,7 @@ def check_together(splits: Mapping[str, Split], origins: Mapping[str, str]) -> l
 
 @dataclass(frozen=True)
 class Naming:
-    """What a file of features does not say of itself; `crops` of an image are averaged."""
+    """What a feature file of another program does not say; `crops` per image were averaged."""
 
     dataset: str
     backbone: str
@@ -132,7 +123,7 @@ class Naming:
                 raise FsbenchError(f"{name!r} cannot name a {kind}.", "Use letters, digits, dots and hyphens.")
 
     def file_name(self) -> str:
-        """As `extract` names its files."""
+        """The name of the feature file, as `extract` names its own."""
         name = f"{self.dataset}-{self.backbone}".replace("/", "_")
         if readable_part(name) != name:
             raise FsbenchError(f"{name}.h5 is too long for the name of a file.", "Give a shorter one: --out FILE.")
@@ -149,7 +140,7 @@ def known_dataset(name: str) -> str:
 
 @dataclass
 class _Gathered:
-    """What the files hold together: parts and their origins by split, sources for the provenance, remarks."""
+    """The content of all files: parts and their origins by split, sources for the provenance, remarks."""
 
     parts: dict[str, Part] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
@@ -157,11 +148,11 @@ class _Gathered:
     remarks: list[str] = field(default_factory=list)
 
     def add(self, text: str, dataset: str) -> None:
-        given, path = _parse_source(text)
-        kind, found = read_file(path, dataset, given)
-        assigned = _assigned(found.parts, given, path)
-        self.remarks += [f"{path.name}: {remark}" for remark in found.remarks]
-        if not given and any(not part.split for part in found.parts):
+        stated, path = _parse_source(text)
+        kind, recognised = read_file(path, dataset, stated)
+        assigned = _assigned(recognised.parts, stated, path)
+        self.remarks += [f"{path.name}: {remark}" for remark in recognised.remarks]
+        if not stated and any(not part.split for part in recognised.parts):
             self.remarks.append(f"{path.name}: taken as {assigned[0].split}, by its name")
         for part in assigned:
             self._join(part, path)
@@ -182,12 +173,12 @@ class _Gathered:
 
     def splits(self) -> dict[str, Split]:
         """The checked rows; remarks on them are added."""
-        found = {}
+        splits = {}
         for name in sorted(self.parts, key=SPLITS.index):
-            found[name] = split_from(self.parts[name], f"{self.origins[name]}, {name}")
-            self.remarks += remarks_on(found[name], name)
-        self.remarks += check_together(found, self.origins)
-        return found
+            splits[name] = split_from(self.parts[name], f"{self.origins[name]}, {name}")
+            self.remarks += remarks_on(splits[name], name)
+        self.remarks += check_together(splits, self.origins)
+        return splits
 
 
 def import_files(
@@ -195,7 +186,7 @@ def import_files(
 ) -> FeatureFile:
     """Read files of features, each a path or `split=path`, check them, and write one feature file.
 
-    The reporter hears what the files do not say, and what is worth knowing of them.
+    Remarks on missing, conflicting and inferred fields go to the reporter and into the provenance.
     """
     gathered = _Gathered()
     for text in sources:
@@ -206,7 +197,7 @@ def import_files(
     remarks = [*gathered.remarks, *_on_naming(naming, splits)]
     provenance = Provenance(
         naming.dataset, naming.backbone, crops=naming.crops, precision="", notes=remarks, imported=gathered.sources,
-        fingerprint=fingerprint({"imported": gathered.sources, "crops": naming.crops}),
+        fingerprint=digest({"imported": gathered.sources, "crops": naming.crops}),
     )  # fmt: skip
     with only_writer(out):
         if out.exists() and not force:
@@ -214,7 +205,7 @@ def import_files(
             same = ("fingerprint", "dataset", "backbone")
             if any(getattr(stored.provenance, name) != getattr(provenance, name) for name in same):
                 raise FsbenchError(f"{out} exists already.", "Replace it with --force, or choose another --out.")
-            reporter.say(f"{out} is there already, made of the same files.")
+            reporter.say(f"{out} exists already, made from the same files.")
             return stored
         for remark in remarks:
             reporter.say(f"note: {remark}")
@@ -222,30 +213,28 @@ def import_files(
     return FeatureFile.open(out)
 
 
-def _assigned(parts: Sequence[Part], given: str, path: Path) -> list[Part]:
+def _assigned(parts: Sequence[Part], stated: str, path: Path) -> list[Part]:
     """Parts with their splits: what the user says, else what the file says, else its name."""
-    if given and any(part.split and part.split != given for part in parts):
-        stated = ", ".join(part.split for part in parts)
-        raise FsbenchError(f"{path} says itself that it holds {stated}, not {given}.", f"Leave out `{given}=`.")
-    split = given or _split_in_name(path)
+    if stated and any(part.split and part.split != stated for part in parts):
+        own = ", ".join(part.split for part in parts)
+        raise FsbenchError(f"{path} says itself that it holds {own}, not {stated}.", f"Leave out `{stated}=`.")
+    split = stated or _split_in_name(path)
     if not split and any(not part.split for part in parts):
-        raise FsbenchError(
-            f"Neither the content of {path} nor its name says which split it holds.",
-            f"Name the split: base={path}, val={path} or novel={path}.",
-        )
+        message = f"Neither the content of {path} nor its name says which split it holds."
+        raise FsbenchError(message, f"Name the split: base={path}, val={path} or novel={path}.")
     return [part if part.split else replace(part, split=split) for part in parts]
 
 
 def _on_naming(naming: Naming, splits: Mapping[str, Split]) -> list[str]:
-    """What follows from the names that the user gave."""
+    """Remarks that follow from the names of data set and backbone."""
     remarks = ["weights, transform and image size are not known for imported features"]
     if naming.dataset in dataset_names():
-        known = dataset_info(naming.dataset).splits
+        catalogued = dataset_info(naming.dataset).splits
         for name, split in splits.items():
-            expected, found = len(known[name]), len(split.class_names)
-            if found != expected:
-                told = f"{naming.dataset} has {expected} {name} classes, the file has {found}"
-                remarks.append(f"{told}: is it another data set?")
+            expected, classes = len(catalogued[name]), len(split.class_names)
+            if classes != expected:
+                message = f"{naming.dataset} has {expected} {name} classes, the file has {classes}"
+                remarks.append(f"{message}: is it another data set?")
     else:
         remarks.append(f"{naming.dataset} is not in the catalog, so it has neither presets nor published numbers")
     if "base" not in splits:
@@ -266,7 +255,7 @@ def _parse_source(text: str) -> tuple[str, Path]:
 def _split_in_name(path: Path) -> str:
     """The one split that the file's name, or else its folder's, speaks of; empty if there is none."""
     for words in (re.split(r"[^a-z]+", path.stem.lower()), [path.absolute().parent.name.lower()]):
-        found = {canonical_split(word) for word in words if word in SPLIT_WORDS}
-        if found:
-            return found.pop() if len(found) == 1 else ""
+        splits = {canonical_split(word) for word in words if word in SPLIT_WORDS}
+        if splits:
+            return splits.pop() if len(splits) == 1 else ""
     return ""

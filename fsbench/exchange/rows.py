@@ -13,7 +13,7 @@ import numpy as np
 
 from fsbench.data.catalog import SPLIT_WORDS, canonical_split
 from fsbench.errors import FsbenchError
-from fsbench.exchange.content import Layout, Opened, Part, Recognised, is_table, names_array, text_of, texts_of
+from fsbench.exchange.containers import Layout, Part, Recognised, is_table, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,10 +26,9 @@ _WORDS = {
     "class_names": "class_names classes names",
     "images": "images image_names filenames paths",
     "count": "count",
-    "split": "split splits",
 }
 _ROLES = {word: role for role, words in _WORDS.items() for word in words.split()}
-Fields = dict[tuple[str, str], "NDArray[Any] | list[str]"]
+Fields = dict[tuple[str, str], "NDArray[Any]"]
 
 
 def _recognise(content: object) -> bool:
@@ -38,37 +37,30 @@ def _recognise(content: object) -> bool:
         return is_table(content) or (content.ndim == 1 and content.dtype.kind in "iuUS")
     if isinstance(content, list) and len(content) == 2:
         return is_table(content[0]) and isinstance(content[1], np.ndarray) and content[1].ndim == 1
-    return any(
-        role == "features" and isinstance(array, np.ndarray) and array.ndim == 2
-        for (_, role), array in _fields(content)[0].items()
-    )
+    return any(role == "features" and array.ndim == 2 for (_, role), array in _fields(content)[0].items())
 
 
-def _read(opened: Opened, dataset: str, split: str) -> Recognised:
+def _read(content: Any, dataset: str, split: str) -> Recognised:
     """The rows of every split that the names speak of."""
     others: list[str] = []
-    fields: Fields
-    if isinstance(opened.content, np.ndarray):
-        fields = {("", "labels" if opened.content.ndim == 1 else "features"): opened.content}
-    elif isinstance(opened.content, list):
-        fields = {("", "features"): opened.content[0], ("", "labels"): opened.content[1]}
+    arrays: Fields
+    if isinstance(content, np.ndarray):
+        arrays = {("", "labels" if content.ndim == 1 else "features"): content}
+    elif isinstance(content, list):
+        arrays = {("", "features"): content[0], ("", "labels"): content[1]}
     else:
-        fields, others = _fields(opened.content)
-    arrays = {
-        key: names_array(opened.path, value) if isinstance(value, list) else value for key, value in fields.items()
-    }
-    opened.check_room(sum(array.nbytes for array in arrays.values()))
+        arrays, others = _fields(content)
     parts: list[Part] = []
     remarks = [f"left out, as no features or labels: {', '.join(others[:5])}"] if others else []
     for name in dict.fromkeys(name for name, _ in arrays):
-        part, told = _part(name, {role: array for (split, role), array in arrays.items() if split == name})
+        part, remark = _part(name, {role: array for (split, role), array in arrays.items() if split == name})
         parts += part
-        remarks += told
+        remarks += remark
     return Recognised(parts, tuple(remarks))
 
 
 def _fields(content: object) -> tuple[Fields, list[str]]:
-    """Arrays and lists of names by split and role, and the names of what has no known role."""
+    """Arrays by split and role, and the names of those without a recognised role."""
     fields: Fields = {}
     others = []
     for key, array in _flat(content):
@@ -83,19 +75,18 @@ def _fields(content: object) -> tuple[Fields, list[str]]:
     return fields, others
 
 
-def _flat(content: object, before: str = "") -> Iterator[tuple[str, NDArray[Any] | list[str]]]:
-    """Arrays and lists of names by name, those of dicts inside the first one included."""
+def _flat(content: object, before: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
+    """Arrays by name, those of dicts inside the first one included; lists of names become arrays."""
     for key, value in content.items() if isinstance(content, Mapping) else ():
         name = text_of(key)
-        if name is None or (before and "/" in name):
+        if name is None:
             continue
-        name = before + name
         if isinstance(value, Mapping) and not before:
             yield from _flat(value, f"{name}/")
         elif isinstance(value, np.ndarray):
-            yield name, value
+            yield before + name, value
         elif isinstance(value, list) and value and all(isinstance(item, str | bytes) for item in value):
-            yield name, [str(text_of(item)) for item in value]
+            yield before + name, np.array([text_of(item) for item in value], dtype=np.str_)
 
 
 def _meaning(key: str) -> tuple[str, str] | None:
@@ -119,7 +110,7 @@ def _part(split: str, arrays: dict[str, NDArray[Any]]) -> tuple[list[Part], list
         )
     if labels is not None and features is not None and labels.shape == (len(features), 1):
         labels = labels[:, 0]
-    names, images = texts_of(arrays.get("class_names")) or (), texts_of(arrays.get("images")) or ()
+    names, images = _texts(arrays.get("class_names")), _texts(arrays.get("images"))
     remarks = []
     if "count" in arrays and features is not None and labels is not None:
         # S2M2 fills its last batch with zeros and says how many rows are real.
@@ -130,25 +121,14 @@ def _part(split: str, arrays: dict[str, NDArray[Any]]) -> tuple[list[Part], list
         if rows < len(features):
             remarks.append(f"{len(features) - rows} rows of padding after the first {rows} are left out")
         features, labels, images = features[:rows], labels[:rows], images[:rows]
-    part = Part(split, features, labels, names, images)
-    return _by_column(part, arrays["split"]) if "split" in arrays else [part], remarks
+    return [Part(split, features, labels, names, images)], remarks
 
 
-def _by_column(part: Part, column: NDArray[Any]) -> list[Part]:
-    """Rows divided by a column that names their split."""
-    words = texts_of(column)
-    if words is None or part.features is None or part.labels is None or len(words) != len(part.features):
-        raise FsbenchError("Expected one word per row in the column of splits.", "base, val or novel.")
-    if len(part.labels) != len(words):
-        raise FsbenchError(f"There are {len(part.labels)} labels for {len(words)} rows.")
-    splits = {word: canonical_split(word) for word in set(words)}
-    where = np.array([splits[word] for word in words])
-    parts = []
-    for split in sorted(set(splits.values())):
-        rows = where == split
-        images = tuple(name for name, inside in zip(part.images, rows, strict=False) if inside)
-        parts.append(Part(split, part.features[rows], part.labels[rows], part.class_names, images))
-    return parts
+def _texts(array: NDArray[Any] | None) -> tuple[str, ...]:
+    """The names in an array of strings, if it is one."""
+    if array is None or array.ndim != 1 or array.dtype.kind not in "US":
+        return ()
+    return tuple(str(text_of(item)) for item in array.tolist())
 
 
 ROWS = Layout("rows with labels", _recognise, _read)

@@ -4,45 +4,40 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from collections import deque
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from itertools import compress, islice
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
-from fsbench.backbones.families import BACKBONES, TIMM, describe_architecture
-from fsbench.backbones.find_weights import find_weights
-from fsbench.backbones.load import load_backbone, transform_of
-from fsbench.backbones.timm_models import find_timm_weights
+from fsbench.backbones.base import Extractor
+from fsbench.backbones.families import BACKBONES, describe_architecture
+from fsbench.backbones.load import transform_of
+from fsbench.backbones.weights import Weights
 from fsbench.data.catalog import EMBEDDED
-from fsbench.data.choose import choose_datasets
-from fsbench.data.pixels import pixel_cache
-from fsbench.data.published_transforms import crops_for
+from fsbench.data.dataset import ImageDataset
+from fsbench.data.scan import choose_datasets
+from fsbench.data.transforms import crops_for
 from fsbench.devices import reading_processes, while_workers_live
-from fsbench.errors import FsbenchError, UsageError
+from fsbench.errors import FsbenchError
+from fsbench.features import rows
+from fsbench.features.contents import INDEX, HashedSplit, hashed
 from fsbench.features.forward import PRECISIONS, Forward, Images, collate
 from fsbench.features.overlap import overlaps
-from fsbench.features.reuse import asked_places, differences, known_rows
-from fsbench.features.shards import Shards, fingerprint
-from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.features.rows import Place, Row, RowStore, differences, row_key
+from fsbench.features.store import FeatureFile, Provenance, digest, make_split, write_features
 from fsbench.io.files import is_name, only_writer, readable_part
-from fsbench.machine import library_versions, precision_problem
-from fsbench.ranks import ALONE
+from fsbench.machine import library_versions
+from fsbench.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from fsbench.backbones.base import Extractor
-    from fsbench.data.dataset import ImageDataset
-    from fsbench.ranks import Ranks
     from fsbench.reporter import Reporter
 
 
@@ -52,61 +47,16 @@ _MOST_CROPS = 1000  # all crops of an image are in memory at once
 
 @dataclass(frozen=True)
 class Settings:
-    """How to extract.
+    """How to extract."""
 
-    Attributes:
-        crops: 1 is the evaluation transform; more averages the features of that many random crops.
-        precision: fp32, tf32, bf16 or fp16.
-        transform: Name of a transform that replaces the backbone's own.
-        batch: Images per forward pass; None is automatic.
-        workers: Processes that read images; None is automatic.
-        skip_broken: Leave out images that cannot be read, and record them, instead of stopping.
-        tag: A word at the end of the file's name, so that features of two networks can stand side by side.
-        library: Folder of feature files whose rows are reused, beside that of the output.
-        cache: Folder of decoded images, which are used where they are there; None uses none.
-    """
-
-    crops: int = 1
-    crop_seed: int = 0
+    crops: int = 1  # 1 is the evaluation transform; more averages the features of that many random crops
     precision: str = "fp32"
-    transform: str | None = None
-    batch: int | None = None
-    workers: int | None = None
-    skip_broken: bool = False
-    tag: str = ""
-    library: Path | None = None
-    cache: Path | None = None
-
-
-@dataclass(frozen=True)
-class Weights:
-    """A backbone by name, and where its weights come from.
-
-    Attributes:
-        file: A checkpoint given by the user.
-        seed: Random weights of this seed instead.
-        root: Folder that is searched for `<dataset>/<backbone>.*` if there is neither.
-        pretrained: Use the published weights of a timm model, and let timm download them.
-    """
-
-    backbone: str
-    file: Path | None
-    seed: int | None
-    root: Path
-    pretrained: bool = False
-
-    def __post_init__(self) -> None:
-        if self.pretrained and (self.file or self.seed is not None or not self.backbone.startswith(TIMM)):
-            raise UsageError("pretrained", "downloads the published weights of timm/NAME, and takes no others")
-
-    def load(self, dataset: str) -> Extractor:
-        """The backbone for a data set."""
-        file = self.file
-        if self.file is None and self.seed is None and self.backbone.startswith(TIMM):
-            file = find_timm_weights(self.root, dataset, self.backbone, pretrained=self.pretrained)
-        elif self.file is None and self.seed is None:
-            file = find_weights(self.root, dataset, self.backbone)
-        return load_backbone(self.backbone, file, random_seed=self.seed)
+    transform: str | None = None  # name of one that replaces the backbone's own
+    batch: int | None = None  # images per forward pass; None is automatic
+    workers: int | None = None  # processes that read images; None is automatic
+    skip_broken: bool = False  # leave out images that cannot be read, and record them, instead of stopping
+    tag: str = ""  # a word at the end of the file's name, so that features of two networks can stand side by side
+    library: Path | None = None  # folder of feature files whose rows are reused, beside that of the output
 
 
 def extract_all(
@@ -136,10 +86,7 @@ def extract_all(
         try:
             backbone = ranks.first_alone(partial(weights.load, dataset.name))
             reporter.say(backbone.info.describe())
-            file = extract(
-                dataset, backbone, path, settings=settings, device=device, reporter=reporter, force=force, ranks=ranks
-            )
-            files.append(file)
+            files.append(extract(dataset, backbone, path, settings, device, reporter, force=force, ranks=ranks))
         except FsbenchError as failure:
             if len(datasets) == 1 or not ranks.can_go_on_after(failure):
                 raise
@@ -157,16 +104,8 @@ def embedded_features(
 ) -> FeatureFile:
     """The feature file of the embedded data set, rendered and extracted with the shipped weights where missing."""
     datasets = ranks.first_alone(lambda: choose_datasets(EMBEDDED, None, data, reporter))
-    chosen = Weights(BACKBONES[0], None, None, weights)
-    return extract_all(
-        datasets,
-        chosen,
-        Settings(cache=pixel_cache(data)),
-        device=torch.device("cpu"),
-        out=features,
-        reporter=reporter,
-        ranks=ranks,
-    )[0]
+    chosen, cpu = Weights(BACKBONES[0], None, None, weights), torch.device("cpu")
+    return extract_all(datasets, chosen, Settings(), cpu, features, reporter, ranks=ranks)[0]
 
 
 def extract(
@@ -180,63 +119,52 @@ def extract(
     force: bool = False,
     ranks: Ranks = ALONE,
 ) -> FeatureFile:
-    """Write the features of a data set, or open the file if it is there already.
+    """Write the features of a data set, or open the file if it exists already.
 
     A file that holds anything else is not replaced unless forced; images that it lacks are added to it. Rows that the
-    folder's files have already are reused, unless the very same file is to be made again. After an interruption at any
-    moment the same call resumes, and the file is that of an uninterrupted run. Several processes share the shards;
-    process 0 puts them together.
+    folder's files have already are reused, unless forced. After an interruption at any moment the same call resumes,
+    and the file is that of an uninterrupted run. Several processes share the blocks; process 0 joins them.
     """
     refuse_unusable(settings.precision, device)
     if not is_name(dataset.name):
         raise FsbenchError(f"{dataset.name!r} cannot name a data set: it has control characters.", "Rename the folder.")
-    job = Extraction(dataset, backbone, settings)
+    job = Extraction(hashed(dataset, out.with_name(f".{INDEX}"), reporter, ranks), backbone, settings)
     with ExitStack() as held:
-        stored = ranks.agree(lambda: _stored(out, job, force))
+        stored = ranks.agree(lambda: _finished(out, job, force))
         if stored is None:
             ranks.agree(lambda: held.enter_context(only_writer(out, reporter.warn)))
-            stored = ranks.agree(lambda: _stored(out, job, force))  # by the writer waited for
+            stored = ranks.agree(lambda: _finished(out, job, force))  # by the writer waited for
         if stored is not None:
             reporter.say(f"{out} exists already, with the same settings.")
             return stored
-        known: dict[int, NDArray[np.float32]] = {}  # process 0 alone holds the features
-        ranks.agree(lambda: known.update(known_rows(out, settings.library, job.provenance(()), job.images.splits)))
-        rows = ranks.agree(lambda: [row for row in range(len(job.images)) if row not in known])
-        if len(rows) < len(job.images):
-            reporter.say(f"Reusing the features of {len(job.images) - len(rows):,} of {len(job.images):,} images.")
-            job = replace(job, rows=tuple(rows))
-        shards = Shards.open(out, job.plan, len(job.images), backbone.info.feature_dim)
-        _fill(shards, job, device, reporter, ranks)
-        file = ranks.agree(lambda: _assemble(shards, job, known, out))
+        store = RowStore(out, job.provenance().recipe, settings.library)
+        table: dict[str, Row] = {}  # process 0 alone holds features
+        ranks.agree(lambda: table.update(_existing(store, job, reporter, force)))
+        missing = ranks.agree(lambda: job.first_rows(without=table))
+        _fill(store, job, missing, device, reporter, ranks)
+        file = ranks.agree(lambda: _assemble(store, job, table, missing))
     for note in file.provenance.notes[len(dataset.notes) :]:
         reporter.warn(f"{dataset.name}: {note}")
     return file
 
 
 def refuse_unusable(precision: str, device: torch.device) -> None:
-    """Try a reduced precision in a child process, and refuse it with the reason if it does not work."""
+    """Refuse an unknown precision, and tf32 where there is none."""
     if precision not in PRECISIONS:
         raise FsbenchError(f"Unknown precision {precision!r}.", f"Use one of {', '.join(PRECISIONS)}.")
-    if precision == "fp32":
-        return
-    if precision == "tf32":
-        if device.type != "cuda" or torch.cuda.get_device_capability(device) < _FIRST_WITH_TF32:
-            reason = f"tf32 is a number format of NVIDIA GPUs from Ampere on, which {device} is not."
-            raise FsbenchError(reason, "Use --precision fp32.")
-        return
-    problem = precision_problem(str(device), str(PRECISIONS[precision]).removeprefix("torch."))
-    if problem:
-        raise FsbenchError(f"{precision} cannot be used on {device}: {problem}.", "Use --precision fp32.")
+    ampere = device.type == "cuda" and torch.cuda.get_device_capability(device) >= _FIRST_WITH_TF32
+    if precision == "tf32" and not ampere:
+        reason = f"tf32 is a number format of NVIDIA GPUs from Ampere on, which {device} is not."
+        raise FsbenchError(reason, "Use --precision fp32.")
 
 
 @dataclass(frozen=True)
 class Extraction:
-    """One data set through one backbone; `rows` are the images to compute, None is all."""
+    """One data set through one backbone; provenance and keys need a data set with hashes."""
 
     dataset: ImageDataset
     backbone: Extractor
     settings: Settings
-    rows: tuple[int, ...] | None = None
 
     @cached_property
     def images(self) -> Images:
@@ -250,41 +178,33 @@ class Extraction:
             self.backbone.info, self.dataset.name, benchmark=benchmark, size=min(size) if size else None,
             chosen=self.settings.transform,
         )  # fmt: skip
-        random_crops = crops_for(transform, self.dataset.name, self.settings.crop_seed) if crops > 1 else None
-        return Images(tuple(self.dataset.splits.values()), transform, random_crops, crops, self.rows)
-
-    @property
-    def plan(self) -> dict[str, Any]:
-        """Everything that determines what is computed."""
-        return self.whole if self.rows is None else {**self.whole, "rows": fingerprint({"rows": self.rows})}
+        random_crops = crops_for(transform, self.dataset.name) if crops > 1 else None
+        return Images(tuple(self.dataset.splits.values()), transform, random_crops, crops)
 
     @cached_property
-    def whole(self) -> dict[str, Any]:
-        """Everything that determines the features.
+    def places(self) -> list[Place]:
+        """Split, class, name and hash of every image."""
+        return [
+            (split.name, split.class_names[label], split.image_name(row), value)
+            for split in self.images.splits
+            if isinstance(split, HashedSplit)
+            for row, (label, value) in enumerate(zip(split.labels, split.hashes, strict=True))
+        ]
 
-        Of the images: names and sizes. An image that was replaced by another under its name is noticed unless both
-        have the same number of bytes. Times would not survive a copy, and to read all contents would take as long as
-        to extract.
-        """
-        places = asked_places(self.images.splits)
-        names = "\n".join(f"{split}\t{label}\t{name}\t{mark}" for name, (split, label, mark) in places)
-        info = self.backbone.info
-        return {
-            "dataset": self.dataset.name,
-            "images": fingerprint({"names": names}),
-            "backbone": info.name,
-            "family": info.family,
-            "architecture": {name: str(value) for name, value in info.architecture.items()},
-            "weights": info.sha256 or info.weights,
-            "transform": (self.images.random_crops or self.images.transform).describe(),
-            "crops": self.settings.crops,
-            "precision": self.settings.precision,
-        }
+    @cached_property
+    def keys(self) -> list[str]:
+        """What identifies the row of every image; equal images have equal rows."""
+        return [row_key(value, name, self.settings.crops) for _, _, name, value in self.places]
 
-    def provenance(self, notes: Iterable[str]) -> Provenance:
+    def first_rows(self, without: Mapping[str, Row]) -> list[int]:
+        """The rows to compute: of every key that is not there yet the first one."""
+        first = {key: row for row, key in reversed([*enumerate(self.keys)])}
+        return sorted(row for key, row in first.items() if key not in without)
+
+    def provenance(self, notes: Iterable[str] = ()) -> Provenance:
         """What the feature file says of its origin; `notes` beside those of the data set."""
         info = self.backbone.info
-        return Provenance(
+        made = Provenance(
             dataset=self.dataset.name,
             backbone=info.name,
             family=info.family,
@@ -293,108 +213,132 @@ class Extraction:
             architecture=describe_architecture(info.architecture),
             trained_by=info.trained_by,
             split_digest=self.dataset.split_digest,
-            transform=json.dumps(self.whole["transform"], sort_keys=True),
+            transform=json.dumps((self.images.random_crops or self.images.transform).describe(), sort_keys=True),
             image_size=self.images.transform.crop,
             crops=self.settings.crops,
             precision=self.settings.precision,
             libraries=library_versions(),
             notes=(*self.dataset.notes, *notes),
-            fingerprint=fingerprint(self.whole),
         )
+        return replace(made, fingerprint=digest([made.dataset, made.recipe, self.places]))
 
 
-def _stored(out: Path, job: Extraction, force: bool) -> FeatureFile | None:
+def _finished(out: Path, job: Extraction, force: bool) -> FeatureFile | None:
     """The finished file if it is what is asked for, None if it is to be made or completed; any other is refused."""
     if force or not out.exists():
         return None
-    stored = FeatureFile.open(out)
+    stored, wanted = FeatureFile.open(out), job.provenance()
     if stored.provenance.imported:
         message = f"{out} holds imported features, which fsbench cannot compute again."
         raise FsbenchError(message, "Write elsewhere with --out FILE, or overwrite it with --force.")
-    asked = job.provenance(())
-    if stored.provenance.fingerprint == asked.fingerprint:
+    if stored.provenance.fingerprint == wanted.fingerprint:
         return stored
-    if found := differences(stored, asked, job.images.splits):
+    if sentences := differences(stored, wanted, job.places):
         raise FsbenchError(
-            "\n  ".join([f"{out} holds other features than those asked for:", *found]),
+            "\n  ".join([f"{out} holds other features than those asked for:", *sentences]),
             "Replace it with --force, or keep both with --tag NAME or --out FILE.",
         )
     return None
 
 
-def _fill(shards: Shards, job: Extraction, device: torch.device, reporter: Reporter, ranks: Ranks) -> None:
-    """Compute the shards that are missing."""
-    missing, count = ranks.agree(shards.missing), len(job.images)
-    total = sum(len(part) for part in missing)
-    if total < count:
-        reporter.say(f"Resuming: {count - total:,} of {count:,} images of {job.dataset.name} are done.")
+def _existing(store: RowStore, job: Extraction, reporter: Reporter, force: bool) -> dict[str, Row]:
+    """The rows that need not be computed: of an interrupted run, and of other files."""
+    store.clear(own=force)
+    if force:
+        return {}
+    keys, skip = set(job.keys), job.settings.skip_broken
+    blocks = {key: row for key, row in store.blocks().items() if key in keys and (skip or not isinstance(row, str))}
+    reused = store.reusable(keys - blocks.keys())
+    counts = [f"{sum(key in rows for key in job.keys):,} of {len(job.keys):,} images" for rows in (blocks, reused)]
+    if blocks:
+        reporter.say(f"Resuming: {counts[0]} of {job.dataset.name} are done.")
+    if reused:
+        reporter.say(f"Reusing the features of {counts[1]}.")
+    return reused | blocks
+
+
+def _fill(
+    store: RowStore, job: Extraction, missing: list[int], device: torch.device, reporter: Reporter, ranks: Ranks
+) -> None:
+    """Compute the missing rows block by block; of several processes each takes its share of the blocks."""
+    size = rows.IMAGES_PER_BLOCK
+    blocks = [missing[start : start + size] for start in range(0, len(missing), size)][ranks.number :: ranks.count]
     label = f"{job.dataset.name} {job.backbone.info.name}"
-    with shards.explaining_interrupts(reporter), reporter.bar(label, total) as advance:
-        report, parts = ranks.counting(advance), ranks.hand_out(missing)
-        for part, features, broken in _features(job, parts, device) if missing else ():
+    with _explaining_interrupts(store, job, reporter), reporter.bar(label, sum(map(len, blocks))) as advance:
+        for block, features, broken in _features(job, blocks, device) if blocks else ():
             if broken and not job.settings.skip_broken:
-                message = f"An image of {job.dataset.root} cannot be used: {next(iter(broken.values()))}"
+                row, reason = next(iter(broken.items()))
                 named = "" if job.dataset.info else f" --data {job.dataset.root}"
                 raise FsbenchError(
-                    message,
+                    f"An image of {job.dataset.root} cannot be used: {job.places[row][2]}: {reason}",
                     "Repair or remove it, or leave such images out with --skip-broken.\n"
                     f"See all of them: fsbench doctor --deep{named}",
                 )
-            shards.write(part, features, broken)
-            report(len(part))
+            store.write([job.keys[row] for row in block], features, [broken.get(row, "") for row in block])
+            advance(len(block))
     ranks.wait()
 
 
+@contextmanager
+def _explaining_interrupts(store: RowStore, job: Extraction, reporter: Reporter) -> Iterator[None]:
+    """Say what an interrupted extraction keeps and what it loses."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:  # Ctrl-C or a signal
+        done = len(store.blocks())
+        reporter.warn(
+            f"Kept: the features of {done:,} of {len(job.keys):,} images, in {store.folder}. Lost: those after them."
+            if done
+            else f"The first block of {rows.IMAGES_PER_BLOCK:,} images was not finished, so nothing is kept yet."
+        )
+        raise
+
+
 def _features(
-    job: Extraction, parts: Iterable[range], device: torch.device
-) -> Iterator[tuple[range, NDArray[np.float32], dict[int, str]]]:
-    """The features of one range after another, with the reasons for images that could not be read."""
-    settings, images = job.settings, job.images.from_cache(job.settings.cache)
+    job: Extraction, blocks: Sequence[list[int]], device: torch.device
+) -> Iterator[tuple[list[int], NDArray[np.float32], dict[int, str]]]:
+    """The features of one block after another, with the reasons for images that could not be read."""
+    settings, images = job.settings, job.images
     batch = settings.batch or (64 if device.type == "cpu" else 256)
-    per_load = max(1, batch // settings.crops)
-    taken: deque[range] = deque()  # the loader takes parts a little ahead of the forward pass
-
-    def batches() -> Iterator[list[int]]:
-        for part in parts:
-            taken.append(part)
-            for start in range(part.start, part.stop, per_load):
-                yield list(range(start, min(start + per_load, part.stop)))
-
+    step = max(1, batch // settings.crops)
+    batches = [block[start : start + step] for block in blocks for start in range(0, len(block), step)]
     workers = reading_processes(device) if settings.workers is None else settings.workers
     loader = DataLoader(
-        images, batch_sampler=batches(), num_workers=workers, collate_fn=collate, pin_memory=device.type == "cuda"
+        images, batch_sampler=batches, num_workers=workers, collate_fn=collate, pin_memory=device.type == "cuda"
     )
-    forward = Forward(job.backbone, settings.precision, device, side=images.transform.crop, batch=batch)
-    rows: dict[int, NDArray[np.float32]] = {}
-    broken: dict[int, str] = {}
-    for numbers, tensors, unreadable, gone in while_workers_live(loader):
-        if gone is not None:
-            raise gone
-        broken |= unreadable
-        if numbers:
-            rows |= dict(zip(numbers, forward(tensors), strict=True))
-        if len(rows) + len(broken) == len(taken[0]):
-            part, empty = taken.popleft(), np.full(job.backbone.info.feature_dim, np.nan, dtype=np.float32)
-            yield part, np.stack([rows.get(row, empty) for row in part]), broken
-            rows, broken = {}, {}
+    loaded = while_workers_live(loader)
+    forward = Forward(job.backbone, settings.precision, device, images.transform, batch)
+    for block in blocks:
+        read: list[int] = []
+        broken: dict[int, str] = {}
+        pieces = [torch.empty(0, job.backbone.info.feature_dim, device=device)]
+        while len(read) + len(broken) < len(block):
+            numbers, tensors, unreadable, error = next(loaded)
+            if error is not None:
+                raise error
+            broken |= unreadable
+            if numbers:
+                read += numbers
+                pieces.append(forward(tensors))
+        features = np.full((len(block), job.backbone.info.feature_dim), np.nan, dtype=np.float32)
+        features[np.isin(block, read)] = torch.cat(pieces).cpu().numpy()
+        yield block, features, broken
 
 
-def _assemble(shards: Shards, job: Extraction, known: Mapping[int, NDArray[np.float32]], out: Path) -> FeatureFile:
-    """Write the feature file from its shards and the features known before, and delete the shards."""
-    features, broken = shards.assemble()
-    if job.rows is not None:
-        computed = dict(zip(job.rows, features, strict=True))
-        every = {**computed, **known}
-        features = np.stack([every[row] for row in range(len(every))])
-        broken = {job.rows[place]: why for place, why in broken.items()}
-    splits, start = {}, 0
+def _assemble(store: RowStore, job: Extraction, table: dict[str, Row], missing: list[int]) -> FeatureFile:
+    """Write the feature file from the rows that existed and from the blocks, and delete the blocks."""
+    table |= store.wait_for_blocks([job.keys[row] for row in missing])
+    splits, skipped, rest = {}, [], zip(job.keys, job.places, strict=True)
     for split in job.images.splits:
-        kept = [i for i in range(len(split)) if start + i not in broken]
-        names, marks = [split.image_name(i) for i in kept], [split.image_mark(i) for i in kept]
-        rows = features[start : start + len(split)][kept]
-        splits[split.name] = make_split(rows, split.labels[kept], split.class_names, names, marks)
-        start += len(split)
-    shared = [found.sentence for found in overlaps(splits) if found.rows]
-    write_features(out, job.provenance([*(f"skipped {why}" for why in broken.values()), *shared]), splits)
-    shutil.rmtree(shards.folder, ignore_errors=True)
-    return FeatureFile.open(out)
+        part = [(table[key], name, value) for key, (_, _, name, value) in islice(rest, len(split))]
+        good = [not isinstance(row, str) for row, _, _ in part]
+        skipped += [f"skipped {name}: {row}" for row, name, _ in part if isinstance(row, str)]
+        rows_of, names, hashes = zip(*compress(part, good), strict=True) if any(good) else ((), (), ())
+        features = np.array(rows_of, np.float32).reshape(len(names), job.backbone.info.feature_dim)
+        splits[split.name] = make_split(features, split.labels[good], split.class_names, names, hashes)
+    shared = [pair.sentence for pair in overlaps(splits) if pair.rows]
+    write_features(store.out, job.provenance([*skipped, *shared]), splits)
+    store.clear(own=True)
+    return FeatureFile.open(store.out)

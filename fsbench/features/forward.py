@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils.data import Dataset
 
-from fsbench.data.images import BrokenImageError, OutOfReachError
-from fsbench.data.pixels import normalised, stored_pixels
+from fsbench.backbones.base import Extractor
+from fsbench.data.dataset import BrokenImageError, ImageSplit, OutOfReachError
+from fsbench.data.pixels import normalised
+from fsbench.data.transforms import CropTransform, EvalTransform
 from fsbench.devices import float32_products, out_of_memory, share
 from fsbench.errors import FsbenchError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from fsbench.backbones.base import Extractor
-    from fsbench.data.dataset import ImageSplit
-    from fsbench.data.transforms import CropTransform, EvalTransform
-
 
 TOLERANCE = 1e-5
 
@@ -39,8 +28,8 @@ def fold(network: nn.Module, images: Tensor) -> nn.Module:
     """
     folded = _fold_below(copy.deepcopy(network))
     with torch.inference_mode():
-        expected, found = network(images), folded(images)
-    same = (found - expected).abs().max() <= TOLERANCE * expected.abs().max().clamp_min(1e-30)
+        expected, features = network(images), folded(images)
+    same = (features - expected).abs().max() <= TOLERANCE * expected.abs().max().clamp_min(1e-30)
     return folded if bool(same) else network
 
 
@@ -79,45 +68,34 @@ Item = tuple[int, Tensor | str | OutOfReachError]
 
 @dataclass(frozen=True)
 class Images(Dataset[Item]):
-    """All images of a data set in the order base, val, novel: tensors (crops, 3, H, W), or the reason why not.
+    """All images of a data set in the order base, val, novel, by row: tensors, or the reason why not.
 
-    An image that is broken has a text for a reason; one that is out of reach, with its whole folder perhaps, an error.
+    An image is bytes (1, S, S, 3) where the transform gives bytes, still to be normalised, else floats
+    (crops, 3, S, S). A broken image has a text for a reason; one that is out of reach, with its whole folder perhaps,
+    an error.
     """
 
     splits: tuple[ImageSplit, ...]
     transform: EvalTransform
-    random_crops: CropTransform | None
-    crops: int
-    rows: Sequence[int] | None = None  # of all images, those that are wanted; None is all
-    decoded: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)  # pixels of the splits that have a cache
-
-    def from_cache(self, cache: Path | None) -> Images:
-        """The same images, with the pixels of every split whose decoded images are in the folder.
-
-        A transform on tensors does not use them: rounded to bytes, they would give slightly different features.
-        """
-        if cache is None or self.random_crops is not None or self.transform.on == "tensor":
-            return self
-        kept = {split.name: stored_pixels(split, self.transform, cache) for split in self.splits}
-        return replace(self, decoded={name: pixels for name, pixels in kept.items() if pixels is not None})
+    random_crops: CropTransform | None = None
+    crops: int = 1
 
     def __len__(self) -> int:
-        return sum(len(split) for split in self.splits) if self.rows is None else len(self.rows)
+        return sum(len(split) for split in self.splits)
 
     def __getitem__(self, row: int) -> Item:
-        split, index = self._place(row if self.rows is None else self.rows[row])
-        if split.name in self.decoded:
-            return row, normalised(torch.from_numpy(self.decoded[split.name][index]), self.transform)[None]
+        split, index = self._place(row)
         try:
             image = split.open(index)
-            if self.random_crops is None:
-                return row, self.transform(image)[None]
-            return row, self.random_crops(image, split.image_name(index), self.crops)
+            if self.random_crops is not None:
+                return row, self.random_crops(image, split.image_name(index), self.crops)
+            if self.transform.on == "pil":
+                return row, torch.from_numpy(self.transform.pixels(image))[None]
+            return row, self.transform(image)[None]
         except OutOfReachError as error:
             return row, error
         except FsbenchError as error:
-            reason = error.reason if isinstance(error, BrokenImageError) else error.message
-            return row, f"{split.image_name(index)}: {reason}"
+            return row, error.reason if isinstance(error, BrokenImageError) else error.message
 
     def _place(self, row: int) -> tuple[ImageSplit, int]:
         for split in self.splits:
@@ -128,7 +106,7 @@ class Images(Dataset[Item]):
 
 
 def collate(items: list[Item]) -> tuple[list[int], Tensor, dict[int, str], FsbenchError | None]:
-    """Image numbers, their tensors (B, crops, 3, H, W), the reasons for broken ones, and what is out of reach."""
+    """Image numbers, their tensors (B, crops, ...), the reasons for broken ones, and what is out of reach."""
     good = [(row, value) for row, value in items if isinstance(value, Tensor)]
     broken = {row: value for row, value in items if isinstance(value, str)}
     gone: FsbenchError | None = next((value for _, value in items if isinstance(value, OutOfReachError)), None)
@@ -143,20 +121,24 @@ PRECISIONS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat
 
 
 class Forward:
-    """The forward pass: folded, channels-last, in the asked-for precision, in halves if memory runs out.
+    """The forward pass: folded, channels-last, in the chosen precision, in halves if memory runs out.
 
-    The backbone is moved to the CPU to be folded; `side` is that of the images in pixels, `batch` their number at once.
+    The backbone is moved to the CPU to be folded; `batch` is the number of images at once.
     """
 
-    def __init__(self, backbone: Extractor, precision: str, device: torch.device, side: int, batch: int) -> None:
+    def __init__(
+        self, backbone: Extractor, precision: str, device: torch.device, transform: EvalTransform, batch: int
+    ) -> None:
+        side = transform.crop
         sample = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(0))
         network: nn.Module = fold(backbone.cpu().eval(), sample)
         self.network = network.to(device).to(memory_format=torch.channels_last)
         self.device, self.dtype, self.batch, self.tf32 = device, PRECISIONS[precision], batch, precision == "tf32"
+        self.transform = transform
 
     @torch.inference_mode()
-    def __call__(self, images: Tensor) -> NDArray[np.float32]:
-        """Images (B, crops, 3, H, W) → features (B, D), the mean over the crops."""
+    def __call__(self, images: Tensor) -> Tensor:
+        """Images (B, crops, ...) → features (B, D) on the device, the mean over the crops."""
         flat = images.flatten(0, 1)
         pieces: list[Tensor] = []
         done = 0
@@ -171,12 +153,13 @@ class Forward:
                 torch.cuda.empty_cache()  # cuDNN allocates beside what torch reserves
                 continue
             done += len(piece)
-        features: NDArray[np.float32] = torch.cat(pieces).unflatten(0, images.shape[:2]).mean(dim=1).cpu().numpy()
+        features: Tensor = torch.cat(pieces).unflatten(0, images.shape[:2]).mean(dim=1)
         return features
 
     def _features(self, images: Tensor) -> Tensor:
-        there = images.to(self.device, non_blocking=True).contiguous(memory_format=torch.channels_last)
+        inputs = images.to(self.device, non_blocking=True)
+        inputs = normalised(inputs, self.transform) if inputs.dtype == torch.uint8 else inputs
         reduced = torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
         with float32_products(self.tf32), reduced:
-            features: Tensor = self.network(there)
+            features: Tensor = self.network(inputs.contiguous(memory_format=torch.channels_last))
         return features.float()

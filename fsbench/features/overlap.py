@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from numpy.typing import NDArray
-
     from fsbench.features.store import Split
 
 MANY = 0.01  # share of the smaller split; public data sets have a few doubles, a mistake has many
@@ -23,17 +21,12 @@ _ROWS_AT_ONCE = 4096
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much the splits of two names share.
-
-    Attributes:
-        rows: Different rows that are in both; rows of zeros do not count.
-        share: Of the rows of the smaller one.
-    """
+    """How much the splits of two names share."""
 
     one: str
     other: str
-    rows: int
-    share: float
+    rows: int  # different rows that are in both; rows of zeros do not count
+    share: float  # of the rows of the smaller one
 
     @property
     def sentence(self) -> str:
@@ -44,9 +37,7 @@ class Overlap:
     def refuse_many(self, why: str) -> str:
         """An error if it cannot be an accident; else a remark, which is empty if there is no overlap."""
         if self.share >= MANY:
-            hint = (
-                "Find the doubles with `fsbench doctor --deep`, for own images with --data FOLDER, and extract again."
-            )
+            hint = "Find them with `fsbench doctor --deep`, for own images with --data FOLDER, and extract again."
             raise FsbenchError(f"{self.sentence}: {why}", hint)
         return f"{self.sentence}: the same images in both?" if self.rows else ""
 
@@ -68,10 +59,10 @@ def overlaps(splits: Mapping[str, Split]) -> list[Overlap]:
 
 def _marks(blocks: Iterable[NDArray[np.float32]]) -> NDArray[np.uint64]:
     """(M,) a 64-bit sum of the bits of every row, each place with its own odd weight; 0 for a row of zeros."""
-    found = [np.zeros(0, dtype=np.uint64)]
+    sums = [np.zeros(0, dtype=np.uint64)]
     for block in blocks:
         weights = np.random.default_rng(0).integers(0, 1 << 63, block.shape[1], dtype=np.uint64) * 2 + 1
         for start in range(0, len(block), _ROWS_AT_ONCE):
             bits = np.ascontiguousarray(block[start : start + _ROWS_AT_ONCE]).view(np.uint32)
-            found.append(bits.astype(np.uint64) @ weights)
-    return np.concatenate(found)
+            sums.append(bits.astype(np.uint64) @ weights)
+    return np.concatenate(sums)

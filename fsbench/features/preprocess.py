@@ -18,15 +18,11 @@ sample is drawn in many tasks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from fsbench.errors import FsbenchError, unknown_name
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 ROW_CHAINS = ("UN", "L2N", "CL2N")
 

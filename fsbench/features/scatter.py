@@ -11,26 +11,21 @@ All on CL2N features (centred with the mean of the raw base features, unit norm)
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import apply_rows
-from fsbench.features.store import make_split
+from fsbench.features.store import FeatureFile, make_split
 from fsbench.io.files import whole_file
 from fsbench.io.hdf5 import REMAKE, attribute_of, dataset_of, open_hdf5, sealed_hdf5
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from fsbench.features.store import FeatureFile
 
 FORMAT = "fsbench-scatter"
 VERSION = 1
@@ -40,25 +35,15 @@ _ARRAYS = {"mean": 1, "scatter": 2, "class_weighted": 2, "eigenvalues": 1, "eige
 
 @dataclass(frozen=True)
 class BaseStatistics:
-    """What the methods need to know of the base classes. Tensors are float64.
+    """What the methods need to know of the base classes. Tensors are float64."""
 
-    Attributes:
-        mean: (D,) mean of the raw base features, every image with the same weight.
-        scatter: (D, D) S_w as in Eq. 6.
-        class_weighted: (D, D) the released program's matrix, on the scale of sums per class.
-        eigenvalues: (D,) of `scatter`, in descending order, none negative.
-        eigenvectors: (D, D) of `scatter`, in columns.
-        class_counts: Images of every base class.
-        digest: SHA-256 of the base features they come from; empty for features given in memory.
-    """
-
-    mean: Tensor
-    scatter: Tensor
-    class_weighted: Tensor
-    eigenvalues: Tensor
-    eigenvectors: Tensor
-    class_counts: tuple[int, ...]
-    digest: str = ""
+    mean: Tensor  # (D,) mean of the raw base features, every image with the same weight
+    scatter: Tensor  # (D, D) S_w as in Eq. 6.
+    class_weighted: Tensor  # (D, D) the released program's matrix, on the scale of sums per class
+    eigenvalues: Tensor  # (D,) of `scatter`, in descending order, none negative
+    eigenvectors: Tensor  # (D, D) of `scatter`, in columns
+    class_counts: tuple[int, ...]  # images of every base class
+    digest: str = ""  # SHA-256 of the base features they come from; empty for features given in memory
 
     @property
     def images_per_class(self) -> float:

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence  # noqa: TC003 - pydantic reads the annotations
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import h5py
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from fsbench.data.catalog import SPLIT_ALIASES, SPLITS
 from fsbench.errors import FsbenchError
 from fsbench.io.files import is_name, whole_file
-from fsbench.io.hdf5 import REMAKE, attribute_of, dataset_of, encode, has_member, open_hdf5, sealed_hdf5, strings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import h5py
-    from numpy.typing import NDArray
-
+from fsbench.io.hdf5 import REMAKE, attribute_of, dataset_of, encode, open_hdf5, sealed_hdf5, strings_of
 
 FORMAT = "fsbench-features"
 VERSION = 1
@@ -32,39 +27,24 @@ _RELABEL = "Every class has a number from 0 and at least one image: repair the l
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where features come from; what is not known is empty.
-
-    Attributes:
-        family: Name in `fsbench.backbones.families`, such as `wrn-s2m2`.
-        weights: Name of the weights file, or "none, seed s".
-        weights_sha256: Of that file.
-        split_digest: Of the class lists.
-        transform: From image to tensor, as JSON.
-        image_size: Side of the tensor, in pixels.
-        crops: Crops per image whose features were averaged.
-        notes: What else is worth knowing, such as images that were left out.
-        fingerprint: Of everything that determines the features.
-        imported: Where features come from that fsbench did not extract: file, sha256, format and splits of each.
-        architecture: Widths and depth of the network, `widths 64-160-320-640`.
-        trained_by: "fsbench" for weights of `fsbench train`.
-    """
+    """Where features come from; what is not known is empty."""
 
     dataset: str
     backbone: str
-    family: str = ""
-    weights: str = ""
+    family: str = ""  # in `fsbench.backbones.families`, such as `wrn-s2m2`
+    weights: str = ""  # name of the weights file, or "none, seed s"
     weights_sha256: str = ""
-    split_digest: str = ""
-    transform: str = ""
-    image_size: int = 0
-    crops: int = 1
-    precision: str = "float32"
+    split_digest: str = ""  # of the class lists
+    transform: str = ""  # from image to tensor, as JSON
+    image_size: int = 0  # side of the tensor, in pixels
+    crops: int = 1  # per image, whose features were averaged
+    precision: str = "fp32"
     libraries: Mapping[str, str] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    fingerprint: str = ""
-    imported: Sequence[Mapping[str, str]] = ()
-    architecture: str = ""
-    trained_by: str = ""
+    notes: Sequence[str] = ()  # what else is worth knowing, such as images that were left out
+    fingerprint: str = ""  # of the recipe and of all images
+    imported: Sequence[Mapping[str, str]] = ()  # file, sha256, format and splits of what fsbench did not extract
+    architecture: str = ""  # `widths 64-160-320-640`
+    trained_by: str = ""  # "fsbench" for weights of `fsbench train`
 
     @property
     def named_weights(self) -> str:
@@ -73,43 +53,47 @@ class Provenance:
             return f"{self.weights}@{self.weights_sha256[:8]}"
         return self.weights.replace("none, seed", "random seed")
 
+    @property
+    def aspects(self) -> dict[str, str]:
+        """What determines a row beside its image, in words."""
+        steps: dict[str, Any] = json.loads(self.transform or "{}")
+        aspects = {"backbone": self.backbone, "family": self.family, "weights": self.named_weights}
+        aspects |= {"network": self.architecture, "crops": str(self.crops), "precision": self.precision}
+        return aspects | {f"transform {name}": str(value) for name, value in steps.items()}
+
+    @property
+    def recipe(self) -> str:
+        """A digest of these aspects, whatever the weights file is called."""
+        return digest({**self.aspects, "weights": self.weights_sha256 or self.weights})
+
+
+def digest(content: Any) -> str:
+    """The SHA-256 of plain data."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
 
 def _read_provenance(file: h5py.File, path: Path) -> Provenance:
-    """Read and check what a file says of its origin."""
-    stated = attribute_of(file, "provenance")
-    if not isinstance(stated, str):
-        raise FsbenchError(f"{path} does not say where its features come from.", REMAKE)
     try:
-        provenance = TypeAdapter(Provenance).validate_json(stated)
+        provenance = TypeAdapter(Provenance).validate_json(str(attribute_of(file, "provenance")))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise FsbenchError(f"{path} has no readable provenance: {where}: {first['msg']}.", REMAKE) from error
-    if not is_name(provenance.dataset) or not is_name(provenance.backbone):
-        raise FsbenchError(f"{path} does not name its data set and backbone.", REMAKE)
-    if provenance.family and not is_name(provenance.family):
-        raise FsbenchError(f"{path} has an unprintable or overlong name of a backbone family.", REMAKE)
+    if not all(map(is_name, (provenance.dataset, provenance.backbone, provenance.family or "none"))):
+        raise FsbenchError(f"{path} does not name its data set, backbone and family in printable letters.", REMAKE)
     return provenance
 
 
 @dataclass(frozen=True)
 class Split:
-    """One split in memory, sorted by class.
+    """One split in memory, sorted by class."""
 
-    Attributes:
-        features: (M, D) float32.
-        offsets: (C + 1,) first row of every class, then M.
-        images: M relative names, or empty.
-        marks: M numbers that differ between most images of the same name (see `ImageReader.mark`), or empty.
-        digest: SHA-256 of features and labels.
-    """
-
-    features: NDArray[np.float32]
-    offsets: NDArray[np.int64]
+    features: NDArray[np.float32]  # (M, D)
+    offsets: NDArray[np.int64]  # (C + 1,) first row of every class, then M
     class_names: tuple[str, ...]
-    images: tuple[str, ...] = ()
-    digest: str = ""
-    marks: tuple[int, ...] = ()
+    images: tuple[str, ...] = ()  # M relative names, or none
+    digest: str = ""  # SHA-256 of features and labels
+    hashes: tuple[str, ...] = ()  # M hashes of the images' bytes, or none
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -133,7 +117,7 @@ def make_split(
     labels: NDArray[Any],
     class_names: Sequence[str] | None = None,
     images: Sequence[str] = (),
-    marks: Sequence[int] = (),
+    hashes: Sequence[str] = (),
 ) -> Split:
     """Sort rows by class, keeping their order within a class, and check them.
 
@@ -151,10 +135,10 @@ def make_split(
     _check_labels(labels, len(class_names), "labels")
     order = np.argsort(labels, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=len(class_names)))])
-    names, known = (tuple(values[i] for i in order) if values else () for values in (images, marks))
+    names, contents = (tuple(values[i] for i in order) if values else () for values in (images, hashes))
     ordered = np.ascontiguousarray(features[order], dtype=np.float32)
     _check_finite(ordered, 0, "features", names)
-    return Split(ordered, offsets.astype(np.int64), tuple(class_names), names, marks=known)
+    return Split(ordered, offsets.astype(np.int64), tuple(class_names), names, hashes=contents)
 
 
 def write_features(path: Path, provenance: Provenance, splits: Mapping[str, Split]) -> None:
@@ -173,22 +157,21 @@ def write_features(path: Path, provenance: Provenance, splits: Mapping[str, Spli
 
 def _write_split(group: h5py.Group, split: Split) -> None:
     stored = group.create_dataset("features", split.features.shape, np.float32)
-    digest = hashlib.sha256()
+    checksum = hashlib.sha256()
     for start, stop in _chunks(*split.features.shape):
         block = np.ascontiguousarray(split.features[start:stop], dtype="<f4")
         _check_finite(block, start, f"split {group.name[1:]}", split.images)
-        digest.update(block.data)
+        checksum.update(block.data)
         if block.size:
             stored[start:stop] = block
-    digest.update(split.labels.astype("<i8").data)
+    checksum.update(split.labels.astype("<i8").data)
     group.create_dataset("labels", data=split.labels)
     group.create_dataset("class_offsets", data=split.offsets.astype(np.int64))
     group.create_dataset("class_names", data=encode(split.class_names))
-    if split.images:
-        group.create_dataset("images", data=encode(split.images))
-    if split.marks:
-        group.create_dataset("marks", data=np.array(split.marks, dtype=np.int64))
-    group.attrs["sha256"] = digest.hexdigest()
+    for name, texts in (("images", split.images), ("hashes", split.hashes)):
+        if texts:
+            group.create_dataset(name, data=encode(texts))
+    group.attrs["sha256"] = checksum.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -205,7 +188,7 @@ class FeatureFile:
         path = Path(path)
         with open_hdf5(path, FORMAT, VERSION) as file:
             provenance = _read_provenance(file, path)
-            present = [name for name in SPLITS if has_member(file, name)]
+            present = [name for name in SPLITS if name in file]
             if not present:
                 raise FsbenchError(f"{path} has none of the splits {', '.join(SPLITS)}.", REMAKE)
             splits = {name: _summarise(file, name, path) for name in present}
@@ -245,39 +228,38 @@ class FeatureFile:
     def read(self, name: str, *, with_images: bool = True) -> Split:
         """Read one split into memory and verify it against its digest; the names of its images only if asked for."""
         summary = self.summary(name)
-        features = np.empty((summary.rows, summary.dimension), dtype=np.float32)
-        start = 0
+        features, start = np.empty((summary.rows, summary.dimension), dtype=np.float32), 0
         for block in self.stream(name):
             features[start : start + len(block)] = block
             start += len(block)
-        images, marks = self.images(name) if with_images else ((), ())
-        return Split(features, summary.offsets, summary.class_names, images, summary.digest, marks)
+        images, hashes = self.images(name) if with_images else ((), ())
+        return Split(features, summary.offsets, summary.class_names, images, summary.digest, hashes)
 
-    def images(self, name: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Names and marks of the images of one split, each empty if the file has none."""
-        rows = self.summary(name).rows
+    def images(self, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names and hashes of the images of one split, each empty if the file has none."""
+        rows, texts = self.summary(name).rows, []
         with open_hdf5(self.path, FORMAT, VERSION) as file:
-            images = strings_of(file, f"{name}/images", self.path) if has_member(file[name], "images") else ()
-            stored = has_member(file[name], "marks")
-            marks = dataset_of(file, f"{name}/marks", self.path, ndim=1, kind="i")[()].tolist() if stored else ()
-        if len(images) not in {0, rows} or len(marks) not in {0, rows}:
-            message = f"{self.path}: {rows} rows in {name}, but {len(images)} names and {len(marks)} marks of images."
+            for kind in ("images", "hashes"):
+                present = kind in file[name]
+                texts.append(strings_of(file, f"{name}/{kind}", self.path) if present else ())
+        if any(len(values) not in {0, rows} for values in texts):
+            message = f"{self.path}: {rows} rows in {name}, but {len(texts[0])} names and {len(texts[1])} hashes."
             raise FsbenchError(message, REMAKE)
-        return images, tuple(marks)
+        return texts[0], texts[1]
 
     def stream(self, name: str) -> Iterator[NDArray[np.float32]]:
         """Read one split in blocks of whole rows; its digest is verified at the end."""
         summary = self.summary(name)
-        digest = hashlib.sha256()
+        checksum = hashlib.sha256()
         with open_hdf5(self.path, FORMAT, VERSION) as file:
             stored = dataset_of(file, f"{name}/features", self.path, ndim=2, kind="f")
             for start, stop in _chunks(summary.rows, summary.dimension):
                 block = np.asarray(stored[start:stop], dtype="<f4")
                 _check_finite(block, start, f"split {name} of {self.path}", ())
-                digest.update(block.data)
+                checksum.update(block.data)
                 yield block
-        digest.update(np.repeat(np.arange(len(summary.class_names)), np.diff(summary.offsets)).astype("<i8").data)
-        if digest.hexdigest() != summary.digest:
+        checksum.update(np.repeat(np.arange(len(summary.class_names)), np.diff(summary.offsets)).astype("<i8").data)
+        if checksum.hexdigest() != summary.digest:
             message = f"The features of split {name} in {self.path} are not those that were written"
             raise FsbenchError(f"{message}: the SHA-256 differs.", REMAKE)
 
@@ -305,10 +287,10 @@ def _summarise(file: h5py.File, name: str, path: Path) -> SplitSummary:
         raise FsbenchError(f"{where}: rows are not sorted by class (first at row {unsorted[0] + 1}).", REMAKE)
     if not np.array_equal(offsets, np.searchsorted(labels, np.arange(len(names) + 1))):
         raise FsbenchError(f"{where}: class_offsets do not agree with the labels.", REMAKE)
-    digest = attribute_of(file[name], "sha256")
-    if not isinstance(digest, str):
+    checksum = attribute_of(file[name], "sha256")
+    if not isinstance(checksum, str):
         raise FsbenchError(f"{where}: no SHA-256 of the content.", REMAKE)
-    return SplitSummary(rows, dimension, offsets, names, digest)
+    return SplitSummary(rows, dimension, offsets, names, checksum)
 
 
 def _chunks(rows: int, dimension: int) -> Iterator[tuple[int, int]]:

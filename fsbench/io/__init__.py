@@ -1,1 +1,1 @@
-"""Files: whole or not at all, sealed, locked; and readers of what others wrote."""
+"""Files: atomic, sealed and locked; and readers of pickles and torch files of other programs."""

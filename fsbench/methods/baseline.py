@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
-from fsbench.features.preprocess import apply_rows, extreme_scale
-from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_count
-from fsbench.methods.catalog import INFOS
+from fsbench.features.preprocess import extreme_scale
+from fsbench.methods.base import Count, Method, MethodInfo, Positive
 from fsbench.methods.centroids import class_means, squared_distances
 from fsbench.methods.heads import TINY, descend, probabilities, support_slope
-
-if TYPE_CHECKING:
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.batch import TaskBatch
 
 
 @dataclass(frozen=True)
-class Baseline(Parameters):
+class Baseline(Method):
     """A head fitted to the support by cross-entropy, on features as they are. Inductive.
 
     As in Veilleux et al., "Realistic Evaluation of Transductive Few-Shot Learning", NeurIPS 2021, that is with logits
@@ -30,19 +25,16 @@ class Baseline(Parameters):
     class means of the support are around 0, which changes no distance and keeps their digits.
     """
 
-    temperature: float = 15.0
-    rate: float = 1e-3
-    steps: int = 100
+    temperature: Positive = 15.0
+    rate: Positive = 1e-3
+    steps: Count = 100
 
-    info: ClassVar[MethodInfo] = INFOS["baseline"]
-
-    def __post_init__(self) -> None:
-        require_amount(temperature=self.temperature, rate=self.rate)
-        require_count(steps=self.steps)
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """Features as they are (UN)."""
-        return apply_rows("UN", features)
+    info = MethodInfo(
+        "baseline", "Baseline", 'Chen et al., "A Closer Look at Few-shot Classification", ICLR 2019',
+        url="https://arxiv.org/abs/1904.04232", order=30, transductive=False, prior="none",
+        grid={"temperature": (0.1, 0.5, 1.5, 5.0, 15.0, 30.0, 60.0), "rate": (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1)},
+        version=2,  # 1: features were not centred
+    )  # fmt: skip
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax of the logits under the fitted head, (B, Q, K)."""
@@ -65,7 +57,12 @@ class BaselinePlusPlus(Baseline):
     on an offset that all features share.
     """
 
-    info: ClassVar[MethodInfo] = INFOS["baseline++"]
+    info = MethodInfo(
+        "baseline++", "Baseline++", 'Chen et al., "A Closer Look at Few-shot Classification", ICLR 2019',
+        url="https://arxiv.org/abs/1904.04232", order=40, transductive=False, prior="none",
+        grid={"temperature": (0.1, 0.5, 1.5, 5.0, 15.0, 30.0, 60.0), "rate": (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1)},
+        version=2,  # 1: features were not centred
+    )  # fmt: skip
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax of T times the cosines, (B, Q, K)."""

@@ -18,39 +18,39 @@ v_k that give every class its size. `docs/methods.md` derives it.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from fsbench.errors import FsbenchError
+from fsbench.features.scatter import BaseStatistics
 from fsbench.methods import presets
 from fsbench.methods.base import (
     Context,
+    Count,
+    Method,
     MethodInfo,
-    require_amount,
+    NonNegative,
+    Positive,
+    Variants,
+    checked,
+    prepared,
     require_base,
-    require_count,
-    require_weight,
 )
-from fsbench.methods.catalog import INFOS
-from fsbench.methods.centroids import CentredRows, Clusters, InnerProducts, products_of
-from fsbench.methods.linalg import cholesky, clamp_within_span, inverse_square_root
+from fsbench.methods.centroids import Clusters, InnerProducts, products_of
 from fsbench.methods.soft_kmeans import last, over_classes, soft_kmeans
 from fsbench.methods.transport import EqualSizes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.batch import TaskBatch, gram, product
 
 SAMPLER = "sampler"  # the word for the α that the tasks are drawn with
 RIDGE = 1e-6  # the released program adds it to its matrix
 T = TypeVar("T")
+Scale = Annotated[float, Field(gt=0)]  # may be infinite
 # The released program's sphering, an eigen-decomposition: `embed` is called for many parts of a split.
 _released: WeakKeyDictionary[BaseStatistics, Tensor] = WeakKeyDictionary()
 
@@ -72,61 +72,43 @@ class Posterior(NamedTuple):
     precision: Tensor | float  # τ
 
 
-def unpack(rows: Tensor) -> Spaces[Tensor]:
-    """The rows of both spaces, (…, D) each, from embedded ones (…, 2 D)."""
-    return Spaces(*rows.chunk(2, dim=-1))
-
-
 @dataclass(frozen=True)
-class Bavardage(CentredRows):
-    """Variational Bayes on sphered features, started from Soft-KMEANS (Algorithm 1).
+class Bavardage(Method):
+    """Variational Bayes on sphered features, started from Soft-KMEANS (Algorithm 1)."""
 
-    Attributes:
-        variant: `article`: one sphering from S_w of Eq. 6 for all tasks, α_k counts the support. `released`: as the
-            authors' program: a class-weighted scatter, scalings clamped inside the span of each task, α_k without
-            the support. `transport`: as `article`, with classes of equal size in every E step.
-        stage: `plda`: everything. `vb`: without sphering, every direction scaled by σ alone (the second row of the
-            article's ablation).
-        t_km: Temperature of Soft-KMEANS.
-        tau: Precision of the sphered features, T_vb in units of images per base class; `learned` estimates it in
-            every M step.
-        sigma: Largest scaling, s_max in units of 1/√(images per base class).
-        mixing: Whether mixing weights are `learned` (Eq. 3) or `uniform`.
-        prior_alpha: α_o of the Dirichlet prior. The option `sampler` sets it to the α that the tasks are drawn with.
-        beta: β_o, also γ of Eq. 8.
-        steps: Iterations of variational Bayes.
-        km_steps: Iterations of Soft-KMEANS.
-    """
-
+    # `article`: one sphering from S_w of Eq. 6 for all tasks, α_k counts the support. `released`: as the authors'
+    # program: a class-weighted scatter, scalings clamped inside the span of each task, α_k without the support.
+    # `transport`: as `article`, with classes of equal size in every E step.
     variant: Literal["article", "released", "transport"] = "article"
+    # `plda`: everything. `vb`: without sphering, every direction scaled by σ alone (the second row of the article's
+    # ablation).
     stage: Literal["plda", "vb"] = "plda"
-    t_km: float = 50.0
-    tau: float | Literal["learned"] = presets.TAU
-    sigma: float = presets.SIGMA
-    mixing: Literal["learned", "uniform"] = "learned"
-    prior_alpha: float = 2.0
-    beta: float = 10.0
-    steps: int = 5
-    km_steps: int = 5
+    t_km: Positive = 50.0  # temperature of Soft-KMEANS
+    # precision of the sphered features, T_vb in units of images per base class; `learned` estimates it in every M step
+    tau: Positive | Literal["learned"] = presets.TAU
+    sigma: Scale = presets.SIGMA  # largest scaling, s_max in units of 1/√(images per base class)
+    mixing: Literal["learned", "uniform"] = "learned"  # whether mixing weights are `learned` (Eq. 3) or `uniform`.
+    # α_o of the Dirichlet prior. The option `sampler` sets it to the α that the tasks are drawn with.
+    prior_alpha: Positive = 2.0
+    beta: NonNegative = 10.0  # β_o, also γ of Eq. 8.
+    steps: Count = 5  # iterations of variational Bayes
+    km_steps: Count = 5  # iterations of Soft-KMEANS
 
-    info: ClassVar[MethodInfo] = INFOS["bavardage"]
+    info = MethodInfo(
+        "bavardage", "BAVARDAGE", 'Hu, Pateux, Gripon, "Adaptive Dimension Reduction and Variational Inference…", 2022',
+        url="https://arxiv.org/abs/2209.08527", order=220, transductive=True, prior="free",
+        prior_by={"mixing": {"uniform": "uniform"}, "variant": {"transport": "uniform"}}, needs_base=True,
+        variants=Variants("variant", ("article", "released", "transport"), in_all=("released", "transport")),
+        grid={"t_km": (10.0, 50.0), "tau": (0.1, 0.2, 0.3, 0.5, 1.0), "sigma": (10.0, 15.0, 20.0, 30.0, 50.0)},
+        published={"BAVARDAGE": {"stage": ("plda",), "variant": ("article", "released")},
+                   "Soft-KMEANS+VB": {"stage": ("vb",), "variant": ("article", "released")}},
+        starts_from="soft-kmeans",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
-        words = {
-            "variant": ("article", "released", "transport"),
-            "stage": ("plda", "vb"),
-            "mixing": ("learned", "uniform"),
-        }
-        for name, known in words.items():
-            if getattr(self, name) not in known:
-                raise FsbenchError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}.")
-        require_amount(t_km=self.t_km, prior_alpha=self.prior_alpha)
-        require_weight(beta=self.beta)
-        require_count(steps=self.steps, km_steps=self.km_steps)
-        if self.tau != "learned":
-            require_amount(tau=self.tau)
-        if self.sigma != math.inf or self.stage == "vb":  # without a clamp there is still the scatter, but not in `vb`
-            require_amount(sigma=self.sigma)
+        super().__post_init__()
+        if self.stage == "vb":  # nothing else limits the scaling there
+            checked(Positive, "sigma", self.sigma)
 
     @classmethod
     def configure(cls, context: Context, **options: Any) -> Self:
@@ -137,16 +119,14 @@ class Bavardage(CentredRows):
                 "T_vb and s_max are in the article's units, τ and σ are scale-free: a value was given in both.",
                 "Use either t_vb and s_max, or tau and sigma.",
             )
-        require_amount(**{name: value for name, value in article_units.items() if value != math.inf})
+        for name, value in article_units.items():
+            images = require_base(context.base, cls.info.title).images_per_class
+            amount = checked(Scale, name, value)
+            options[presets.ARTICLE_UNITS[name]] = amount / images if name == "t_vb" else amount * images**0.5
         if options.get("prior_alpha") == SAMPLER:
             if context.alpha is None:
                 raise FsbenchError("How these tasks were drawn is not known.", "Give prior_alpha as a number.")
             options["prior_alpha"] = context.alpha
-        images = require_base(context.base, cls.info.title).images_per_class
-        if "t_vb" in article_units:
-            options["tau"] = article_units["t_vb"] / images
-        if "s_max" in article_units:
-            options["sigma"] = article_units["s_max"] * images**0.5
         return super().configure(context, **options)
 
     @classmethod
@@ -161,11 +141,11 @@ class Bavardage(CentredRows):
             chosen.update(tau=preset.t_vb / images, sigma=preset.s_max * images**0.5)
         return chosen
 
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """CL2N rows and the same sphered, side by side (M, 2 D): tasks are gathered from one table."""
+    def embed(self, features: Tensor, base: BaseStatistics | None) -> dict[str, Tensor]:
+        """CL2N rows (M, D), and the same sphered."""
         statistics = require_base(base, self.info.title)
-        x = super().embed(features, base)
-        return torch.cat([x, x @ self._sphering(statistics).to(x)], dim=-1)
+        x = prepared("CL2N", features, base, self.info.title)
+        return {"plain": x, "sphered": x @ self._sphering(statistics).to(x)}
 
     def _sphering(self, base: BaseStatistics) -> Tensor:
         """(D, D) matrix that row vectors are multiplied with."""
@@ -206,9 +186,10 @@ class Bavardage(CentredRows):
     def products(self, tasks: TaskBatch) -> Spaces[InnerProducts]:
         """Inner products of the samples of tasks in each space."""
         if self.variant != "released" or self.stage == "vb":
-            return Spaces(products_of(tasks, 0, 2), products_of(tasks, 1, 2))
-        plain = tasks.gram(0, 2)  # (B, N, N)
-        return Spaces(InnerProducts(plain), InnerProducts(clamp_within_span(plain, tasks.gram(1, 2), self.sigma)))
+            return Spaces(products_of(tasks, "plain"), products_of(tasks, "sphered"))
+        plain = tasks.gram("plain")  # (B, N, N)
+        sphered = clamp_within_span(plain, tasks.gram("sphered"), self.sigma)
+        return Spaces(InnerProducts(plain), InnerProducts(sphered))
 
     def _m_step(self, clusters: Clusters, assigned: Tensor) -> Posterior:
         """Eq. 3 with m_o = 0, from the assignments (B, K, Q) of the queries."""
@@ -252,3 +233,64 @@ def _learned_precision(clusters: Clusters, assigned: Tensor, beta: Tensor) -> Te
     distance = u.square().sum(dim=1, keepdim=True) - 2 * m @ u + m.square().sum(dim=2, keepdim=True)  # (B, K, N)
     spread = (assigned * distance).sum(dim=(1, 2), keepdim=True)  # (B, 1, 1)
     return dimension * samples / spread.clamp_min(torch.finfo(spread.dtype).eps * samples)
+
+
+def inverse_square_root(matrix: Tensor) -> Tensor:
+    """The symmetric M^(-1/2) of a positive definite matrix (D, D)."""
+    values, vectors = torch.linalg.eigh(matrix)
+    root: Tensor = (vectors * values.clamp_min(values.max() * 1e-14).rsqrt()) @ vectors.mT
+    return root
+
+
+def cholesky(matrix: Tensor, precision: torch.dtype) -> Tensor:
+    """Cholesky factor of a positive semi-definite matrix (B, n, n), lifted by a small multiple of its trace.
+
+    The lift makes singular matrices (duplicate samples, coincident centroids) factorise, and an all-zero one too. It is
+    just above the rounding errors of the entries, which were computed in the given precision.
+    """
+    mean = matrix.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[:, None, None]
+    lift = 10 * torch.finfo(precision).eps * mean + torch.finfo(matrix.dtype).tiny ** 0.5
+    identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    factor: Tensor = torch.linalg.cholesky_ex(matrix + lift * identity)[0]
+    return factor
+
+
+def clamp_within_span(plain: Tensor, whitened: Tensor, limit: float) -> Tensor:
+    """Gram matrix (B, N, N) of the task's samples, sphered with scalings that are clamped inside their own span.
+
+    With G = X Xᵀ = L Lᵀ (`plain`) and A = X S_w⁻¹ Xᵀ (`whitened`), the eigenvalues of L⁻¹ A L⁻ᵀ are the squared
+    scalings of the directions of the span; with their minimum with `limit`², G' = L min(L⁻¹ A L⁻ᵀ, limit²) Lᵀ.
+    """
+    exact = torch.device("cpu") if plain.device.type == "mps" else plain.device  # MPS has no float64
+    factor = cholesky(plain.to(exact).double(), plain.dtype)  # L
+    half = torch.linalg.solve_triangular(factor, whitened.to(exact).double(), upper=False)  # L⁻¹ A
+    squared = torch.linalg.solve_triangular(factor, half.mT, upper=False)  # L⁻¹ A L⁻ᵀ
+    clamped = (clamp_eigenvalues if exact.type == "cpu" else clamp_by_products)(factor, squared, limit**2)
+    return clamped.to(plain.dtype).to(plain.device)
+
+
+def clamp_eigenvalues(factor: Tensor, matrix: Tensor, limit: float) -> Tensor:
+    """L min(M, c) Lᵀ, of a matrix L and a positive semi-definite M (B, n, n), with the minimum on M's eigenvalues."""
+    values, vectors = torch.linalg.eigh(matrix)
+    return gram(product(factor, vectors) * values.clamp(0.0, limit).sqrt()[:, None, :])
+
+
+_OPENING = (3.4445, -4.7750, 2.0315)  # Jordan et al., "Muon", 2024: small values grow fast, and end within 0.7 … 1.2
+_CLOSING = (15 / 8, -10 / 8, 3 / 8)  # Newton–Schulz of fifth order: what is near 1 gets there
+_STEPS = (*(_OPENING,) * 14, *(_CLOSING,) * 4)
+
+
+def clamp_by_products(factor: Tensor, matrix: Tensor, limit: float) -> Tensor:
+    """The same by matrix products alone, which suits GPUs, where eigenvalues of many small matrices are slow.
+
+    min(M, c) = ½ (M + c I − |M − c I|), |X| = X sign(X), and sign(X) is the limit of odd polynomials in X / ‖X‖.
+    """
+    identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    shifted = matrix - limit * identity
+    bound = shifted.abs().sum(dim=2).amax(dim=1)[:, None, None]  # ‖X‖∞, at least the largest eigenvalue
+    sign = shifted / bound.clamp_min(torch.finfo(matrix.dtype).tiny)
+    for linear, cubic, quintic in _STEPS:
+        square = sign @ sign
+        sign = (linear * identity + cubic * square + quintic * square @ square) @ sign
+    minimum: Tensor = (matrix + limit * identity - shifted @ sign) / 2
+    return factor @ minimum @ factor.mT

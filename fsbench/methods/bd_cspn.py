@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from fsbench.features.preprocess import unit_norm
-from fsbench.methods.base import MethodInfo, require_amount
-from fsbench.methods.catalog import INFOS
-from fsbench.methods.centroids import CentredRows, class_means, squared_distances, support_and_query
-
-if TYPE_CHECKING:
-    from fsbench.tasks.batch import TaskBatch
+from fsbench.methods.base import Method, MethodInfo, Positive
+from fsbench.methods.centroids import class_means, squared_distances, support_and_query
+from fsbench.tasks.batch import TaskBatch
 
 TEMPERATURE = 10.0
 _TIE = 1e-6  # of cosines, above their rounding errors
 
 
 @dataclass(frozen=True)
-class BdCspn(CentredRows):
+class BdCspn(Method):
     """Nearest prototype, after prototypes were rectified with pseudo-labelled queries.
 
     On CL2N features, queries are shifted onto the support, every sample gets the label of the most similar class mean,
@@ -29,12 +25,15 @@ class BdCspn(CentredRows):
     one. Transductive; the classes' proportions play no role.
     """
 
-    temperature: float = TEMPERATURE  # factor of the cosine similarity in the confidence
+    temperature: Positive = TEMPERATURE  # factor of the cosine similarity in the confidence
 
-    info: ClassVar[MethodInfo] = INFOS["bd-cspn"]
-
-    def __post_init__(self) -> None:
-        require_amount(temperature=self.temperature)
+    preprocessing = "CL2N"
+    info = MethodInfo(
+        "bd-cspn", "BD-CSPN", 'Liu, Song, Qin, "Prototype Rectification for Few-Shot Learning", ECCV 2020',
+        url="https://arxiv.org/abs/1911.10713", order=90, transductive=True, prior="none", needs_base=True,
+        grid={"temperature": (1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)},
+        published={"BD-CSPN": {}},
+    )  # fmt: skip
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax over the classes of minus the squared distance to the rectified prototypes, (B, Q, K)."""

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
-from fsbench.features.preprocess import centre_task, power_rows
-from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_count
-from fsbench.methods.catalog import INFOS
+from fsbench.features.preprocess import centre_task
+from fsbench.methods.base import Count, Method, MethodInfo, Positive
 from fsbench.methods.centroids import inner_products, mean_weights
-
-if TYPE_CHECKING:
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.batch import TaskBatch
 
 
 @dataclass(frozen=True)
-class Bms(Parameters):
+class Bms(Method):
     """Transport of the queries to classes that have a least size, found along the way.
 
     Features get a power transform and are centred with the mean of the task, in which a single query hardly counts.
@@ -32,19 +27,17 @@ class Bms(Parameters):
     several shots it rises from step to step and draws classes towards equal sizes.
     """
 
-    scale: float = 8.5  # factor of the cosine similarity in the softmax
-    steps: int = 20  # updates of assignments and centroids
-    passes: int = 50  # rounds of raising the small classes in each step
+    scale: Positive = 8.5  # factor of the cosine similarity in the softmax
+    steps: Count = 20  # updates of assignments and centroids
+    passes: Count = 50  # rounds of raising the small classes in each step
 
-    info: ClassVar[MethodInfo] = INFOS["bms"]
-
-    def __post_init__(self) -> None:
-        require_amount(scale=self.scale)
-        require_count(steps=self.steps, passes=self.passes)
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """The row-level half of PLC, which this method calls PEME; the base classes are not needed."""
-        return power_rows(features)
+    preprocessing = "power"
+    info = MethodInfo(
+        "bms", "PEME-BMS",
+        'Hu et al., "Squeezing Backbone Feature Distributions to the Max for Efficient Few-Shot Learning", '
+        "Algorithms 2022", url="https://doi.org/10.3390/a15050147", order=110, transductive=True, prior="free",
+        grid={"scale": (2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.5, 10.0, 12.0, 14.0, 17.0, 24.0)}, published={"PEME-BMS": {}},
+    )  # fmt: skip
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Assignments of the queries in the last step, (B, Q, K)."""

@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from fsbench.features.preprocess import apply_rows
-from fsbench.methods.base import Parameters, require_base
-from fsbench.tasks.batch import gram
-
-if TYPE_CHECKING:
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.tasks.batch import TaskBatch
-
-
-class CentredRows(Parameters):
-    """Mixin for methods that work on CL2N features, alone or with other spaces beside them.
-
-    A comparison solves such methods together: a task is drawn once, and so are its inner products.
-    """
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """CL2N rows; other spaces of a method follow them side by side, of the same width."""
-        return apply_rows("CL2N", features, require_base(base, self.info.title).mean.to(features))
+from fsbench.tasks.batch import TaskBatch, gram
 
 
 @dataclass(frozen=True)
@@ -56,12 +38,12 @@ def inner_products(x: Tensor) -> InnerProducts:
     return InnerProducts(gram(x)) if N <= D else InnerProducts(x, x.mT)
 
 
-def products_of(tasks: TaskBatch, number: int = 0, count: int = 1) -> InnerProducts:
-    """The same for the rows of tasks as they are, in one of several spaces."""
+def products_of(tasks: TaskBatch, name: str = "") -> InnerProducts:
+    """The same for the rows of tasks as they are, in the space of that name."""
     _, N, D = tasks.shape
-    if D // count >= N:
-        return InnerProducts(tasks.gram(number, count))
-    x = tasks.space(number, count)
+    if N <= D:
+        return InnerProducts(tasks.gram(name))
+    x = tasks.space(name)
     return InnerProducts(x, x.mT)
 
 

@@ -11,22 +11,16 @@ tasks of 80 samples and 640 features, one core, float32; weights agree to 1e-6 a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from fsbench.features.preprocess import apply_rows
-from fsbench.methods.base import Parameters, require_amount, require_count, require_weight
+from fsbench.methods.base import Count, Method, Positive
 from fsbench.methods.centroids import class_means
 from fsbench.tasks.batch import TaskBatch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fsbench.features.scatter import BaseStatistics
 
 FIRST_DECAY = 0.9  # β₁
 SECOND_DECAY = 0.999  # β₂
@@ -100,7 +94,7 @@ def descend(
 
 
 def in_blocks(classify: Callable[[TaskBatch], Tensor], tasks: TaskBatch, numbers: int) -> Tensor:
-    """What `classify` finds, (B, Q, K), on a CPU for blocks of tasks that stay in the cache.
+    """What `classify` gives, (B, Q, K); on a CPU for blocks of tasks that stay in the cache.
 
     Each of many steps reads the `numbers` of a task again. On a CPU reading them from the cache is about twice as
     fast; which tasks share a block does not change their results.
@@ -111,28 +105,20 @@ def in_blocks(classify: Callable[[TaskBatch], Tensor], tasks: TaskBatch, numbers
     largest = max(1, _CACHE // (numbers * rows.element_size()))
     blocks = max(1, -(-len(rows) // largest))
     pairs = zip(rows.chunk(blocks), labels.chunk(blocks), strict=True)
-    return torch.cat([classify(TaskBatch(part, known, tasks.ways)) for part, known in pairs])
+    return torch.cat([classify(TaskBatch(part, of_support, tasks.ways)) for part, of_support in pairs])
 
 
-class InformationHead(Parameters):
+class InformationHead(Method):
     """Mixin for methods that differ in their objective alone: L2N features, a head from the class means, Adam."""
 
-    temperature: float
-    rate: float
-    steps: int
-
-    def __post_init__(self) -> None:
-        self.objective()  # checks the weights
-        require_amount(temperature=self.temperature, rate=self.rate)
-        require_count(steps=self.steps)
+    preprocessing = "L2N"
+    temperature: Positive
+    rate: Positive
+    steps: Count
 
     def objective(self) -> Objective:
         """The loss that the parameters describe."""
         raise NotImplementedError
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """L2N rows."""
-        return apply_rows("L2N", features)
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax of the logits under the weights after the last step, (B, Q, K)."""
@@ -157,10 +143,6 @@ class Objective:
     marginal: float  # b
     conditional: float  # c
     order: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_weight(cross_entropy=self.cross_entropy, marginal=self.marginal, conditional=self.conditional)
-        require_amount(order=self.order)
 
     def slope(self, p: Tensor, labels: Tensor) -> Tensor:
         """∂L/∂l for probabilities (B, K, N), support first, and one-hot labels (B, K, S)."""

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from fsbench.errors import FsbenchError
-from fsbench.features.preprocess import centre_task, power_rows
-from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_count
-from fsbench.methods.catalog import INFOS
+from fsbench.features.preprocess import centre_task
+from fsbench.methods.base import Context, Count, Method, MethodInfo
 from fsbench.methods.centroids import mean_weights
 from fsbench.methods.transport import given_sizes
-from fsbench.tasks.batch import gram
-
-if TYPE_CHECKING:
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.batch import TaskBatch, gram
 
 _POWER = 3  # of similarities, and of the probabilities that are balanced
 _FEWEST = 5  # kept in a round, or it was the last one
@@ -30,42 +25,31 @@ _MOMENTUM, _RATE, _DECAY = 0.9, 0.1, 5e-4
 
 
 @dataclass(frozen=True)
-class Ilpc(Parameters):
+class Ilpc(Method):
     """Label propagation, balancing and label cleaning, repeated until every query has a label. Transductive.
 
     In every round the labels of what is known spread over a graph of nearest neighbours, the probabilities are scaled
     to the class sizes that are left, and the queries of every class that a linear classifier finds easiest become
     known. The class sizes are uniform, also on unbalanced tasks: the released program is given the true ones there.
-
-    Attributes:
-        propagation: α, how much a node takes from its neighbours.
-        neighbours: k, neighbours per sample.
-        kept: Queries per class that become known in a round.
-        steps: Of the classifier's gradient descent.
     """
 
-    propagation: float = 0.8
-    neighbours: int = 20
-    kept: int = 3
-    steps: int = 1000
+    propagation: Annotated[float, Field(gt=0, lt=1)] = 0.8  # α, how much a node takes from its neighbours
+    neighbours: Count = 20  # k, neighbours per sample
+    kept: Count = 3  # queries per class that become known in a round
+    steps: Count = 1000  # of the classifier's gradient descent
 
-    info: ClassVar[MethodInfo] = INFOS["ilpc"]
-
-    def __post_init__(self) -> None:
-        require_amount(propagation=self.propagation)
-        require_count(neighbours=self.neighbours, kept=self.kept, steps=self.steps)
-        if self.propagation >= 1:
-            raise FsbenchError(f"propagation must be below 1, got {self.propagation}.")
+    preprocessing = "power"
+    info = MethodInfo(
+        "ilpc", "iLPC", 'Lazarou, Stathaki, Avrithis, "Iterative label cleaning for transductive and semi-supervised '
+        'few-shot learning", ICCV 2021', url="https://arxiv.org/abs/2012.07962", order=130, transductive=True,
+        prior="uniform", grid={"propagation": (0.6, 0.8, 0.9), "neighbours": (5, 10, 20, 40)}, cost="slow",
+    )  # fmt: skip
 
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:
         """α and k as the same authors use them in α-AM."""
         many = context.shots >= 5
         return {"propagation": 0.9 if many else 0.8, "neighbours": 10 if many else 20}
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """The row-level half of PLC: signed square root, unit norm."""
-        return power_rows(features)
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """One-hot for queries that became known, balanced probabilities for those that never did, (B, Q, K)."""
@@ -79,7 +63,7 @@ class Ilpc(Parameters):
         left = torch.full_like(means[:, :, :1], queries / ways)  # (B, K, 1) sizes
         labels = torch.zeros_like(means[:, :, size:])  # (B, K, Q)
         going = torch.ones_like(means[:, :1, :1])  # (B, 1, 1) 1 until the last round
-        # Every round but the last keeps at least five; there is nothing to stop a loop on the device with.
+        # Every round but the last keeps at least five. Fixed number of rounds: an early stop would synchronise.
         for _ in range(-(-queries // _FEWEST)):
             open_ = (1 - known[:, :, size:].sum(dim=1, keepdim=True)) * going  # (B, 1, Q)
             plan = self._balanced((known @ influence.mT)[:, :, size:], left, open_)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fsbench.errors import FsbenchError
-from fsbench.methods.base import Context, MethodInfo, require_count, require_weight
+from fsbench.methods.base import Context, Count, Method, MethodInfo, NonNegative
 from fsbench.methods.bd_cspn import TEMPERATURE, rectified_prototypes
-from fsbench.methods.catalog import INFOS
-from fsbench.methods.centroids import CentredRows, class_means, squared_distances, support_and_query
-
-if TYPE_CHECKING:
-    from fsbench.tasks.batch import TaskBatch
+from fsbench.methods.centroids import class_means, squared_distances, support_and_query
+from fsbench.tasks.batch import TaskBatch
 
 # λ for one shot and for more, from the realistic evaluation of Veilleux et al. On unbalanced tasks it has two values
 # where backbones differ, for ResNet-18 and WideResNet: 0.7 and 1.0 on mini-ImageNet with one shot, 0.7 and 0.8 on
@@ -27,7 +23,7 @@ _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class LaplacianShot(CentredRows):
+class LaplacianShot(Method):
     """Nearest prototype, smoothed over a graph of neighbouring queries.
 
     On CL2N features, queries are assigned by their distance to the prototypes and by the assignments of their nearest
@@ -35,18 +31,18 @@ class LaplacianShot(CentredRows):
     the classes' proportions play no role.
     """
 
-    weight: float = 1.0  # λ, of the neighbours
+    weight: NonNegative = 1.0  # λ, of the neighbours
     rectify: bool = False  # whether prototypes are rectified as in BD-CSPN, else class means
-    neighbours: int = 2  # of a query in the graph; the programs' `knn` of 3 counts the query itself
-    steps: int = 20  # most updates; a task whose energy has settled stops earlier
+    neighbours: Count = 2  # of a query in the graph; the programs' `knn` of 3 counts the query itself
+    steps: Count = 20  # most updates; a task whose energy has settled stops earlier
 
-    info: ClassVar[MethodInfo] = INFOS["laplacianshot"]
-
-    def __post_init__(self) -> None:
-        require_weight(weight=self.weight)
-        require_count(neighbours=self.neighbours, steps=self.steps)
-        if not isinstance(self.rectify, bool):
-            raise FsbenchError(f"rectify must be True or False, got {self.rectify!r}.")
+    preprocessing = "CL2N"
+    info = MethodInfo(
+        "laplacianshot", "LaplacianShot", 'Ziko et al., "Laplacian Regularized Few-Shot Learning", ICML 2020',
+        url="https://arxiv.org/abs/2006.15486", order=80, transductive=True, prior="none", needs_base=True,
+        grid={"weight": (0.1, 0.3, 0.5, 0.7, 0.8, 1.0, 1.2, 1.5), "neighbours": (1, 2, 3, 4, 6, 9)},
+        published={"LaplacianShot": {}},
+    )  # fmt: skip
 
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
-from fsbench.methods.catalog import INFOS
-from fsbench.methods.centroids import CentredRows, class_means, support_and_query
-
-if TYPE_CHECKING:
-    from fsbench.methods.base import MethodInfo
-    from fsbench.tasks.batch import TaskBatch
+from fsbench.methods.base import Method, MethodInfo
+from fsbench.methods.centroids import class_means, support_and_query
+from fsbench.tasks.batch import TaskBatch
 
 
 @dataclass(frozen=True)
-class NearestClassMean(CentredRows):
+class NearestClassMean(Method):
     """Nearest mean of the support, on CL2N features: the inductive reference."""
 
-    info: ClassVar[MethodInfo] = INFOS["ncm"]
+    preprocessing = "CL2N"
+    info = MethodInfo(
+        "ncm", "NCM", 'Snell et al., "Prototypical Networks for Few-shot Learning", NeurIPS 2017',
+        url="https://arxiv.org/abs/1703.05175", order=10, transductive=False, prior="none", needs_base=True,
+    )  # fmt: skip
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax over the classes of minus the squared distance to the class means, (B, Q, K)."""

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
-from fsbench.methods.base import MethodInfo, Parameters, require_count, require_weight
-from fsbench.methods.catalog import INFOS
+from fsbench.methods.base import Count, Method, MethodInfo, NonNegative
 from fsbench.methods.centroids import inner_products, mean_weights, support_and_query
-
-if TYPE_CHECKING:
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.batch import TaskBatch
 
 _PROPORTION_OFFSET = 1e-6
 _FARTHEST = 1e9  # ranges of support coordinates, whose squares must not overflow
 
 
 @dataclass(frozen=True)
-class Paddle(Parameters):
+class Paddle(Method):
     """K-means with a penalty on the number of classes that are present.
 
     Features are scaled to the range that the task's queries have in each coordinate. Soft assignments of the queries,
@@ -30,18 +25,15 @@ class Paddle(Parameters):
     was made for many classes of which few are present.
     """
 
-    weight: float = 1.0  # λ/|Q|, weight of the penalty; the article's λ is the number of queries
-    steps: int = 100
+    weight: NonNegative = 1.0  # λ/|Q|, weight of the penalty; the article's λ is the number of queries
+    steps: Count = 100
 
-    info: ClassVar[MethodInfo] = INFOS["paddle"]
-
-    def __post_init__(self) -> None:
-        require_weight(weight=self.weight)
-        require_count(steps=self.steps)
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """Raw rows; the base classes are not needed."""
-        return features
+    info = MethodInfo(
+        "paddle", "PADDLE",
+        'Martin et al., "Towards Practical Few-Shot Query Sets: Transductive Minimum Description Length '
+        'Inference", NeurIPS 2022', url="https://arxiv.org/abs/2210.14545", order=170, transductive=True, prior="free",
+        grid={"weight": (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)},
+    )  # fmt: skip
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Assignments of the queries after the last round, (B, Q, K)."""

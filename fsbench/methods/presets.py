@@ -37,14 +37,6 @@ CHOICES = ("", "article")  # what `--preset` takes; empty is the scale-free defa
 TAU = 0.3
 SIGMA = 20.0
 T_KM = {"balanced": 10.0, "unbalanced": 50.0}
-_SYMBOLS = {
-    "alpha": "α*", "t_km": "T_km", "t_vb": "T_vb", "tau": "τ", "sigma": "σ", "prior_alpha": "α_o", "beta": "β_o",
-}  # fmt: skip
-
-
-def symbol(name: str) -> str:
-    """A parameter of a method or of the protocol as the article writes it, or its name."""
-    return _SYMBOLS.get(name, name)
 
 
 def benchmark_with_preset(dataset: str) -> str:

@@ -3,63 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
 
-from fsbench.errors import FsbenchError
-from fsbench.features.preprocess import centre_task, power_rows
-from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_count
-from fsbench.methods.catalog import INFOS
+from fsbench.features.preprocess import centre_task
+from fsbench.methods.base import Context, Count, Method, MethodInfo, Positive, Share, Variants
 from fsbench.methods.centroids import InnerProducts, inner_products, mean_weights
 from fsbench.methods.soft_kmeans import over_classes
 from fsbench.methods.transport import EqualSizes
-from fsbench.tasks.batch import gram
-
-if TYPE_CHECKING:
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.batch import TaskBatch, gram
 
 
 @dataclass(frozen=True)
-class ProtoLp(Parameters):
+class ProtoLp(Method):
     """Prototypes and a graph of them, in turns: queries are assigned, and the assignments spread over the graph.
 
     Transductive. On balanced tasks queries are assigned by transport to classes of equal size; on others by a softmax,
     after which the spread assignments are still scaled to equal sizes, as in the port of Lazarou et al.
-
-    Attributes:
-        graph: Laplacian of the prototypes; each goes with one of the two released settings of weight, share and rounds.
-            `normalised`: I − ZᵀZ Λ⁻¹, with assignments Z (N, K) and their column sums Λ. `anchor`: ZᵀZ − ZᵀZ Λ⁻¹ ZᵀZ.
-        assignment: `transport`, or `softmax`; by setting unless given.
-        weight: g of the graph.
-        share: b, what spread assignments contribute to the new prototypes.
-        rate: The part of the way that prototypes go in a round.
-        scale: λ of exp(−λ d²).
-        dimensions: Leading directions of the task that are kept.
     """
 
+    # laplacian of the prototypes; each goes with one of the two released settings of weight, share and rounds.
+    # `normalised`: I − ZᵀZ Λ⁻¹, with assignments Z (N, K) and their column sums Λ. `anchor`: ZᵀZ − ZᵀZ Λ⁻¹ ZᵀZ.
     graph: Literal["normalised", "anchor"] = "normalised"
-    assignment: Literal["softmax", "transport"] = "softmax"
-    weight: float = 1.0
-    share: float = 0.6
-    rate: float = 0.2
-    scale: float = 10.0
-    dimensions: int = 40
-    rounds: int = 100
+    assignment: Literal["softmax", "transport"] = "softmax"  # `transport`, or `softmax`; by setting unless given
+    weight: Positive = 1.0  # g of the graph
+    share: Share = 0.6  # b, what spread assignments contribute to the new prototypes
+    rate: Share = 0.2  # the part of the way that prototypes go in a round
+    scale: Positive = 10.0  # λ of exp(−λ d²)
+    dimensions: Count = 40  # leading directions of the task that are kept
+    rounds: Count = 100
 
-    info: ClassVar[MethodInfo] = INFOS["protolp"]
-
-    def __post_init__(self) -> None:
-        for name, known in {"graph": ("normalised", "anchor"), "assignment": ("softmax", "transport")}.items():
-            if getattr(self, name) not in known:
-                raise FsbenchError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}.")
-        require_amount(weight=self.weight, share=self.share, rate=self.rate, scale=self.scale)
-        require_count(dimensions=self.dimensions, rounds=self.rounds)
-        for name in ("share", "rate"):
-            if getattr(self, name) > 1:
-                raise FsbenchError(f"{name} must be at most 1, got {getattr(self, name)}.")
+    preprocessing = "power"
+    info = MethodInfo(
+        "protolp", "protoLP",
+        'Zhu, Koniusz, "Transductive Few-shot Learning with Prototype-based Label Propagation by Iterative '
+        'Graph Refinement", CVPR 2023', url="https://arxiv.org/abs/2304.11598", order=120, transductive=True,
+        prior="uniform", variants=Variants("graph", ("normalised", "anchor")),
+        grid={"weight": (0.05, 0.3, 1.0, 10.0), "share": (0.3, 0.6, 0.7, 0.9), "scale": (5.0, 10.0, 20.0)},
+    )  # fmt: skip
 
     @classmethod
     def configure(cls, context: Context, **options: Any) -> Self:
@@ -71,10 +54,6 @@ class ProtoLp(Parameters):
     def defaults(cls, context: Context) -> dict[str, Any]:
         """Equal sizes where tasks are known to have them."""
         return {"assignment": "transport" if context.balanced else "softmax"}
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """Signed square root, unit norm; the rest of the pre-processing needs whole tasks."""
-        return power_rows(features)
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Assignments of the queries to the last prototypes, (B, Q, K)."""

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
-from fsbench.errors import FsbenchError
-from fsbench.features.preprocess import centre_parts, power_rows
-from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_count
-from fsbench.methods.catalog import INFOS
+from fsbench.features.preprocess import centre_parts
+from fsbench.methods.base import Count, Method, MethodInfo, Positive, Share
 from fsbench.methods.centroids import InnerProducts, inner_products, mean_weights
 from fsbench.methods.transport import EqualSizes
-
-if TYPE_CHECKING:
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.batch import TaskBatch
 
 # Newton steps from nothing, and from the potentials of the epoch before. With λ = 10, 12 and 4
 # come within 1e-8 of the limit, in probabilities; the others are for larger λ.
@@ -25,7 +19,7 @@ FIRST_STEPS, NEXT_STEPS = 16, 5
 
 
 @dataclass(frozen=True)
-class PtMap(Parameters):
+class PtMap(Method):
     """Optimal transport of the queries to the classes, and centroids that follow it.
 
     Features are made Gaussian-like by a power transform (the chain PT). Then, in turns, queries are assigned to the
@@ -35,21 +29,18 @@ class PtMap(Parameters):
     same whatever it shows.
     """
 
-    scale: float = 10.0  # λ; the transport starts from exp(−λ d²)
-    rate: float = 0.2  # a, the part of the way that centroids go in an epoch
-    epochs: int = 20  # updates of the centroids
+    scale: Positive = 10.0  # λ; the transport starts from exp(−λ d²)
+    rate: Share = 0.2  # a, the part of the way that centroids go in an epoch
+    epochs: Count = 20  # updates of the centroids
 
-    info: ClassVar[MethodInfo] = INFOS["pt-map"]
-
-    def __post_init__(self) -> None:
-        require_amount(scale=self.scale, rate=self.rate)
-        require_count(epochs=self.epochs)
-        if self.rate > 1:
-            raise FsbenchError(f"rate must be at most 1, all of the way, got {self.rate}.")
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """The row-level half of PT; the base classes are not needed."""
-        return power_rows(features)
+    preprocessing = "power"
+    info = MethodInfo(
+        "pt-map", "PT-MAP",
+        'Hu et al., "Leveraging the Feature Distribution in Transfer-based Few-Shot Learning", ICANN 2021',
+        url="https://arxiv.org/abs/2006.03806", order=100, transductive=True, prior="uniform",
+        grid={"scale": (2.5, 5.0, 7.0, 10.0, 15.0, 20.0, 40.0), "rate": (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6)},
+        published={"PT-MAP": {}},
+    )  # fmt: skip
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Transport plan of the queries for the last centroids, (B, Q, K)."""

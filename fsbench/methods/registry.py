@@ -1,62 +1,56 @@
-"""The table of methods by name, and those that come from elsewhere.
+"""Methods by name.
 
-A method comes from one of three places: the table below, an installed package that has an entry point in the group
-`fsbench.methods`, or a file of the user's, named as `path/to/file.py:CLASS`.
+They come from three places: the files of `fsbench/methods`, installed packages with an entry point in the group
+`fsbench.methods`, and files of the user, named as `path/to/file.py:CLASS`.
 """
 
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
 import hashlib
 import importlib
 import importlib.util
 import sys
-import sysconfig
+import warnings
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.io.files import is_name
-from fsbench.methods.base import Context
-from fsbench.methods.catalog import INFOS
+from fsbench.methods.facts import MethodInfo, Variants
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from importlib.machinery import ModuleSpec
-    from importlib.metadata import EntryPoint
-    from types import ModuleType
+    from fsbench.methods.base import Method
 
-    from fsbench.methods.base import Method, MethodInfo
-
-METHODS = {
-    "ncm": "fsbench.methods.ncm:NearestClassMean",
-    "simpleshot": "fsbench.methods.simpleshot:SimpleShot",
-    "baseline": "fsbench.methods.baseline:Baseline",
-    "baseline++": "fsbench.methods.baseline:BaselinePlusPlus",
-    "maml": "fsbench.methods.maml:Maml",
-    "versa": "fsbench.methods.versa:Versa",
-    "entropy-min": "fsbench.methods.entropy_min:EntropyMin",
-    "laplacianshot": "fsbench.methods.laplacianshot:LaplacianShot",
-    "bd-cspn": "fsbench.methods.bd_cspn:BdCspn",
-    "pt-map": "fsbench.methods.pt_map:PtMap",
-    "bms": "fsbench.methods.bms:Bms",
-    "protolp": "fsbench.methods.proto_lp:ProtoLp",
-    "ilpc": "fsbench.methods.ilpc:Ilpc",
-    "tim-gd": "fsbench.methods.tim:TimGradient",
-    "tim-adm": "fsbench.methods.tim:TimAlternating",
-    "alpha-tim": "fsbench.methods.alpha_tim:AlphaTim",
-    "paddle": "fsbench.methods.paddle:Paddle",
-    "unem-gaussian": "fsbench.methods.unem:UnemGaussian",
-    "am": "fsbench.methods.alpha_am:Am",
-    "alpha-am": "fsbench.methods.alpha_am:AlphaAm",
-    "soft-kmeans": "fsbench.methods.soft_kmeans:SoftKMeans",
-    "bavardage": "fsbench.methods.bavardage:Bavardage",
-}
 BASELINE = "soft-kmeans"  # what others are compared to unless told otherwise
 BASELINE_WITHOUT_BASE = "simpleshot:L2N"  # the same where there are no base classes
 ENTRY_POINTS = "fsbench.methods"
+
+
+def _discover() -> Iterator[tuple[MethodInfo, str]]:
+    """The facts and `module:CLASS` of every class below this folder that has `info = MethodInfo(…)` in its body.
+
+    The facts are read from the text, without an import of torch: their arguments are literals.
+    """
+    here, names = Path(__file__).parent, {"MethodInfo": MethodInfo, "Variants": Variants}
+    for path in here.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if "info = MethodInfo(" not in text:
+            continue
+        module = ".".join([__package__, *path.relative_to(here).with_suffix("").parts])
+        for cls in (one for one in ast.parse(text).body if isinstance(one, ast.ClassDef)):
+            for line in cls.body:
+                if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "info":
+                    yield eval(compile(ast.Expression(line.value), path, "eval"), names), f"{module}:{cls.name}"
+
+
+_FOUND = sorted(_discover(), key=lambda pair: pair[0].order)
+METHODS = {info.name: place for info, place in _FOUND}
+_FACTS = {info.name: info for info, _ in _FOUND}
 
 
 def method_class(name: str) -> type[Method]:
@@ -65,43 +59,69 @@ def method_class(name: str) -> type[Method]:
         return _from_file(name)
     if name.endswith(".py"):
         raise FsbenchError(f"{name} names a file, but not the class in it.", f"Write {name}:CLASS.")
-    found = installed_class(name)
-    if found is None:
+    installed = installed_class(name)
+    if installed is None:
         raise unknown_name("method", name, method_names())
-    return found
+    return installed
 
 
 def installed_class(name: str) -> type[Method] | None:
     """The class of a method of fsbench or of an installed package; None for any other name. No file is executed."""
     if name in METHODS:
         module, _, attribute = METHODS[name].partition(":")
-        return _checked(getattr(importlib.import_module(module), attribute), name)
+        return _with_all_parts(getattr(importlib.import_module(module), attribute), name)
     entry = _plugins().get(name)
-    return _checked(entry.load(), name) if entry else None
+    return _load(entry) if entry else None
 
 
 def method_info(name: str) -> MethodInfo:
-    """What is known of a method, by its name, or from `path/to/file.py:CLASS`."""
+    """The facts of a method, by its name, or from `path/to/file.py:CLASS`."""
     return installed_info(name) or method_class(name).info
 
 
 def installed_info(name: str) -> MethodInfo | None:
-    """What is known of a method of fsbench or of an installed package; None for any other name."""
-    if name in INFOS:
-        return INFOS[name]
-    found = installed_class(name)
-    return found.info if found else None
+    """The facts of a method of fsbench or of an installed package; None for any other name."""
+    if name in _FACTS:
+        return _FACTS[name]
+    installed = installed_class(name)
+    return installed.info if installed else None
 
 
 def method_names() -> list[str]:
-    """All names: the table's, then those of installed packages."""
+    """All names: the methods of fsbench, then those of installed packages, which are not loaded."""
     return [*METHODS, *(name for name in _plugins() if name not in METHODS)]
+
+
+def working_methods() -> list[str]:
+    """The names of all methods that can be loaded; a warning names an installed one that cannot."""
+    return [*METHODS, *(name for name, entry in _plugins().items() if name not in METHODS and _works(entry))]
+
+
+@functools.cache
+def _works(entry: EntryPoint) -> bool:
+    try:
+        return _load(entry) is not None
+    except FsbenchError as error:
+        warnings.warn(f"{error.message} It is left out.", stacklevel=2)
+        return False
 
 
 def _plugins() -> dict[str, EntryPoint]:
     from importlib import metadata  # noqa: PLC0415 - most completions of the shell do without
 
     return {entry.name: entry for entry in metadata.entry_points(group=ENTRY_POINTS)}
+
+
+def _load(entry: EntryPoint) -> type[Method]:
+    try:
+        loaded = entry.load()
+    except Exception as error:
+        package = f" of the package {entry.dist.name}" if entry.dist else ""
+        raise FsbenchError(
+            f"The method {entry.name}{package} cannot be loaded: {type(error).__name__}: {error}.",
+            "Update or uninstall the package.",
+        ) from error
+    return _with_all_parts(loaded, entry.name)
 
 
 def split_variant(label: str) -> tuple[str, dict[str, Any]]:
@@ -134,7 +154,7 @@ def needs_base(label: str) -> bool:
 
 def learns(name: str) -> bool:
     """Whether tuning learns the parameters of a method by gradient, in place of searching a grid."""
-    return INFOS[name].learned if name in INFOS else hasattr(method_class(name), "learn")
+    return hasattr(method_class(name), "learn")
 
 
 def can_tune(name: str) -> bool:
@@ -143,58 +163,45 @@ def can_tune(name: str) -> bool:
 
 
 def told(label: str) -> dict[str, str]:
-    """What a method, or a variant of it, is told beside the task, and what it makes of it; and the same when blind."""
+    """What a method, or a variant of it, is told beside the task, and the parameters whose defaults follow from it."""
+    from fsbench.methods.base import Context  # noqa: PLC0415 - pydantic takes longer than a completion of the shell
+
     name, options = split_variant(label)
-    method: Any = method_class(name)
-    found = {"base classes": "statistics of their features"} if needs_base(label) else {}
-    if not hasattr(method, "defaults"):  # a method that resolves its parameters in its own way
-        return found
-    params = {
-        (balanced, shots): method(**{**method.defaults(Context(balanced, shots)), **options}).params()
-        for balanced in (False, True)
-        for shots in (1, 5)
-    }
-    usual, many, even = params[False, 1], params[False, 5], params[True, 1]
-    by_setting = [key for key in usual if any(params[True, n][key] != params[False, n][key] for n in (1, 5))]
+    method, facts = method_class(name), {}
+    even, even_many, uneven, uneven_many = (
+        method.configure(Context(balanced=balanced, shots=shots), **options).params()
+        for balanced, shots in ((True, 1), (True, 5), (False, 1), (False, 5))
+    )
+    by_setting = [key for key in even if (even[key], even_many[key]) != (uneven[key], uneven_many[key])]
+    by_shots = [key for key in even if (even[key], uneven[key]) != (even_many[key], uneven_many[key])]
+    if needs_base(label):
+        facts["base classes"] = "statistics of their features"
     if by_setting:
-        found["balanced or not"] = "; ".join(
-            f"{key} = {_by_shots(even[key], params[True, 5][key])} on balanced tasks, "
-            f"else {_by_shots(usual[key], many[key])}"
-            for key in by_setting
-        )
-    if by_shots := [key for key in usual if usual[key] != many[key] and key not in by_setting]:
-        found["shots"] = ", ".join(f"{key} = {_by_shots(usual[key], many[key])}" for key in by_shots)
-    uniform = [setting == "uniform prior" for setting in map(method.info.assumes, (usual, even))]
-    if any(uniform):
-        found["class proportions"] = (
-            f"assumed to be equal {'in every setting' if all(uniform) else 'on balanced tasks'}"
-        )
-    if "prior_alpha" in usual and not all(uniform):
-        found["sampler's α"] = f"only with --prior-alpha sampler, else prior_alpha = {usual['prior_alpha']:g}"
-    blind = ", ".join(f"{key} = {_by_shots(usual[key], many[key])}" for key in by_setting)
-    still = "; equal class proportions are still assumed" if all(uniform) else ""
-    found["with --blind"] = (f"{blind} in every setting" if blind else "the same") + still
-    return found
-
-
-def _by_shots(one: Any, five: Any) -> str:
-    """The value of a parameter, for 1 and for 5 shots where it differs."""
-    shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in (one, five)]
-    return shown[0] if one == five else f"{shown[0]} (1-shot) or {shown[1]} (5-shot)"
+        facts["balanced or not"] = f"sets {', '.join(by_setting)}; with --blind as if unbalanced"
+    if by_shots:
+        facts["shots"] = f"sets {', '.join(by_shots)}"
+    if "prior_alpha" in even:
+        facts["sampler's α"] = "only with --prior-alpha sampler"
+    return facts
 
 
 def method_key(name: str) -> str:
     """The name under which results are recorded.
 
-    For a file of the user's it changes with the content of the file and of what it imports, for a method of an
-    installed package with the version of the package.
+    For a file of the user it changes with the content of the file and of those that the class `depends_on`, for a
+    method of an installed package with the version of the package.
     """
     if name in METHODS:
         return name
     if ".py:" in name:
-        _from_file(name)  # which may extend the places that modules are imported from
         path, _, attribute = name.rpartition(":")
-        key = f"{Path(path).name}:{attribute}@{content_digest(Path(path))}"
+        digest = hashlib.sha256(Path(path).read_bytes()) if Path(path).is_file() else hashlib.sha256()
+        for other in getattr(_from_file(name), "depends_on", ()):
+            try:
+                digest.update(f"\0{other}\0".encode() + (Path(path).parent / other).read_bytes())
+            except OSError as error:
+                raise FsbenchError(f"{name} depends on {other}, which cannot be read: {error.strerror}.") from error
+        key = f"{Path(path).name}:{attribute}@{digest.hexdigest()[:8]}"
     else:
         entry = _plugins().get(name)
         key = f"{name}@{entry.dist.version}" if entry and entry.dist else name
@@ -214,12 +221,12 @@ def _from_file(name: str) -> type[Method]:
     if not hasattr(module, attribute):
         methods = [key for key, value in vars(module).items() if hasattr(value, "classify")]
         raise unknown_name(f"class of {path}", attribute, methods)
-    return _checked(getattr(module, attribute), name)
+    return _with_all_parts(getattr(module, attribute), name)
 
 
 @functools.cache
 def _execute(path: Path, text: bytes) -> ModuleType:
-    """A file of the user's as a module. The same content is executed once per process, for all its classes."""
+    """A file of the user as a module. The same content is executed once per process, for all its classes."""
     name = f"{path.stem}@{hashlib.sha256(text).hexdigest()[:8]}"  # no module that can be imported has such a name
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -232,96 +239,12 @@ def _execute(path: Path, text: bytes) -> ModuleType:
     return module
 
 
-def _checked(found: type[Method], name: str) -> type[Method]:
+def _with_all_parts(cls: type[Method], name: str) -> type[Method]:
     """A class that has what a method needs, or an error that says what is missing."""
-    missing = [part for part in ("info", "configure", "embed", "classify", "params") if not hasattr(found, part)]
+    missing = [part for part in ("info", "configure", "embed", "classify", "params") if not hasattr(cls, part)]
     if missing:
         raise FsbenchError(
             f"{name} is not a method: it lacks {', '.join(missing)}.",
-            "Subclass fsbench.methods.base.Parameters, and give it info, embed and classify.",
+            "Subclass fsbench.methods.base.Method, and give it info and classify.",
         )
-    return found
-
-
-_INSTALLED = {"site-packages", "dist-packages"}
-_seen: dict[str, tuple[ModuleSpec, bytes]] = {}
-
-
-def content_digest(path: Path) -> str:
-    """Eight digits of the SHA-256 of a file and of all modules of the user's that it imports, directly or not.
-
-    Imports are read from the text, so the digest does not depend on what else a process has imported. Installed
-    packages, the standard library and fsbench do not count.
-    """
-    text = path.read_bytes()
-    found: dict[str, bytes] = {}
-    _follow(text, "", found)
-    digest = hashlib.sha256(text)
-    for name in sorted(found):
-        digest.update(f"\0{name}\0".encode() + hashlib.sha256(found[name]).digest())
-    return digest.hexdigest()[:8]
-
-
-def _follow(text: bytes, package: str, found: dict[str, bytes]) -> None:
-    """Add the modules that a text imports, and those that they import."""
-    for name in _imports(text, package):
-        parts = name.split(".")
-        for length in range(1, len(parts) + 1):  # importing a module imports the packages it lies in
-            prefix = ".".join(parts[:length])
-            spec = _spec(prefix)
-            if spec is None or not _users(spec):
-                break
-            if spec.origin is not None and prefix not in found:
-                found[prefix] = _content(spec, spec.origin)
-                _follow(found[prefix], spec.parent or "", found)
-            if spec.submodule_search_locations is None:  # what follows is not a module
-                break
-
-
-def _imports(text: bytes, package: str) -> Iterator[str]:
-    """Full names of what may be modules, wherever in the text they are imported."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):  # a compiled module
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and (package or not node.level):
-            within = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            module = ".".join([*within, *([node.module] if node.module else [])])
-            yield from (f"{module}.{alias.name}" for alias in node.names)
-
-
-def _spec(name: str) -> ModuleSpec | None:
-    """Where a module is, if there is one of that name; packages it lies in are imported."""
-    with contextlib.suppress(Exception):  # whatever a package raises that is imported only when needed
-        return importlib.util.find_spec(name)
-    return None
-
-
-def _users(spec: ModuleSpec) -> bool:
-    """Whether a module is the user's own; a folder without `__init__.py` is, whatever lies in it."""
-    if spec.origin is None:
-        return spec.submodule_search_locations is not None
-    path = Path(spec.origin).resolve()
-    installed = not _INSTALLED.isdisjoint(path.parts) or any(path.is_relative_to(folder) for folder in _not_users())
-    return spec.has_location and path.is_file() and not installed
-
-
-@functools.cache
-def _not_users() -> list[Path]:
-    """The folders of fsbench and of the standard library."""
-    library = (Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
-    return [Path(__file__).resolve().parent.parent, *library]
-
-
-def _content(spec: ModuleSpec, origin: str) -> bytes:
-    """A module's file; once imported, as it was when first seen, since a process keeps what it imported."""
-    before = _seen.get(spec.name)
-    if before and before[0] is spec:
-        return before[1]
-    content = Path(origin).read_bytes()
-    if spec.name in sys.modules:
-        _seen[spec.name] = spec, content
-    return content
+    return cls

@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fsbench.methods.base import Context, MethodInfo, require_amount, require_count
-from fsbench.methods.catalog import INFOS
-from fsbench.methods.centroids import CentredRows, Clusters, products_of
+from fsbench.methods.base import Context, Count, Method, MethodInfo, Positive
+from fsbench.methods.centroids import Clusters, products_of
 from fsbench.methods.presets import temperature_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.batch import TaskBatch
 
 
 @dataclass(frozen=True)
-class SoftKMeans(CentredRows):
+class SoftKMeans(Method):
     """Soft k-means on CL2N features, seeded with the support, whose labels stay fixed.
 
     As in Hu, Pateux, Gripon. Assignments are softmax(−T_km d²), without a factor ½. The mixing weights are uniform:
     the classes' proportions play no role in the assignment.
     """
 
-    t_km: float = 50.0
-    km_steps: int = 5
+    t_km: Positive = 50.0
+    km_steps: Count = 5
 
-    info: ClassVar[MethodInfo] = INFOS["soft-kmeans"]
-
-    def __post_init__(self) -> None:
-        require_amount(t_km=self.t_km)
-        require_count(km_steps=self.km_steps)
+    preprocessing = "CL2N"
+    info = MethodInfo(
+        "soft-kmeans", "Soft-KMEANS",
+        'Kearns, Mansour, Ng, "An information-theoretic analysis of hard and soft assignment methods for '
+        'clustering", 1998', url="https://arxiv.org/abs/1302.1552", order=210, transductive=True, prior="none",
+        needs_base=True, grid={"t_km": (2.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0, 150.0, 200.0)},
+        published={"Soft-KMEANS": {}},
+    )  # fmt: skip
 
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:
@@ -74,7 +73,6 @@ def soft_kmeans(
 
 def last(steps: Iterator[Tensor]) -> Tensor:
     """What the last step gives; those before are not kept."""
-    found = next(steps)
     for step in steps:
-        found = step
-    return found
+        latest = step
+    return latest

@@ -1,22 +1,17 @@
-"""Transductive information maximisation, by gradient descent and by alternating directions."""
+"""Transductive information maximisation: TIM-GD, α-TIM and TIM-ADM."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fsbench.features.preprocess import apply_rows
-from fsbench.methods.base import Context, MethodInfo, Parameters, require_amount, require_count, require_weight
-from fsbench.methods.catalog import INFOS
+from fsbench.methods.base import Context, Count, Method, MethodInfo, NonNegative, Positive
 from fsbench.methods.centroids import mean_weights, products_of
 from fsbench.methods.heads import InformationHead, Objective
-
-if TYPE_CHECKING:
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.batch import TaskBatch
 
 
 @dataclass(frozen=True)
@@ -28,14 +23,22 @@ class TimGradient(InformationHead):
     less on unbalanced tasks, as in Veilleux et al., NeurIPS 2021.
     """
 
-    cross_entropy: float = 1.0  # a; CE is that of the support
-    marginal: float = 1.0  # b; H(Y) is the entropy of the mean prediction
-    conditional: float = 1.0  # c; H(Y|X) is the mean entropy of the predictions
-    temperature: float = 15.0
-    rate: float = 1e-4
-    steps: int = 1000
+    cross_entropy: NonNegative = 1.0  # a; CE is that of the support
+    marginal: NonNegative = 1.0  # b; H(Y) is the entropy of the mean prediction
+    conditional: NonNegative = 1.0  # c; H(Y|X) is the mean entropy of the predictions
+    temperature: Positive = 15.0
+    rate: Positive = 1e-4
+    steps: Count = 1000
 
-    info: ClassVar[MethodInfo] = INFOS["tim-gd"]
+    info = MethodInfo(
+        "tim-gd", "TIM-GD",
+        'Boudiaf et al., "Transductive Information Maximization for Few-Shot Learning", NeurIPS 2020',
+        url="https://arxiv.org/abs/2008.11297", order=140, transductive=True, prior="uniform",
+        prior_by={"marginal": {0.0: "none"}},
+        grid={"temperature": (5.0, 10.0, 15.0, 30.0, 60.0), "marginal": (0.1, 0.3, 1.0, 3.0, 10.0),
+              "conditional": (0.1, 1.0)},
+        published={"TIM": {}, "TIM-GD": {}}, cost="slow",
+    )  # fmt: skip
 
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:
@@ -48,7 +51,36 @@ class TimGradient(InformationHead):
 
 
 @dataclass(frozen=True)
-class TimAlternating(Parameters):
+class AlphaTim(TimGradient):
+    """TIM-GD with entropies that tolerate unequal classes among the queries. Transductive.
+
+    Tsallis' entropies of order α take the place of Shannon's in H(Y) and H(Y|X); the cross-entropy of the support
+    stays. H(Y) is still largest for uniform proportions, but the higher the order, the less small classes are pushed
+    up, so the proportions follow the data. The parameters are the same for balanced and unbalanced tasks.
+    """
+
+    order: Positive = 2.0
+
+    info = MethodInfo(
+        "alpha-tim", "α-TIM", 'Veilleux et al., "Realistic Evaluation of Transductive Few-Shot Learning", NeurIPS 2021',
+        url="https://arxiv.org/abs/2204.11181", order=160, transductive=True, prior="free",
+        prior_by={"order": {1.0: "uniform"}},
+        grid={"order": (1.5, 2.0, 3.0, 5.0, 7.0), "temperature": (5.0, 10.0, 15.0, 30.0, 60.0), "marginal": (0.3, 1.0)},
+        published={"alpha-TIM": {}}, cost="slow",
+    )  # fmt: skip
+
+    @classmethod
+    def defaults(cls, context: Context) -> dict[str, Any]:
+        """The order: 2 for one shot, 7 from five shots on, 5 between, as in the released program."""
+        return {"order": 2.0 if context.shots <= 1 else 5.0 if context.shots < 5 else 7.0}
+
+    def objective(self) -> Objective:
+        """The loss with Tsallis' entropies."""
+        return Objective(self.cross_entropy, self.marginal, self.conditional, self.order)
+
+
+@dataclass(frozen=True)
+class TimAlternating(Method):
     """TIM-ADM: the mutual information of TIM, maximised by alternating directions. Transductive.
 
     Auxiliary assignments of the queries, which are sharper and more even over the classes than the predictions, and
@@ -57,22 +89,22 @@ class TimAlternating(Parameters):
     rounding errors. The loss and the logits are those of TIM-GD, with λ for a.
     """
 
-    cross_entropy: float = 0.1
-    marginal: float = 1.0
-    conditional: float = 0.1
-    temperature: float = 15.0
-    steps: int = 150
+    cross_entropy: Positive = 0.1
+    marginal: NonNegative = 1.0
+    conditional: NonNegative = 0.1
+    temperature: Positive = 15.0
+    steps: Count = 150
 
-    info: ClassVar[MethodInfo] = INFOS["tim-adm"]
-
-    def __post_init__(self) -> None:
-        require_weight(marginal=self.marginal, conditional=self.conditional)
-        require_amount(cross_entropy=self.cross_entropy, temperature=self.temperature)
-        require_count(steps=self.steps)
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """L2N rows."""
-        return apply_rows("L2N", features)
+    preprocessing = "L2N"
+    info = MethodInfo(
+        "tim-adm", "TIM-ADM",
+        'Boudiaf et al., "Transductive Information Maximization for Few-Shot Learning", NeurIPS 2020',
+        url="https://arxiv.org/abs/2008.11297", order=150, transductive=True, prior="uniform",
+        prior_by={"marginal": {0.0: "none"}},
+        grid={"temperature": (5.0, 10.0, 15.0, 30.0, 60.0), "marginal": (0.1, 0.3, 1.0, 3.0, 10.0),
+              "conditional": (0.1, 1.0)},
+        published={"TIM-ADM": {}},
+    )  # fmt: skip
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax of the logits under the weights after the last iteration, (B, Q, K).

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Annotated, Any
 
 import torch
+from pydantic import AfterValidator
 from torch import Tensor
 from torch.nn import functional
 
-from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import extreme_scale
-from fsbench.methods.base import MethodInfo, Parameters, require_amount, require_weight
-from fsbench.methods.catalog import INFOS
+from fsbench.methods.base import Method, MethodInfo, NonNegative, Positive, checked
 from fsbench.methods.centroids import Clusters, inner_products, support_and_query
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.batch import TaskBatch
 
 LAYERS = 10
 ROUNDS, RATE = 300, 0.1  # of Adam; the released program ends after 100 rounds, where the loss still falls
@@ -28,45 +23,59 @@ _START = math.log1p(math.e)  # softplus(1), where the released program begins
 _PROPORTION_OFFSET = 1e-6
 
 
+def _per_iteration(value: float | str) -> list[float]:
+    """The coefficient of every iteration, from one number or from ten with commas between them."""
+    return [float(part) for part in value.split(",")] if isinstance(value, str) else [value] * LAYERS
+
+
+def _each(kind: Any) -> AfterValidator:
+    """A check of the coefficients of all iterations."""
+
+    def check(value: float | str) -> float | str:
+        try:
+            numbers = _per_iteration(value)
+        except ValueError:
+            numbers = []
+        if len(numbers) != LAYERS:
+            raise ValueError(f"a number, or {LAYERS} with commas between them")
+        for place, number in enumerate(numbers, start=1):
+            checked(kind, f"The coefficient of iteration {place}", number)
+        return value
+
+    return AfterValidator(check)
+
+
 @dataclass(frozen=True)
-class UnemGaussian(Parameters):
+class UnemGaussian(Method):
     """Ten iterations of PADDLE's EM, each with coefficients of its own. Transductive.
 
     `fsbench tune` learns them by gradient on val tasks, as in the article, and `--tune` uses them. Untuned they have
     the start values of the released program: PADDLE's EM with these. Features are raw, so that `scale` belongs to a
     backbone.
-
-    Attributes:
-        scale: Multiplies the features.
-        balance: Weight of log π_k; one number, or one per iteration with commas between them.
-        temperature: Divides the logits; likewise.
     """
 
-    scale: float = _START
-    balance: float | str = _START
-    temperature: float | str = 1 + _START
+    scale: Positive = _START  # multiplies the features
+    # weight of log π_k; one number, or one per iteration with commas between them
+    balance: Annotated[float | str, _each(NonNegative)] = _START
+    temperature: Annotated[float | str, _each(Positive)] = 1 + _START  # divides the logits; likewise
 
-    info: ClassVar[MethodInfo] = INFOS["unem-gaussian"]
-
-    def __post_init__(self) -> None:
-        require_amount(scale=self.scale, **{f"temperature of iteration {n}": t for n, t in _layers(self.temperature)})
-        require_weight(**{f"balance of iteration {n}": weight for n, weight in _layers(self.balance)})
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """Raw rows; the base classes are not needed."""
-        return features
+    info = MethodInfo(
+        "unem-gaussian", "UNEM-Gaussian",
+        'Zhou et al., "UNEM: UNrolled Generalized EM for Transductive Few-Shot Learning", CVPR 2025',
+        url="https://arxiv.org/abs/2412.16739", order=180, transductive=True, prior="free",
+    )  # fmt: skip
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Assignments of the queries after the last iteration, (B, Q, K)."""
         return unrolled(clusters_of(tasks), **self._coefficients()).softmax(dim=1).mT
 
-    def learn(self, known: Sequence[tuple[TaskBatch, Tensor]], free: Collection[str]) -> dict[str, float | str]:
+    def learn(self, labelled: Sequence[tuple[TaskBatch, Tensor]], free: Collection[str]) -> dict[str, float | str]:
         """The parameters with the least cross-entropy on tasks whose query labels (B, Q) are known.
 
         Adam moves those in `free`, from the start values of the released program.
         """
-        prepared = [(clusters_of(tasks), labels) for tasks, labels in known]
-        like = known[0][0].rows
+        prepared = [(clusters_of(tasks), labels) for tasks, labels in labelled]
+        like = labelled[0][0].rows
         raw = {
             name: like.new_ones(1 if name == "scale" else LAYERS).requires_grad_()
             for name in self._coefficients()
@@ -80,13 +89,13 @@ class UnemGaussian(Parameters):
                 loss = functional.cross_entropy(logits, labels) / len(prepared)
                 loss.backward()
             adam.step()
-        found = {name: [float(f"{value:.5g}") for value in values.tolist()] for name, values in positive(raw).items()}
-        return {name: values[0] if name == "scale" else ",".join(map(str, values)) for name, values in found.items()}
+        learned = {name: [float(f"{value:.5g}") for value in one.tolist()] for name, one in positive(raw).items()}
+        return {name: values[0] if name == "scale" else ",".join(map(str, values)) for name, values in learned.items()}
 
     def _coefficients(self) -> dict[str, Any]:
         """The parameters as `unrolled` takes them."""
-        lists = {"balance": self.balance, "temperature": self.temperature}
-        return {"scale": self.scale, **{name: [value for _, value in _layers(given)] for name, given in lists.items()}}
+        balance, temperature = _per_iteration(self.balance), _per_iteration(self.temperature)
+        return {"scale": self.scale, "balance": balance, "temperature": temperature}
 
 
 def positive(raw: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -118,14 +127,3 @@ def unrolled(
         log_proportion = (assigned.mean(dim=2, keepdim=True) + _PROPORTION_OFFSET).log()
         similarity, squared = clusters.centroids(assigned, clusters.count(assigned))
     return logits
-
-
-def _layers(value: float | str) -> list[tuple[int, float]]:
-    """The number of each iteration, counted from 1, with its coefficient."""
-    try:
-        numbers = [float(part) for part in value.split(",")] if isinstance(value, str) else [float(value)] * LAYERS
-    except ValueError:
-        numbers = []
-    if len(numbers) != LAYERS:
-        raise FsbenchError(f"Expected a number, or {LAYERS} with commas between them, got {value!r}.")
-    return list(enumerate(numbers, start=1))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fsbench.results.comparison import Cell, Column, Comparison, Entry, Group, pair_p_values
 from fsbench.results.statistics import LEVEL, Interval, paired_difference
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from numpy.typing import NDArray
+    from fsbench.results.comparison import Cell, Column, Comparison, Entry, Group
 
 
 @dataclass(frozen=True)
@@ -27,16 +25,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Standing:
-    """A method at one place.
-
-    Attributes:
-        to_best: Difference to the best method, over the same tasks; None for the best itself.
-        ties: Letters of its groups: methods that share a letter do not differ significantly.
-    """
+    """A method at one place."""
 
     cell: Cell
-    to_best: Interval | None
-    ties: str
+    to_best: Interval | None  # difference to the best method, over the same tasks; None for the best itself
+    ties: str  # letters of its groups: methods that share a letter do not differ significantly
 
 
 @dataclass(frozen=True)
@@ -63,50 +56,42 @@ def leaderboard(comparison: Comparison) -> Leaderboard:
         Place(group, column)
         for group in comparison.groups
         for column in comparison.columns
-        if any(cell.record for (_, at), cell in group.cells.items() if at == column)
+        if any(at == column for _, at in group.cells)
     )
-    tested = {id(group): pair_p_values(group) for group in comparison.groups}
-    standings = [_standings(place, tested[id(place.group)]) for place in places]
+    standings = [_standings(place, comparison) for place in places]
     rows = [
         Row(entry, tuple(by_label.get(entry.label) for by_label in standings))
         for entry in comparison.entries
         if any(entry.label in by_label for by_label in standings)
     ]
     complete = [row for row in rows if all(row.standings)]
-    accuracies = np.array([[_accuracy(standing) for standing in row.standings] for row in complete])
+    sign = 1 if comparison.metric.higher_is_better else -1
+    means = np.array([[one.cell.value.mean for one in row.standings if one] for row in complete])  # (M, P)
+    better = (sign * means > sign * means[:, None]).sum(axis=1)  # methods that are
+    ranks = (0.5 + better + (means == means[:, None]).sum(axis=1) / 2).mean(axis=1) if complete else means
     ranked = [
-        Row(row.entry, row.standings, float(values.mean()), float(ranks.mean()))
-        for row, values, ranks in zip(complete, accuracies, mean_ranks(accuracies), strict=True)
+        Row(row.entry, row.standings, float(values.mean()), float(rank))
+        for row, values, rank in zip(complete, means, ranks, strict=True)
     ]
-    ranked.sort(key=lambda row: -(row.average or 0.0))
+    ranked.sort(key=lambda row: -sign * (row.average or 0.0))
     return Leaderboard(places, (*ranked, *(row for row in rows if not all(row.standings))))
 
 
-def mean_ranks(accuracies: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(M, P) ranks of (M, P) accuracies within each place: 1 for the best; equal ones share the mean of theirs."""
-    if not len(accuracies):
-        return accuracies
-    above = (accuracies[None] > accuracies[:, None]).sum(axis=1)
-    equal = (accuracies[None] == accuracies[:, None]).sum(axis=1)
-    ranks: NDArray[np.float64] = 1.0 + above + (equal - 1) / 2
-    return ranks
-
-
-def _accuracy(standing: Standing | None) -> float:
-    return standing.cell.record.accuracy if standing and standing.cell.record else float("nan")
-
-
-def _standings(place: Place, p_values: dict[tuple[Column, frozenset[str]], float]) -> dict[str, Standing]:
-    runs = {label: cell for (label, column), cell in place.group.cells.items() if column == place.column}
-    ran = sorted(
-        ((label, cell, cell.record) for label, cell in runs.items() if cell.record), key=lambda run: -run[2].accuracy
-    )
-    best = next(record for _, cell, record in ran if cell.best)
-    differ = [pair for (column, pair), p_value in p_values.items() if column == place.column and p_value < LEVEL]
-    ties = tie_letters([label for label, *_ in ran], differ)
+def _standings(place: Place, comparison: Comparison) -> dict[str, Standing]:
+    """Every method at a place, the best first."""
+    cells = {label: cell for (label, column), cell in place.group.cells.items() if column == place.column}
+    sign = 1 if comparison.metric.higher_is_better else -1
+    ordered = sorted(cells, key=lambda label: -sign * cells[label].value.mean)
+    values = {label: comparison.values(cells[label]) for label in ordered}
+    best = next(label for label in ordered if cells[label].best)
+    tested = place.group.p_values
+    differ = [pair for (column, pair), p_value in tested.items() if column == place.column and p_value < LEVEL]
+    ties = tie_letters(ordered, differ)
     return {
-        label: Standing(cell, None if cell.best else paired_difference(record.per_task, best.per_task), ties[label])
-        for label, cell, record in ran
+        label: Standing(
+            cells[label], None if label == best else paired_difference(values[label], values[best]), ties[label]
+        )
+        for label in ordered
     }
 
 
@@ -119,8 +104,7 @@ def tie_letters(labels: Sequence[str], differ: Collection[frozenset[str]]) -> di
     groups = [frozenset(labels)]
     for pair in sorted(differ, key=lambda pair: sorted(order[label] for label in pair)):
         halves = [group - {label} for group in groups if pair <= group for label in pair]
-        kept = [group for group in groups if not pair <= group]
-        candidates = {*halves, *kept}
+        candidates = {*halves, *(group for group in groups if not pair <= group)}
         groups = [group for group in candidates if not any(group < other for other in candidates)]
     groups.sort(key=lambda group: sorted(order[label] for label in group))
     names = [*string.ascii_lowercase, *(f"z{number}" for number in range(len(groups)))]

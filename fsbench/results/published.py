@@ -8,6 +8,7 @@ some run of fsbench.
 from __future__ import annotations
 
 import csv
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -15,13 +16,10 @@ from typing import TYPE_CHECKING
 
 from fsbench.backbones.families import FAMILIES, first_family
 from fsbench.data.catalog import benchmark_of
-from fsbench.methods.registry import installed_info, method_class
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from fsbench.results.comparison import Column
-    from fsbench.results.record import RunRecord
+    from fsbench.results.record import Record
 
 _DATASETS = {
     "mini": "mini-imagenet", "tiered": "tiered-imagenet", "cub": "cub", "fc100": "fc100", "cifarfs": "cifar-fs",
@@ -31,9 +29,7 @@ _AXES = {
     "beta": "beta_o",
 }  # fmt: skip
 _ARTICLE = "arXiv:2209.08527"
-ONLY_PUBLISHED = ("MAML", "Versa")
 _COPIED = "Table 1 copies it from Veilleux et al., whose sampler lets support and queries overlap"
-_NETWORK = "adapts or trains the network itself, so it has no counterpart on frozen features"
 
 
 @dataclass(frozen=True)
@@ -58,12 +54,11 @@ def published_rows() -> tuple[Row, ...]:
     return tuple(sorted(rows, key=lambda row: rank.get(row["table"], 3)))
 
 
-def published(record: RunRecord, method: str | None = None) -> Published | None:
-    """The published accuracy to compare a run with, or None; of a method of `ONLY_PUBLISHED`, if one is given."""
-    if record.key.split != "novel" or record.base_dataset:
+def published(record: Record) -> Published | None:
+    """The published accuracy to compare a run with, or None."""
+    if record.run.split != "novel" or record.base_dataset:
         return None
-    names = (method,) if method else _names(record)
-    rows = _matching(names, {**_setting(record), "param": "", "split": "test"})
+    rows = _matching(record.method.published_as, {**_setting(record), "param": "", "split": "test"})
     if not rows:
         return None
     first, *others = rows
@@ -77,17 +72,18 @@ def has_published_numbers(dataset: str) -> bool:
     return benchmark_of(dataset) in _DATASETS
 
 
-def published_curve(record: RunRecord, axis: str) -> list[tuple[float, float]]:
+def published_curve(record: Record, axis: str) -> list[tuple[float, float]]:
     """The published points (value of the axis, accuracy) of the curve that a run is a point of; empty if none.
 
     A curve has no notes, so there are none beside a network that is known not to be the published one.
     """
     if record.base_dataset or record.network:
         return []
-    split = "test" if record.key.split == "novel" else record.key.split
+    split = "test" if record.run.split == "novel" else record.run.split
     wanted = {**_setting(record), "param": _AXES.get(axis, "none"), "split": split}
     wanted.pop(axis, None)
-    return sorted((float(row["param_value"]), float(row["accuracy"])) for row in _matching(_names(record), wanted))
+    rows = _matching(record.method.published_as, wanted)
+    return sorted((float(row["param_value"]), float(row["accuracy"])) for row in rows)
 
 
 def article_number(dataset: str, backbone: str, method: str, column: Column) -> float | None:
@@ -104,39 +100,24 @@ def _matching(names: Collection[str], wanted: Row) -> list[Row]:
     return [row for row in published_rows() if row["method"] in names and wanted.items() <= row.items()]
 
 
-def _names(record: RunRecord) -> list[str]:
-    """What published tables call the method that ran, with its parameters; nothing for one of a user's file."""
-    info, params = installed_info(record.key.method), record.key.params
-    if not info:
-        return []
-    missing = {key for needed in info.published.values() for key in needed if key not in params}  # in earlier records
-    params = params | {key: getattr(method_class(record.key.method), key) for key in missing}
-    return [
-        name for name, needed in info.published.items() if all(params[key] in values for key, values in needed.items())
-    ]
-
-
-def _setting(record: RunRecord) -> Row:
+def _setting(record: Record) -> Row:
     """The columns of the rows that belong to the features and the protocol of a run."""
-    protocol = record.key.protocol
-    alpha = protocol["alpha"]
+    protocol, made = record.protocol, record.provenance
     # Features whose family is not known are looked up by the name of the backbone.
-    family = FAMILIES.get(record.family) if record.family else first_family(record.backbone)
-    name = family.published if family and protocol["ways"] == 5 and "present" not in protocol else ""
+    family = FAMILIES.get(made.family) if made.family else first_family(made.backbone)
+    name = family.published if family and protocol.ways == 5 and protocol.present is None else ""
     return {
         "dataset": _DATASETS.get(benchmark_of(record.dataset), "none"),
-        "backbone": (name or "none") + ("*" if record.crops > 1 else ""),
-        "setting": "balanced" if alpha is None else "dirichlet",
-        "alpha": "" if alpha is None else f"{alpha:g}",
-        "shots": str(protocol["shots"]),
-        "queries": str(protocol["queries"]),
+        "backbone": (name or "none") + ("*" if made.crops > 1 else ""),
+        "setting": "balanced" if protocol.alpha is None else "dirichlet",
+        "alpha": "" if protocol.alpha is None else f"{protocol.alpha:g}",
+        "shots": str(protocol.shots),
+        "queries": str(protocol.queries),
     }
 
 
 def _note(row: Row) -> str:
     """What is known against a row itself."""
-    if row["method"] in {*ONLY_PUBLISHED, "Entropy-min"}:
-        return f"{row['method']}: {_NETWORK}"
     if row["table"] == "table1" and row["method"] not in {"BAVARDAGE", "Soft-KMEANS"}:
         return f"{row['method']}: {_COPIED}"
     key = (row["method"], row["dataset"], row["backbone"], row["setting"], row["shots"])
@@ -154,9 +135,9 @@ def _other_note(row: Row) -> str:
     )
 
 
-def _network_notes(record: RunRecord) -> list[str]:
+def _network_notes(record: Record) -> list[str]:
     """Why the network of a run may not be the one behind the published numbers."""
     where, family = f"{record.dataset} {record.backbone}", first_family(record.backbone)
-    if not record.family and family:
+    if not record.provenance.family and family:
         return [f"{where}: the family of the network is not known; the published numbers are of {family.name}"]
     return []

@@ -1,324 +1,438 @@
-"""Run records: one JSON file per (features, protocol, method), with the outcome of every task."""
+"""Records: one file per run, with what determines it, where it comes from, and the answer to every query.
+
+A record is an HDF5 file: a JSON text that `Record` describes, and four arrays, compressed. A run with more tasks of the
+same list replaces it by a longer one, a request for fewer tasks reads its beginning.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-import operator
-import re
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from glob import escape
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import ValidationError
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, field_serializer, field_validator
 
 from fsbench.errors import FsbenchError
-from fsbench.io.files import is_name, readable_part
-from fsbench.io.sealed import adapter_of, read_sealed, write_sealed
-from fsbench.results.statistics import interval
-from fsbench.tasks.protocol import TaskProtocol, setting_title
+from fsbench.features.store import Provenance
+from fsbench.io.files import is_name, readable_part, whole_file
+from fsbench.io.hdf5 import attribute_of, dataset_of, open_hdf5, sealed_hdf5
+from fsbench.results.metrics import ACCURACY, metric_of
+from fsbench.results.statistics import Interval, interval
+from fsbench.tasks.protocol import TaskProtocol
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
+FORMAT = "fsbench-record"
 VERSION = 1
+_REMEDY = "Delete it, or recompute it with --force."
+_ARRAYS = ("predicted", "labels", "confidence", "classes")
+Value = bool | int | float | str  # of a parameter
+Origin = Literal["default", "preset", "given", "tuned"]
 
 
-@dataclass(frozen=True)
-class RunKey:
-    """Everything that determines a result. Equal keys mean equal results, so a record with this key is reused."""
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What one method answered to T tasks with at most Q queries and K classes each."""
 
-    features_sha256: str
-    base_sha256: str
+    predicted: NDArray[np.signedinteger]  # (T, Q) label that a query got, 0..K-1; -1 where a task has fewer queries
+    labels: NDArray[np.signedinteger]  # (T, Q) its true label, or -1
+    confidence: NDArray[np.float16]  # (T, Q) probability of the predicted label; NaN where there is no query
+    classes: NDArray[np.signedinteger]  # (T, K) class of the split behind every label
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all answers are the same; NaN, where there is no query, equals itself."""
+        if not isinstance(other, Answers):
+            return NotImplemented
+        pairs = [(getattr(self, name), getattr(other, name)) for name in _ARRAYS]
+        return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)
+
+    def first(self, tasks: int) -> Answers:
+        """The answers to the first tasks."""
+        return Answers(*(getattr(self, name)[:tasks] for name in _ARRAYS))
+
+    def __add__(self, more: Answers) -> Answers:
+        """The answers to these tasks and to those that follow them."""
+        return Answers(*(np.concatenate([getattr(self, name), getattr(more, name)]) for name in _ARRAYS))
+
+
+def smallest_integer(count: int) -> np.dtype[Any]:
+    """The smallest signed integer type that holds -1 to count − 1."""
+    return np.dtype(np.min_scalar_type(-max(count, 1)))
+
+
+def _sha256(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+_FROZEN = ConfigDict(frozen=True, extra="forbid")
+
+
+class Run(BaseModel):
+    """Everything that determines the answers to a task: equal runs give equal answers."""
+
+    model_config = _FROZEN
+
+    features: str  # SHA-256 of the features of the split
+    base: str  # the same of the base classes, or empty
     split: str
-    protocol: dict[str, Any]
+    protocol: TaskProtocol
     seed: int
-    tasks: int
-    method: str
-    params: dict[str, Any]
-    version: int = VERSION
-    method_version: int = 1  # of `MethodInfo`; 1 in records from before there were versions
+    method: str  # name; of one's own, with a digest of its file
+    version: int  # of the method
+    params: dict[str, Value]  # all of them
 
-    def digest(self, *without: str) -> str:
-        """Twelve hexadecimal digits of the SHA-256 of the key; a first version is not in it, as it once was not."""
-        content = {name: value for name, value in vars(self).items() if name not in without}
-        if self.method_version == 1:
-            del content["method_version"]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+    @field_serializer("protocol")
+    def _plain_protocol(self, protocol: TaskProtocol) -> dict[str, Any]:
+        return protocol.as_dict()
+
+    @cached_property
+    def digest(self) -> str:
+        """Twelve hexadecimal digits of the SHA-256 of all of it."""
+        return _sha256(self.model_dump(mode="json"))[:12]
+
+    @cached_property
+    def tasks_digest(self) -> str:
+        """The same of what determines the tasks and their features, without the method."""
+        return _sha256(self.model_dump(mode="json", exclude={"method", "version", "params"}))[:12]
 
 
-@dataclass(frozen=True)
-class OwnMethod:
-    """What a record keeps of the `MethodInfo` of a user's file or of another package, which may change or vanish."""
+class MethodFacts(BaseModel):
+    """What is known of the method of a run; it may change or vanish later."""
 
+    model_config = _FROZEN
+
+    label: str  # its name with the variant, as typed
     title: str
-    reference: str
-    transductive: bool
-    prior: Literal["none", "uniform", "free"]
-    needs_base: bool
-    assumes: str  # in this run
+    reference: str = ""
     url: str = ""
+    assumes: str = ""  # in this run: `inductive`, `no prior`, `uniform prior` or `free prior`
+    order: int = 0  # its place in lists of methods
+    starts_from: str = ""  # method whose result it starts from, and should not end below
+    learns: bool = False  # whether its parameters are meant to be learned on val tasks
+    published_as: tuple[str, ...] = ()  # its names in published tables, with these parameters
+
+    @field_validator("*")
+    @classmethod
+    def _on_one_line(cls, value: Any) -> Any:
+        return " ".join(value.split()) if isinstance(value, str) else value
 
 
-@dataclass(frozen=True)
-class RunRecord:
-    """The result of one method over one list of tasks.
+class Tuning(BaseModel):
+    """A search for parameters on the val classes; `edge` names those at an end of the searched range."""
 
-    Attributes:
-        params_from: Where the parameters come from: given, the article's preset, defaults, or tuned on val.
-        accuracy: Mean over tasks, in percent.
-        ci95: Half-width of the 95 % interval over sampled tasks, in percent.
-        correct: Right answers per task.
-        seconds: Wall time from drawing the tasks to the counts; embedding all images comes before.
-        peak_memory: Bytes.
-        created: UTC, ISO 8601.
-        crops: Crops per image that the features are averaged over.
-        base_dataset: Data set of the base classes, if it is another one.
-        versions: Of fsbench, torch and Python.
-        ranks: Processes that shared the tasks. Time covers all of them, memory and device describe process 0.
-        other_base: Whether the base classes come from another file than the features.
-        family: Family of the backbone, such as `wrn-s2m2`; empty if it is not known.
-        weights: Name of the weights file and eight digits of its SHA-256, `rn12.pt1@0a1b2c3d`, or `random seed 0`.
-        network: How the network differs from the published one of its family; empty if nothing is known.
-        images: How the numbers of images differ from those of the benchmark; empty if they do not, or there is none.
-        origin: The folder of other people's records that it was read from; empty for one's own. Not stored.
-        asked: Tasks asked for, where a budget of time allowed fewer, or the run was interrupted; else 0.
-        own_method: What is known of a method that is not part of fsbench; None for those that are.
-    """
+    model_config = _FROZEN
 
-    key: RunKey
-    dataset: str
-    backbone: str
-    params_from: str
-    accuracy: float
-    ci95: float | None
-    correct: list[int] = field(repr=False)
-    queries: list[int] = field(repr=False)
-    seconds: float
-    peak_memory: int
-    device: str
-    signature: str
-    created: str
-    crops: int = 1
-    base_dataset: str = ""
-    versions: dict[str, str] = field(default_factory=dict)
-    ranks: int = 1
-    other_base: bool = False
-    family: str = ""
-    weights: str = ""
-    network: str = ""
-    images: str = ""
-    origin: str = ""
-    asked: int = 0
-    own_method: OwnMethod | None = None
+    how: Literal["grid", "gradient"]
+    trials: int
+    tasks: int
+    edge: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
-        protocol = TaskProtocol(**self.key.protocol)
-        setting, shots = setting_title(protocol.alpha, protocol.present, protocol.pooled), protocol.shots
-        width = "" if self.ci95 is None else f" ± {self.ci95:.2f}"
-        backbone = f"{self.backbone} ({self.weights})" if self.weights.startswith("random ") else self.backbone
-        return (
-            f"{self.key.method} on {self.dataset} {backbone}, {setting} {shots}-shot: "
-            f"{self.accuracy:.2f}{width} % over {self.key.tasks:,} tasks"
-        )
+
+class Origins(BaseModel):
+    """Where every parameter comes from."""
+
+    model_config = _FROZEN
+
+    params: dict[str, Origin] = {}  # a parameter that is not named has its default
+    variant: str = ""  # the parameter that the word behind the method's name sets, if it has variants
+    preset: str = ""  # the benchmark whose published parameters were asked for
+    blind: bool = False  # whether the defaults do not depend on the setting
+    tuning: Tuning | None = None
 
     @property
-    def tasks_per_second(self) -> float:
-        """Speed."""
-        return self.key.tasks / self.seconds
+    def kind(self) -> str:
+        """Where parameters come from that were not given, in a word."""
+        return "tuned" if self.tuning else "blind" if self.blind else "preset" if self.preset else "default"
+
+    @property
+    def given(self) -> list[str]:
+        """Names of the parameters that were given, the variant's included."""
+        return sorted(name for name, origin in self.params.items() if origin == "given")
+
+    @property
+    def by_hand(self) -> list[str]:
+        """The same without the variant."""
+        return [name for name in self.given if name != self.variant]
+
+    def __str__(self) -> str:
+        """As signatures have it: `default`, `preset:mini + given:tau`, `tuned:val:grid:50x500:edge:sigma`."""
+        text = f"preset:{self.preset}" if self.kind == "preset" else self.kind
+        if tuning := self.tuning:
+            edge = f":edge:{','.join(tuning.edge)}" if tuning.edge else ""
+            text = f"tuned:val:{tuning.how}:{tuning.trials}x{tuning.tasks}{edge}"
+        return f"{text} + given:{','.join(self.given)}" if self.given else text
+
+
+class Record(BaseModel):
+    """The result of one method over one list of tasks."""
+
+    model_config = _FROZEN
+
+    run: Run
+    method: MethodFacts
+    origins: Origins
+    command: str  # what computes it again
+    provenance: Provenance  # of the features
+    base_provenance: Provenance | None = None  # of the base classes, if they are of another file
+    network: str = ""  # how the network differs from the published one of its family; empty if nothing is known
+    images: str = ""  # how the numbers of images differ from those of the benchmark; empty if they do not
+    class_names: tuple[str, ...]  # of the split
+    warnings: tuple[str, ...] = ()  # what the run itself has shown that a reader must know
+    seconds: float  # wall time from drawing the tasks to the answers; embedding all images comes before
+    peak_memory: int  # bytes
+    device: str
+    ranks: int = 1  # processes that shared the tasks: time covers all of them, memory and device describe process 0
+    created: str  # UTC, ISO 8601
+    versions: dict[str, str]  # of fsbench, torch and Python
+    origin: str = ""  # folder of other people's records that it was read from; empty for one's own. Not stored
+    _answers: Answers = PrivateAttr()
+
+    def update(self, answers: Answers | None = None, **fields: Any) -> Record:
+        """The same record with other answers, or other values in some fields."""
+        record = self.model_copy(update=fields)
+        for name in ("per_task", "mean"):  # cached
+            record.__dict__.pop(name, None)
+        if answers is not None:
+            record._answers = answers
+        return record
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all fields and all answers are the same; pydantic would compare cached arrays."""
+        if not isinstance(other, Record):
+            return NotImplemented
+        return self.model_dump_json() == other.model_dump_json() and self._answers == other._answers
+
+    @property
+    def answers(self) -> Answers:
+        """The answers to all queries."""
+        return self._answers
+
+    @property
+    def predicted(self) -> NDArray[np.signedinteger]:
+        """(T, Q) label that every query got; -1 where a task has fewer queries."""
+        return self._answers.predicted
+
+    @property
+    def labels(self) -> NDArray[np.signedinteger]:
+        """(T, Q) true labels, or -1."""
+        return self._answers.labels
+
+    @property
+    def confidence(self) -> NDArray[np.float16]:
+        """(T, Q) probability of the predicted label, or NaN."""
+        return self._answers.confidence
+
+    @property
+    def classes(self) -> NDArray[np.signedinteger]:
+        """(T, K) class of the split behind every label."""
+        return self._answers.classes
+
+    @property
+    def tasks(self) -> int:
+        """T."""
+        return len(self._answers)
+
+    def metric(self, name: str) -> NDArray[np.float64]:
+        """(T,) a metric of every task, in percent."""
+        return metric_of(name).per_task(self._answers)
 
     @cached_property
     def per_task(self) -> NDArray[np.float64]:
-        """(T,) accuracy of every task, in percent. Kept, as a table asks for it dozens of times; so it is read-only."""
-        values: NDArray[np.float64] = 100.0 * np.array(self.correct, np.float64) / np.array(self.queries, np.float64)
+        """(T,) accuracy of every task, in percent; read-only."""
+        values = self.metric(ACCURACY.name)
         values.flags.writeable = False
         return values
 
+    @cached_property
+    def mean(self) -> Interval:
+        """Mean accuracy over the tasks, with its 95 % interval."""
+        return interval(self.per_task)
+
     @property
-    def source(self) -> tuple[str, ...]:
-        """What tells its feature file from others: the content, and the names it goes by."""
-        digests = self.key.features_sha256, self.key.base_sha256
-        return *digests, self.dataset, self.backbone, str(self.crops), self.base_dataset, self.family, self.weights
+    def accuracy(self) -> float:
+        """Mean over tasks, in percent."""
+        return self.mean.mean
+
+    @property
+    def ci95(self) -> float | None:
+        """Half-width of its 95 % interval over sampled tasks; a single task has none."""
+        return None if math.isnan(self.mean.half_width) else self.mean.half_width
+
+    @property
+    def protocol(self) -> TaskProtocol:
+        """How the tasks were drawn."""
+        return self.run.protocol
+
+    @property
+    def dataset(self) -> str:
+        """Data set of the features."""
+        return self.provenance.dataset
+
+    @property
+    def backbone(self) -> str:
+        """Backbone of the features."""
+        return self.provenance.backbone
+
+    @property
+    def base_dataset(self) -> str:
+        """Data set of the base classes, if it is another one."""
+        other = self.base_provenance.dataset if self.base_provenance else ""
+        return "" if other == self.dataset else other
 
     @property
     def base_name(self) -> str:
         """Base classes of another file, as signatures name them; empty if they are the file's own, or none."""
-        other = self.other_base or self.base_dataset
-        return named_base(self.base_dataset or self.dataset, self.key.base_sha256) if other else ""
+        return f"{self.base_provenance.dataset}@{self.run.base[:6]}" if self.base_provenance and self.run.base else ""
 
-    def row(self) -> dict[str, Any]:
-        """The record as one row of plain data, without the outcomes of single tasks."""
-        key, protocol = self.key, self.key.protocol
-        measured = ("accuracy", "ci95", "seconds", "tasks_per_second", "peak_memory", "device", "ranks", "signature")
-        return {
-            **{name: getattr(self, name) for name in ("dataset", "backbone", "family", "weights")},
-            "base_dataset": self.base_dataset or self.dataset,
-            "method": key.method,
-            "variant": key.params.get("variant"),
-            "setting": TaskProtocol(**protocol).setting,
-            **{name: protocol[name] for name in ("alpha", "shots", "ways", "queries")},
-            "protocol": protocol["name"],
-            **({"present": protocol["present"], "pooled": protocol["pooled"]} if "present" in protocol else {}),
-            **{name: getattr(key, name) for name in ("split", "tasks", "seed")},
-            **{name: getattr(self, name) for name in measured},
-            "params": key.params,
-            "params_from": self.params_from,
-        }
+    @property
+    def tasks_per_second(self) -> float:
+        """Speed."""
+        return self.tasks / self.seconds
+
+    @property
+    def source(self) -> tuple[str, ...]:
+        """What tells its feature file from others: the content, and the names it goes by."""
+        made = self.provenance
+        names = made.dataset, made.backbone, str(made.crops), self.base_dataset, made.family, made.named_weights
+        return self.run.features, self.run.base, *names
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether parameters were tuned."""
+        return self.origins.tuning is not None
+
+    def first(self, tasks: int) -> Record:
+        """The result over the first tasks; the time is their share."""
+        if tasks >= self.tasks:
+            return self
+        return self.update(self._answers.first(tasks), seconds=self.seconds * tasks / self.tasks)
+
+    def __str__(self) -> str:
+        width = "" if self.ci95 is None else f" ± {self.ci95:.2f}"
+        weights = self.provenance.named_weights
+        backbone = f"{self.backbone} ({weights})" if weights.startswith("random ") else self.backbone
+        return (
+            f"{self.run.method} on {self.dataset} {backbone}, {self.protocol.title}: "
+            f"{self.accuracy:.2f}{width} % over {self.tasks:,} tasks"
+        )
+
+    @property
+    def signature(self) -> str:
+        """One line that a paper can print under a table."""
+        run = self.run
+        method = run.method if run.version == 1 else f"{run.method}:{run.version}"
+        params = ",".join(
+            f"{name}:{value:.4g}" if isinstance(value, float) else f"{name}:{value}"
+            for name, value in run.params.items()
+        )
+        parts = [
+            f"fsbench:{self.versions.get('fsbench', 'unknown')}",
+            f"{self.dataset}/{network_mark(self.provenance)}/{run.split}",
+            *([f"base:{self.base_name}"] if self.base_name else []),
+            run.protocol.signature(),
+            f"seed:{run.seed}|tasks:{self.tasks}",
+            f"{method}({params})" if params else method,
+            f"params:{self.origins}",
+        ]
+        return "|".join(parts)
 
 
-def named_base(dataset: str, digest: str) -> str:
-    """Base classes of another file in a signature: their data set, and six digits of their digest."""
-    return f"{dataset}@{digest[:6]}"
-
-
-def named_network(backbone: str, family: str, weights: str) -> str:
+def network_mark(made: Provenance) -> str:
     """A backbone in a signature, with its family and weights as far as they are known: `wrn(wrn-s2m2@0a1b2c3d)`."""
-    digest, seed = re.search(r"@([0-9a-f]{8})$", weights), re.fullmatch(r"random seed (\d+)", weights)
-    mark = digest[1] if digest else f"seed{seed[1]}" if seed else ""
-    known = "@".join(part for part in ("" if family == backbone else family, mark) if part)
-    return f"{backbone}({known})" if known else backbone
+    seed = made.weights.removeprefix("none, seed ")
+    mark = made.weights_sha256[:8] or (f"seed{seed}" if seed != made.weights else "")
+    details = "@".join(part for part in ("" if made.family == made.backbone else made.family, mark) if part)
+    return f"{made.backbone}({details})" if details else made.backbone
 
 
-def network_words(backbone: str, family: str, weights: str) -> str:
+def network_words(made: Provenance) -> str:
     """Family and weights of a backbone in a heading: `wrn-s2m2, wrn.pth@0a1b2c3d`; empty if nothing is known."""
-    return ", ".join(part for part in ("" if family == backbone else family, weights) if part)
+    return ", ".join(part for part in ("" if made.family == made.backbone else made.family, made.named_weights) if part)
 
 
-_ORIGINS = ("blind", "default", "given", "preset", "tuned")
-
-
-def common_signature(records: Sequence[RunRecord]) -> str:
+def common_signature(records: Sequence[Record]) -> str:
     """Everything that determines runs of one split, protocol, seed and number of tasks, in one line.
 
     The parameters are named by their origins and a digest: the same digest means the same methods and parameters.
     """
-    key = records[0].key
-    protocols = [TaskProtocol(**record.key.protocol) for record in records]
-    made = sorted({record.versions.get("fsbench", "unknown") for record in records})
-    names = dict.fromkeys(
-        f"{one.dataset}/{named_network(one.backbone, one.family, one.weights)}/{key.split}" for one in records
-    )
+    run, protocols = records[0].run, [record.protocol for record in records]
+    versions = sorted({record.versions.get("fsbench", "unknown") for record in records})
+    names = dict.fromkeys(f"{one.dataset}/{network_mark(one.provenance)}/{run.split}" for one in records)
     bases = sorted({record.base_name for record in records})
     shots = "+".join(map(str, sorted({protocol.shots for protocol in protocols})))
-    counts = [record.key.tasks for record in records]
+    counts = [record.tasks for record in records]
     mixes = dict.fromkeys(one.mix for one in sorted(protocols, key=lambda one: one.alpha or math.inf))
+    origins = {word for one in records for word in (one.origins.kind, *(["given"] if one.origins.given else []))}
+    of_method = {"method", "version", "protocol", "params"}
+    runs = {json.dumps(one.run.model_dump(mode="json", include=of_method), sort_keys=True) for one in records}
+    digest = hashlib.sha256("\n".join(sorted(runs)).encode()).hexdigest()[:8]
     parts = [
-        f"fsbench:{'+'.join(made)}",
+        f"fsbench:{'+'.join(versions)}",
         "+".join(names),
         *([f"base:{'+'.join(name or 'own' for name in bases)}"] if any(bases) else []),
         protocols[0].signature(shots=shots, mix="+".join(mixes)),
-        f"seed:{key.seed}|tasks:{'-'.join(map(str, sorted({min(counts), max(counts)})))}",
-        f"params:{'+'.join(_origins(records))}@{_digest(records)}",
+        f"seed:{run.seed}|tasks:{'-'.join(map(str, sorted({min(counts), max(counts)})))}",
+        f"params:{'+'.join(sorted(origins))}@{digest}",
     ]
     return "|".join(parts)
 
 
-def _origins(records: Sequence[RunRecord]) -> list[str]:
-    """Where parameters come from, each once, as the words of `_ORIGINS`."""
-    words = (record.params_from.replace(" + given:", ":given:").split(":") for record in records)
-    return sorted({word for one in words for word in one if word in _ORIGINS})
+def record_path(folder: Path, record: Record) -> Path:
+    """The file of a record: a readable name, made unique by the digest of the run."""
+    words = [record.dataset, record.backbone, record.run.method, record.protocol.setting]
+    name = "-".join([*words, f"{record.protocol.shots}shot"]).replace("/", "_").replace(":", "+")
+    return folder / f"{readable_part(name)}-{record.run.digest}.h5"
 
 
-def _digest(records: Sequence[RunRecord]) -> str:
-    """Eight digits of the SHA-256 of all methods, their versions, settings and parameters."""
-    keys = [record.key for record in records]
-    runs = {json.dumps([key.method, key.method_version, key.protocol, key.params], sort_keys=True) for key in keys}
-    return hashlib.sha256("\n".join(sorted(runs)).encode()).hexdigest()[:8]
+def save_record(path: Path, record: Record) -> None:
+    """Write a record, whole or not at all."""
+    with whole_file(path) as temporary, sealed_hdf5(temporary) as file:
+        file.attrs["format"] = FORMAT
+        file.attrs["version"] = VERSION
+        text = record.model_dump_json(exclude={"origin"}).encode()
+        file.create_dataset("record", data=np.frombuffer(text, np.uint8))
+        for name in _ARRAYS:
+            array = np.ascontiguousarray(getattr(record.answers, name))
+            file.create_dataset(name, data=np.frombuffer(zlib.compress(array.tobytes(), 1), np.uint8))
+            file.attrs[name] = f"{array.dtype.str} {' '.join(map(str, array.shape))}"
 
 
-def record_path(folder: Path, key: RunKey, dataset: str, backbone: str) -> Path:
-    """The file of a run's record: a readable name, made unique by the key, then the number of tasks."""
-    setting = TaskProtocol(**key.protocol).setting
-    words = [dataset, backbone, key.method, setting, f"{key.protocol['shots']}shot"]
-    name = "-".join(word.replace("/", "_") for word in words)
-    return folder / f"{readable_part(name)}-{key.digest('tasks')}-{key.tasks}.json"
-
-
-def find_record(path: Path, key: RunKey) -> RunRecord | None:
-    """The record of a run, by its path; else one of more tasks of the same list, or the longest of fewer, if any.
-
-    Records of earlier versions of fsbench have the number of tasks in the digest. Of those, only that of as many tasks
-    is found.
-    """
-    start = path.name.removesuffix(f"-{key.digest('tasks')}-{key.tasks}.json")
-    for exact in (path, path.with_name(f"{start}-{key.digest()}.json")):
-        if exact.exists():
-            return load_record(exact, key)
-    others: dict[int, Path] = {}
-    for other in path.parent.glob(f"{escape(path.name.rpartition('-')[0])}-*.json"):
-        number = other.stem.rpartition("-")[2]
-        others |= {int(number): other} if number.isdecimal() else {}
-    for tasks in sorted(others, key=lambda tasks: (tasks < key.tasks, abs(tasks - key.tasks))):
-        with suppress(FsbenchError):  # a damaged one is no help, and does no harm
-            return load_record(others[tasks], replace(key, tasks=tasks))
-    return None
-
-
-def first_tasks(record: RunRecord, tasks: int) -> RunRecord:
-    """The result over the first tasks of a record; the time is their share."""
-    correct, queries = record.correct[:tasks], record.queries[:tasks]
-    shorter = replace(record, key=replace(record.key, tasks=tasks), correct=correct, queries=queries)
-    mean = interval(shorter.per_task)
-    width = mean.half_width if tasks > 1 else None
-    return replace(shorter, accuracy=mean.mean, ci95=width, seconds=record.seconds * tasks / record.key.tasks)
-
-
-def save_record(path: Path, record: RunRecord) -> None:
-    """Write a record atomically."""
-    content = asdict(record)
-    del content["origin"]
-    write_sealed(path, content)
-
-
-def load_record(path: Path, key: RunKey | None = None) -> RunRecord:
-    """Read and check a record; with a key, it must be the record of that very run."""
-    remedy = "Delete it, or recompute it with --force."
-    record = replace(read_sealed(path, RunRecord, "record", remedy), origin="")
-    if key is not None and record.key != key:
-        raise FsbenchError(f"The record {path} belongs to another run than its name says.", remedy)
-    if trouble := _trouble(record):
-        raise FsbenchError(f"The record {path} is damaged: {trouble}.", remedy)
-    width = None if record.ci95 is None else interval(record.per_task).half_width
-    return record if record.ci95 == width else replace(record, ci95=width)
-
-
-def _trouble(record: RunRecord) -> str:
-    """What contradicts itself in a record, or nothing."""
-    key = record.key
-    if not all(map(is_name, (record.dataset, record.backbone, key.method, key.split))):
-        return "the name of its data set, backbone, method or split is not valid"
-    words = [record.family, record.weights, record.network, record.images]
-    words += map(str, asdict(record.own_method).values()) if record.own_method else []
-    if not "".join(words).isprintable():
-        return "its family, weights, network or method cannot be printed"
-    if key.version != VERSION:
-        return f"it has version {key.version}, and this fsbench reads version {VERSION}"
+def load_record(path: Path) -> Record:
+    """Read and check a record."""
+    with open_hdf5(path, FORMAT, VERSION) as file:
+        packed = {name: dataset_of(file, name, path, ndim=1, kind="u")[()].tobytes() for name in ("record", *_ARRAYS)}
+        kinds = {name: str(attribute_of(file, name)) for name in _ARRAYS}
     try:
-        protocol = adapter_of(TaskProtocol).validate_python(key.protocol).as_dict()
-    except (ValidationError, FsbenchError):
-        protocol = None
-    if protocol != key.protocol:
-        return "fsbench does not know its protocol"
-    counts = len(record.correct), len(record.queries)
-    sound = min(record.correct, default=0) >= 0 and all(map(operator.le, record.correct, record.queries))
-    if counts != (key.tasks, key.tasks) or not sound or min(record.queries, default=0) < 1 or record.seconds < 1e-9:
-        return f"its counts do not fit its {key.tasks} tasks"
-    mean = record.per_task.mean()
-    if not np.isclose(record.accuracy, mean, rtol=1e-9) or not _is_width(record.ci95, record.per_task):
-        return "its accuracy does not agree with its tasks"
-    return ""
+        record = Record.model_validate_json(packed.pop("record"))
+        answers = Answers(**{name: _unpacked(packed[name], kinds[name]) for name in _ARRAYS})
+        _check(record, answers)
+    except (FsbenchError, ValueError, TypeError, zlib.error) as error:
+        first = error.errors()[0] if isinstance(error, ValidationError) else None
+        where = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else error
+        raise FsbenchError(f"The record {path} is damaged: {where}.", _REMEDY) from error
+    return record.update(answers, origin="")
 
 
-def _is_width(stored: float | None, values: NDArray[np.float64]) -> bool:
-    """Whether a half-width is Student's, or the 1.96 standard errors of earlier records; one task has none."""
-    if len(values) < 2 or stored is None:
-        return len(values) < 2 and stored is None
-    earlier = 1.96 * np.std(values, ddof=1) / len(values) ** 0.5
-    return bool(np.isclose(stored, [interval(values).half_width, earlier]).any())
+def _unpacked(packed: bytes, kind: str) -> NDArray[Any]:
+    dtype, *shape = kind.split()
+    return np.frombuffer(zlib.decompress(packed), np.dtype(dtype)).reshape([int(size) for size in shape])
+
+
+def _check(record: Record, answers: Answers) -> None:
+    """Refuse names that cannot be part of a file name, and arrays that do not fit each other."""
+    run, shape = record.run, answers.labels.shape
+    if not all(map(is_name, (record.dataset, record.backbone, run.method, run.split))):
+        raise ValueError("the name of its data set, backbone, method or split is not valid")
+    shapes = [getattr(answers, name).shape for name in _ARRAYS]
+    ways = run.protocol.ways or shapes[-1][-1]
+    if len(shape) != 2 or 0 in shape or shapes != [shape] * 3 + [(shape[0], ways)]:
+        raise ValueError("its answers are not (tasks, queries), or its classes not (tasks, ways)")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 LEVEL = 0.05
 
@@ -32,11 +28,6 @@ class Interval:
     def high(self) -> float:
         """Upper end."""
         return self.mean + self.half_width
-
-
-def accuracies(correct: NDArray[np.int64], queries: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(T,) share of right answers per task, in percent."""
-    return 100.0 * correct / queries
 
 
 def interval(values: NDArray[np.float64]) -> Interval:

@@ -12,6 +12,7 @@ D   features
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,41 +21,43 @@ from torch import Tensor
 
 from fsbench.errors import UsageError
 
+_CACHED_TASKS = 8  # whose rows stay in the cache of a CPU while their inner products are computed
+
 
 class TaskBatch:
-    """A batch of tasks of equal size, as a method sees it."""
+    """A batch of tasks of equal size, as a method sees it: their rows in one space or several, and support labels."""
 
-    def __init__(self, rows: Tensor, support_labels: Tensor, ways: int) -> None:
+    def __init__(self, rows: Tensor | Mapping[str, Tensor], support_labels: Tensor, ways: int) -> None:
         """A batch of B tasks.
 
         Args:
-            rows: (B, N, D) embedded features, support first.
+            rows: (B, N, D) embedded features, support first; or several such tensors by the names of their spaces.
             support_labels: (B, S) labels in 0..K-1; every class has at least one support sample.
             ways: K.
         """
-        self._rows, self.support_labels, self.ways = rows, support_labels, ways
+        self.spaces, self.support_labels, self.ways = by_name(rows), support_labels, ways
 
     @property
     def rows(self) -> Tensor:
-        """(B, N, D) embedded features, support first."""
-        return self._rows
+        """(B, N, D) embedded features, support first, in the only space or the first."""
+        return self.space()
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """B, N and D."""
-        return tuple(self._rows.shape)
+        """B, N and D of `rows`."""
+        return tuple(self.rows.shape)
 
     @property
     def dtype(self) -> torch.dtype:
         """Of the rows."""
-        return self._rows.dtype
+        return self.rows.dtype
 
     @property
     def support_size(self) -> int:
         """S, the number of support samples of a task."""
         return self.support_labels.shape[1]
 
-    def with_rows(self, rows: Tensor) -> TaskBatch:
+    def with_rows(self, rows: Tensor | Mapping[str, Tensor]) -> TaskBatch:
         """The same tasks with other features (B, N, D)."""
         return TaskBatch(rows, self.support_labels, self.ways)
 
@@ -63,13 +66,18 @@ class TaskBatch:
         classes = torch.arange(self.ways, device=self.support_labels.device)
         return (self.support_labels[:, None, :] == classes[None, :, None]).to(self.dtype)
 
-    def space(self, number: int, count: int) -> Tensor:
-        """(B, N, D / count) the rows in one of several spaces, which `embed` puts side by side."""
-        return self.rows.chunk(count, dim=2)[number]
+    def space(self, name: str = "") -> Tensor:
+        """(B, N, D) the rows in the space of that name; without a name, in the first."""
+        return self.spaces[name or next(iter(self.spaces))]
 
-    def gram(self, number: int = 0, count: int = 1) -> Tensor:
-        """(B, N, N) inner products of all samples in one of several spaces; methods that share tasks share them."""
-        return gram(self.space(number, count))
+    def gram(self, name: str = "") -> Tensor:
+        """(B, N, N) inner products of all samples in a space; methods that share tasks share them."""
+        return gram(self.space(name))
+
+
+def by_name(rows: Tensor | Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """What `embed` gives, as tensors by the names of their spaces."""
+    return {"rows": rows} if isinstance(rows, Tensor) else rows
 
 
 def gram(x: Tensor, out: Tensor | None = None) -> Tensor:
@@ -78,13 +86,30 @@ def gram(x: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 def product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
-    """A B, by NumPy on the CPU, which is faster there for matrices of the size of a task.
-
-    NumPy is left out of graphs: torch.compile and fake tensors see the product that GPUs compute.
-    """
-    if a.device.type != "cpu" or type(a) is not Tensor or torch.compiler.is_compiling():
+    """A B, by NumPy on the CPU, which is faster there for matrices of the size of a task."""
+    if not (_by_numpy(a) and _by_numpy(b)):
         return torch.matmul(a, b, out=out)
     return torch.from_numpy(np.matmul(a.numpy(), b.numpy(), out=None if out is None else out.numpy()))
+
+
+def _by_numpy(x: Tensor) -> bool:
+    """Whether NumPy computes: not in graphs (torch.compile, fake tensors), nor with tensors that need gradients."""
+    return x.device.type == "cpu" and type(x) is Tensor and not torch.compiler.is_compiling() and not x.requires_grad
+
+
+def gathered_gram(table: Tensor, index: Tensor) -> Tensor:
+    """(B, N, N) inner products of rows (B, N) of a table; on the CPU for few tasks at once, whose rows stay cached."""
+    if not _by_numpy(table):
+        return gram(table[index])
+    tasks, samples = index.shape
+    products = table.new_empty(tasks, samples, samples)
+    rows = table.new_empty(min(tasks, _CACHED_TASKS), samples, table.shape[1])
+    for first in range(0, tasks, _CACHED_TASKS):
+        part = index[first : first + _CACHED_TASKS]
+        # Other modes than `clip` copy once more.
+        table.numpy().take(part.numpy(), axis=0, out=rows[: len(part)].numpy(), mode="clip")
+        gram(rows[: len(part)], products[first : first + len(part)])
+    return products
 
 
 def batch_of(support: Any, support_labels: Any, query: Any) -> TaskBatch:

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from fsbench.errors import FsbenchError, unknown_name
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ProtocolName = Literal["disjoint", "released", "veilleux", "keff", "keff-released"]
 PROTOCOL_NAMES: tuple[str, ...] = get_args(ProtocolName)
@@ -35,36 +33,20 @@ ALL_CLASSES = 0  # in place of a number of ways: those that the split has
 PRESENT = 5  # k_eff, unless told otherwise
 
 
-def setting_title(alpha: float | None, present: int | None = None, pooled: bool = False) -> str:
-    """The class proportions of the queries in words: `unbalanced α=2`, `balanced`, `k_eff=5 by image`."""
-    if present is None:
-        return "balanced" if alpha is None else f"unbalanced α={alpha:g}"
-    return f"k_eff={present} " + ("by image" if pooled else "balanced" if alpha is None else f"α={alpha:g}")
-
-
 @dataclass(frozen=True)
 class TaskProtocol:
-    """How tasks are drawn. Together with a seed and an index it determines a task completely.
+    """How tasks are drawn. Together with a seed and an index it determines a task completely."""
 
-    Args:
-        name: The rules: one of those above.
-        ways: Classes per task, K; `ALL_CLASSES` in the `keff` protocols.
-        shots: Labelled images per class.
-        queries: Unlabelled images per task, over all classes, Q.
-        alpha: Concentration of the Dirichlet law of the class proportions among the queries; None is balanced.
-        version: Raised whenever the same name and seed would give other tasks.
-        present: k_eff, the classes among the queries, in the `keff` protocols; None in others, where it is all.
-        pooled: Whether the queries are drawn from all images of the present classes alike; α is None then.
-    """
-
-    name: ProtocolName = "disjoint"
-    ways: int = WAYS
-    shots: int = 1
-    queries: int = 75
+    name: ProtocolName = "disjoint"  # the rules: one of those above
+    ways: int = WAYS  # classes per task, K; `ALL_CLASSES` in the `keff` protocols
+    shots: int = 1  # labelled images per class
+    queries: int = 75  # unlabelled images per task, over all classes, Q
+    # concentration of the Dirichlet law of the class proportions among the queries; None is balanced
     alpha: float | None = ALPHA
-    version: int = 1
+    version: int = 1  # raised whenever the same name and seed would give other tasks
+    # k_eff, the classes among the queries, in the `keff` protocols; None in others, where it is all
     present: int | None = None
-    pooled: bool = False
+    pooled: bool = False  # whether the queries are drawn from all images of the present classes alike; α is None then
 
     def __post_init__(self) -> None:
         if self.name not in PROTOCOL_NAMES:
@@ -114,6 +96,19 @@ class TaskProtocol:
     def setting(self) -> str:
         """`balanced` or `unbalanced`, as the tables call it."""
         return "balanced" if self.balanced else "unbalanced"
+
+    @property
+    def mix_title(self) -> str:
+        """The class proportions of the queries in words: `unbalanced α=2`, `balanced`, `k_eff=5 by image`."""
+        if self.present is None:
+            return "balanced" if self.alpha is None else f"unbalanced α={self.alpha:g}"
+        mix = "by image" if self.pooled else "balanced" if self.alpha is None else f"α={self.alpha:g}"
+        return f"k_eff={self.present} {mix}"
+
+    @property
+    def title(self) -> str:
+        """The setting as tables name it: `unbalanced α=2 1-shot`."""
+        return f"{self.mix_title} {self.shots}-shot"
 
     @property
     def overlapping(self) -> bool:

@@ -6,14 +6,10 @@ There is no state to carry, so tasks can be drawn in any order, in any batch, on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Words = NDArray[np.uint64]  # 32-bit values, kept in 64 bits so that products do not overflow
+Words = NDArray[np.uint64]
 
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from fsbench.errors import FsbenchError
@@ -18,10 +20,6 @@ from fsbench.tasks import random
 from fsbench.tasks.protocol import ALPHA, TaskProtocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
     from fsbench.data.dataset import ImageSplit
 
     Ints = NDArray[np.int64]
@@ -223,7 +221,7 @@ def _counts_of_present(protocol: TaskProtocol, seed: int, tasks: Ints, room: Int
         counts[bad] = _dirichlet_counts(protocol, seed, tasks[bad], attempt)
     raise FsbenchError(
         f"Task {int(tasks[bad[0]])} was redrawn {_MOST_REDRAWS} times and its classes were always too small: they "
-        f"have {room[bad[0]].tolist()} images for {protocol.shots} shots and {queries} queries.",
+        f"have {room[bad[0]].min()} to {room[bad[0]].max()} images for {protocol.shots} shots and {queries} queries.",
         f"Use --queries {feasible_queries(protocol, room[bad[0]])} or fewer, or a larger --alpha.",
     )
 

@@ -6,18 +6,15 @@ Order, augmentation, rotations, mixup. No draw depends on an earlier one: worker
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fsbench.tasks.random import below, uniform, words
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
-    Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 _KINDS = 8  # streams of random numbers per epoch
 _ORDER, _SHIFT, _FLIP, _TURN, _MIX, _CROP = range(6)
@@ -25,19 +22,12 @@ QUARTER_TURNS = 4
 WIDEST = 4 / 3  # aspect ratio of a crop, and its inverse the narrowest
 
 
-@dataclass(frozen=True)
-class Mixing:
-    """How one step mixes the images of its batch.
+class Mixing(NamedTuple):
+    """How one step mixes the images of its batch."""
 
-    Attributes:
-        position: Number of stages before the mixing; 0 mixes the images themselves.
-        share: λ, the weight of the image itself.
-        partners: (B,) the image that makes up the rest, a permutation of the batch.
-    """
-
-    position: int
-    share: float
-    partners: Ints
+    position: int  # number of stages before the mixing; 0 mixes the images themselves
+    share: float  # λ, the weight of the image itself
+    partners: Ints  # (B,) the image that makes up the rest, a permutation of the batch
 
 
 def order(seed: int, epoch: int, images: int) -> Ints:

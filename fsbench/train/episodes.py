@@ -2,70 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsbench.backbones.base import Extractor
-from fsbench.evaluation.engine import TaskList, solve_tasks
-from fsbench.features.store import Split
-from fsbench.methods.base import Context
+from fsbench.backbones.base import Backbone
 from fsbench.methods.centroids import class_means
-from fsbench.methods.maml import Classifier, InnerLoop, Maml
-from fsbench.methods.networks import ImageNetwork, count_images
-from fsbench.methods.versa import Amortised, Versa, log_predictive
-from fsbench.ranks import ALONE
-from fsbench.results.statistics import accuracies, interval
+from fsbench.methods.images.maml import Classifier, InnerLoop, Maml
+from fsbench.methods.images.networks import ImageMethod, count_images
+from fsbench.methods.images.versa import Amortised, Versa, log_predictive
+from fsbench.ranks import ALONE, Ranks
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.random import words
-from fsbench.tasks.sampling import check_feasible, pool_sizes, sample_tasks
-from fsbench.train.images import Key
+from fsbench.tasks.sampling import TaskRows, check_feasible, pool_sizes, sample_tasks
+from fsbench.train.images import Batch, Key
 from fsbench.train.loop import Trainer, memory_format_of
-from fsbench.train.settings import UPDATES
-from fsbench.train.validate import Evaluation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from fsbench.backbones.base import Backbone, BackboneInfo
-    from fsbench.data.dataset import ImageSplit
-    from fsbench.data.transforms import EvalTransform
-    from fsbench.methods.networks import ImageMethod
-    from fsbench.ranks import Ranks
-    from fsbench.tasks.sampling import TaskRows
-    from fsbench.train.images import Batch
-    from fsbench.train.settings import Episodes, TrainSettings
+from fsbench.train.settings import UPDATES, Episodes, TrainSettings
 
 SAMPLES = 10  # of the logits, in a training of VERSA
 LARGEST_SLOPE = 10.0  # of the outer gradient, as Finn et al. clip it
 _NOISE = 1 << 20  # stream of random numbers, beyond those of the sampler
-_VAL_TASKS = 100
-_VAL_SEED = 0  # the tasks are the same in every training
 
 
 @dataclass(frozen=True)
 class EpisodeKeys:
-    """The images of the updates of one rank, one update after the other; tasks are drawn as everywhere in fsbench.
+    """The images of the updates of one rank from epoch `first` on; tasks are drawn as everywhere in fsbench.
 
-    Attributes:
-        offsets: First base image of every class, then M.
-        side: Of the images, in pixels.
-        first: The epoch and the step to begin with.
+    `offsets` are the first base image of every class, then M.
     """
 
     settings: TrainSettings
     episodes: Episodes
     offsets: NDArray[np.int64]
-    side: int
     rank: int = 0
-    first: tuple[int, int] = (0, 0)
+    first: int = 0
 
     def __post_init__(self) -> None:
         for shots in self.episodes.shots:
@@ -95,18 +71,15 @@ class EpisodeKeys:
         return TaskProtocol(ways=self.episodes.ways, shots=shots, queries=self.episodes.queries, alpha=None)
 
     def __iter__(self) -> Iterator[Key]:
-        start = self.first[0] * self.steps + self.first[1]
-        for update in range(start, self.settings.epochs * self.steps):
+        for update in range(self.first * self.steps, self.settings.epochs * self.steps):
             drawn = self.tasks(update)
-            rows = np.concatenate([drawn.support, drawn.query], axis=1)
-            yield Key(update, rows.reshape(-1), self.side)
+            yield Key(update, np.concatenate([drawn.support, drawn.query], axis=1).reshape(-1))
 
 
 class Objective(nn.Module):
     """A backbone and what is trained beside it; its output is the mean loss of tasks.
 
-    Attributes:
-        method: The method that classifies with what was trained.
+    `method` is the method on images that classifies with what was trained, if there is one.
     """
 
     method: type[ImageMethod] | None = None
@@ -156,10 +129,8 @@ class Amortising(Objective):
 
     def loss(self, support: Tensor, labels: Tensor, queries: Tensor, wanted: Tensor, number: int) -> Tensor:
         """The noise is a function of the seed and the number of the task."""
-        drawn = int(words(self.seed, np.array([number]), _NOISE, 1)[0, 0])
-        noise = torch.randn(
-            SAMPLES, len(queries), self.episodes.ways, generator=torch.Generator().manual_seed(drawn)
-        ).to(queries.device)
+        generator = torch.Generator().manual_seed(int(words(self.seed, np.array([number]), _NOISE, 1)[0, 0]))
+        noise = torch.randn(SAMPLES, len(queries), self.episodes.ways, generator=generator).to(queries.device)
         mean, variance = self.amortised(support, labels, queries, self.episodes.ways)
         return functional.nll_loss(log_predictive(mean, variance, noise), wanted)
 
@@ -184,7 +155,7 @@ class Learning(Objective):
                 torch.default_generator.manual_seed(seed)
                 nn.init.xavier_uniform_(self.model.head.weight)
         self.inner = InnerLoop(
-            episodes.steps, episodes.rate, episodes.adapts, transductive(episodes), episodes.second_order
+            episodes.steps, episodes.rate, episodes.adapts, episodes.transductive, episodes.second_order
         )
 
     def forward(self, images: Tensor, support: Tensor, queries: Tensor, numbers: NDArray[np.int64]) -> Tensor:
@@ -206,16 +177,6 @@ class Learning(Objective):
 OBJECTIVES = {"protonet": Prototypes, "maml": Learning, "maml:transductive": Learning, "versa": Amortising}
 
 
-def transductive(episodes: Episodes) -> bool:
-    """Whether batch normalisation of the queries counts the queries."""
-    return episodes.recipe.endswith(":transductive")
-
-
-def inner_facts(episodes: Episodes) -> dict[str, Any]:
-    """How a task is learned, for the header of the weights file."""
-    return {"steps": episodes.steps, "rate": episodes.rate, "adapts": episodes.adapts}
-
-
 class EpisodeTrainer(Trainer):
     """Trains a network on tasks, with Adam and a clipped gradient."""
 
@@ -223,54 +184,16 @@ class EpisodeTrainer(Trainer):
 
     def __init__(self, backbone: Backbone, keys: EpisodeKeys, device: torch.device, ranks: Ranks = ALONE) -> None:
         objective = OBJECTIVES[keys.episodes.recipe](backbone, keys.episodes, keys.settings.seed)
-        self.format = memory_format_of(backbone, device)
+        self.keys, self.format = keys, memory_format_of(backbone, device)
         objective = objective.to(device).to(memory_format=self.format).train()
         free = [parameter for parameter in objective.parameters() if parameter.requires_grad]
         super().__init__(objective, torch.optim.Adam(free, keys.settings.lr), keys.settings, device, ranks)
-        self.objective: Objective = objective
-        self.keys = keys
 
     def loss(self, batch: Batch, epoch: int, step: int) -> Tensor:
         """The mean loss of the tasks of an update."""
         update = epoch * self.keys.steps + step
         drawn = self.keys.tasks(update)
         images = batch.images.to(self.device).contiguous(memory_format=self.format)
-        images = images.unflatten(0, (len(drawn.classes), -1))
-        support, queries = (
-            torch.from_numpy(labels).to(self.device) for labels in (drawn.support_labels, drawn.query_labels)
-        )
-        loss: Tensor = self.shared(images, support, queries, self.keys.numbers(update))
+        labels = [torch.from_numpy(values).to(self.device) for values in (drawn.support_labels, drawn.query_labels)]
+        loss: Tensor = self.shared(images.unflatten(0, (len(drawn.classes), -1)), *labels, self.keys.numbers(update))
         return loss
-
-
-@dataclass(frozen=True)
-class EpisodeValidation:
-    """Evaluates a method with its network on balanced tasks of the val classes.
-
-    Attributes:
-        pixels: (M, S, S, 3) of the val images.
-    """
-
-    split: ImageSplit
-    pixels: NDArray[np.uint8]
-    transform: EvalTransform
-    info: BackboneInfo
-    facts: Mapping[str, Any]
-    episodes: Episodes
-
-    def __call__(self, objective: Objective, device: torch.device, epoch: int) -> Evaluation:
-        """5-way accuracy for the shots of the training."""
-        assert objective.method is not None
-        network = Extractor(objective.backbone, self.info).eval()
-        trained = ImageNetwork(network, self.transform, objective.extras(), self.facts)
-        variant = "transductive" if transductive(self.episodes) else "inductive"
-        method = objective.method.configure(Context(balanced=True, network=trained), variant=variant)
-        pixels: Any = self.pixels.reshape(len(self.pixels), -1)
-        table = Split(pixels, self.split.offsets, self.split.class_names)
-        accuracy = {}
-        for shots in self.episodes.shots:
-            protocol = TaskProtocol(shots=shots, alpha=None)
-            outcome = solve_tasks(method, table, None, TaskList(protocol, _VAL_SEED, _VAL_TASKS), device=device)
-            accuracy[shots] = interval(accuracies(outcome.correct, outcome.queries))
-        objective.train()
-        return Evaluation(epoch, accuracy)

@@ -9,34 +9,27 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fsbench.backbones.base import Backbone
 from fsbench.devices import reading_processes
 from fsbench.errors import FsbenchError
-from fsbench.ranks import ALONE
+from fsbench.ranks import ALONE, Ranks
 from fsbench.train import draws
-from fsbench.train.settings import LABEL_SMOOTHING, MOMENTUM, WARM_UP, WEIGHT_DECAY
+from fsbench.train.draws import Mixing
+from fsbench.train.settings import LABEL_SMOOTHING, MOMENTUM, WARM_UP, WEIGHT_DECAY, TrainSettings
 
 if TYPE_CHECKING:
-    from fsbench.backbones.base import Backbone
-    from fsbench.ranks import Ranks
-    from fsbench.train.draws import Mixing
     from fsbench.train.images import Batch
-    from fsbench.train.settings import TrainSettings
 
 _CHANNELS_AT_ONCE = 8
 
 
 class Objective(nn.Module):
-    """A backbone with linear heads; its output is the loss of a batch, with smoothed class labels.
+    """A backbone, trained in place, with linear heads; its output is the loss of a batch, with smoothed class labels.
 
     Mangla et al.: "Charting the Right Manifold: Manifold Mixup for Few-shot Learning", WACV 2020 (S2M2); Bendou et
     al.: "EASY: Ensemble Augmented-Shot Y-shaped Learning", J. Imaging 2022. With rotation, the first pass sees every
     image rotated by its quarter turns, and its loss is the mean of the class loss and the rotation loss. With mixup, a
     second pass sees the images upright and mixed, and its loss is added.
-
-    Args:
-        backbone: Trained in place.
-        rotation: Whether there is a head for the quarter turns; without it images stay upright.
-        seed: Random seed of the heads.
     """
 
     def __init__(self, backbone: Backbone, classes: int, rotation: bool, seed: int) -> None:
@@ -69,11 +62,11 @@ class Objective(nn.Module):
 
 def mixed_features(backbone: Backbone, images: Tensor, position: int, share: float, partners: Tensor) -> Tensor:
     """The features (B, D) of images mixed with their partners after `position` stages; 0 mixes the images."""
-    maps = backbone.stem(_mix(images, share, partners) if position == 0 else images)
+    maps = backbone.stem(torch.lerp(images[partners], images, share) if position == 0 else images)
     for number, stage in enumerate(backbone.stages(), start=1):
         maps = stage(maps)
         if number == position:
-            maps = _mix(maps, share, partners)
+            maps = torch.lerp(maps[partners], maps, share)
     return backbone.pool(maps)
 
 
@@ -85,15 +78,8 @@ def rotate(images: Tensor, turns: Tensor) -> Tensor:
     return rotated
 
 
-def _mix(maps: Tensor, share: float, partners: Tensor) -> Tensor:
-    return torch.lerp(maps[partners], maps, share)
-
-
 def learning_rate(step: int, steps: int, peak: float, warm_up: float) -> float:
-    """Linear up to the peak over the share `warm_up` of all steps, at least one, then half a cosine towards zero.
-
-    Steps are those of the whole training, from 0.
-    """
+    """Linear up to the peak over the share `warm_up` of all steps, at least one, then half a cosine towards zero."""
     ascent = max(1, round(warm_up * steps))
     if step < ascent:
         return peak * (step + 1) / ascent
@@ -104,12 +90,9 @@ class Trainer:
     """An objective, its optimiser, and the step that both take together.
 
     The loss is added up on the device; nothing waits for it until it is asked for.
-
-    Attributes:
-        largest_slope: Bound of every number of the gradient, if there is one.
     """
 
-    largest_slope: float | None = None
+    largest_slope: float | None = None  # bound of every number of the gradient
 
     def __init__(
         self,
@@ -120,8 +103,7 @@ class Trainer:
         ranks: Ranks = ALONE,
     ) -> None:
         self.objective, self.optimiser, self.settings = objective, optimiser, settings
-        self.device, self.ranks = device, ranks
-        self.shared = ranks.share(objective)
+        self.device, self.ranks, self.shared = device, ranks, ranks.share(objective)
         self._loss = torch.zeros((), device=device)  # sum over the steps since the last `mean_loss`
         self._steps = 0
 
@@ -144,18 +126,18 @@ class Trainer:
         self._steps += 1
 
     def mean_loss(self) -> float:
-        """The mean loss over all ranks and over the steps since the last call; NaN without a step."""
-        total, steps = self.ranks.mean(self._loss), self._steps
+        """The mean loss over all ranks and over the steps since the last call."""
+        mean = self.ranks.mean(self._loss) / self._steps
         self._loss.zero_()
         self._steps = 0
-        return total / steps if steps else math.nan
+        return mean
 
     def require_finite(self, epoch: int) -> None:
         """Refuse a loss or a weight that is not a finite number."""
         state = [self._loss, *self.objective.state_dict().values()]
         if not all(bool(value.isfinite().all()) for value in state):
             raise FsbenchError(
-                f"The training diverged in epoch {epoch + 1}: the loss or a weight is not a finite number.",
+                f"The training diverged in epoch {epoch}: the loss or a weight is not a finite number.",
                 f"Lower --lr, which is {self.settings.lr:g}.",
             )
 
@@ -166,17 +148,16 @@ class ClassTrainer(Trainer):
     def __init__(
         self, backbone: Backbone, classes: int, settings: TrainSettings, device: torch.device, ranks: Ranks = ALONE
     ) -> None:
-        self.format = memory_format_of(backbone, device)
+        self.format, self.stages = memory_format_of(backbone, device), len(backbone.stages())
         objective = Objective(backbone, classes, settings.rotation, settings.seed)
         objective = objective.to(device).to(memory_format=self.format).train()
         optimiser = torch.optim.SGD(
             objective.parameters(), settings.lr, MOMENTUM, weight_decay=WEIGHT_DECAY, nesterov=True
         )
         super().__init__(objective, optimiser, settings, device, ranks)
-        self.stages = len(backbone.stages())
 
     def loss(self, batch: Batch, epoch: int, step: int) -> Tensor:
-        """Classification, and with them rotation prediction and manifold mixup."""
+        """Classification, and with it rotation prediction and manifold mixup."""
         images, labels, turns = (tensor.to(self.device, non_blocking=True) for tensor in batch)
         images = images.contiguous(memory_format=self.format)
         mixup, seed = self.settings.mixup, self.settings.seed
@@ -189,8 +170,8 @@ def memory_format_of(network: nn.Module, device: torch.device) -> torch.memory_f
     """Channels-last, the faster layout, wherever it is safe.
 
     On the CPU oneDNN's backward pass of a strided 1×1 convolution writes beyond its buffers when channels come last
-    and the input has fewer channels than a vector register holds (seen with torch 2.15), so any number of channels
-    that does not fill registers is left in the usual layout.
+    and the input has fewer channels than a vector register holds (torch 2.15), so any number of channels that does not
+    fill registers is left in the usual layout.
     """
     unsafe = device.type == "cpu" and any(
         isinstance(part, nn.Conv2d)
@@ -202,8 +183,8 @@ def memory_format_of(network: nn.Module, device: torch.device) -> torch.memory_f
     return torch.contiguous_format if unsafe else torch.channels_last
 
 
-def choose_workers(asked: int | None, device: torch.device, in_memory: bool) -> int:
+def choose_workers(chosen: int | None, device: torch.device, in_memory: bool) -> int:
     """Processes that read images: several for a GPU; for the CPU one if files must be read, else none."""
-    if asked is not None:
-        return asked
+    if chosen is not None:
+        return chosen
     return 0 if in_memory and device.type != "cuda" else reading_processes(device)

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
+import numpy as np
 import torch
-from torch.utils.data import DataLoader
+from numpy.typing import NDArray
+from torch import nn
 
-from fsbench.data.images import OutOfReachError
+from fsbench.backbones.base import BackboneInfo, Extractor
+from fsbench.data.dataset import ImageSplit
+from fsbench.data.pixels import normalised
+from fsbench.data.transforms import EvalTransform
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.engine import TaskList, solve_tasks
-from fsbench.features.forward import Images
-from fsbench.features.preprocess import apply_rows
-from fsbench.features.store import make_split
-from fsbench.methods.ncm import NearestClassMean
-from fsbench.results.statistics import Interval, accuracies, interval
+from fsbench.evaluation.engine import TaskList, solve
+from fsbench.features.store import Split, make_split
+from fsbench.methods.base import Context
+from fsbench.methods.images.networks import ImageNetwork
+from fsbench.methods.simpleshot import SimpleShot
+from fsbench.results.metrics import ACCURACY
+from fsbench.results.statistics import Interval, interval
 from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import check_feasible, pool_sizes
+from fsbench.train.settings import Episodes
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor, nn
-
-    from fsbench.data.dataset import ImageSplit
-    from fsbench.data.transforms import EvalTransform
-    from fsbench.features.forward import Item
-    from fsbench.features.scatter import BaseStatistics
-
-PROTOCOLS = {shots: TaskProtocol(shots=shots, alpha=None) for shots in (1, 5)}
-TASKS = 500
+SHOTS, TASKS = (1, 5), 500
+METHOD_TASKS = 100  # of a method on images, which takes longer
 _SEED = 0  # the tasks are the same in every training, whatever its own seed
 _AT_ONCE = 256
 
@@ -47,70 +44,56 @@ class Evaluation:
         return ", ".join(f"{shots}-shot {value.mean:.2f} ± {value.half_width:.2f} %" for shots, value in values)
 
 
-@dataclass(frozen=True)
-class UnitClassMean(NearestClassMean):
-    """Nearest class mean on unit-norm features, which needs no statistics of the base classes."""
-
-    def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
-        """L2N rows."""
-        return apply_rows("L2N", features)
+def best_of(history: Sequence[Evaluation]) -> Evaluation:
+    """The evaluation with the highest accuracy at the fewest shots; of equals the latest."""
+    return max(history, key=lambda look: (look.accuracy[min(look.accuracy)].mean, look.epoch))
 
 
 @dataclass(frozen=True)
 class Validation:
-    """Evaluates a network on the val classes; `workers` is the number of processes that read images."""
+    """Evaluates networks on balanced 5-way tasks of the val classes, whose `pixels` are (M, S, S, 3)."""
 
     split: ImageSplit
+    pixels: NDArray[np.uint8]
     transform: EvalTransform
-    workers: int
+    device: torch.device
 
-    def refusal(self) -> FsbenchError | None:
-        """Why no tasks can be drawn from these classes; None if they can."""
-        try:
-            for protocol in PROTOCOLS.values():
-                check_feasible(protocol, pool_sizes(protocol, self.split.offsets))
-        except FsbenchError as error:
-            return error
-        return None
-
-    def __call__(self, network: nn.Module, device: torch.device, epoch: int) -> Evaluation:
-        """5-way accuracy of the nearest class mean, balanced, for 1 and 5 shots."""
-        features = self._features(network, device)
+    def of_backbone(self, network: nn.Module, epoch: int) -> Evaluation:
+        """The accuracy of the nearest class mean on unit-norm features."""
+        features = self._features(network)
         if not bool(features.isfinite().all()):
-            raise FsbenchError(
-                f"The training diverged in epoch {epoch}: features of the val classes are not finite numbers.",
-                "Lower --lr.",
-            )
-        split = make_split(features.numpy(), self.split.labels, self.split.class_names)
+            message = f"The training diverged in epoch {epoch}: features of the val classes are not finite numbers."
+            raise FsbenchError(message, "Lower --lr.")
+        table = make_split(features.numpy(), self.split.labels, self.split.class_names)
+        return self._evaluate(SimpleShot("L2N"), table, SHOTS, TASKS, epoch)
+
+    def of_method(self, objective: Any, info: BackboneInfo, episodes: Episodes, epoch: int) -> Evaluation:
+        """The accuracy of the objective's method on images, for the shots of the training."""
+        network = Extractor(objective.backbone, info).eval()
+        trained = ImageNetwork(network, self.transform, objective.extras(), {"inner": episodes.inner})
+        variant = "transductive" if episodes.transductive else "inductive"
+        method = objective.method.configure(Context(balanced=True, network=trained), variant=variant)
+        rows: Any = self.pixels.reshape(len(self.pixels), -1)
+        table = Split(rows, self.split.offsets, self.split.class_names)
+        evaluation = self._evaluate(method, table, episodes.shots, METHOD_TASKS, epoch)
+        objective.train()
+        return evaluation
+
+    def _evaluate(self, method: Any, table: Split, shots: Sequence[int], tasks: int, epoch: int) -> Evaluation:
         accuracy = {}
-        for shots, protocol in PROTOCOLS.items():
-            outcome = solve_tasks(UnitClassMean(), split, None, TaskList(protocol, _SEED, TASKS), device=device)
-            accuracy[shots] = interval(accuracies(outcome.correct, outcome.queries))
+        for number in shots:
+            drawn = TaskList(TaskProtocol(shots=number, alpha=None), _SEED, np.arange(tasks))
+            (outcome,) = solve([method], table, None, drawn, device=self.device)
+            accuracy[number] = interval(ACCURACY.per_task(outcome.answers))
         return Evaluation(epoch, accuracy)
 
     @torch.inference_mode()
-    def _features(self, network: nn.Module, device: torch.device) -> Tensor:
-        images = Images((self.split,), self.transform, None, 1)
-        loader = DataLoader(images, batch_size=_AT_ONCE, num_workers=self.workers, collate_fn=list)
+    def _features(self, network: nn.Module) -> torch.Tensor:
         trained = network.training
         network.eval()
         try:
-            return torch.cat([network(_stack(items, device)) for items in loader]).cpu()
+            batches = (batch.to(self.device) for batch in torch.from_numpy(self.pixels).split(_AT_ONCE))
+            images = (normalised(batch, self.transform) for batch in batches)
+            return torch.cat([network(x.contiguous(memory_format=torch.channels_last)) for x in images]).cpu()
         finally:
             network.train(trained)
-
-
-def best_of(history: Sequence[Evaluation]) -> Evaluation:
-    """The evaluation with the highest accuracy at the fewest shots; of equals the latest."""
-    return max(history, key=lambda found: (found.accuracy[min(found.accuracy)].mean, found.epoch))
-
-
-def _stack(items: list[Item], device: torch.device) -> Tensor:
-    tensors = []
-    for _, value in items:
-        if isinstance(value, OutOfReachError):
-            raise FsbenchError(f"An image of the val classes cannot be used: {value.message}", value.hint)
-        if isinstance(value, str):
-            raise FsbenchError(f"An image of the val classes cannot be used: {value}", "Repair or remove it.")
-        tensors.append(value)
-    return torch.cat(tensors).to(device).contiguous(memory_format=torch.channels_last)

@@ -4,25 +4,20 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from fsbench.cli.doctor import doctor
 from fsbench.data.catalog import dataset_info
-from fsbench.machine import Device, Environment
+from fsbench.machine import Environment, probe_environment
+from tests import cli
 from tests.unit.data.trees import put
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-app = typer.Typer()
-app.command()(doctor)
-
 ENVIRONMENT = Environment(
     {"python": "3.11.7", "torch": "2.15.0", "torchvision": ""},
-    "RuntimeError: operator torchvision::nms does not exist",
+    "torch and torchvision do not work together: operator torchvision::nms does not exist",
     "Install torch and torchvision together.",
-    (Device("cpu", "2 threads", {"bfloat16": "the process died with SIGILL", "float16": ""}),),
+    {"cpu": "2 threads"},
 )
 
 
@@ -35,32 +30,23 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*arguments: str, **environment: str) -> str:
-    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "140", "NO_COLOR": "1", **environment})
-    assert result.exit_code == 0, result.output
-    return result.stdout
+def run(*arguments: str) -> str:
+    done = cli.run("doctor", *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_tables_fit_a_hundred_columns(here: Path) -> None:
     info = dataset_info("mini")
     put(here, (f"data/mini/train/{name}/1.jpg" for name in info.classes("base")))
-    put(
-        here,
-        ["weights/mini/wrn.tar", "features/" + "long" * 40 + ".h5", "data/[red]odd/x.txt"],
-        b"1" * 2_000_000,
-    )
+    put(here, ["weights/mini/wrn.tar", f"features/{'long' * 40}.h5", "data/[red]odd/x.txt"], b"1" * 2_000_000)
     output = run()
     assert max(map(len, output.splitlines())) <= 100
     flat = " ".join(output.split())
     assert "mini-ImageNet is incomplete: 64 of 60,000 images are here." in flat
-    assert "wrn.tar" in flat
-    assert "2.0" in flat
-    assert "[red]odd" in flat
-    assert "torchvision missing" in flat
-    assert "torchvision::nms does not exist" in flat
+    for words in ("wrn.tar 2.0 MB", "[red]odd", "torchvision missing", "::nms does not exist", "cpu: 2 threads"):
+        assert words in flat
     assert "Install torch and torchvision together." in flat
-    assert "the process died with SIGILL" in flat
-    assert "works" in flat
 
 
 def test_nothing_here(here: Path) -> None:
@@ -83,33 +69,37 @@ def test_json_is_all_that_is_printed(here: Path) -> None:
     content = json.loads(run("--json", "--data-dir", "elsewhere"))
     assert content["data_root"] == "elsewhere"
     assert content["datasets"][0]["state"] == "unreadable"
-    assert content["environment"]["devices"][0]["name"] == "cpu"
+    assert content["environment"]["devices"] == {"cpu": "2 threads"}
 
 
-def test_roots_come_from_the_environment(here: Path) -> None:
+def test_roots_come_from_the_environment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(here, ["w/mini/rn12.pt", "f/x.h5"])
-    output = run("--json", FSBENCH_DATA="d", FSBENCH_WEIGHTS="w", FSBENCH_FEATURES="f")
-    content = json.loads(output)
+    for name in ("data", "weights", "features"):
+        monkeypatch.setenv(f"FSBENCH_{name.upper()}", name[0])
+    content = json.loads(run("--json"))
     assert content["data_root"] == "d"
-    assert content["weights"][0]["path"] == "mini/rn12.pt"
-    assert content["features"][0]["path"] == "x.h5"
+    assert [*content["weights"], *content["features"]] == ["mini/rn12.pt", "x.h5"]
 
 
-def test_importing_the_command_does_not_import_torch() -> None:
-    import subprocess
-    import sys
-
-    code = (
-        "import sys, fsbench.cli.doctor, fsbench.doctor; assert not {'torch', 'torchvision', 'timm'} & set(sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-@pytest.mark.slow
-def test_the_real_probes_find_this_machine() -> None:
-    from fsbench.machine import probe_environment
-
+def test_this_machine_is_found() -> None:
     environment = probe_environment()
-    assert environment.devices[0].name == "cpu"
-    assert set(environment.devices[0].precisions) == {"bfloat16", "float16"}
+    assert environment.problem == environment.advice == ""
+    assert "thread" in environment.devices["cpu"]
     assert environment.versions["torch"]
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("raise RuntimeError('operator torchvision::nms does not exist')", "operator torchvision::nms does not exist"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", "the process died with SIGILL"),
+        ("raise SystemExit(3)", "exit status 3"),
+    ],
+)
+def test_a_broken_pair_of_libraries_gets_advice(code: str, problem: str) -> None:
+    listed = "print('[4, [[\"Tesla X\", 17179869184]]]', flush=True)"
+    environment = probe_environment(f"{listed}\n{code}")
+    assert environment.problem.endswith(problem)
+    assert "pip install" in environment.advice
+    assert environment.devices == {"cpu": "4 threads", "cuda:0": "Tesla X, 16 GiB"}
+    assert probe_environment(code).devices == {}

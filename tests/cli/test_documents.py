@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fsbench.cli.app import load_command
-from fsbench.machine import Device, Environment
+from fsbench.machine import Environment
 from tests.cli import run
 from tests.workspace import write_feature_files, write_mini, write_photos, write_pickles
 
@@ -27,6 +27,7 @@ README = DOCUMENTS["README.md"]
 NOT_RUN = {
     "make demo": "installs fsbench first",
     "make test": "would run this test",
+    "make bench": "takes minutes, and installs the development tools",
     "torchrun": "one process stands for all: tests/cli/test_ranks.py runs several",
     "fsbench extract --dataset cifarfs": "needs the images of the benchmark",
     "fsbench compare features/cifarfs-rn12.h5": "needs the images of the benchmark",
@@ -36,7 +37,6 @@ NOT_RUN = {
     "fsbench compare features/cifarfs-wrn.h5": "needs the images of the benchmark",
     "fsbench extract --dataset cub": "needs the images of the benchmark",
     "fsbench compare features/cub-rn12.h5": "needs the images of the benchmark",
-    "fsbench run study.toml": "tests/cli/test_run.py runs one",
     "fsbench extract --dataset fc100": "needs the images of the benchmark",
     "fsbench compare features/fc100-rn12.h5": "needs the images of the benchmark",
     "fsbench extract --dataset mini": "needs the images of the benchmark",
@@ -54,7 +54,7 @@ BEFORE: dict[str, list[Callable[[Path], None]]] = {
     "data.md, Your own images": [write_photos],
     "data.md, Features of other programs": [write_pickles],
 }
-NOTHING = Environment({"torch": "2"}, "", "", (Device("cpu", "2 threads", {}),))
+NOTHING = Environment({"torch": "2"}, devices={"cpu": "2 threads"})
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,6 @@ def command_of(words: list[str]) -> tuple[Any, list[str]]:
 def kept_short(words: list[str]) -> list[str]:
     """The same command with few tasks, and with all methods few settings; the last value of an option counts."""
     command, _ = command_of(words)
-    if words[0] == "bench":
-        return [*words, "--quick", "--cases", "scatter"]
     has_tasks = any("--tasks" in parameter.opts for parameter in command.params)
     few = ["--settings", "unbalanced", "--shots", "1", "--tasks", "2"] if "all" in words else ["--tasks", "4"]
     return [*words, *few] if has_tasks else words

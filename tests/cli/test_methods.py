@@ -17,6 +17,7 @@ from tests.cli import run
     ("option", "names"),
     [
         ((), METHODS),
+        (("all",), METHODS),
         (("--protocols",), PROTOCOL_NAMES),
         (("--datasets",), dataset_names()),
         (("--backbones",), FAMILIES),
@@ -39,9 +40,7 @@ def test_every_method_is_described(name: str) -> None:
     grid = {one["name"]: one["tuning grid"] for one in described["parameters"] if one["tuning grid"]}
     known = {parameter: [*values] for parameter, values in method_class(name).info.grid.items()}
     assert grid == (dict.fromkeys(grid, "learned") if learns(name) else known)
-    facts = told(name)
-    assert described["with --blind"] == facts.pop("with --blind")
-    assert described["told"] == (facts or {"beside the task": "nothing"})
+    assert described["told"] == (told(name) or {"beside the task": "nothing"})
     assert described["title"] in run("methods", name).stdout
 
 
@@ -56,8 +55,7 @@ def test_defaults_by_setting_and_variants() -> None:
 
 def test_the_page_says_who_is_told_what() -> None:
     shown = run("methods", "bavardage").stdout
-    assert "mixing = uniform on balanced tasks, else learned" in " ".join(shown.split())
-    assert "with --blind: t_km = 50, mixing = learned in every setting" in " ".join(shown.split())
+    assert "balanced or not: sets t_km, mixing; with --blind as if unbalanced" in " ".join(shown.split())
     assert shown.count("sampler's α: only with --prior-alpha sampler") == 1
     assert "fsbench tune" in run("methods", "unem-gaussian").stdout
 

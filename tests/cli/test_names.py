@@ -8,7 +8,6 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import h5py
 import pytest
 
 from fsbench.features.store import FeatureFile
@@ -32,7 +31,6 @@ COMMANDS = [
     ("report", "--out", "отчёт.html"),
     ("export", FEATURES),
     ("import", f"features/{DATASET}-rn12.npz", "--dataset", "写真 2", "--backbone", "rn12"),
-    ("import", "novel=другой novel.h5", "--dataset", "写真 3", "--backbone", "rn12"),
     ("solve", "features/写真 2-rn12.h5", *TASKS),
 ]
 PROGRAM = """
@@ -54,10 +52,6 @@ def test_names_in_any_script_survive_all_commands(locale: dict[str, str], tmp_pa
     write_images(tmp_path / DATASET, NAMES, images=4, side=8)
     for image in sorted((tmp_path / DATASET).rglob("*.png")):
         image.rename(image.with_name(f"{image.parent.name[:20]} {image.name}"))
-    with h5py.File(tmp_path / "другой novel.h5", "w") as file:
-        file["features"] = [[float(i), 1.0] for i in range(6)]
-        file["labels"] = [0, 0, 1, 1, 2, 2]
-        file["class_names"] = [name.encode() for name in NAMES["novel"]]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(COMMANDS, ensure_ascii=False)],
         cwd=tmp_path,
@@ -73,7 +67,6 @@ def test_names_in_any_script_survive_all_commands(locale: dict[str, str], tmp_pa
             read = file.read(split)
             assert list(read.class_names) == sorted(names)
             assert read.images[0] == f"{split}/{min(names)}/{min(names)[:20]} 000.png"
-    assert list(FeatureFile.open(tmp_path / "features/写真 3-rn12.h5").splits["novel"].class_names) == NAMES["novel"]
     assert DATASET in (tmp_path / "таблица.md").read_text(encoding="utf-8")
     assert DATASET in (tmp_path / "отчёт.html").read_text(encoding="utf-8")
     assert any(DATASET in path.name for path in (tmp_path / "results").iterdir())

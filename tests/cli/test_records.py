@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
-from fsbench.results.curves import Curve, Panel, Point, Sweep, save_sweep
+from fsbench.results.studies import Curve, Panel, Point, Sweep, save_sweep
 from tests.cli import run
 from tests.records import make_record, store
 
@@ -20,7 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     store(tmp_path / "results", *(make_record(method) for method in ("ncm", "soft-kmeans")))
-    store(tmp_path / "results", make_record("pt-map", tasks=20))
+    store(tmp_path / "results", make_record("pt-map", tasks=20, seed=1))
     return tmp_path
 
 
@@ -28,16 +29,17 @@ def test_dots_show_the_comparison_of_most_tasks_and_name_the_others(folder: Path
     done = run("plot", "dots", "--out", "dots.svg")
     assert done.returncode == 0
     assert done.stdout == ""
-    assert "Plotting the runs over 40 tasks; pass record files to choose others (20 tasks)." in done.stderr
+    assert (
+        "Plotting the runs over 40 tasks, seed 0; pass record files to choose others (20 tasks, seed 1)." in done.stderr
+    )
     assert "Wrote dots.svg" in done.stderr
     assert (folder / "dots.svg").read_text().startswith("<?xml")
 
 
 def test_dots_of_the_records_given(folder: Path) -> None:
     given = [str(path) for path in (folder / "results").glob("*pt-map*")]
-    done = run("plot", "bars", *given, "--quiet", "--width", "column")  # an earlier name
+    done = run("plot", "dots", *given, "--quiet", "--width", "column")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "bars" not in run("plot", "--help").stdout
     assert (folder / "dots.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -53,7 +55,7 @@ def test_a_report_of_all_records(folder: Path) -> None:
     assert done.returncode == 0
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert "<h1>Mine &amp; yours</h1>" in text
-    assert text.count("class='accuracies'") == text.count("class='leaderboard'") == 3
+    assert len(re.findall("class=.accuracies", text)) == len(re.findall("class=.leaderboard", text)) == 3
     assert "soft-kmeans minus ncm" in text
 
 
@@ -77,7 +79,7 @@ def test_a_broken_sweep_is_left_out_of_a_report(folder: Path) -> None:
         (("plot", "differences", "ncmm"), "Did you mean 'ncm'"),
         (("plot", "dots", "--baseline", "ncmm"), "Did you mean 'ncm'"),
         (("plot", "differences", "pt-map"), "did not run on the same tasks"),
-        (("plot", "dots", "none.json"), "none.json cannot be read"),
+        (("plot", "dots", "none.json"), "No such file: none.json"),
         (("report", "--results-dir", "nowhere"), "no records in nowhere/"),
         (("report", "--baseline", "soft-kmean"), "Did you mean 'soft-kmeans'"),
     ],
@@ -87,10 +89,3 @@ def test_what_cannot_be_done_is_said_and_leaves_nothing(folder: Path, arguments:
     assert done.returncode == 1
     assert words in done.stderr
     assert [path.name for path in folder.iterdir()] == ["results"]
-
-
-@pytest.mark.usefixtures("folder")
-def test_every_command_shows_an_example() -> None:
-    for command in (("report",), ("plot", "dots"), ("plot", "speed"), ("plot", "differences")):
-        done = run(*command, "--help")
-        assert f"fsbench {' '.join(command)}" in done.stdout.partition("Example:")[2]

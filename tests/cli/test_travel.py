@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fsbench.results.record import load_record, save_record
-from fsbench.results.statistics import interval
 from tests.cli import run
 
 if TYPE_CHECKING:
@@ -83,13 +82,11 @@ def test_records_of_other_tasks_are_named_and_left_out(exchanged: Path, change: 
 
 
 def forge(path: Path, task: int) -> None:
-    """Change the right answers of one task, and everything that follows from them, and seal the record again."""
+    """Change the answer to the first query of one task, and seal the record again."""
     record = load_record(path)
-    correct = [*record.correct]
-    correct[task] += 1 if correct[task] < record.queries[task] else -1
-    forged = replace(record, correct=correct)
-    mean = interval(forged.per_task)
-    save_record(path, replace(forged, accuracy=mean.mean, ci95=mean.half_width))
+    predicted = record.predicted.copy()
+    predicted[task, 0] = (predicted[task, 0] + 1) % record.protocol.ways
+    save_record(path, record.update(replace(record.answers, predicted=predicted)))
 
 
 def test_a_changed_record_is_found(exchanged: Path) -> None:
@@ -101,11 +98,11 @@ def test_a_changed_record_is_found(exchanged: Path) -> None:
     found = run("verify", "anna/results", "--json")
     assert found.returncode == 1
     (wrong,) = [row for row in json.loads(found.stdout)["records"] if row["state"] == "different"]
-    assert [row["task"] for row in wrong["different"]] == [17]
+    assert wrong["different"] == [17]
     shown = run("verify", "anna/results")
-    assert "5-shot: different in 1 of 30 tasks; task 17 has" in shown.stdout
+    assert "task 17." in shown.stdout
     done = run("compare", "--methods", "bavardage", *FEW[:-1], "--with", "anna/results")
-    assert "with other right answers than here in 1 tasks" in done.stderr
+    assert "than here in 1 task" in done.stderr
 
 
 def test_a_sample_says_what_it_would_find(exchanged: Path) -> None:
@@ -127,13 +124,6 @@ def test_what_cannot_be_verified_says_why(exchanged: Path, tmp_path: Path) -> No
     assert run("verify", "--features-dir", "features2").returncode == 1
 
 
-@pytest.mark.parametrize("sample", ["0", "some", "-3"])
-def test_a_sample_is_a_number_or_all(exchanged: Path, sample: str) -> None:
-    done = run("verify", f"--sample={sample}")
-    assert done.returncode == 2
-    assert "expected a number of tasks, or all" in done.stderr
-
-
 def test_a_method_that_became_worse_fails_a_build(exchanged: Path) -> None:
     worse = run("compare", "--methods", "ncm,bavardage", "--baseline", "bavardage", *FEW, "--fail-if-worse", "ncm")
     assert worse.returncode == 1
@@ -145,17 +135,3 @@ def test_a_method_that_became_worse_fails_a_build(exchanged: Path) -> None:
     assert allowed.returncode == 0
     better = run("compare", "--methods", "bavardage", "--baseline", "ncm", *FEW, "--fail-if-worse", "bavardage")
     assert better.returncode == 0
-    itself = run("compare", "--methods", "ncm,bavardage", "--baseline", "ncm", *FEW, "--fail-if-worse", "ncm")
-    assert (itself.returncode, "ncm is the baseline itself" in itself.stderr) == (2, True)
-    idle = run("compare", "--methods", "ncm", *FEW, "--by", "1")
-    assert (idle.returncode, "--by" in idle.stderr) == (2, True)
-    unknown = run("compare", "--methods", "bavardage", *FEW, "--fail-if-worse", "ncm")
-    assert (unknown.returncode, "expected one of bavardage" in unknown.stderr) == (2, True)
-
-
-def test_a_method_that_became_worse_fails_a_build_within_a_budget(exchanged: Path) -> None:
-    words = ("--settings", "unbalanced", "--shots", "1", "--no-published", "--quiet", "--results-dir", "short")
-    ask = ("compare", "--methods", "ncm,bavardage", "--baseline", "bavardage", *words, "--tasks", "30000")
-    worse = run(*ask, "--budget", "0.01s", "--fail-if-worse", "ncm")
-    assert "ncm (" in worse.stdout  # fewer tasks than were asked for
-    assert (worse.returncode, "ncm is below bavardage (" in worse.stderr) == (1, True)

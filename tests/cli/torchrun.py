@@ -1,4 +1,4 @@
-"""fsbench under torchrun, with small shards, and with trouble in process 1 where a test asks for it.
+"""fsbench under torchrun, with small blocks, and with trouble in process 1 where a test asks for it.
 
 Run as a module by every process: `TROUBLE=killed torchrun … -m tests.cli.torchrun extract …`.
 """
@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 from fsbench.cli.app import main
-from fsbench.evaluation import blocks, engine
-from fsbench.features import shards
-from fsbench.features.shards import Shards
+from fsbench.evaluation import engine
+from fsbench.features import rows
+from fsbench.features.rows import RowStore
 
 ROOT = Path(__file__).parents[2]
-IMAGES_PER_SHARD = 16
+IMAGES_PER_BLOCK = 16
 
 
 def torchrun(processes: int, *arguments: str, trouble: str = "") -> subprocess.CompletedProcess[str]:
@@ -36,38 +36,38 @@ def torchrun(processes: int, *arguments: str, trouble: str = "") -> subprocess.C
     )
 
 
-def write_unless_killed(self: Shards, part: range, *rest: Any) -> None:
+def write_unless_killed(self: RowStore, *block: Any) -> None:
     """Die without a word, once another process has finished something."""
-    while not list(self.folder.glob("*.npy")):
+    while not list(self.folder.glob("*.npz")):
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def write_slowly(self: Shards, part: range, *rest: Any) -> None:
+def write_slowly(self: RowStore, *block: Any) -> None:
     """Leave time for the other processes."""
     time.sleep(1.0)
-    _write(self, part, *rest)
+    _write(self, *block)
 
 
 def make_unequal(number: int) -> None:
-    """Give this process memory, threads and a speed of its own."""
-    solve = blocks.solve_rows
+    """Give this process blocks, threads and a speed of its own."""
+    solve = engine._solve_chunk
 
     def solve_slowly(*arguments: Any) -> Any:
         time.sleep(0.05 * number)
         return solve(*arguments)
 
     torch.set_num_threads(1 + number)
-    engine._free_memory = lambda device: 8 << 20 >> 4 * number
-    engine.solve_rows = solve_slowly  # type: ignore[assignment,attr-defined]
+    engine._MOST_SIDE_BY_SIDE >>= 5 * number
+    engine._solve_chunk = solve_slowly  # type: ignore[assignment]
 
 
-_write = Shards.write
-_TROUBLE = {("killed", "0"): write_slowly, ("killed", "1"): write_unless_killed, ("slow", "1"): write_slowly}
+_write = RowStore.write
+_TROUBLE = {("killed", "0"): write_slowly, ("killed", "1"): write_unless_killed}
 
 if __name__ == "__main__":
-    shards.IMAGES_PER_SHARD = IMAGES_PER_SHARD
-    Shards.write = _TROUBLE.get((os.environ["TROUBLE"], os.environ["RANK"]), _write)  # type: ignore[method-assign,assignment]
+    rows.IMAGES_PER_BLOCK = IMAGES_PER_BLOCK
+    RowStore.write = _TROUBLE.get((os.environ["TROUBLE"], os.environ["RANK"]), _write)  # type: ignore[method-assign,assignment]
     if os.environ["TROUBLE"] == "unequal":
         make_unequal(int(os.environ["RANK"]))
     main()

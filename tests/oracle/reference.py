@@ -1,4 +1,4 @@
-"""From raw features to the algorithms of `fsbench.methods.reference`, one task at a time, in float64."""
+"""From raw features to the algorithms of `tests.oracle.algorithms`, one task at a time, in float64."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fsbench.methods import reference
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import RIDGE, Bavardage
+from tests.oracle import algorithms
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -49,20 +49,20 @@ class Base:
     def sphere(self, x: Floats, method: Bavardage) -> Floats:
         """Samples of a task, sphered as the variant does it."""
         if method.variant != "released":
-            return reference.sphere(x, self.scatter, method.sigma)
+            return algorithms.sphere(x, self.scatter, method.sigma)
         matrix = (self.class_weighted + RIDGE * np.eye(x.shape[1])) / self.per_class
-        return reference.sphere_in_span(x, np.linalg.inv(matrix), method.sigma)
+        return algorithms.sphere_in_span(x, np.linalg.inv(matrix), method.sigma)
 
 
 def ncm(x: Floats, labels: Ints, ways: int) -> Floats:
     means = np.stack([x[: len(labels)][labels == k].mean(axis=0) for k in range(ways)])
     distance = ((x[len(labels) :, None] - means[None]) ** 2).sum(axis=2)
-    return reference.softmax(-distance)
+    return algorithms.softmax(-distance)
 
 
 def soft_kmeans(x: Floats, labels: Ints, t_km: float, steps: int = 5) -> Floats:
     """Assignments (Q, K) of the queries."""
-    return reference.soft_kmeans(x, np.eye(labels.max() + 1)[labels], t_km, steps)[len(labels) :]
+    return algorithms.soft_kmeans(x, np.eye(labels.max() + 1)[labels], t_km, steps)[len(labels) :]
 
 
 def configured(base: Any, *, balanced: bool = False, **params: Any) -> Bavardage:
@@ -74,7 +74,7 @@ def bavardage(rows: NDArray[Any], labels: Ints, base: Base, method: Bavardage) -
     """Algorithm 1 from raw features (N, D) to probabilities (Q, K)."""
     x = cl2n(rows, base.mean)
     normalised = sinkhorn if method.variant == "transport" else None
-    return reference.bavardage(x, base.sphere(x, method), labels, method, normalised)[len(labels) :]
+    return algorithms.bavardage(x, base.sphere(x, method), labels, method, normalised)[len(labels) :]
 
 
 def sinkhorn(logits: Floats, sizes: Floats | None = None, rounds: int = 100_000) -> Floats:

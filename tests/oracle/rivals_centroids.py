@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fsbench.methods.reference import softmax
+from tests.oracle.algorithms import softmax
 from tests.oracle.reference import Floats, Ints, cl2n
 from tests.oracle.reference import sinkhorn as balanced
 

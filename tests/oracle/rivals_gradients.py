@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fsbench.methods.reference import softmax
+from tests.oracle.algorithms import softmax
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

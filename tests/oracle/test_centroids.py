@@ -11,8 +11,8 @@ import pytest
 import fsbench
 from fsbench.methods.base import Context
 from fsbench.methods.laplacianshot import LaplacianShot
-from fsbench.methods.reference import softmax
 from tests.oracle import rivals_centroids as loops
+from tests.oracle.algorithms import softmax
 from tests.oracle.reference import cl2n
 from tests.oracle.test_bavardage import tasks_of
 from tests.synthetic import Features, make_features

@@ -11,10 +11,10 @@ import torch
 import fsbench
 from fsbench.methods.alpha_am import AlphaAm
 from fsbench.methods.base import Context
-from fsbench.methods.reference import softmax
 from fsbench.methods.registry import method_class
 from fsbench.tasks.batch import TaskBatch
 from tests.oracle import rivals_gradients as rivals
+from tests.oracle.algorithms import softmax
 from tests.oracle.test_bavardage import tasks_of
 from tests.synthetic import Features, make_features
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 from pathlib import Path
 
-import h5py
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -73,20 +71,6 @@ def test_names_come_back_from_an_exported_archive(class_names: list[str]) -> Non
 @settings(max_examples=40, deadline=None)
 def test_records_keep_names(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        record = dataclasses.replace(make_record(), dataset=name, backbone=name)
-        save_record(Path(folder) / "a.json", record)
-        assert load_record(Path(folder) / "a.json") == record
-
-
-def test_hdf5_files_of_others_keep_names(tmp_path: Path) -> None:
-    """As bytes without an encoding, which is how numpy writes them, and as text."""
-    encoded = np.array([name.encode() for name in SCRIPTS])
-    for stored in (encoded, SCRIPTS):
-        with h5py.File(tmp_path / "novel.h5", "w") as file:
-            file["features"] = np.random.default_rng(0).random((len(SCRIPTS), 3), dtype=np.float32)
-            file["labels"] = np.arange(len(SCRIPTS))
-            file["class_names"] = stored
-            file["images"] = stored
-        (part,) = read_file(tmp_path / "novel.h5", "own", "novel")[1].parts
-        assert list(part.class_names) == SCRIPTS
-        assert list(part.images) == SCRIPTS
+        record = make_record(dataset=name, backbone=name)
+        save_record(Path(folder) / "a.h5", record)
+        assert load_record(Path(folder) / "a.h5") == record

@@ -26,9 +26,9 @@ def test_without_a_class_to_leave_out_there_is_no_interval_over_classes() -> Non
 
 
 def test_intervals_cover_what_they_say() -> None:
-    found = coverage(20, 60, repeats=15, tasks=100, worlds=6)
+    found = coverage(20, 60, repeats=10, tasks=100, worlds=4)
     assert min(found["classes"]) >= 0.7
-    assert min(found["images, these classes"]) >= 0.7
+    assert min(found["classes, these"]) >= 0.7
     assert min(found["tasks"]) < 0.8  # they are about more tasks from the same images
 
 
@@ -51,12 +51,17 @@ def test_to_be_told_alpha_matters_where_it_is_large() -> None:
     assert told_alpha(2.0, 10).mean == 0
 
 
+def test_of_equal_methods_few_are_called_worse() -> None:
+    worse, other, _ = false_alarms(3, 60)
+    assert max(worse, other) <= 0.1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("classes", [10, 20, 50])
 def test_coverage_for_new_classes_in_full(classes: int) -> None:
     found = coverage(classes, 60, repeats=250)
     assert min(found["classes"]) >= 0.92
-    assert min(found["images, these classes"]) >= 0.92
+    assert min(found["classes, these"]) >= 0.92
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 for _module in pkgutil.walk_packages(fsbench.__path__, "fsbench."):  # commands import some only when they run
     importlib.import_module(_module.name)
 
@@ -97,13 +98,15 @@ def start(arguments: Sequence[str], folder: Path, said: Path, before: Callable[[
     said.mkdir(exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # none may reach the child before the command can handle it
     process = os.fork()
     if process:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return Running(process, said, time.monotonic())
     status = 70
     try:
         os.setsid()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in SIGNALS:
             signal.signal(number, signal.SIG_DFL)  # whoever runs the tests, nohup or a batch system, may ignore some
         os.chdir(folder)
         for name, handle in (("out", 1), ("err", 2)):
@@ -114,6 +117,7 @@ def start(arguments: Sequence[str], folder: Path, said: Path, before: Callable[[
         torch.set_num_threads(1)
         sys.argv = ["fsbench", *arguments]
         before()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         main()
         status = 0
     except SystemExit as end:

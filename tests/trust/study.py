@@ -8,6 +8,7 @@ import pickle
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fsbench.results.record import load_record
 from tests.images import write_images
 from tests.synthetic import make_features
 from tests.unit.exchange.samples import by_class, make_rows
@@ -74,8 +75,8 @@ class Study:
         }
 
     def hidden(self) -> list[str]:
-        """What a user does not see, decoded images aside, which are meant to stay."""
-        return [path.name for path in self.folder.rglob(".*") if path.name != ".pixels"]
+        """What a user does not see, apart from caches, which are meant to stay."""
+        return [path.name for path in self.folder.rglob(".*") if path.name not in {".pixels", ".images.index"}]
 
 
 def _content(path: Path) -> str:
@@ -84,4 +85,7 @@ def _content(path: Path) -> str:
     if path.suffix == ".json":
         data = json.loads(content)
         content = json.dumps({name: data[name] for name in data if name not in _TIMES}, sort_keys=True).encode()
+    elif path.parent.name in ("results", "points"):
+        record = load_record(path)
+        content = f"{record.run} {record.predicted.tolist()}".encode()
     return hashlib.sha256(content).hexdigest()

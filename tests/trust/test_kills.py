@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fsbench.features import shards
+from fsbench.features import rows
 from fsbench.io.files import TEMPORARY
 from tests.trust.runs import run, start
 from tests.trust.study import COMMANDS, Study
 
 if TYPE_CHECKING:
-    from collections import Counter
     from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork")
 STATUS = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
 
 
-def kill_often(command: str, kills: int, tmp_path: Path, tally: Counter[str], seed: int = 0) -> None:
+def kill_often(command: str, kills: int, tmp_path: Path, seed: int = 0) -> None:
     said, whole = tmp_path / "said", Study.prepare(command, tmp_path / "whole")
     unbroken = run(whole.arguments, whole.folder, said)
     assert unbroken.status == 0, unbroken.errors
@@ -37,7 +36,6 @@ def kill_often(command: str, kills: int, tmp_path: Path, tally: Counter[str], se
         assert ended.status in {0, STATUS[number], -number}, ended.errors
         assert ended.orderly, ended.errors
         killed += ended.status != 0
-        tally[f"killed: {command}"] += ended.status != 0
         now = study.visible()
         assert not set(seen) - set(now), "finished work is lost"
         changed = [name for name, content in now.items() if expected[name] != content]
@@ -53,16 +51,16 @@ def kill_often(command: str, kills: int, tmp_path: Path, tally: Counter[str], se
 
 
 @pytest.fixture(autouse=True)
-def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "IMAGES_PER_SHARD", 16)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "IMAGES_PER_BLOCK", 16)
 
 
 @pytest.mark.parametrize("command", ["extract", "tune"])
-def test_killed_twice(command: str, tmp_path: Path, tally: Counter[str]) -> None:
-    kill_often(command, 2, tmp_path, tally)
+def test_killed_twice(command: str, tmp_path: Path) -> None:
+    kill_often(command, 2, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
-def test_killed_many_times(command: str, tmp_path: Path, tally: Counter[str]) -> None:
-    kill_often(command, 20, tmp_path, tally, seed=1)
+def test_killed_many_times(command: str, tmp_path: Path) -> None:
+    kill_often(command, 20, tmp_path, seed=1)

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,9 +17,9 @@ from rich.table import Table
 from fsbench.cli.app import _show
 from fsbench.errors import FsbenchError
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
-from fsbench.report.html import render_html
-from fsbench.report.render import FORMATS, render_csv, render_latex, render_markdown
-from fsbench.report.render import Table as ComparisonTable
+from fsbench.report.comparison import ComparisonTable, render
+from fsbench.report.page import render_html
+from fsbench.report.writers import FORMATS
 from fsbench.reporter import Reporter, SafeConsole, printable
 from fsbench.results.collect import collect
 from fsbench.results.record import load_record, record_path, save_record
@@ -28,18 +28,15 @@ from tests.records import four_settings, make_record
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.results.record import RunRecord
+    from fsbench.results.record import Record
 
 EVIL = "\x1b[2J\x1b]0;title\x07[/red][link=x]a[/]\r\x9b31m\u202eabc\n\\input{/etc/passwd}|`x`<script>alert(1)</script>"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def evil_records(name: str = EVIL) -> list[RunRecord]:
-    return [
-        replace(record, dataset=name, backbone=name, signature=name, device=name, params_from=name)
-        for method in ("ncm", "soft-kmeans")
-        for record in four_settings(method, 0.6)
-    ]
+def evil_records(name: str = EVIL) -> list[Record]:
+    evil = {"dataset": name, "backbone": name, "device": name, "preset": name}
+    return [record for method in ("ncm", "soft-kmeans") for record in four_settings(method, 0.6, **evil)]
 
 
 @given(text=st.text())
@@ -87,20 +84,20 @@ def test_tables_obey_no_name(form: str, capsys: pytest.CaptureFixture[str]) -> N
 def test_a_spreadsheet_computes_no_name() -> None:
     for name in ("=1+1", "+1", "-1", "@SUM(A1)"):
         (comparison,) = collect(evil_records(name))
-        cells = next(csv.reader(render_csv(comparison).splitlines()[1:]))
+        cells = next(csv.reader(render(comparison, "csv").splitlines()[1:]))
         assert cells[0] == f"'{name}"
         assert not any(cell.startswith(("=", "@")) for cell in cells)
 
 
 def test_latex_keeps_names_in_their_cells_and_comments() -> None:
     for comparison in collect(evil_records()):
-        for line in render_latex(comparison).splitlines():
+        for line in render(comparison, "latex").splitlines():
             assert r"\input" not in line or line.startswith("%"), line
 
 
 def test_markdown_keeps_names_in_their_cells() -> None:
     for comparison in collect(evil_records("a|b`c`<b>[x](y)")):
-        text = render_markdown(comparison)
+        text = render(comparison, "markdown")
         code = re.sub(r"(`+).*?\1(?!`)", "", re.sub(r"\\.", "", text))
         assert "<b>" not in code
         assert "[x]" not in code
@@ -116,27 +113,26 @@ def test_a_page_runs_no_name() -> None:
 
 @pytest.mark.parametrize("field", ["dataset", "backbone"])
 def test_records_and_feature_files_with_such_names_are_refused(field: str, tmp_path: Path) -> None:
-    record = replace(make_record(), **{field: EVIL})  # type: ignore[arg-type]
-    save_record(tmp_path / "a.json", record)
+    changes: Any = {field: EVIL}
+    save_record(tmp_path / "record.h5", make_record(**changes))
     with pytest.raises(FsbenchError, match="split is not valid"):
-        load_record(tmp_path / "a.json")
+        load_record(tmp_path / "record.h5")
     split = make_split([[1.0, 2.0]], [0])  # type: ignore[arg-type]
-    write_features(tmp_path / "a.h5", replace(Provenance("a", "b"), **{field: EVIL}), {"novel": split})  # type: ignore[arg-type]
+    write_features(tmp_path / "a.h5", replace(Provenance("a", "b"), **changes), {"novel": split})
     with pytest.raises(FsbenchError, match="does not name"):
         FeatureFile.open(tmp_path / "a.h5")
 
 
 @pytest.mark.parametrize("name", ["..", "../../x", "/etc/x", "a/b", "."])
 def test_records_stay_in_their_folder_whatever_the_data_set_is_called(name: str, tmp_path: Path) -> None:
-    record = make_record()
-    path = record_path(tmp_path, record.key, name, name)
+    path = record_path(tmp_path, make_record(name, dataset=name, backbone=name))
     assert path.parent == tmp_path
     assert path.name not in {".", ".."}
 
 
 def test_class_names_reach_the_terminal_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Folders may be called anything; `fsbench extract` describes what it has done with them."""
-    from fsbench.report.tables import stdout_console
+    from fsbench.report.writers import stdout_console
 
     names = [f"{EVIL}0", f"{EVIL}1"]
     split = make_split([[1.0, 2.0], [2.0, 3.0]], [0, 1], names)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fsbench.cli.app import Interrupt, interrupts_end, interrupts_raise
+from fsbench.cli.app import Interrupt, interrupts_raise
 from tests.trust.runs import start
 from tests.trust.study import Study
 
@@ -33,7 +33,7 @@ def test_signals_end_with_one_sentence(number: int, status: int, tmp_path: Path)
     assert study.hidden() == []
 
 
-@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize("share", [0.3, 0.8])
 def test_signals_end_the_import_of_torch(share: float, tmp_path: Path) -> None:
     """Which may swallow exceptions, and then fails in another place."""
     command = [sys.executable, "-m", "fsbench", "solve", "--quiet"]
@@ -76,18 +76,6 @@ def test_a_signal_that_python_ignores_comes_again() -> None:
     assert time.monotonic() - started < 15
 
 
-def test_other_exceptions_that_python_ignores_stay_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Fails:
-        def __del__(self) -> None:
-            raise ValueError
-
-    found: list[type[BaseException]] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda ignored: found.append(ignored.exc_type))
-    with interrupts_raise():
-        Fails()
-    assert found == [ValueError]
-
-
 def test_a_signal_while_a_command_is_loaded_ends_at_once() -> None:
     code = (
         "import os, signal\n"
@@ -103,14 +91,6 @@ def test_a_signal_while_a_command_is_loaded_ends_at_once() -> None:
     assert (done.returncode, done.stdout) == (143, "")
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("error: Terminated")
-
-
-def test_signals_raise_again_after_a_command_is_loaded() -> None:
-    with interrupts_raise():
-        with interrupts_end():
-            pass
-        with pytest.raises(Interrupt):
-            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_nobody_waits_for_a_long_block(tmp_path: Path) -> None:

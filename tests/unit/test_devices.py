@@ -56,6 +56,8 @@ def test_tf32_is_refused_where_there_is_none() -> None:
     assert "tf32" in PRECISIONS
     with pytest.raises(FsbenchError, match="tf32 is a number format of NVIDIA GPUs"):
         refuse_unusable("tf32", torch.device("cpu"))
+    with pytest.raises(FsbenchError, match="Unknown precision"):
+        refuse_unusable("int8", torch.device("cpu"))
 
 
 def test_cores_are_those_of_the_affinity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

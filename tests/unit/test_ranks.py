@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +10,12 @@ from torch.distributed import HashStore, Store  # type: ignore[attr-defined]
 
 from fsbench import ranks as module
 from fsbench.backbones.load import load_backbone, save_backbone
+from fsbench.backbones.weights import Weights
 from fsbench.data.scan import load_own
 from fsbench.devices import choose_device, device_of_process
 from fsbench.errors import FsbenchError
-from fsbench.features.extract import Settings, Weights, extract_all
-from fsbench.ranks import ALONE, Ranks, SharedError, in_one_voice, join_ranks
+from fsbench.features.extract import Settings, extract_all
+from fsbench.ranks import ALONE, Ranks, SharedError, first_to_report, join_ranks
 from fsbench.reporter import Reporter
 from tests.images import SPLITS, write_images
 
@@ -24,58 +24,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def processes(count: int) -> list[Ranks]:
-    """The places of several processes, all in this one; they share counters, and never wait for each other."""
-    store = HashStore()
-    return [Ranks(number, count, store) for number in range(count)]
-
-
 def test_without_torchrun_there_is_one_process() -> None:
     with join_ranks() as ranks:
         assert ranks is ALONE
     assert ranks.leads
     assert ranks.agree(lambda: "decided") == ranks.first_alone(lambda: "decided") == "decided"
-    assert list(ranks.hand_out([3, 1, 2])) == [3, 1, 2]
     assert ranks.mean(torch.tensor(2.5)) == 2.5
     np.testing.assert_array_equal(ranks.sum(np.array([1, 2])), [1, 2])
     linear = torch.nn.Linear(2, 2)
     assert ranks.share(linear) is linear
     ranks.wait()
-    with in_one_voice() as speaks:
+    with first_to_report() as speaks:
         assert speaks
-
-
-@pytest.mark.parametrize("items", [0, 1, 2, 9])
-def test_every_item_is_handed_out_once(items: int) -> None:
-    several = processes(3)
-    for _ in range(2):  # one hand-out after another
-        open_hands = [ranks.hand_out(range(items)) for ranks in several]
-        taken = [list(itertools.islice(hand, count)) for hand, count in zip(open_hands, (1, 3, items), strict=True)]
-        taken += [list(hand) for hand in open_hands]
-        assert sorted(itertools.chain(*taken)) == list(range(items))
-
-
-def test_a_process_that_asks_for_nothing_does_not_mix_up_the_next_hand_out() -> None:
-    first, second = processes(2)
-    assert list(first.hand_out("ab")) == ["a", "b"]
-    second.hand_out("ab")
-    assert [list(hand) for hand in (second.hand_out("cd"), first.hand_out("cd"))] == [["c", "d"], []]
-
-
-def test_silent_means_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    reporter = Reporter(silent=True)
-    reporter.say("no")
-    reporter.warn("no")
-    assert capsys.readouterr().err == ""
-
-
-def test_progress_is_that_of_all_processes() -> None:
-    seen: list[list[int]] = [[], []]
-    first, second = (ranks.counting(told.append) for ranks, told in zip(processes(2), seen, strict=True))
-    first(5)
-    second(10)
-    first(1)
-    assert seen == [[5, 11], [15]]
 
 
 class First(Ranks):
@@ -117,13 +77,13 @@ def test_the_first_to_fail_speaks_and_the_others_wait_until_it_has(monkeypatch: 
     store = HashStore()
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(module, "_rendezvous", lambda: (store, 0, 2))
-    monkeypatch.setattr(module, "_TIME_TO_SPEAK", timedelta(seconds=0.2))
-    with in_one_voice() as first:
+    monkeypatch.setattr(module, "_TIME_TO_REPORT", timedelta(seconds=0.2))
+    with first_to_report() as first:
         assert first
-        with in_one_voice() as second:  # waits in vain, and ends all the same
+        with first_to_report() as second:  # waits in vain, and ends all the same
             assert not second
-        assert not store.check(["spoken"])
-    assert store.check(["spoken"])
+        assert not store.check(["reported"])
+    assert store.check(["reported"])
 
 
 def test_who_finds_nobody_to_agree_with_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +92,7 @@ def test_who_finds_nobody_to_agree_with_speaks(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(module, "_rendezvous", lost)
-    with in_one_voice() as speaks:
+    with first_to_report() as speaks:
         assert speaks
     with pytest.raises(FsbenchError, match="could not meet: connection refused"), join_ranks():
         pass

@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 import math
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
+from numpy.typing import NDArray
 
 from fsbench.errors import FsbenchError
-from fsbench.report.plots.style import (
-    COLOURS,
-    INK,
-    MARKERS,
-    WIDTHS,
-    Width,
-    font_size,
-    layers,
-    short_name,
-    style_of,
-    wrapped,
-)
-from fsbench.results.statistics import LEVEL, Interval, interval, paired_difference
-from fsbench.results.warnings import OF_FEATURES
+from fsbench.report.comparison import is_significant, own_warnings
+from fsbench.report.plots.style import COLOURS, INK, Paper, Width, faint_grid, mark_look, short_name
+from fsbench.results.statistics import Interval, first_in_common, interval
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
-    from fsbench.results.comparison import Column, Comparison, Group
-    from fsbench.results.record import RunRecord
+    from fsbench.results.comparison import Cell, Column, Comparison, Group
 
 # What a method assumes of the class proportions gives its colour, and its marker for readers in grey.
 _LOOKS = {
@@ -48,151 +32,115 @@ _LOOKS = {
 _OTHER = (COLOURS[3], "v")
 
 
-class Dot(NamedTuple):
-    """What is drawn of one method: mean and interval, and whether it is filled."""
+def clipped_axis(values: Sequence[Interval], least: float = 0.0) -> tuple[float, float]:
+    """The ends of an axis for percentages: whole ones around all values but those far below the others.
 
-    label: str
-    assumes: str
-    mean: float
-    width: float
-    filled: bool
-    warned: bool
-
-
-def clipped_axis(records: Sequence[RunRecord]) -> tuple[float, float]:
-    """The ends of an axis for accuracies: whole percents around all runs but those far below the others."""
-    return _limits([(record.accuracy, record.ci95 or 0.0) for record in records], 0.0, 100.0)
-
-
-def _limits(values: Sequence[tuple[float, float]], least: float, most: float) -> tuple[float, float]:
-    """Ends around means and half-widths. Left out is what is 20 points below the best, and thrice as far as most."""
-    means = np.array([mean for mean, _ in values])
+    Left out is what is 20 points below the best, and thrice as far as most.
+    """
+    means = np.array([value.mean for value in values])
     reach = max(3 * (means.max() - float(np.median(means))), 20.0)
-    kept = [(mean, width) for mean, width in values if mean >= means.max() - reach]
-    low, high = min(mean - width for mean, width in kept), max(mean + width for mean, width in kept)
-    room = 0.03 * max(high - low, 4.0)
-    return max(float(math.floor(low - room)), least), min(float(math.ceil(high + room)), most)
+    near = [value for value in values if value.mean >= means.max() - reach]
+    low = min(value.mean - _width(value) for value in near)
+    high = max(value.mean + _width(value) for value in near)
+    margin = 0.03 * max(high - low, 4.0)
+    return max(float(math.floor(low - margin)), least), min(float(math.ceil(high + margin)), 100.0)
 
 
-def draw_dots(comparison: Comparison, width: Width = "page", baseline: str = "") -> Figure:
+def _width(value: Interval) -> float:
+    return 0.0 if math.isnan(value.half_width) else value.half_width
+
+
+Dots = dict[str, tuple["Interval", "Cell"]]  # what is drawn in a panel, by label
+
+
+def draw_dots(comparison: Comparison, width: Width = "page", *, differences: bool = False) -> Figure:
     """Means with their 95 % intervals, the best first, one row of panels per feature file.
 
-    With a baseline, the paired differences to it instead of accuracies.
+    With `differences`, the paired differences to the baseline of the comparison.
     """
-    inches = WIDTHS[width]
-    across = min(4 if width == "page" else 2, len(comparison.columns))
-    down = math.ceil(len(comparison.columns) / across)
-    groups = [(group, _sorted_labels(comparison, group, baseline)) for group in comparison.groups]
-    groups = [(group, labels) for group, labels in groups if labels]
+    paper = Paper(width)
+    down, across = paper.grid(len(comparison.columns))
+    drawn = [[_dots(group, column, differences) for column in comparison.columns] for group in comparison.groups]
+    groups = [(group, panels) for group, panels in zip(comparison.groups, drawn, strict=True) if any(panels)]
     if not groups:
-        raise FsbenchError(f"No method ran on the same tasks as {baseline}.", "Choose another --baseline.")
-    size, note = font_size(inches), _note(comparison, baseline)
-    line = 1.5 * size / 72
-    titles = [
-        wrapped(f"{group.title}, {comparison.tasks:,} tasks", 0.9 * inches, font_size(inches)) for group, _ in groups
-    ]
+        raise FsbenchError(f"No method ran on the same tasks as {comparison.baseline}.", "Choose another --baseline.")
+    titles = [paper.wrapped(f"{group.title}, {comparison.tasks:,} tasks", 0.9 * paper.inches) for group, _ in groups]
     heights = [
-        down * (line * len(labels) + 5.2 * line) + line * (1 + title.count("\n"))
-        for (_, labels), title in zip(groups, titles, strict=True)
+        paper.line * (down * (len(_labels(comparison, panels)) + 5.2) + 1 + title.count("\n"))
+        for (_, panels), title in zip(groups, titles, strict=True)
     ]
-    if any(
-        dot.warned for group, _ in groups for column in comparison.columns for dot in _dots(group, column, baseline)
-    ):
-        note += " !: the table has a warning."
-    kinds = [cell.assumes for group, _ in groups for cell in group.cells.values() if cell.record]
-    legend = wrapped(note, inches - 0.1)
-    foot_height = line * (1.4 + legend.count("\n") + math.ceil(len({*kinds}) / (4 if width == "page" else 2)))
-    with mpl.rc_context(style_of(inches)):
-        figure = Figure(figsize=(inches, sum(heights) + foot_height), layout="constrained")
-        *panels, foot = figure.subfigures(len(groups) + 1, 1, height_ratios=[*heights, foot_height], squeeze=False)[
-            :, 0
-        ]
-        for panel, (group, labels), title in zip(panels, groups, titles, strict=True):
-            panel.suptitle(title, x=0.01, ha="left", fontweight="bold")
-            _dots_of_group(panel.subplots(down, across, squeeze=False), comparison, group, labels, baseline)
-        _legend(foot, kinds, legend, 4 if width == "page" else 2)
+    cells = [cell for _, panels in groups for dots in panels for _, cell in dots.values()]
+    means = f"difference to {comparison.baseline} on the same tasks" if differences else comparison.metric.title
+    filled = "significant" if differences else "the best of its panel, or not significantly worse"
+    note = f"Dots: mean {means}; lines: 95 % intervals over {comparison.tasks:,} tasks. Filled: {filled} (Holm, 5 %)."
+    note = paper.wrapped(note + (" !: the table has a warning." if any(map(own_warnings, cells)) else ""))
+    kinds = {cell.assumes for cell in cells}
+    foot_height = paper.line * (1.4 + note.count("\n") + math.ceil(len(kinds) / paper.grid(4)[1]))
+    with paper.figure(sum(heights) + foot_height) as figure:
+        parts = figure.subfigures(len(groups) + 1, 1, height_ratios=[*heights, foot_height], squeeze=False)[:, 0]
+        for part, (_, panels), title in zip(parts, groups, titles, strict=False):
+            part.suptitle(title, x=0.01, ha="left", fontweight="bold")
+            _dots_of_group(part.subplots(down, across, squeeze=False), comparison, panels, differences)
+        _legend(parts[-1], kinds, note, paper.grid(4)[1])
     return figure
 
 
-def _note(comparison: Comparison, baseline: str) -> str:
-    lines = f"lines: 95 % intervals over {comparison.tasks:,} tasks"
-    if baseline:
-        return f"Dots: mean difference to {baseline} on the same tasks; {lines}. Filled: significant (Holm, 5 %)."
-    return f"Dots: mean accuracy; {lines}. Filled: the best of its panel, or not significantly worse (Holm, 5 %)."
+def _dots(group: Group, column: Column, differences: bool) -> Dots:
+    cells = ((label, cell) for (label, at), cell in group.cells.items() if at == column)
+    values = ((label, cell.difference if differences else cell.value, cell) for label, cell in cells)
+    return {label: (value, cell) for label, value, cell in values if value}
 
 
-def _sorted_labels(comparison: Comparison, group: Group, baseline: str) -> list[str]:
-    """Methods that have something to draw, the highest mean first."""
+def _labels(comparison: Comparison, panels: Sequence[Dots]) -> list[str]:
+    """Methods that have something to draw, the best mean first."""
     means: dict[str, list[float]] = {}
-    for column in comparison.columns:
-        for dot in _dots(group, column, baseline):
-            means.setdefault(dot.label, []).append(dot.mean)
-    return sorted(means, key=lambda label: -float(np.mean(means[label])))
+    for label, (value, _) in (item for dots in panels for item in dots.items()):
+        means.setdefault(label, []).append(value.mean)
+    return sorted(means, key=lambda label: np.mean(means[label]), reverse=comparison.metric.higher_is_better)
 
 
-def _dots(group: Group, column: Column, baseline: str) -> list[Dot]:
-    """What is drawn in one panel."""
-    runs = {label: cell for (label, at), cell in group.cells.items() if at == column and cell.record}
-    warned = {label for label, cell in runs.items() if any(one.code not in OF_FEATURES for one in cell.warnings)}
-    other = runs[baseline].record if baseline in runs else None
-    dots = []
-    for label, cell in runs.items():
-        record = cell.record
-        assert record is not None
-        if not baseline:
-            dots.append(
-                Dot(label, cell.assumes, record.accuracy, record.ci95 or 0.0, cell.best or cell.tied, label in warned)
-            )
-        elif other and label != baseline:
-            found = paired_difference(record.per_task, other.per_task)
-            width = 0.0 if math.isnan(found.half_width) else found.half_width
-            significant = cell.p_value is not None and cell.p_value < LEVEL
-            dots.append(Dot(label, cell.assumes, found.mean, width, significant, label in warned))
-    return dots
-
-
-def _dots_of_group(grid: Any, comparison: Comparison, group: Group, labels: Sequence[str], baseline: str) -> None:
+def _dots_of_group(grid: Any, comparison: Comparison, panels: Sequence[Dots], differences: bool) -> None:
     """The panels of a feature file, which share both axes."""
-    drawn = [_dots(group, column, baseline) for column in comparison.columns]
-    every = [(dot.mean, dot.width) for dots in drawn for dot in dots]
-    ends = _limits([*every, (0.0, 0.0)], -100.0, 100.0) if baseline else _limits(every, 0.0, 100.0)
-    for number, axes in enumerate(grid.flat):
-        if number >= len(drawn):
-            axes.set_axis_off()
-            continue
+    labels = _labels(comparison, panels)
+    every = [value for dots in panels for value, _ in dots.values()]
+    ends = clipped_axis([*every, Interval(0.0, 0.0)], -100.0) if differences else clipped_axis(every)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_axis_off()
+    for number, (axes, dots) in enumerate(zip(grid.flat, panels, strict=False)):
         axes.set_title("\n".join(comparison.columns[number].title.rsplit(" ", 1)), loc="left")
         axes.set(xlim=ends, ylim=(len(labels) - 0.4, -0.6))
-        axes.set_yticks(
-            range(len(labels)), [figure_label(label) for label in labels] if number % grid.shape[1] == 0 else []
-        )
+        names = [short_name(label, 30) for label in labels] if number % grid.shape[1] == 0 else []
+        axes.set_yticks(range(len(labels)), names)
         axes.tick_params(axis="y", length=0)
-        axes.grid(axis="x", color=INK, alpha=0.12, linewidth=0.5)
-        axes.set_axisbelow(True)
-        if baseline:
+        faint_grid(axes, "x")
+        if differences:
             axes.axvline(0, color=INK, linewidth=0.7)
-        axes.set_xlabel(("difference (points)" if baseline else "accuracy (%)") if drawn[number] else "no runs")
-        for dot in drawn[number]:
-            _draw_dot(axes, labels.index(dot.label), dot, ends[0])
+        words = "difference (points)" if differences else f"{comparison.metric.title} (%)"
+        axes.set_xlabel(words if dots else "no runs")
+        for label, (value, cell) in dots.items():
+            filled = is_significant(cell) if differences else cell.best or cell.tied
+            _draw_dot(axes, labels.index(label), value, cell, filled)
 
 
-def _draw_dot(axes: Axes, place: int, dot: Dot, low: float) -> None:
-    colour, marker = _LOOKS.get(dot.assumes, _OTHER)
-    if dot.mean < low:  # outside: an arrow at the edge, with the number
-        text = f"◂ {dot.mean:.1f}".replace("-", "−") + (" !" if dot.warned else "")
-        axes.annotate(text, (low, place), (1.5, 0), textcoords="offset points", va="center", color=colour)
+def _draw_dot(axes: Axes, place: int, value: Interval, cell: Cell, filled: bool) -> None:
+    colour, marker = _LOOKS.get(cell.assumes, _OTHER)
+    look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "color": colour}
+    low, width, mark = axes.get_xlim()[0], _width(value), "!" if own_warnings(cell) else ""
+    if value.mean < low:  # outside: an arrow at the edge, with the number
+        text = f"◂ {value.mean:.1f} {mark}".replace("-", "−").rstrip()
+        axes.annotate(text, (low, place), (1.5, 0), **look)
         return
     axes.errorbar(
-        dot.mean, place, xerr=dot.width or None, fmt=marker, markersize=3.6, color=colour, linewidth=1,
-        markerfacecolor=colour if dot.filled else "white", markeredgewidth=0.9,
+        value.mean, place, xerr=width or None, fmt=marker, markersize=3.6, color=colour, linewidth=1,
+        markerfacecolor=colour if filled else "white", markeredgewidth=0.9,
     )  # fmt: skip
+    if mark:
+        axes.annotate(mark, (value.mean + width, place), (2, 0), **look)
 
-    if dot.warned:
-        axes.annotate("!", (dot.mean + dot.width, place), (2, 0), textcoords="offset points", va="center", color=colour)
 
-
-def _legend(foot: Any, kinds: Sequence[str], note: str, columns: int) -> None:
+def _legend(foot: Any, kinds: set[str], note: str, columns: int) -> None:
     """What colours, shapes and fillings mean."""
-    names = [kind for kind in dict.fromkeys((*_LOOKS, *kinds)) if kind in kinds]
+    names = [*(kind for kind in _LOOKS if kind in kinds), *sorted(kinds - {*_LOOKS})]
     looks = [_LOOKS.get(kind, _OTHER) for kind in names]
     handles = [Line2D([], [], color=colour, marker=marker, linestyle="", markersize=3.6) for colour, marker in looks]
     where = {"loc": "upper left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
@@ -200,142 +148,112 @@ def _legend(foot: Any, kinds: Sequence[str], note: str, columns: int) -> None:
     foot.text(0.01, 0.02, note, ha="left", va="bottom")
 
 
-def figure_label(label: str) -> str:
-    """A label without the details of its tuning, and not too long."""
-    return short_name(re.sub(r"\(tuned:[^)]*\)", "(tuned)", label), 30)
-
-
 def draw_speed(comparison: Comparison, width: Width = "page") -> Figure:
     """Accuracy against tasks per second, averaged over the feature files, one panel per setting."""
-    inches = WIDTHS[width]
-    across = min(4 if width == "page" else 2, len(comparison.columns))
-    down = math.ceil(len(comparison.columns) / across)
-    labels = [entry.label for entry in comparison.entries if any(entry.label == label for group in comparison.groups
-              for (label, _), cell in group.cells.items() if cell.record)]  # fmt: skip
-    with mpl.rc_context(style_of(inches)):
-        columns = max(1, int(inches / (0.35 + 0.065 * max(len(figure_label(label)) for label in labels))))
-        devices = ", ".join(dict.fromkeys(record.device for record in comparison.records))
-        files = ", ".join(f"{group.dataset} {group.backbone}" for group in comparison.groups)
-        note = f"Mean over {files}; {comparison.tasks:,} tasks on {devices}. Grey line: not beaten in both."
-        note = wrapped(note, inches - 0.1)
-        height = 0.35 + 1.8 * down + 0.16 * (math.ceil(len(labels) / columns) + note.count("\n"))
-        figure = Figure(figsize=(inches, height), layout="constrained")
+    paper = Paper(width)
+    down, across = paper.grid(len(comparison.columns))
+    ran = {label for group in comparison.groups for label, _ in group.cells}
+    labels = [entry.label for entry in comparison.entries if entry.label in ran]
+    names = [short_name(label, 30) for label in labels]
+    columns = max(1, int(paper.inches / (0.35 + 0.065 * max(map(len, names)))))
+    devices = ", ".join(dict.fromkeys(record.device for record in comparison.records))
+    files = ", ".join(f"{group.dataset} {group.backbone}" for group in comparison.groups)
+    note = paper.wrapped(f"Mean over {files}; {comparison.tasks:,} tasks on {devices}. Grey line: not beaten in both.")
+    height = 0.35 + 1.8 * down + paper.line * (math.ceil(len(labels) / columns) + note.count("\n"))
+    with paper.figure(height) as figure:
         grid = figure.subplots(down, across, squeeze=False, sharex=True)
         for axes in grid.flat[len(comparison.columns) :]:
             axes.set_axis_off()
         for axes, column in zip(grid.flat, comparison.columns, strict=False):
             _speeds(axes, comparison, column, labels)
         for row in grid:
-            row[0].set_ylabel("accuracy (%)")
-        handles = [Line2D([], [], linestyle="", markersize=4, label=figure_label(label), **_method_look(number))
-                   for number, label in enumerate(labels)]  # fmt: skip
+            row[0].set_ylabel(f"{comparison.metric.title} (%)")
+        handles = [Line2D([], [], label=name, **_method_look(number)) for number, name in enumerate(names)]
         figure.legend(handles=handles, loc="outside lower left", ncols=columns, frameon=False, handletextpad=0.1,
                       title=note, alignment="left")  # fmt: skip
     return figure
 
 
 def _method_look(number: int) -> dict[str, Any]:
-    """Colour and shape, another pair for each of 56 methods."""
-    colours = [colour for colour in COLOURS if colour != "#F0E442"]
-    return {"color": colours[number % len(colours)], "marker": MARKERS[number % len(MARKERS)]}
+    colour, marker = mark_look(number)
+    return {"color": colour, "marker": marker, "linestyle": "", "markersize": 4}
 
 
 def _speeds(axes: Axes, comparison: Comparison, column: Column, labels: Sequence[str]) -> None:
-    groups = [group for group in comparison.groups if any(at == column and cell.record
-              for (_, at), cell in group.cells.items())]  # fmt: skip
+    groups = [group for group in comparison.groups if any(at == column for _, at in group.cells)]
     points = {}
     for label in labels:
-        cells = [group.cells.get((label, column)) for group in groups]
-        runs = [cell.record for cell in cells if cell and cell.record]
-        if runs and len(runs) == len(groups):
-            speed = float(np.exp(np.mean([math.log(run.tasks_per_second) for run in runs])))
-            points[label] = speed, float(np.mean([run.accuracy for run in runs]))
+        cells = [cell for group in groups if (cell := group.cells.get((label, column)))]
+        if cells and len(cells) == len(groups):
+            speeds = [math.log(cell.record.tasks_per_second) for cell in cells]
+            points[label] = math.exp(np.mean(speeds)), float(np.mean([cell.value.mean for cell in cells if cell.value]))
     front = sorted(
         point for point in points.values() if not any(x > point[0] and y > point[1] for x, y in points.values())
     )
     if front:
         axes.plot(*zip(*front, strict=True), color="0.7", linewidth=0.8, zorder=1)
-    low, high = _limits([(accuracy, 0.0) for _, accuracy in points.values()], 0.0, 100.0) if points else (0.0, 100.0)
-    for label, (speed, accuracy) in points.items():
-        look = _method_look(labels.index(label))
-        if accuracy >= low:
-            axes.plot(speed, accuracy, linestyle="", markersize=4, zorder=2, **look)
-            continue
-        axes.plot(speed, low, linestyle="", markersize=4, zorder=2, clip_on=False, **look)  # outside: at the edge
-        axes.annotate(f"▾ {accuracy:.1f}", (speed, low), (3, 3), textcoords="offset points")
+    low, high = clipped_axis([Interval(mean, 0.0) for _, mean in points.values()]) if points else (0.0, 100.0)
+    for label, (speed, mean) in points.items():
+        axes.plot(speed, max(mean, low), zorder=2, clip_on=mean >= low, **_method_look(labels.index(label)))
+        if mean < low:  # outside: at the edge, with the number
+            axes.annotate(f"▾ {mean:.1f}", (speed, low), (3, 3), textcoords="offset points")
     axes.set(xscale="log", xlabel="tasks per second" if points else "no runs", ylim=(low, high))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_title("\n".join(column.title.rsplit(" ", 1)), loc="left")
-    axes.grid(color=INK, alpha=0.1, linewidth=0.5)
+    faint_grid(axes)
 
 
-_OUTCOMES = {"worse": (COLOURS[5], "////"), "equal": (COLOURS[7], ""), "better": (COLOURS[0], "")}
+_OUTCOMES = {"worse": (-1, COLOURS[5], "////"), "equal": (0, COLOURS[7], ""), "better": (1, COLOURS[0], "")}
 _FINEST = 1.25  # points of accuracy: the narrowest bin worth drawing
 
 
 @dataclass(frozen=True)
 class Paired:
-    """Two methods on the same tasks.
+    """Two methods on the same tasks."""
 
-    Attributes:
-        values: (T,) accuracy of the method minus that of the baseline, in points.
-        step: The smallest difference there can be: one query.
-    """
-
-    place: str
+    group: Group
     setting: str
-    values: NDArray[np.float64]
-    step: float
+    values: NDArray[np.float64]  # (T,) accuracy of the method minus that of the baseline, in points
+    step: float  # the smallest difference there can be: one query
     interval: Interval
 
     def share(self, kind: str) -> float:
         """Percentage of tasks where the method is `better`, `equal` or `worse`."""
-        return 100.0 * float(self.mask(kind).mean())
-
-    def mask(self, kind: str) -> NDArray[np.bool_]:
-        """(T,) which tasks these are."""
-        return np.equal(np.sign(self.values), {"worse": -1, "equal": 0, "better": 1}[kind])
+        return 100.0 * float(np.mean(np.sign(self.values) == _OUTCOMES[kind][0]))
 
 
 def paired_runs(comparison: Comparison, method: str, baseline: str) -> list[Paired]:
     """The settings and feature files of a comparison where both methods ran, which then is on the same tasks."""
-    found = []
+    pairs = []
     for group in comparison.groups:
         for column in comparison.columns:
             one, other = (group.cells.get((label, column)) for label in (method, baseline))
-            if one and other and one.record and other.record:
-                values = one.record.per_task - other.record.per_task
-                step = 100.0 / max(one.record.queries)
-                found.append(Paired(group.title, column.title, values, step, interval(values)))
-    return found
+            if one and other:
+                values = np.subtract(*first_in_common(*(comparison.values(cell) for cell in (one, other))))
+                pairs.append(Paired(group, column.title, values, 100.0 / column.queries, interval(values)))
+    return pairs
 
 
 def draw_differences(pairs: Sequence[Paired], method: str, baseline: str, width: Width = "page") -> Figure:
     """Histograms of the differences, one panel per setting, on the same axes."""
-    inches = WIDTHS[width]
-    across = min(4 if width == "page" else 2, len(pairs))
-    down = math.ceil(len(pairs) / across)
-    places = list(dict.fromkeys(pair.place for pair in pairs))
-    title = f"{method} minus {baseline}, task by task" + (f", on {places[0]}" if len(places) == 1 else "")
-    title = wrapped(title, inches - 0.2)
-    each = inches / across - 0.25
-    short = [place.partition(" (")[0] for place in places]
-    names = dict(zip(places, short if len({*short}) == len(short) else places, strict=True))
-    heads = [_panel_title(pair, each, names[pair.place] if len(places) > 1 else "") for pair in pairs]
-    line = 1.25 * font_size(inches) / 72
-    note = wrapped(f"Dashed: mean over {len(pairs[0].values):,} tasks; grey band: its 95 % interval.", inches - 0.2)
-    with mpl.rc_context(style_of(inches)):
-        taken = down * (1.4 + line * max(head.count("\n") + 2 for head in heads))
-        figure = Figure(
-            figsize=(inches, taken + line * (3 + title.count("\n") + note.count("\n"))), layout="constrained"
-        )
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
-        figure.supxlabel(note, x=0.01, ha="left", fontsize=font_size(inches))
+    paper = Paper(width)
+    down, across = paper.grid(len(pairs))
+    titles = list(dict.fromkeys(pair.group.title for pair in pairs))
+    names = {pair.group.title: f"{pair.group.dataset} {pair.group.backbone}" for pair in pairs}
+    if len({*names.values()}) < len(titles):
+        names = {title: title for title in titles}
+    title = f"{method} minus {baseline}, task by task" + (f", on {titles[0]}" if len(titles) == 1 else "")
+    heads = [_panel_title(pair, names[pair.group.title] if len(titles) > 1 else "") for pair in pairs]
+    heads = [paper.wrapped(head, paper.inches / across - 0.25) for head in heads]
+    note = f"Dashed: mean over {len(pairs[0].values):,} tasks; grey band: its 95 % interval."
+    height = down * (1.4 + paper.line * max(head.count("\n") + 1 for head in heads))
+    with paper.figure(height, title, note) as figure:
         grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
         for axes, pair, head in zip(grid.flat, pairs, heads, strict=False):
             _histogram(axes, pair)
             axes.set_title(head, loc="left")
+            axes.set_xlabel("difference (points)")
             axes.tick_params(labelbottom=True)
         for axes in grid.flat[len(pairs) :]:
             axes.set_axis_off()
@@ -344,33 +262,33 @@ def draw_differences(pairs: Sequence[Paired], method: str, baseline: str, width:
     return figure
 
 
-def _panel_title(pair: Paired, inches: float, place: str) -> str:
+def _panel_title(pair: Paired, place: str) -> str:
     """Setting, mean with its interval, and shares; the feature file where there are several."""
-    text = f"{pair.interval.mean:+.2f}".replace("-", "−")
-    text += "" if math.isnan(pair.interval.half_width) else f" ± {pair.interval.half_width:.2f}"
-    counts = ", ".join(f"{kind} {pair.share(kind):.0f}" for kind in ("better", "equal", "worse")) + " %"
-    lines = [*([place] if place else []), pair.setting, f"mean {text}", counts]
-    return wrapped("\n".join(lines), inches, 7.0)
+    mean = f"{pair.interval.mean:+.2f}".replace("-", "−")
+    mean += "" if math.isnan(pair.interval.half_width) else f" ± {pair.interval.half_width:.2f}"
+    shares = ", ".join(f"{kind} {pair.share(kind):.0f}" for kind in ("better", "equal", "worse"))
+    return "\n".join([*([place] if place else []), pair.setting, f"mean {mean}", f"{shares} %"])
 
 
 def _histogram(axes: Axes, pair: Paired) -> None:
     edges = _edges(pair)
     base = np.zeros(len(edges) - 1)
-    for kind, (colour, hatch) in _OUTCOMES.items():
-        tasks = np.histogram(pair.values[pair.mask(kind)], edges)[0]
-        shares = 100.0 * tasks / len(pair.values)
+    for sign, colour, hatch in _OUTCOMES.values():
+        tasks = np.histogram(pair.values[np.sign(pair.values) == sign], edges)[0]
+        top = base + 100.0 * tasks / len(pair.values)
         if tasks.any():
             first, last = np.flatnonzero(tasks)[[0, -1]]
-            part = slice(first, last + 1)
-            for look in layers(colour, hatch):
-                axes.stairs((base + shares)[part], edges[first : last + 2], baseline=base[part], fill=True, **look)
-        base = base + shares
-    mean, width = pair.interval.mean, pair.interval.half_width
+            part, place = slice(first, last + 1), edges[first : last + 2]
+            # Twice, tinted, then hatched: in SVG the tint's alpha would hold for hatches too.
+            tint: dict[str, Any] = {"facecolor": colour, "edgecolor": "none", "linewidth": 0, "alpha": 0.4}
+            hatched = {"facecolor": "none", "edgecolor": colour, "hatch": hatch, "linewidth": 0.7}
+            for look in (tint, hatched):
+                axes.stairs(top[part], place, baseline=base[part], fill=True, **look)
+        base = top
     axes.axvline(0, color=INK, linewidth=0.7)
-    axes.axvline(mean, color=INK, linewidth=1.4, linestyle=(0, (3, 1.5)))
-    if not math.isnan(width):
+    axes.axvline(pair.interval.mean, color=INK, linewidth=1.4, linestyle=(0, (3, 1.5)))
+    if not math.isnan(pair.interval.half_width):
         axes.axvspan(pair.interval.low, pair.interval.high, color=INK, alpha=0.25, linewidth=0)
-    axes.set_xlabel("difference (points)")
 
 
 def _edges(pair: Paired) -> NDArray[np.float64]:

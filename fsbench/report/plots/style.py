@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import io
-import re
+import math
 import textwrap
 import warnings
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.text import Text
+from matplotlib.figure import Figure
 
 from fsbench.errors import FsbenchError
 from fsbench.io.files import whole_file
 from fsbench.reporter import printable
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from matplotlib.figure import Figure
-
 # Okabe and Ito's colours, ordered so that neighbours differ in lightness too.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+DARKER = tuple(colour for colour in COLOURS if colour != "#F0E442")  # for hollow marks on white
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
 LINES = ("-", "--", "-.", ":")
 INK = "#1d2026"  # of text and lines; a page in dark colours replaces it, so nothing else has this colour
 Width = Literal["column", "page"]
 WIDTHS = {"column": 3.25, "page": 6.75}  # inches: a column and the text block of the usual two-column layouts
+ENDINGS = (".png", ".pdf", ".svg")
 _STYLE: dict[Any, Any] = {
     **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
     **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.7),
@@ -36,55 +37,53 @@ _STYLE: dict[Any, Any] = {
     ),
     "hatch.linewidth": 0.6,
     "lines.linewidth": 1.1,
-    "mathtext.fontset": "stix",
     "pdf.fonttype": 42,  # letters stay letters
     "text.parse_math": False,  # names may hold dollar signs
     "svg.hashsalt": "fsbench",
 }
-ENDINGS = (".png", ".pdf", ".svg")
 _SIZES = ("font.size", "axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize",
           "legend.title_fontsize", "figure.titlesize")  # fmt: skip
 
 
-def style_of(inches: float) -> dict[Any, Any]:
-    """The style of a figure of this width: letters of 7 points in a column, of 8 on a page."""
-    return {**_STYLE, **dict.fromkeys(_SIZES, font_size(inches))}
+class Paper:
+    """The width of a figure, and what follows from it: the size of letters in points, the height of a line."""
+
+    def __init__(self, width: Width) -> None:
+        self.width = width
+        self.inches = WIDTHS[width]
+        self.points = _points(self.inches)
+        self.line = 1.5 * self.points / 72
+
+    def grid(self, panels: int, most: int = 4) -> tuple[int, int]:
+        """Rows and columns of panels: at most so many side by side, in a column two."""
+        across = min(most if self.width == "page" else 2, panels)
+        return math.ceil(panels / across), across
+
+    def wrapped(self, text: str, inches: float | None = None) -> str:
+        """A text in lines that fit into a width; letters are about 0.6 of their size wide."""
+        letters = int(72 * (self.inches - 0.2 if inches is None else inches) / (0.6 * self.points))
+        return "\n".join(line for part in text.split("\n") for line in textwrap.wrap(part, max(letters, 8)) or [""])
+
+    @contextmanager
+    def figure(self, height: float, title: str = "", note: str = "") -> Iterator[Figure]:
+        """A figure to draw on in the style of the paper; lines of title and note are added to its height."""
+        title, note = self.wrapped(title), self.wrapped(note)
+        lines = sum(1 + text.count("\n") for text in (title, note) if text)
+        with mpl.rc_context(_style(self.inches)):
+            figure = Figure(figsize=(self.inches, height + lines * self.line), layout="constrained")
+            if title:
+                figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
+            if note:
+                figure.supxlabel(note, x=0.01, ha="left", fontsize=self.points)
+            yield figure
 
 
-def font_size(inches: float) -> float:
-    """Points."""
+def _points(inches: float) -> float:
     return 7.0 if inches < 5 else 8.0
 
 
-def wrapped(text: str, inches: float, size: float | None = None) -> str:
-    """A text in lines that fit into a width; letters are about 0.6 of their size wide."""
-    letters = int(72 * inches / (0.6 * (size or font_size(inches))))
-    return "\n".join(line for part in text.split("\n") for line in textwrap.wrap(part, max(letters, 8)) or [""])
-
-
-_MATH = {
-    "T_km": r"T_\mathrm{km}", "T_vb": r"T_\mathrm{vb}", "s_max": r"s_\mathrm{max}", "S_w": "S_w", "α_o": r"\alpha_o",
-    "β_o": r"\beta_o", "α*": r"\alpha^*", "α": r"\alpha", "τ": r"\tau", "σ": r"\sigma", "λ": r"\lambda",
-    "√λ": r"\sqrt{\lambda}", "d²": "d^2",
-}  # fmt: skip
-_SYMBOLS = re.compile("|".join(map(re.escape, sorted(_MATH, key=len, reverse=True))))
-
-
-def mathematics(text: str) -> str:
-    """A text with its symbols, and numbers that they equal, in mathematical type; names with dollar signs stay."""
-    if "$" in text or "\\" in text:
-        return text
-    found = _SYMBOLS.sub(lambda match: f"${_MATH[match[0]]}$", text)
-    return re.sub(r"\$( ?= ?)(\d[\d.]*)", lambda match: f" = {match[2]}$", found)
-
-
-def _typeset(figure: Figure) -> None:
-    """Set symbols in mathematical type."""
-    for text in figure.findobj(Text):
-        assert isinstance(text, Text)
-        if (changed := mathematics(text.get_text())) != text.get_text():
-            text.set_text(changed)
-            text.set_parse_math(True)
+def _style(inches: float) -> dict[Any, Any]:
+    return {**_STYLE, **dict.fromkeys(_SIZES, _points(inches))}
 
 
 def line_look(number: int) -> dict[str, Any]:
@@ -93,16 +92,21 @@ def line_look(number: int) -> dict[str, Any]:
     return {"color": COLOURS[place], "linestyle": LINES[(place + cycle) % len(LINES)]}
 
 
+def mark_look(number: int) -> tuple[str, str]:
+    """Colour and shape of a mark, another pair for each of 56: in grey the shapes tell 8 apart."""
+    return DARKER[number % len(DARKER)], MARKERS[number % len(MARKERS)]
+
+
+def faint_grid(axes: Axes, along: Literal["x", "y", "both"] = "both") -> None:
+    """Grid lines behind what is drawn."""
+    axes.grid(axis=along, color=INK, alpha=0.1, linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
 def short_name(name: str, longest: int = 24) -> str:
-    """A name, cut in the middle where a legend has no room for it."""
+    """A name, cut in the middle where a legend has no space for it."""
     half = longest // 2
     return name if len(name) <= longest else f"{name[: half - 1]}…{name[-half:]}"
-
-
-def layers(colour: str, hatch: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """How to fill an area: draw it twice, tinted, then hatched. In SVG the tint's alpha would hold for hatches too."""
-    tint = {"facecolor": colour, "edgecolor": "none", "linewidth": 0, "alpha": 0.4}
-    return tint, {"facecolor": "none", "edgecolor": colour, "hatch": hatch, "linewidth": 0.7}
 
 
 def check_ending(path: Path) -> None:
@@ -116,8 +120,7 @@ def save(figure: Figure, path: Path) -> None:
     check_ending(path)
     kind = path.suffix.removeprefix(".").lower()
     metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind, {})
-    _typeset(figure)
-    with mpl.rc_context(style_of(figure.get_figwidth())), whole_file(path) as temporary, warnings.catch_warnings():
+    with mpl.rc_context(_style(figure.get_figwidth())), whole_file(path) as temporary, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # names in other scripts are drawn as boxes
         figure.savefig(temporary, format=kind, dpi=300, metadata=metadata)
 
@@ -125,7 +128,7 @@ def save(figure: Figure, path: Path) -> None:
 def svg_text(figure: Figure) -> str:
     """A figure as SVG text for a web page: letters stay letters, the background is transparent."""
     stream = io.StringIO()
-    style = {**style_of(figure.get_figwidth()), "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}
+    style = {**_style(figure.get_figwidth()), "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}
     with mpl.rc_context(style), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         FigureCanvasSVG(figure)  # so that the layout is measured with the letters that are written

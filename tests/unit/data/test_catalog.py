@@ -1,19 +1,20 @@
 from __future__ import annotations
 
-import dataclasses
+import hashlib
 import json
 
 import pytest
 
+from fsbench.data import catalog
 from fsbench.data.catalog import (
     SPLITS,
+    DatasetInfo,
+    benchmark_of,
     canonical_split,
     dataset_info,
     dataset_names,
-    names_for_folder,
     resolve_name,
     split_digest,
-    variants,
 )
 from fsbench.errors import FsbenchError
 
@@ -41,17 +42,6 @@ COUNTS = {
 }
 
 
-@pytest.mark.parametrize("name", DIGESTS)
-def test_class_lists_are_the_published_ones(name: str) -> None:
-    assert dataset_info(name).split_digest == DIGESTS[name]
-
-
-@pytest.mark.parametrize("name", COUNTS)
-def test_counts_are_those_of_the_articles(name: str) -> None:
-    info = dataset_info(name)
-    assert [(len(info.classes(split)), info.images(split)) for split in SPLITS] == COUNTS[name]
-
-
 def test_every_list_is_sorted_and_no_class_is_in_two_splits() -> None:
     for name in dataset_names():
         info = dataset_info(name)
@@ -77,99 +67,38 @@ def test_fc100_novel_classes_are_four_whole_superclasses() -> None:
     assert set(dataset_info("fc100").classes("novel")) == set(expected)
 
 
-def test_both_cifar_sets_use_the_same_hundred_classes() -> None:
-    assert sorted(dataset_info("fc100").split_of) == sorted(dataset_info("cifarfs").split_of)
-    assert len(dataset_info("fc100").split_of) == 100
+def test_splits_of_the_same_images_are_of_one_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("cub-feat", "mini-vinyals", "fc100", "cifarfs", "my-photos")
+    assert [*map(benchmark_of, names)] == ["cub", "mini", "fc100", "cifarfs", "my-photos"]
+    entry = DatasetInfo("meta-album", "Meta-Album", "Ullah et al.'s", images_of="meta-album")
+    monkeypatch.setitem(catalog._CATALOG, "meta-album", entry)
+    assert benchmark_of("meta-album") == "meta-album"  # a hyphen does not make a split
 
 
-def test_smallest_classes_of_tiered() -> None:
-    info = dataset_info("tiered")
-    assert [min(info.splits[split].values()) for split in SPLITS] == [732, 969, 954]
+@pytest.mark.parametrize("name", DIGESTS)
+def test_class_lists_and_counts_are_the_published_ones(name: str) -> None:
+    info = dataset_info(name)
+    assert info.split_digest == DIGESTS[name]
+    counts = [(len(info.classes(split)), info.images(split)) for split in SPLITS]
+    assert counts == COUNTS.get(name, counts)
 
 
-@pytest.mark.parametrize(
-    ("typed", "name"),
-    [
-        ("mini", "mini"),
-        ("miniimagenet", "mini"),
-        ("mini-imagenet", "mini"),
-        ("miniImageNet", "mini"),
-        ("mini_imagenet", "mini"),
-        ("tieredImageNet", "tiered"),
-        ("CUB", "cub"),
-        ("CUB_200_2011", "cub"),
-        ("cub_feat", "cub-feat"),
-        ("CUB-MetaDataset", "cub-metadataset"),
-        ("FC-100", "fc100"),
-        ("cifar-fs", "cifarfs"),
-        ("CIFAR_FS", "cifarfs"),
-    ],
-)
-def test_what_people_type_resolves(typed: str, name: str) -> None:
-    assert resolve_name(typed) == name
-    assert dataset_info(typed) is dataset_info(name)
-
-
-def test_unknown_name_suggests_the_nearest() -> None:
-    with pytest.raises(FsbenchError, match="Did you mean 'tiered'"):
-        resolve_name("tierd")
-
-
-def test_no_alias_stands_for_two_data_sets() -> None:
-    assert names_for_folder("mini") == ("mini",)
-    assert names_for_folder("CUB_200_2011") == ("cub",)
-    assert names_for_folder("miniimagenetimages") == ("mini",)
-    assert names_for_folder("cifar-100-python") == ("fc100", "cifarfs")
-    assert names_for_folder("holiday") == ()
-
-
-def test_ordinary_words_name_no_benchmark() -> None:
-    assert names_for_folder("birds") == ()
-    with pytest.raises(FsbenchError, match="birds"):
-        resolve_name("birds")
-
-
-def test_variants_share_images_and_start_with_the_given_one() -> None:
-    assert [info.name for info in variants(dataset_info("cub-feat"))] == [
-        "cub-feat",
-        "cub",
-        "cub-metadataset",
-    ]
-
-
-def test_digest_ignores_order_and_absent_splits_but_not_membership() -> None:
-    digest = split_digest({"base": ["a", "b"], "novel": ["c"]})
+def test_digest_is_the_sha256_of_the_sorted_lists() -> None:
+    text = json.dumps({"base": ["a", "b"], "novel": ["c"]}, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    assert digest == split_digest({"base": ["a", "b"], "novel": ["c"]})
     assert digest == split_digest({"novel": ["c"], "val": [], "base": ["b", "a"]})
-    assert digest != split_digest({"base": ["a"], "novel": ["b", "c"]})
     assert digest != split_digest({"base": ["a", "b"], "val": ["c"]})
 
 
-def test_digest_is_the_sha256_of_the_documented_json() -> None:
-    import hashlib
-
-    text = json.dumps({"base": ["a"], "val": ["b"]}, separators=(",", ":"))
-    assert split_digest({"base": ["a"], "val": ["b"]}) == hashlib.sha256(text.encode()).hexdigest()
-
-
-@pytest.mark.parametrize(
-    ("typed", "split"),
-    [
-        ("train", "base"),
-        ("Validation", "val"),
-        (" test ", "novel"),
-        ("meta-val", "val"),
-        ("meta-test", "novel"),
-    ],
-)
-def test_split_aliases(typed: str, split: str) -> None:
-    assert canonical_split(typed) == split
-
-
-def test_unknown_split_is_an_error() -> None:
+def test_what_people_type_resolves() -> None:
+    typed = {"mini": "miniImageNet", "tiered": "tieredImageNet", "cub": "CUB_200_2011", "cub-feat": "cub_feat"}
+    for name, text in {**typed, "cifarfs": "CIFAR_FS"}.items():
+        assert resolve_name(text) == name
+        assert dataset_info(text) is dataset_info(name)
+    with pytest.raises(FsbenchError, match="Did you mean 'tiered'"):
+        resolve_name("tierd")
+    splits = [canonical_split(text) for text in ("train", "Validation", " test ", "meta-val", "meta-test")]
+    assert splits == ["base", "val", "novel", "val", "novel"]
     with pytest.raises(FsbenchError, match="Unknown split 'holdout'"):
         canonical_split("holdout")
-
-
-def test_entries_cannot_be_changed() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        dataset_info("mini").name = "other"  # type: ignore[misc]

@@ -1,298 +1,303 @@
+"""Every layout in which data sets circulate is read, and lists the same images in the same order."""
+
 from __future__ import annotations
 
 import itertools
+import pickle
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from fsbench.data.catalog import SPLITS, dataset_info
-from fsbench.data.scan import load_dataset, scan_folder
+from fsbench.data.layouts import read_image_rows
+from fsbench.data.scan import load_dataset, load_own, scan_folder
 from fsbench.errors import FsbenchError
-from tests.unit.data.trees import put
+from tests.unit.data.trees import put, write_cifar
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-MINI = dataset_info("mini")
-CUB = dataset_info("cub")
+MINI, CUB, CIFARFS = (dataset_info(name) for name in ("mini", "cub", "cifarfs"))
 NAMES = {"base": "train", "val": "val", "novel": "test"}
+WNID, WNID2 = MINI.classes("novel")[:2]
+BIRD, OTHER = CUB.classes("novel")[:2]  # 004.Groove_billed_Ani, 008.Rhinoceros_Auklet
 
 
-def mini_in_split_folders(root: Path, names: dict[str, str] = NAMES) -> Path:
-    files = (f"{names[split]}/{name}/{name}00000001.jpg" for split in SPLITS for name in MINI.classes(split))
-    return put(root, files)
+def write(path: Path, *lines: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+class TestFolders:
+    @pytest.mark.parametrize(
+        "names", [("train", "val", "test"), ("base", "validation", "novel"), ("meta-train", "meta-val", "meta-test")]
+    )
+    def test_split_folders_in_all_spellings(self, tmp_path: Path, names: tuple[str, str, str]) -> None:
+        called = dict(zip(SPLITS, names, strict=True))
+        put(tmp_path, (f"{called[split]}/{name}/a.jpg" for split in SPLITS for name in MINI.classes(split)))
+        dataset = load_dataset(tmp_path, "miniimagenet")
+        assert list(dataset.splits) == ["base", "val", "novel"]
+        assert dataset.split_digest == MINI.split_digest
+        assert any("too few images" in note for note in dataset.notes)
+
+    def test_rows_are_sorted_by_class_then_file_name_without_left_overs(self, tmp_path: Path) -> None:
+        images = (f"test/{WNID}/y/c.jpg", f"test/{WNID}/z.jpg", f"test/{WNID2}/a.jpg", f"test/{WNID2}/b.jpg")
+        rest = [f"test/{WNID}/{name}" for name in (".DS_Store", "._a.jpg", "Thumbs.db", "list.txt")]
+        put(tmp_path, [*images[::-1], *rest, "__MACOSX/test/x/a.jpg", "test/.ipynb_checkpoints/a.jpg"])
+        split = load_dataset(tmp_path, "mini").splits["novel"]
+        assert split.images == images
+        assert split.labels.tolist() == [0, 0, 1, 1]
+        assert split.open(3).mode == "RGB"
+
+    @pytest.mark.parametrize("where", ["images", "data", ".", "CUB_200_2011/images"])
+    def test_class_folders_are_divided_by_the_catalog(self, tmp_path: Path, where: str) -> None:
+        files = (f"{where}/{name}/{name[4:]}_0001_1.jpg" for name in sorted(CUB.split_of))
+        put(tmp_path, [*files, "attributes.txt", "README"])
+        for name in ("cub", "cub-feat", "cub-metadataset"):
+            assert load_dataset(tmp_path, name).split_digest == dataset_info(name).split_digest
+
+    @pytest.mark.parametrize(("name", "tops"), [("mini", ("train", "val")), ("cifarfs", ("train", "test"))])
+    def test_folders_with_the_same_classes_divide_images_only(
+        self, tmp_path: Path, name: str, tops: tuple[str, str]
+    ) -> None:
+        """As in public copies of benchmarks; equal file names must not collide, and CIFAR has a class `train`."""
+        info = dataset_info(name)
+        dataset = load_dataset(put(tmp_path, (f"{top}/{label}/a.jpg" for top in tops for label in info.split_of)), name)
+        assert dataset.split_digest == info.split_digest
+        assert [len(dataset.splits[split]) for split in SPLITS] == [2 * len(info.classes(split)) for split in SPLITS]
+        first = dataset.splits["novel"]
+        assert set(first.images[:2]) == {f"{top}/{first.class_names[0]}/a.jpg" for top in tops}
+        assert len([note for note in dataset.notes if "divide the images, not the classes" in note]) == 1
+
+    def test_one_folder_with_all_classes_of_a_benchmark_is_no_split(self, tmp_path: Path) -> None:
+        dataset = load_dataset(put(tmp_path, (f"train/{name}/a.jpg" for name in MINI.split_of)), "mini")
+        assert dataset.split_digest == MINI.split_digest
+
+    def test_class_called_train_is_a_class(self, tmp_path: Path) -> None:
+        dataset = load_dataset(put(tmp_path, (f"{name}/a.png" for name in CIFARFS.split_of)), "cifarfs")
+        assert dataset.split_digest == CIFARFS.split_digest
+
+    def test_linked_class_folders_are_followed_and_loops_end(self, tmp_path: Path) -> None:
+        put(tmp_path / "store", [f"{WNID}/a.jpg"])
+        (tmp_path / "mini/test").mkdir(parents=True)
+        (tmp_path / "mini/test" / WNID).symlink_to(tmp_path / "store" / WNID)
+        (tmp_path / "store" / WNID / "loop").symlink_to(tmp_path / "store" / WNID)
+        assert load_dataset(tmp_path / "mini", "mini").splits["novel"].images == (f"test/{WNID}/a.jpg",)
 
 
 @pytest.mark.parametrize(
-    "names",
+    ("files", "words"),
     [
-        {"base": "train", "val": "val", "novel": "test"},
-        {"base": "base", "val": "validation", "novel": "novel"},
-        {"base": "meta-train", "val": "meta-val", "novel": "meta-test"},
-        {"base": "Train", "val": "valid", "novel": "Test"},
+        ([f"val/{MINI.classes('val')[0]}/.DS_Store", f"test/{WNID}/a.jpg"], "1 class folders hold no image: val: "),
+        ([f"val/{WNID}/a.jpg", f"test/{WNID}/b.jpg", f"test/{WNID2}/c.jpg"], f"in more than one split: {WNID}"),
+        ([f"train/{WNID}/a.jpg", f"base/{WNID}/a.jpg"], "split base is there twice .*: base and train"),
+        (["train/cat/1.png", "test/dog/1.png"], "None of the 2 classes .* is one of mini-ImageNet: cat, dog"),
+        ([f"test/{WNID}/\udcff.jpg"], rf"test/{WNID}/\?\.jpg in .* is not valid UTF-8"),
+        (["mini-imagenet-cache-train.pkl"], r"found mini-imagenet-cache-train\.pkl"),
+        ([], "found nothing"),
     ],
 )
-def test_split_folders_in_all_spellings(tmp_path: Path, names: dict[str, str]) -> None:
-    dataset = load_dataset(mini_in_split_folders(tmp_path, names), "miniimagenet")
-    assert list(dataset.splits) == ["base", "val", "novel"]
-    for split in SPLITS:
-        assert dataset.splits[split].class_names == MINI.classes(split)
-        assert len(dataset.splits[split]) == len(MINI.classes(split))
-    assert dataset.split_digest == MINI.split_digest
-    assert any("too few images" in note for note in dataset.notes)
+def test_unfit_folders_are_refused(tmp_path: Path, files: list[str], words: str) -> None:
+    with pytest.raises(FsbenchError, match=words):
+        load_dataset(put(tmp_path, files), "mini")
 
 
-def test_rows_are_sorted_by_class_then_file_name_and_open_in_rgb(tmp_path: Path) -> None:
-    first, second = MINI.classes("novel")[:2]
-    files = [f"test/{second}/b.jpg", f"test/{second}/a.jpg", f"test/{first}/z.jpg", f"test/{first}/y/c.jpg"]
-    split = load_dataset(put(tmp_path, files), "mini").splits["novel"]
-    assert split.sources == (
-        f"test/{first}/y/c.jpg",
-        f"test/{first}/z.jpg",
-        f"test/{second}/a.jpg",
-        f"test/{second}/b.jpg",
-    )
-    assert split.labels.tolist() == [0, 0, 1, 1]
-    assert split.labels.dtype == np.int64
-    assert split.open(3).mode == "RGB"
-    assert split.image_name(2) == f"test/{second}/a.jpg"
+def test_missing_and_unreadable_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FsbenchError, match="Expected a folder, found none"):
+        load_dataset(tmp_path / "gone", "mini")
+    put(tmp_path, [f"test/{WNID}/a.jpg"])
 
+    def refuse(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
 
-def test_left_overs_are_ignored(tmp_path: Path) -> None:
-    name = MINI.classes("novel")[0]
-    put(tmp_path, [f"test/{name}/a.jpg"])
-    put(
-        tmp_path,
-        [
-            f"test/{name}/.DS_Store",
-            f"test/{name}/._a.jpg",
-            f"test/{name}/Thumbs.db",
-            f"test/{name}/list.txt",
-            "__MACOSX/test/x/a.jpg",
-            "test/.ipynb_checkpoints/a.jpg",
-        ],
-    )
-    split = load_dataset(tmp_path, "mini").splits["novel"]
-    assert split.sources == (f"test/{name}/a.jpg",)
+    monkeypatch.setattr("fsbench.data.layouts.os.scandir", refuse)
+    with pytest.raises(FsbenchError, match=r"Could not read .*: Permission denied"):
+        load_dataset(tmp_path, "mini")
 
 
 def test_all_layouts_list_the_same_images_in_the_same_order(tmp_path: Path) -> None:
-    classes = {split: MINI.classes(split)[:2] for split in SPLITS}
-    rows = {s: [(f"{c}{i:08d}.jpg", c) for c in classes[s] for i in (7, 3)] for s in SPLITS}
+    rows = {s: [(f"{c}{i:08d}.jpg", c) for c in MINI.classes(s)[:2] for i in (7, 3)] for s in SPLITS}
     put(tmp_path / "split", (f"{NAMES[s]}/{c}/{f}" for s in SPLITS for f, c in rows[s]))
     put(tmp_path / "class", (f"data/{c}/{f}" for s in SPLITS for f, c in rows[s]))
     put(tmp_path / "flat", (f"images/{f}" for s in SPLITS for f, c in rows[s]))
     for split in SPLITS:
-        lines = ["filename,label", *(",".join(row) for row in rows[split])]
-        (tmp_path / f"flat/{NAMES[split]}.csv").write_text("\n".join(lines))
+        write(tmp_path / f"flat/{NAMES[split]}.csv", "filename,label", *(",".join(row) for row in rows[split]))
     datasets = [load_dataset(tmp_path / layout, "mini") for layout in ("split", "class", "flat")]
-    for one, other in itertools.pairwise(datasets):
-        for split in SPLITS:
-            mine, theirs = one.splits[split], other.splits[split]
-            assert mine.class_names == theirs.class_names
-            assert mine.labels.tolist() == theirs.labels.tolist()
-            files = [[s.image_name(i).split("/")[-1] for i in range(len(s))] for s in (mine, theirs)]
-            assert files[0] == files[1]
+    for (one, other), split in itertools.product(itertools.pairwise(datasets), SPLITS):
+        mine, theirs = one.splits[split], other.splits[split]
+        assert mine.class_names == theirs.class_names
+        assert mine.labels.tolist() == theirs.labels.tolist()
+        assert [name.split("/")[-1] for name in mine.images] == [name.split("/")[-1] for name in theirs.images]
 
 
-@pytest.mark.parametrize("where", ["images", "data", ".", "CUB_200_2011/images", "x/y/images"])
-def test_class_folders_are_divided_by_the_catalog(tmp_path: Path, where: str) -> None:
-    files = (f"{where}/{name}/{name[4:]}_0001_1.jpg" for name in sorted(CUB.split_of))
-    put(tmp_path, [*files, "attributes.txt", "README"])
-    for name in ("cub", "cub-feat", "cub-metadataset"):
-        dataset = load_dataset(tmp_path, name)
-        assert dataset.split_digest == dataset_info(name).split_digest
-        assert dataset.name == name
-
-
-def test_folders_of_no_class_are_left_out_and_named(tmp_path: Path) -> None:
-    put(tmp_path, [f"images/{CUB.classes('novel')[0]}/a.jpg", "images/201.Dodo/a.jpg"])
-    dataset = load_dataset(tmp_path, "cub")
-    assert list(dataset.splits) == ["novel"]
-    assert len(dataset.splits["novel"]) == 1
-    assert any("201.Dodo" in note for note in dataset.notes)
-
-
-def test_empty_class_folder_is_named(tmp_path: Path) -> None:
-    first, second = MINI.classes("val")[:2]
-    put(tmp_path, [f"val/{first}/a.jpg", f"val/{second}/.DS_Store"])
-    with pytest.raises(FsbenchError, match=f"1 class folders .* hold no image: val: {second}"):
-        load_dataset(tmp_path, "mini")
-
-
-def test_class_in_two_splits_is_refused(tmp_path: Path) -> None:
-    name = MINI.classes("val")[0]
-    put(tmp_path, [f"val/{name}/a.jpg", f"test/{name}/b.jpg", f"test/{MINI.classes('novel')[0]}/c.jpg"])
-    with pytest.raises(FsbenchError, match=rf"more than one split .*{name} \(val and novel\)"):
-        load_dataset(tmp_path, "mini")
-
-
-def test_wrong_split_is_refused_and_the_likely_one_named(tmp_path: Path) -> None:
-    feat = dataset_info("cub-feat")
-    put(tmp_path, (f"{NAMES[s]}/{name}/a.jpg" for s in SPLITS for name in feat.classes(s)))
-    with pytest.raises(FsbenchError, match="looks like FEAT's split: use the name cub-feat"):
-        load_dataset(tmp_path, "cub")
-    assert load_dataset(tmp_path, "cub-feat").split_digest == feat.split_digest
-
-
-def test_two_folders_for_one_split_are_refused(tmp_path: Path) -> None:
-    name = MINI.classes("base")[0]
-    put(tmp_path, [f"train/{name}/a.jpg", f"base/{name}/a.jpg"])
-    with pytest.raises(FsbenchError, match="one folder for the split base, found base and train"):
-        load_dataset(tmp_path, "mini")
-
-
-def test_images_outside_class_folders_are_mentioned(tmp_path: Path) -> None:
-    name = MINI.classes("novel")[0]
-    put(tmp_path, [f"test/{name}/a.jpg", "test/stray.jpg", "test/stray2.jpg"])
-    assert any("2 images directly in test/" in note for note in load_dataset(tmp_path, "mini").notes)
-
-
-@pytest.mark.parametrize(("name", "tops"), [("mini", ("train", "val")), ("cub", ("train", "test"))])
-def test_split_folders_with_the_same_classes_divide_images_only(
-    tmp_path: Path, name: str, tops: tuple[str, str]
-) -> None:
-    """As in public copies of mini-ImageNet, CUB and CIFAR-100; equal file names must not collide."""
-    info = dataset_info(name)
-    dataset = load_dataset(put(tmp_path, (f"{top}/{label}/a.jpg" for top in tops for label in info.split_of)), name)
-    assert dataset.split_digest == info.split_digest
-    assert [len(dataset.splits[split]) for split in SPLITS] == [2 * len(info.classes(split)) for split in SPLITS]
-    first = dataset.splits["novel"]
-    assert {first.image_name(row) for row in (0, 1)} == {f"{top}/{first.class_names[0]}/a.jpg" for top in tops}
-    told = [note for note in dataset.notes if "divide the images, not the classes" in note]
-    assert len(told) == 1
-    assert f"hold the same {len(info.split_of)} classes" in told[0]
-
-
-def test_class_called_train_below_a_folder_called_train(tmp_path: Path) -> None:
-    info = dataset_info("cifarfs")
-    put(tmp_path, (f"{top}/{label}/{top}.png" for top in ("train", "test") for label in info.split_of))
-    dataset = load_dataset(tmp_path, "cifarfs")
-    assert dataset.split_digest == info.split_digest
-    assert sum(map(len, dataset.splits.values())) == 200
-
-
-def test_one_folder_with_all_classes_of_a_benchmark_is_no_split(tmp_path: Path) -> None:
-    dataset = load_dataset(put(tmp_path, (f"train/{name}/a.jpg" for name in MINI.split_of)), "mini")
-    assert dataset.split_digest == MINI.split_digest
-    assert any("train/ holds all 100 classes" in note for note in dataset.notes)
-
-
-def write_lists(root: Path, name: str, drop: int = 0) -> None:
-    info = dataset_info(name)
-    folder = root / "splits/bertinetto"
-    folder.mkdir(parents=True)
-    for split in SPLITS:
-        lines = info.classes(split)[drop:] if split == "novel" else info.classes(split)
-        (folder / f"{NAMES[split]}.txt").write_text("\n".join(reversed(lines)) + "\n")
-
-
-def cifar_class_folders(root: Path) -> Path:
-    return put(root, (f"data/{name}/{name}_s_1.png" for name in sorted(dataset_info("cifarfs").split_of)))
-
-
-def test_text_lists_that_agree_with_the_catalog(tmp_path: Path) -> None:
-    write_lists(cifar_class_folders(tmp_path), "cifarfs")
-    dataset = load_dataset(tmp_path, "cifar-fs")
-    assert dataset.split_digest == dataset_info("cifarfs").split_digest
-    assert not any("lists" in note for note in dataset.notes)
-
-
-def test_class_called_train_is_a_class(tmp_path: Path) -> None:
-    files = (f"{name}/a.png" for name in sorted(dataset_info("cifarfs").split_of))
-    dataset = load_dataset(put(tmp_path, files), "cifarfs")
-    assert "train" in dataset.splits["base"].class_names
-    assert dataset.split_digest == dataset_info("cifarfs").split_digest
-
-
-def test_text_lists_of_the_other_cifar_set_are_noted(tmp_path: Path) -> None:
-    write_lists(cifar_class_folders(tmp_path), "cifarfs")
-    dataset = load_dataset(tmp_path, "fc100")
-    assert dataset.split_digest == dataset_info("fc100").split_digest
-    assert any("those of cifarfs" in note for note in dataset.notes)
-
-
-def test_text_lists_that_disagree_with_the_catalog_are_refused(tmp_path: Path) -> None:
-    write_lists(cifar_class_folders(tmp_path), "cifarfs", drop=1)
-    lost = dataset_info("cifarfs").classes("novel")[0]
-    with pytest.raises(FsbenchError, match=f"not those of cifarfs; first differences: {lost}"):
-        load_dataset(tmp_path, "cifarfs")
-
-
-def test_classes_of_something_else_are_refused(tmp_path: Path) -> None:
-    put(tmp_path, ["train/cat/1.png", "test/dog/1.png"])
-    with pytest.raises(FsbenchError, match=r"None of the 2 classes .* is one of mini-ImageNet: cat, dog"):
-        load_dataset(tmp_path, "mini")
-
-
-def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    name = MINI.classes("novel")[0]
-    put(tmp_path, [f"test/{name}/\udcff.jpg"])
-    with pytest.raises(FsbenchError, match=rf"test/{name}/\?\.jpg in .* is not valid UTF-8"):
-        load_dataset(tmp_path, "mini")
-
-
-def test_data_set_can_be_sent_to_a_worker(tmp_path: Path) -> None:
-    import pickle
-
-    name = MINI.classes("novel")[0]
-    dataset = load_dataset(put(tmp_path, [f"test/{name}/a.jpg"]), "mini")
+def test_a_data_set_can_be_sent_to_a_worker_and_knows_its_common_size(tmp_path: Path) -> None:
+    dataset = load_dataset(put(tmp_path, [f"test/{name}/a.png" for name in (WNID, WNID2)]), "mini")
     again = pickle.loads(pickle.dumps(dataset))
     assert again.split_digest == dataset.split_digest
-    assert again.splits["novel"].open(0).size == (8, 8)
+    assert again.common_size() == (8, 8)
+    Image.new("RGB", (9, 8)).save(tmp_path / f"test/{WNID2}/a.png")
+    assert dataset.common_size() is None
 
 
-def test_empty_folder(tmp_path: Path) -> None:
-    with pytest.raises(FsbenchError, match="found an empty folder"):
-        load_dataset(tmp_path, "mini")
+class TestCsv:
+    @pytest.mark.parametrize(
+        ("lines", "expected"),
+        [
+            (["filename,label", "a.jpg,x"], [(2, "a.jpg", "x")]),
+            (["a.jpg,x", "b.jpg,y"], [(1, "a.jpg", "x"), (2, "b.jpg", "y")]),
+            ([",class_name,image_name", "0,x,a.JPEG"], [(2, "a.JPEG", "x")]),
+            (["val_4_28_36847.png,28"], [(1, "val_4_28_36847.png", "28")]),
+            (["filename, label, concept_label", "a.jpg, 3, 1"], [(2, "a.jpg", "3")]),
+            (["file", "./a.jpg"], [(2, "./a.jpg", "")]),
+            (["\ufefffilename,label", "", '"a, b.jpg",x', ""], [(3, "a, b.jpg", "x")]),
+        ],
+    )
+    def test_dialects(self, tmp_path: Path, lines: list[str], expected: list[tuple[int, str, str]]) -> None:
+        assert read_image_rows(write(tmp_path / "train.csv", *lines)) == expected
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            (b"\n\n", "empty file"),
+            (b"filename,label\n", "Expected a column"),
+            (b"one,two\nthree,four\n", "Expected a column"),
+            (b"a.jpg,x\nb.jpg\n", "Line 2 .* has 1 columns"),
+            (b"\xff\xfea.jpg", "Could not read .* as csv"),
+        ],
+    )
+    def test_damaged_csv_is_named(self, tmp_path: Path, content: bytes, message: str) -> None:
+        (tmp_path / "train.csv").write_bytes(content)
+        with pytest.raises(FsbenchError, match=message):
+            read_image_rows(tmp_path / "train.csv")
+
+    @pytest.mark.parametrize(
+        ("images", "csv"),
+        [
+            ("mini_imagenet", "mini_imagenet"),
+            ("mini_imagenet/images", "mini_imagenet/split"),
+            ("mini_imagenet/archive/images", "mini_imagenet/splits/mini"),
+            ("mini_imagenet", "split/mini"),
+            ("mini_imagenet", "../split/mini"),
+        ],
+    )
+    def test_places_of_csv_files(self, tmp_path: Path, images: str, csv: str) -> None:
+        data = put(tmp_path / "data", [f"{images}/{WNID}0000000{number}.jpg" for number in (1, 2)])
+        write(data / csv / "test.csv", f"{WNID}00000001.jpg,{WNID}", f"{WNID}00000002.jpg,{WNID}")
+        split = load_dataset(data / "mini_imagenet", "mini").splits["novel"]
+        assert (len(split), split.class_names, split.open(0).size) == (2, (WNID,), (8, 8))
+
+    def test_images_may_lie_behind_a_link(self, tmp_path: Path) -> None:
+        put(tmp_path / "disk", ["a.png"])
+        write(tmp_path / "mini/validation.csv", f"a.png,{MINI.classes('val')[0]}")
+        (tmp_path / "mini/images").symlink_to(tmp_path / "disk")
+        assert load_dataset(tmp_path / "mini", "mini").splits["val"].images == ("images/a.png",)
+
+    @pytest.mark.parametrize(
+        ("files", "rows"),
+        [
+            ([f"{BIRD}/Groove_Billed_Ani_0065_1502.jpg"], [f"{BIRD}/Groove_Billed_Ani_0065_1502.jpg,3"]),
+            ([f"{BIRD}/Groove_Billed_Ani_0065_1502.jpg"], ["filename,label", "Groove_Billed_Ani_0065_1502.jpg,0"]),
+            (["Groove_Billed_Ani_0065_1502.jpg"], ["filename", "Groove_Billed_Ani_0065_1502.jpg"]),
+        ],
+        ids=["TIM", "EASY", "FEAT"],
+    )
+    def test_csv_files_of_cub(self, tmp_path: Path, files: list[str], rows: list[str]) -> None:
+        put(tmp_path / "images", files)
+        write(tmp_path / "split/test.csv", *rows)
+        assert load_dataset(tmp_path, "cub").splits["novel"].class_names == (BIRD,)
+
+    def test_letters_tell_all_birds_apart(self) -> None:
+        assert len({"".join(filter(str.isalpha, name.lower())) for name in CUB.split_of}) == 200
+
+    def test_numbered_classes_of_tiered_are_kept_apart_by_split(self, tmp_path: Path) -> None:
+        put(tmp_path, ["train_1_28_5.png", "val_4_28_36847.png", "val_4_3_1.png", "test_0_1_2.png"])
+        write(tmp_path / "split/tiered/train.csv", "train_1_28_5.png,28")
+        write(tmp_path / "split/tiered/val.csv", "val_4_28_36847.png,28", "val_4_3_1.png,3")
+        write(tmp_path / "split/tiered/test.csv", "test_0_1_2.png,1")
+        dataset = load_dataset(tmp_path, "tiered")
+        assert dataset.splits["base"].class_names == ("base-0028",)
+        assert dataset.splits["val"].class_names == ("val-0003", "val-0028")
+        assert any("wnids" in note for note in dataset.notes)
+        assert any("expected 97 classes with 124,261 images, found 2 with 2" in note for note in dataset.notes)
+
+    def test_missing_files_are_counted_and_the_first_named(self, tmp_path: Path) -> None:
+        put(tmp_path, [f"images/{WNID}00000001.jpg"])
+        names = [f"{WNID}{i:08d}.jpg" for i in range(1, 8)]
+        write(tmp_path / "test.csv", "filename,label", *(f"{name},{WNID}" for name in names))
+        with pytest.raises(FsbenchError, match=f"6 files .* missing: {names[1]}, {names[2]}, {names[3]} and 3 more"):
+            load_dataset(tmp_path, "mini")
+        assert scan_folder(tmp_path, MINI).counts("novel") == {WNID: 1}
+
+    def test_ambiguous_name_is_refused_unless_the_class_decides(self, tmp_path: Path) -> None:
+        put(tmp_path, [f"images/{WNID}/1.png", f"images/{WNID2}/1.png"])
+        write(tmp_path / "test.csv", f"1.png,{WNID2}")
+        assert load_dataset(tmp_path, "mini").splits["novel"].images == (f"images/{WNID2}/1.png",)
+        write(tmp_path / "test.csv", "1.png,5")
+        with pytest.raises(FsbenchError, match=r"'1\.png' in line 1 .* fits 2 files"):
+            load_dataset(tmp_path, "mini")
+
+    def test_contradictions_are_refused_and_repetitions_are_not(self, tmp_path: Path) -> None:
+        put(tmp_path / "zoo", ["a.png", "b.png"])
+        write(tmp_path / "zoo/train.csv", "a.png,cat", "b.png,cat", "a.png,cat")
+        assert len(load_own(tmp_path / "zoo").splits["base"]) == 2
+        write(tmp_path / "zoo/test.csv", "a.png,dog")
+        with pytest.raises(FsbenchError, match=r"a\.png is base cat, and novel dog in line 1"):
+            load_own(tmp_path / "zoo")
+        write(tmp_path / "zoo/test.csv", "a.png")
+        with pytest.raises(FsbenchError, match=r"The class of 'a\.png' in line 1 .* is unknown"):
+            load_own(tmp_path / "zoo")
 
 
-def test_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(FsbenchError, match="Expected a folder, found none"):
-        load_dataset(tmp_path / "gone", "mini")
+FINE = sorted(dataset_info("fc100").split_of)
 
 
-def test_unknown_layout_says_what_is_there(tmp_path: Path) -> None:
-    put(tmp_path, ["mini-imagenet-cache-train.pkl", "mini-imagenet-cache-test.pkl"])
-    with pytest.raises(FsbenchError, match=r"holds mini-imagenet-cache-test\.pkl, mini-imagenet-cache-train\.pkl"):
-        load_dataset(tmp_path, "mini")
+class TestCifar:
+    @pytest.mark.parametrize(("name", "protocol"), [("fc100", 2), ("cifarfs", 5)])
+    def test_both_parts_are_merged_and_split_by_class(self, tmp_path: Path, protocol: int, name: str) -> None:
+        labels = {"train": list(range(100)) * 2, "test": list(range(100))}
+        data = write_cifar(tmp_path / "cifar-100-python", FINE, labels, protocol)
+        dataset, info = load_dataset(tmp_path, name), dataset_info(name)
+        assert dataset.split_digest == info.split_digest
+        for split in dataset.splits.values():
+            assert np.bincount(split.labels).tolist() == [3] * len(info.classes(split.name))
+            assert list(split.images[:3]) == sorted(split.images[:3], key=lambda image: image.split("/")[1])
+            for row in range(0, len(split), 7):
+                part, file = split.image_name(row).split("/")
+                original = len(labels[part]) - int(file[4:10])
+                assert FINE[labels[part][original]] == split.class_names[split.labels[row]]
+                planes = data[part][original].reshape(3, 32, 32)
+                assert (np.asarray(split.open(row)) == planes.transpose(1, 2, 0)).all()
+                assert split.reader.content(split.images[row]) == data[part][original].tobytes()
 
+    def test_files_of_one_name_stay_apart(self, tmp_path: Path) -> None:
+        data = write_cifar(tmp_path, FINE, {"train": [0, 0], "test": []})["train"]
+        content = {b"data": data, b"fine_labels": [0, 0], b"filenames": [b"a.png", b"a.png"]}
+        (tmp_path / "train").write_bytes(pickle.dumps(content))
+        split = load_dataset(tmp_path, "cifarfs").splits["base"]
+        assert [split.reader.content(image) for image in split.images] == [row.tobytes() for row in data]
 
-def test_unreadable_folder_is_an_error_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(tmp_path, [f"test/{MINI.classes('novel')[0]}/a.jpg"])
+    def test_missing_part_is_an_error_but_can_be_reported(self, tmp_path: Path) -> None:
+        write_cifar(tmp_path, FINE, {"train": list(range(100))})
+        with pytest.raises(FsbenchError, match=r"1 files .* missing: test"):
+            load_dataset(tmp_path, "fc100")
+        assert sum(scan_folder(tmp_path, dataset_info("fc100")).counts("base").values()) == 60
 
-    def refuse(path: Path) -> None:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr("fsbench.data.folders.os.scandir", refuse)
-    with pytest.raises(FsbenchError, match=r"Could not read .*n\d+: Permission denied"):
-        load_dataset(tmp_path, "mini")
-
-
-def test_links_to_class_folders_are_followed_and_loops_end(tmp_path: Path) -> None:
-    name = MINI.classes("novel")[0]
-    put(tmp_path / "store", [f"{name}/a.jpg"])
-    (tmp_path / "mini/test").mkdir(parents=True)
-    (tmp_path / "mini/test" / name).symlink_to(tmp_path / "store" / name)
-    (tmp_path / "store" / name / "loop").symlink_to(tmp_path / "store" / name)
-    split = load_dataset(tmp_path / "mini", "mini").splits["novel"]
-    assert split.sources == (f"test/{name}/a.jpg",)
-
-
-def test_common_size(tmp_path: Path) -> None:
-    from PIL import Image
-
-    first, second = MINI.classes("novel")[:2]
-    put(tmp_path, [f"test/{first}/a.png", f"test/{second}/a.png"])
-    assert load_dataset(tmp_path, "mini").common_size() == (8, 8)
-    Image.new("RGB", (9, 8)).save(tmp_path / f"test/{second}/a.png")
-    assert load_dataset(tmp_path, "mini").common_size() is None
-
-
-def test_scan_reports_what_load_refuses(tmp_path: Path) -> None:
-    first, second = MINI.classes("val")[:2]
-    put(tmp_path, [f"val/{first}/a.jpg", f"val/{second}/.DS_Store"])
-    listing = scan_folder(tmp_path, MINI)
-    assert listing.counts("val") == {first: 1}
-    assert listing.empty_classes() == (f"val: {second}",)
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            (b"data", np.zeros((2, 3071), np.uint8)),
+            (b"data", np.zeros((2, 3072), np.float32)),
+            (b"fine_labels", [0, 100]),
+            (b"fine_labels", [0]),
+            (b"filenames", 3),
+        ],
+    )
+    def test_wrong_content_is_refused(self, tmp_path: Path, key: bytes, value: object) -> None:
+        write_cifar(tmp_path, FINE, {"test": [0, 1]})
+        content = {b"data": np.zeros((2, 3072), np.uint8), b"fine_labels": [0, 1], b"filenames": [b"a", b"b"]}
+        (tmp_path / "train").write_bytes(pickle.dumps({**content, key: value}, protocol=2))
+        with pytest.raises(FsbenchError, match="is not the archive of CIFAR-100, or damaged"):
+            load_dataset(tmp_path, "fc100")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from fsbench.data.pixels import normalised
-from fsbench.methods.base import MethodInfo, OnImages, Variants
+from fsbench.methods.base import MethodInfo, Variants
+from fsbench.methods.images.networks import OnImages
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,34 +59,3 @@ class MeanColour(OnImages):
     def classify(self, tasks: TaskBatch) -> Tensor:
         rows = tasks.rows.float()
         return nearest_mean(rows if self.network is None else rows.unflatten(2, (-1, 3)).mean(dim=2), tasks)
-
-
-@dataclass(frozen=True)
-class Greedy(MeanOfNetwork):
-    """Claims to need the memory that it is told, in megabytes per image."""
-
-    megabytes: float = 1.0
-    info: ClassVar[MethodInfo] = MethodInfo(
-        "greedy", "Greedy", "", transductive=False, prior="none", network="features"
-    )
-    memory_hint: ClassVar[str] = "Lower --set megabytes=1."
-
-    def memory_per_task(self, samples: int) -> int:
-        return round(samples * self.megabytes * 1e6)
-
-
-@dataclass(frozen=True)
-class Adapting(MeanOfNetwork):
-    """Adapts a scale of the features to the support, by gradient."""
-
-    info: ClassVar[MethodInfo] = MethodInfo(
-        "adapting", "Adapting", "", transductive=False, prior="none", cost="network", network="features"
-    )
-
-    def classify(self, tasks: TaskBatch) -> Tensor:
-        before = super().classify(tasks)
-        with torch.enable_grad():
-            scale = torch.ones((), requires_grad=True)
-            (gradient,) = torch.autograd.grad((before * scale).square().sum(), scale)
-        assert gradient.isfinite()
-        return before

@@ -6,7 +6,6 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 import torch
 
@@ -16,11 +15,10 @@ from fsbench.evaluation.source import source_of
 from fsbench.evaluation.spec import Spec, parse_methods
 from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.methods.base import Context
-from fsbench.methods.registry import method_class, needs_base
+from fsbench.methods.registry import method_class, method_names
 from fsbench.reporter import Reporter
 from fsbench.tasks.protocol import TaskProtocol
-from tests.comparing import QUIET, compared, runner, solved
-from tests.properties.test_methods import ON_FEATURES, SHORTER
+from tests.comparing import QUIET, compared, runner
 from tests.synthetic import make_features
 
 if TYPE_CHECKING:
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 
     from tests.synthetic import Features
 
+NAMES = [name for name in method_names() if not method_class(name).info.network]
 MADE = Provenance("cub", "rn18", weights="w.pth", weights_sha256="ab", transform="{}")
 
 
@@ -52,83 +51,44 @@ def other(tmp_path: Path) -> FeatureFile:
     return whole(tmp_path / "other.h5", make_features(seed=5), replace(MADE, dataset="mini"))
 
 
-def test_statistics_come_from_the_other_file(novel: FeatureFile, other: FeatureFile) -> None:
-    source = source_of(novel, "novel", other, QUIET)
+def test_statistics_come_from_the_other_file_and_records_name_it(novel: FeatureFile, other: FeatureFile) -> None:
+    source, digest = source_of(novel, "novel", other, QUIET), other.summary("base").digest
     assert source.base is not None
-    assert source.base.digest == other.summary("base").digest
-    assert (source.dataset, source.base_dataset) == ("cub", "mini")
+    assert (source.base.digest, source.split.digest) == (digest, novel.summary("novel").digest)
     assert source.context(TaskProtocol(), "article").preset == "cub"
-    assert source.split.digest == novel.summary("novel").digest
+    table = compared("ncm,bavardage", [novel], [TaskProtocol()], tasks=10, base=other)
+    assert [entry.label for entry in table.entries] == ["soft-kmeans", "ncm", "bavardage"]
+    for record in table.records:
+        assert f"|base:mini@{digest[:6]}|" in record.signature
+        assert (record.base_dataset, record.run.base) == ("mini", digest)
+        assert f"--base {other.path}" in record.command
+    assert not any(cell.published for cell in table.cells)  # numbers are of the data set's own base classes
 
 
-def test_records_and_signatures_name_the_other_base(novel: FeatureFile, other: FeatureFile) -> None:
-    (row,) = solved("bavardage", novel, tasks=20, base=other)
-    digest = other.summary("base").digest
-    assert f"|base:mini@{digest[:6]}|" in row.record.signature
-    assert row.record.base_dataset == row.as_dict()["base_dataset"] == "mini"
-    assert row.record.key.base_sha256 == other.summary("base").digest
-    assert row.baseline is not None
-
-
-def test_the_files_own_base_or_data_set_is_no_other(features: Features, tmp_path: Path, novel: FeatureFile) -> None:
-    own = whole(tmp_path / "own.h5", features, MADE)
-    assert source_of(own, "novel", own, QUIET).base_dataset == ""
-    apart = source_of(novel, "novel", own, QUIET)
-    assert apart.base is not None
-    assert apart.base_dataset == ""  # base and novel classes of one data set in two files
-
-
-def test_another_file_of_the_same_name_is_in_the_signature(features: Features, tmp_path: Path) -> None:
-    own = whole(tmp_path / "own.h5", features, MADE)
-    other = whole(tmp_path / "other.h5", make_features(seed=5), MADE)
-
-    def signature(base: FeatureFile | None) -> str:
-        (row,) = solved("ncm", own, tasks=3, base=base)
-        return row.record.signature
-
-    assert "base:" not in signature(None)
-    assert signature(own) == signature(None)
-    assert f"|base:cub@{other.summary('base').digest[:6]}|" in signature(other)
-
-
-def test_a_table_names_all_bases(features: Features, tmp_path: Path) -> None:
-    files = [whole(tmp_path / "a.h5", features, MADE), whole(tmp_path / "b.h5", make_features(seed=5), MADE)]
-    for order in (files, files[::-1]):
-        found = compared("ncm", order, [TaskProtocol()], baseline="ncm", tasks=3, base=files[0]).signature()
-        assert f"/novel|base:own+cub@{files[0].summary('base').digest[:6]}|" in found
-
-
-def test_published_numbers_are_not_shown_across_data_sets(novel: FeatureFile, other: FeatureFile) -> None:
-    def table(base: FeatureFile) -> tuple[str, list[object]]:
-        found = compared("soft-kmeans,bavardage", [novel], [TaskProtocol()], tasks=10, base=base)
-        return found.signature(), [cell.published for cell in found.groups[0].cells.values() if cell.published]
-
-    signature, published = table(other)
-    assert f"|base:mini@{other.summary('base').digest[:6]}|" in signature
-    assert published == []
-    within = whole(other.path.with_name("within.h5"), make_features(seed=5), MADE)
-    signature, published = table(within)
-    assert f"|base:cub@{within.summary('base').digest[:6]}|" in signature
-    assert published
-
-
-@pytest.mark.parametrize(
-    ("made", "words"),
-    [
-        (replace(MADE, weights_sha256="cd"), "was extracted with other weights"),
-        (replace(MADE, weights="none, seed 1", weights_sha256=""), "was extracted with other weights"),
-    ],
-)
-def test_other_weights_are_refused(
-    novel: FeatureFile, features: Features, tmp_path: Path, made: Provenance, words: str
+def test_other_files_of_the_same_data_set_are_named_and_the_files_own_is_not(
+    features: Features, tmp_path: Path
 ) -> None:
-    with pytest.raises(FsbenchError, match=words):
-        source_of(novel, "novel", whole(tmp_path / "o.h5", features, made), QUIET)
+    files = [whole(tmp_path / "a.h5", features, MADE), whole(tmp_path / "b.h5", make_features(seed=5), MADE)]
+    own, others = (compared("bavardage", [files[0]], [TaskProtocol()], tasks=3, base=base).records for base in files)
+    assert all("base:" not in one.signature and not one.base_dataset for one in own)
+    name = f"base:cub@{files[1].summary('base').digest[:6]}"
+    assert all(f"|{name}|" in one.signature and not one.base_dataset for one in others)
+    for order in (files, files[::-1]):
+        table = compared("bavardage", order, [TaskProtocol()], tasks=3, base=files[1])
+        assert f"/novel|base:own+cub@{name[-6:]}|" in table.signature()
+        assert all(cell.published for (label, _), cell in table.groups[0].cells.items())
 
 
-def test_other_dimensions_and_files_without_base_are_refused(novel: FeatureFile, tmp_path: Path) -> None:
-    with pytest.raises(FsbenchError, match="has 47 features per image"):
-        source_of(novel, "novel", whole(tmp_path / "o.h5", make_features(dimension=47), MADE), QUIET)
+def test_other_weights_dimensions_and_files_without_base_are_refused(
+    novel: FeatureFile, features: Features, tmp_path: Path
+) -> None:
+    for data, made, words in (
+        (features, replace(MADE, weights_sha256="cd"), "was extracted with other weights"),
+        (features, replace(MADE, weights="none, seed 1", weights_sha256=""), "was extracted with other weights"),
+        (make_features(dimension=47), MADE, "has 47 features per image"),
+    ):
+        with pytest.raises(FsbenchError, match=words):
+            source_of(novel, "novel", whole(tmp_path / "o.h5", data, made), QUIET)
     with pytest.raises(FsbenchError, match="no split 'base'"):
         source_of(novel, "novel", novel_only(tmp_path / "p.h5", make_features(seed=1)), QUIET)
 
@@ -136,34 +96,23 @@ def test_other_dimensions_and_files_without_base_are_refused(novel: FeatureFile,
 def test_what_is_not_known_is_warned_of(
     novel: FeatureFile, features: Features, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    imported = Provenance("mini", "wrn")
-    source_of(novel, "novel", whole(tmp_path / "o.h5", features, imported), Reporter(quiet=True))
-    assert "is of backbone wrn" in capsys.readouterr().err
-    source_of(
-        novel, "novel", whole(tmp_path / "p.h5", features, replace(imported, backbone="rn18")), Reporter(quiet=True)
-    )
-    assert capsys.readouterr().err == ""
-    source_of(novel, "novel", whole(tmp_path / "q.h5", features, replace(MADE, crops=30)), Reporter(quiet=True))
-    assert "different transforms or numbers of crops" in capsys.readouterr().err
+    for made, words in (
+        (Provenance("mini", "wrn"), "is of backbone wrn"),
+        (Provenance("mini", "rn18"), ""),
+        (replace(MADE, crops=30), "different transforms or numbers of crops"),
+    ):
+        source_of(novel, "novel", whole(tmp_path / "o.h5", features, made), QUIET)
+        heard = capsys.readouterr().err
+        assert words in heard if words else heard == ""
 
 
-@pytest.mark.parametrize("name", [*ON_FEATURES, "simpleshot:L2N", "simpleshot:UN"])
+@pytest.mark.parametrize("name", [*NAMES, "simpleshot:L2N", "simpleshot:UN"])
 def test_methods_know_whether_they_need_base_classes(name: str) -> None:
-    method, _, norm = name.partition(":")
-    options = {"norm": norm} if norm else SHORTER.get(name, {})
+    choice = parse_methods(name)[0]
     rows = torch.rand(6, 4, generator=torch.Generator().manual_seed(0))
-    expected = pytest.raises(FsbenchError, match="--base") if needs_base(name) else contextlib.nullcontext()
+    expected = pytest.raises(FsbenchError, match="--base") if choice.needs_base else contextlib.nullcontext()
     with expected:
-        method_class(method).configure(Context(balanced=False), **options).embed(rows, None)
-
-
-def test_without_base_solve_has_a_baseline_that_needs_none_or_says_what_to_do(novel: FeatureFile) -> None:
-    (row,) = solved("pt-map", novel, tasks=10)
-    assert row.baseline is not None
-    assert row.baseline.key.params == {"norm": "L2N"}
-    assert np.isfinite(row.record.accuracy)
-    with pytest.raises(FsbenchError, match="--base FILE"):
-        solved("bavardage", novel, tasks=10)
+        method_class(choice.method).configure(Context(balanced=False), **choice.options).embed(rows, None)
 
 
 def test_without_base_compare_takes_what_needs_none(
@@ -172,19 +121,14 @@ def test_without_base_compare_takes_what_needs_none(
     monkeypatch.setattr("fsbench.evaluation.spec.usual_methods", lambda: ["pt-map", "ncm", "bavardage:released"])
     spec = Spec(methods=tuple(parse_methods("all")), protocols=(TaskProtocol(),), tasks=3, all_methods=True)
     table = compare(spec, [novel], runner(reporter=Reporter()))
-    labels = [entry.label for entry in table.entries]
-    assert table.baseline == "simpleshot:L2N"
-    assert "pt-map" in labels
-    assert not {"bavardage", "bavardage:released", "ncm"} & set(labels)
+    assert (table.baseline, [entry.label for entry in table.entries]) == (
+        "simpleshot:L2N",
+        ["simpleshot:L2N", "pt-map"],
+    )
     assert "bavardage:released" in capsys.readouterr().err.replace("\n", "")
     for methods, chosen in (("pt-map,bavardage", None), ("pt-map", "ncm")):
-        with pytest.raises(FsbenchError, match=r"has no base classes, which (bavardage|ncm) need"):
+        with pytest.raises(FsbenchError, match=r"has no base classes, which (bavardage|ncm) need") as caught:
             compared(methods, [novel], [TaskProtocol()], baseline=chosen, tasks=3)
+        assert "--base FILE" in caught.value.hint
     table = compared("simpleshot:UN", [novel], [TaskProtocol()], baseline="pt-map", tasks=3)
     assert table.baseline == "pt-map"
-
-
-def test_with_base_nothing_is_left_out(novel: FeatureFile, other: FeatureFile) -> None:
-    table = compared("ncm,bavardage", [novel], [TaskProtocol()], tasks=3, base=other)
-    assert [entry.label for entry in table.entries] == ["soft-kmeans", "ncm", "bavardage"]
-    assert table.baseline == "soft-kmeans"

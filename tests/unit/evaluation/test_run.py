@@ -1,308 +1,274 @@
+"""Runs are computed once: records are reused, extended, and never lost."""
+
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.engine import Outcome, solve_tasks
-from fsbench.evaluation.run import Job
-from fsbench.evaluation.source import Source
-from fsbench.features.store import FeatureFile, Provenance, write_features
-from fsbench.methods.base import Context
-from fsbench.methods.bavardage import Bavardage
-from fsbench.methods.ncm import NearestClassMean
-from fsbench.methods.registry import method_class
-from fsbench.methods.soft_kmeans import SoftKMeans
+from fsbench.evaluation import run as running
+from fsbench.evaluation.engine import solve
+from fsbench.evaluation.spec import parse_protocols
+from fsbench.features.store import Provenance
 from fsbench.reporter import Reporter
-from fsbench.results.collect import collect, read_records
 from fsbench.results.record import load_record, save_record
 from fsbench.tasks.protocol import TaskProtocol
-from tests.comparing import QUIET, runner, solved
+from tests.comparing import job, runner, source_in_memory
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from fsbench.evaluation.engine import Outcome
+    from fsbench.evaluation.source import Source
     from tests.synthetic import Features
 
+SLOW: dict[str, Any] = {"method": "tim-gd", "options": {"steps": 2}}
+
+
+@pytest.fixture(scope="module")
+def source(features: Features) -> Source:
+    own = source_in_memory(features)
+    return replace(own, split=replace(own.split, digest="d" * 64))
+
 
 @pytest.fixture
-def path(features: Features, tmp_path: Path) -> Path:
-    return features.write(tmp_path / "features" / "synthetic-none.h5")
+def pieces(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, range]]:
+    """What is solved from now on: numbers of methods, and of tasks."""
+    solved: list[tuple[int, range]] = []
+
+    def counted(methods: Any, split: Any, base: Any, tasks: Any, **options: Any) -> list[Outcome]:
+        outcomes = solve(methods, split, base, tasks, **options)
+        solved.append((len(methods), range(int(tasks.numbers[0]), int(tasks.numbers[-1]) + 1)))
+        return outcomes
+
+    monkeypatch.setattr(running, "solve", counted)
+    return solved
 
 
-@pytest.fixture
-def source(features: Features, path: Path) -> Source:
-    return Source("synthetic", "none", "novel", FeatureFile.open(path).read("novel"), features.statistics)
+def content(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def job(tasks: int = 20, seed: int = 0) -> Job:
-    return Job(NearestClassMean(), TaskProtocol(), seed, tasks)
+def test_a_record_is_extended_and_a_request_for_fewer_tasks_reads_its_beginning(
+    source: Source, tmp_path: Path, pieces: list[tuple[int, range]]
+) -> None:
+    whole = runner().run(job(source, tasks=30))
+    pieces.clear()
+    records = [runner(tmp_path).run(job(source, tasks=tasks)) for tasks in (20, 30)]
+    assert pieces == [(1, range(20)), (1, range(20, 30))]
+    assert records[1].answers == whole.answers
+    assert records[1].seconds > records[0].seconds
+    (path,) = tmp_path.iterdir()
+    assert load_record(path) == records[1]
+    stored = content(tmp_path)
+    for tasks in (12, 1, 30):
+        record = runner(tmp_path).run(job(source, tasks=tasks))
+        assert record.answers == whole.answers.first(tasks)
+        assert (record.accuracy, record.signature) == (whole.first(tasks).accuracy, whole.first(tasks).signature)
+    assert content(tmp_path) == stored
+    assert len(pieces) == 2
+    forced = runner(tmp_path, force=True).run(job(source, tasks=30))
+    assert pieces[2:] == [(1, range(30))]
+    assert forced.answers == whole.answers
 
 
-def test_a_record_is_written_once_and_then_reused(source: Source, tmp_path: Path) -> None:
-    first = runner(tmp_path).run(job(), source)
-    (path,) = tmp_path.glob("*.json")
-    assert load_record(path) == first
-    save_record(path, dataclasses.replace(first, created="1999-01-01T00:00:00+00:00"))
-    assert runner(tmp_path).run(job(), source).created.startswith("1999")
-    again = runner(tmp_path, force=True).run(job(), source)
-    assert not again.created.startswith("1999")
-    assert again.correct == first.correct
+def refused(*arguments: Any) -> None:
+    raise FsbenchError("read-only")
 
 
-def test_everything_that_matters_makes_another_record(source: Source, tmp_path: Path) -> None:
-    other_features = dataclasses.replace(source, split=dataclasses.replace(source.split, digest="other"))
-    runner(tmp_path).run(job(), source)
-    runner(tmp_path).run(job(21), source)
-    runner(tmp_path).run(job(seed=1), source)
-    runner(tmp_path).run(job(), other_features)
-    runner(tmp_path).run(Job(NearestClassMean(), TaskProtocol(queries=60), 0, 20), source)
-    runner(tmp_path).run(Job(Bavardage(), TaskProtocol(), 0, 20), source)
-    runner(tmp_path).run(Job(Bavardage(beta=5.0), TaskProtocol(), 0, 20), source)
-    assert len(list(tmp_path.glob("*.json"))) == 7
-    runner(tmp_path, batch=3).run(job(), source)
-    assert len(list(tmp_path.glob("*.json"))) == 7
-
-
-def solved_anew(monkeypatch: pytest.MonkeyPatch) -> list[range]:
-    """The tasks that are solved from now on."""
-    seen: list[range] = []
-
-    def counted(*arguments: Any, **options: Any) -> Outcome:
-        outcome = solve_tasks(*arguments, **options)
-        first = arguments[3].first
-        seen.append(range(first, first + len(outcome.correct)))
-        return outcome
-
-    monkeypatch.setattr("fsbench.evaluation.run.solve_tasks", counted)
-    return seen
-
-
-def test_the_first_tasks_of_a_record_are_a_result_and_more_tasks_extend_it(
+def test_a_folder_that_cannot_be_written_serves_what_it_has(
     source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = [runner().run(job(tasks), source) for tasks in (1, 12, 30)]
-    seen = solved_anew(monkeypatch)
-    run = runner(tmp_path).run
-    for tasks in (20, 12, 30, 1):
-        run(job(tasks), source)
-    assert seen == [range(20), range(20, 30)]
-    assert [path.stem.rpartition("-")[2] for path in sorted(tmp_path.glob("*.json"))] == ["1", "12", "20", "30"]
-    for expected in whole:
-        found = run(job(expected.key.tasks), source)
-        for name in ("key", "correct", "queries", "accuracy", "ci95", "signature"):
-            assert getattr(found, name) == getattr(expected, name), name
-    assert run(job(12), source).seconds == pytest.approx(run(job(20), source).seconds * 12 / 20)
-    assert run(job(30), source).seconds > run(job(20), source).seconds
-    run(job(40, seed=1), source)
-    runner(tmp_path, force=True).run(job(30), source)
-    assert seen[2:] == [range(40), range(30)]
+    runner(tmp_path).run(job(source, tasks=20))
+    for name in ("require_writable", "save_record"):
+        monkeypatch.setattr(running, name, refused)
+    assert runner(tmp_path).run(job(source, tasks=8)).tasks == 8
+    with pytest.raises(FsbenchError, match="read-only"):
+        runner(tmp_path).run(job(source, tasks=21))
 
 
-def test_a_record_whose_name_has_the_number_of_tasks_in_its_digest_is_found(
-    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_slow_method_that_is_killed_loses_nothing_that_was_written(
+    source: Source, tmp_path: Path, pieces: list[tuple[int, range]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = runner(tmp_path).run(job(), source)
-    (path,) = tmp_path.glob("*.json")
-    path.rename(path.with_name(f"synthetic-none-ncm-unbalanced-1shot-{first.key.digest()}.json"))
-    seen = solved_anew(monkeypatch)
-    assert runner(tmp_path).run(job(), source) == first
-    assert seen == []
+    monkeypatch.setattr(running, "_SECONDS_TO_KEEP", 1e-6)
+    monkeypatch.setattr(running, "_FIRST_TASKS", 5)
+    slow = job(source, tasks=40, **SLOW)
+    whole = runner().run(slow)
+    pieces.clear()
 
-
-def test_a_damaged_record_of_other_tasks_is_not_used(
-    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runner(tmp_path).run(job(), source)
-    (path,) = tmp_path.glob("*.json")
-    path.write_text(path.read_text()[:-20])
-    seen = solved_anew(monkeypatch)
-    runner(tmp_path).run(job(15), source)
-    assert seen == [range(15)]
-
-
-def test_a_job_with_a_time_ends_with_it_and_is_then_complete(
-    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    all_tasks = runner().run(job(3_000), source)
-    seen = solved_anew(monkeypatch)
-    short = dataclasses.replace(job(3_000), seconds=1e-6)
-    first = runner(tmp_path).run(short, source)
-    assert 8 <= first.key.tasks < 3_000
-    assert first.correct == all_tasks.correct[: first.key.tasks]
-    assert f"|tasks:{first.key.tasks}|" in first.signature
-    assert runner(tmp_path).run(short, source) == first  # its time is used up
-    runner(tmp_path).run(dataclasses.replace(job(3_000), seconds=600.0), source)
-    assert seen == [range(first.key.tasks), range(first.key.tasks, 3_000)]
-    assert runner(tmp_path).run(short, source).key.tasks == 3_000  # nothing is left to solve
-
-
-def test_a_slow_method_that_is_interrupted_loses_little(
-    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fsbench.evaluation.run._SECONDS_TO_KEEP", 1e-6)
-    slow = Job(method_class("tim-gd").configure(Context(balanced=False), steps=2), TaskProtocol(), 0, 300)
-    whole = runner().run(slow, source)
-    seen = solved_anew(monkeypatch)
-    done = 0
-
-    def interrupt(more: int) -> None:
-        nonlocal done
-        done += more
-        if done > 100:
+    def interrupt(more: int, label: str) -> None:
+        if len(pieces) == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        runner(tmp_path).run(slow, source, interrupt)
-    (path,) = tmp_path.glob("*.json")
+        runner(tmp_path).run_all([slow], interrupt)
+    (path,) = tmp_path.iterdir()
     part = load_record(path)
-    assert 0 < part.key.tasks <= 100
-    assert part.asked == 300
-    assert part.correct == whole.correct[: part.key.tasks]
-    (table,) = collect(read_records(None, tmp_path, QUIET), published=False)
-    assert [entry.label for entry in table.entries] == [f"tim-gd ({part.key.tasks} tasks)"]
-    counted: list[int] = []
-    found = runner(tmp_path).run(slow, source, counted.append)
-    assert (found.key, found.correct, found.asked) == (whole.key, whole.correct, 0)
-    assert sum(counted) == 300
-    assert [tasks for solved in seen for tasks in solved] == [*range(300)]
-    (path,) = tmp_path.glob("*.json")
-    assert load_record(path) == found
+    assert part.tasks == pieces[-1][1].stop < 40
+    assert part.answers == whole.answers.first(part.tasks)
+    done: list[int] = []
+    (record,) = runner(tmp_path).run_all([slow], lambda more, label: done.append(more))
+    assert record.answers == whole.answers
+    assert sum(done) == 40
+    assert [number for _, numbers in pieces for number in numbers] == [*range(40)]
+    assert load_record(path) == record
 
 
-def test_a_record_that_another_process_writes_meanwhile_does_not_count_twice(source: Source, tmp_path: Path) -> None:
-    one, other = Job(NearestClassMean(), TaskProtocol(), 0, 300), Job(SoftKMeans(), TaskProtocol(), 0, 300)
-    whole = runner().run(other, source)
-    here = runner(tmp_path)
-    here.run(one, source, following=[other])  # solves both, and keeps the second until it is asked for
-    runner(tmp_path).run(dataclasses.replace(other, tasks=100), source)
-    counted: list[int] = []
-    found = here.run(other, source, counted.append)
-    assert (found.key, found.correct, found.queries) == (whole.key, whole.correct, whole.queries)
-    assert sum(counted) == 300
-    assert sorted(load_record(path).key.tasks for path in tmp_path.glob("*soft-kmeans*")) == [100, 300]
+def test_fast_methods_are_solved_together_where_they_lack_the_same_tasks(
+    source: Source, tmp_path: Path, pieces: list[tuple[int, range]]
+) -> None:
+    names = ("ncm", "soft-kmeans", "bavardage", "bavardage:released")
+    runner(tmp_path).run(job(source, "soft-kmeans", 8))
+    pieces.clear()
+    jobs = [*(job(source, name) for name in names), job(source, **SLOW), job(source, rules=TaskProtocol(shots=2))]
+    done: list[int] = []
+    records = runner(tmp_path).run_all(jobs, lambda more, label: done.append(more))
+    assert (3, range(20)) in pieces
+    assert (1, range(8, 20)) in pieces
+    assert [record.method.label for record in records] == [*names, "tim-gd", "ncm"]
+    assert sum(done) == 6 * 20
+    alone = [runner().run(one) for one in jobs]
+    assert [one.predicted.tolist() for one in records] == [one.predicted.tolist() for one in alone]
+    assert len([*tmp_path.iterdir()]) == 6
 
 
-def test_an_unfinished_record_is_not_shown_beside_the_whole_one(source: Source, tmp_path: Path) -> None:
-    runner(tmp_path).run(job(8), source)
-    (path,) = tmp_path.glob("*.json")
-    save_record(path, dataclasses.replace(load_record(path), asked=20))
-    runner(tmp_path, force=True).run(job(20), source)  # which reads no record, and so removes none
-    assert len([*tmp_path.glob("*.json")]) == 2
-    assert [record.key.tasks for record in read_records(None, tmp_path, QUIET)] == [20]
+def test_a_record_that_is_damaged_or_of_another_run_is_named(source: Source, tmp_path: Path) -> None:
+    runner(tmp_path).run(job(source))
+    (path,) = tmp_path.iterdir()
+    record = load_record(path)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(FsbenchError, match=re.escape(str(path))):
+        runner(tmp_path).run(job(source))
+    save_record(path, record.update(run=record.run.model_copy(update={"seed": 9})))
+    with pytest.raises(FsbenchError, match="does not match its file name") as caught:
+        runner(tmp_path).run(job(source))
+    assert "--force" in caught.value.hint
+    assert runner(tmp_path, force=True).run(job(source)).answers == record.answers
 
 
-def test_predictions_of_a_budget_stay_when_its_record_is_completed(source: Source, tmp_path: Path) -> None:
-    short = dataclasses.replace(job(3_000), seconds=1e-6)
-    part = runner(tmp_path, predictions=True).run(short, source)
-    runner(tmp_path).run(job(3_000), source)
-    assert sorted(load_record(path).key.tasks for path in tmp_path.glob("*.json")) == [part.key.tasks, 3_000]
+def test_a_reused_record_tells_how_the_present_job_came_to_its_parameters(source: Source, tmp_path: Path) -> None:
+    def origin(**options: float) -> str:
+        return str(runner(tmp_path).run(job(source, "bavardage", 3, options=options)).origins)
+
+    assert origin(tau=0.3) == "default + given:tau"
+    (path,) = tmp_path.iterdir()
+    save_record(path, load_record(path).update(versions={"fsbench": "0.0.9"}, created="1999-01-01"))
+    stored = content(tmp_path)
+    assert origin() == "default"
+    reused = runner(tmp_path).run(job(source, "bavardage", 3))
+    assert (reused.created, reused.signature[:14]) == ("1999-01-01", "fsbench:0.0.9|")  # who computed it
+    assert content(tmp_path) == stored
+
+
+def test_the_same_run_under_another_label_is_found(
+    source: Source, tmp_path: Path, pieces: list[tuple[int, range]]
+) -> None:
+    """As the command of a record asks for it: with the variant as an option."""
+    runner(tmp_path).run(job(source, "bavardage:released", 3))
+    record = runner(tmp_path).run(job(source, "bavardage", 3, options={"variant": "released"}))
+    assert (len(pieces), record.method.label) == (1, "bavardage")
+
+
+def test_a_record_holds_the_facts_of_its_method_and_features(features: Features) -> None:
+    made = Provenance("mini", "wrn", family="wrn-simpleshot", weights="w.pt", weights_sha256="ab" * 32)
+    own = replace(source_in_memory(features), provenance=made, network="narrow", images="few", path=Path("f.h5"))
+    record = runner().run(job(own, "bavardage:released", 3, TaskProtocol(shots=5, alpha=None), seed=4))
+    facts = record.method
+    assert (facts.label, facts.title, facts.starts_from) == ("bavardage:released", "BAVARDAGE", "soft-kmeans")
+    assert (facts.assumes, facts.published_as, facts.learns) == ("uniform prior", ("BAVARDAGE",), False)
+    assert (record.provenance, record.network, record.images) == (made, "narrow", "few")
+    assert record.class_names == features.novel.class_names
+    assert record.run.params["variant"] == "released"
+    assert record.command == "fsbench solve f.h5 --set variant=released --balanced --shots 5 --seed 4 --tasks 3"
+    assert np.isfinite(record.seconds + record.peak_memory)
+    assert (record.tasks, record.first(1).ci95) == (3, None)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "how", "text", "by_hand"),
+    [
+        ("bavardage", {}, {}, "default", []),
+        ("bavardage", {"tau": 0.2}, {}, "default + given:tau", ["tau"]),
+        ("bavardage", {"t_vb": 40.0}, {}, "default + given:tau", ["tau"]),  # in the article's units
+        ("bavardage:released", {}, {}, "default + given:variant", []),
+        ("simpleshot:L2N", {}, {}, "default + given:norm", []),
+        ("bavardage", {}, {"blind": True}, "blind", []),
+        ("bavardage", {}, {"preset": "article"}, "preset:mini", []),
+        ("bavardage", {"t_km": 7.0}, {"preset": "article"}, "preset:mini + given:t_km", ["t_km"]),
+        ("ncm", {}, {"preset": "article"}, "default", []),  # which has no parameters to set
+    ],
+)
+def test_where_parameters_come_from(
+    features: Features, method: str, options: dict[str, Any], how: dict[str, Any], text: str, by_hand: list[str]
+) -> None:
+    source = replace(source_in_memory(features), provenance=Provenance("mini", "wrn"))
+    origins = job(source, method, options=options, **how).origins
+    assert (str(origins), origins.by_hand) == (text, by_hand)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        TaskProtocol(),
+        TaskProtocol(shots=5, alpha=None, ways=4),
+        TaskProtocol(name="released", alpha=2.125, queries=31),
+        TaskProtocol(name="keff", ways=5, pooled=True, alpha=None),
+        TaskProtocol(name="keff", ways=10, present=3, pooled=True, alpha=None),
+        TaskProtocol(name="keff", ways=10, alpha=2.0),
+        TaskProtocol(name="keff-released", ways=10, alpha=None),
+    ],
+)
+def test_the_command_of_a_run_draws_its_tasks(source: Source, rules: TaskProtocol) -> None:
+    words = shlex.split(job(replace(source, path=Path("a b.h5")), "pt-map", rules=rules).command())
+    assert words[:3] == ["fsbench", "solve", "a b.h5"]
+    assert words[words.index("--method") + 1] == "pt-map"
+    told = {name: words[words.index(f"--{name}") + 1] for name in rules.as_dict() if f"--{name}" in words}
+    numbers: dict[str, Any] = {name: int(told[name]) for name in ("ways", "present", "queries") if name in told}
+    protocols = parse_protocols(
+        settings="balanced" if "--balanced" in words else "unbalanced",
+        alpha=float(told["alpha"]) if "alpha" in told else None,
+        shots=told["shots"],
+        protocol=words[words.index("--protocol") + 1] if "--protocol" in words else "disjoint",
+        **numbers,
+    )
+    assert protocols == (rules,)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "changes", "words"),
+    [
+        ("ncm", {}, {}, "--method ncm"),
+        ("bavardage:released", {"tau": 0.25}, {}, "--set tau=0.25 --set variant=released"),
+        ("bavardage", {"t_vb": 40.0}, {}, "--set tau={tau}"),
+        ("bavardage", {}, {"blind": True}, "--blind"),
+        ("bavardage", {}, {"preset": "article"}, "--preset article"),
+        ("ncm", {}, {"split_name": "val", "base_path": Path("mini.h5")}, "--method ncm --split val --base mini.h5"),
+    ],
+)
+def test_the_command_of_a_run_says_what_is_not_the_default(
+    source: Source, method: str, options: dict[str, Any], changes: dict[str, Any], words: str
+) -> None:
+    how = {name: changes[name] for name in ("blind", "preset") if name in changes}
+    own = {name: value for name, value in changes.items() if name not in how}
+    named = replace(source, path=Path("f.h5"), provenance=Provenance("mini", "wrn"), **own)
+    one = job(named, method, options=options, **how)
+    expected = f"fsbench solve f.h5 --shots 1 --tasks 20 {words.format(**one.method.params())}"
+    assert sorted(one.command().split()) == sorted(expected.split())
+    assert dataclasses.replace(one, source=source).command() == ""  # of arrays in memory
 
 
 def test_a_slow_method_says_how_long_it_will_take(
     source: Source, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("fsbench.evaluation.run._SECONDS_TO_TELL", 0.0)
-    loud = dataclasses.replace(runner(), reporter=Reporter())
-    slow = Job(method_class("tim-gd").configure(Context(balanced=False), steps=2), TaskProtocol(), 0, 64)
-    loud.run(slow, source)
-    assert re.search(r"TIM-GD, unbalanced 1-shot: 64 tasks take about \d:\d\d:\d\d\.", capsys.readouterr().err)
-    loud.run(dataclasses.replace(slow, seconds=90.0), source)
-    assert "as many as fit into 0:01:30 are solved." in capsys.readouterr().err
-    loud.run(job(), source)
+    monkeypatch.setattr(running, "_SECONDS_TO_TELL", 0.0)
+    monkeypatch.setattr(running, "_FIRST_TASKS", 2)
+    loud = runner(reporter=Reporter())
+    loud.run(job(source, tasks=20, **SLOW))
+    assert re.search(r"TIM-GD, unbalanced α=2 1-shot: \d+ more tasks\stake about 0:", capsys.readouterr().err)
+    loud.run(job(source))
     assert capsys.readouterr().err == ""
-
-
-def test_damaged_records_are_named(source: Source, tmp_path: Path) -> None:
-    runner(tmp_path).run(job(), source)
-    (path,) = tmp_path.glob("*.json")
-    good = path.read_text()
-    data = json.loads(good)
-    broken = {
-        "half": good[: len(good) // 2],
-        "no accuracy": json.dumps({k: v for k, v in data.items() if k != "accuracy"}),
-        "counts": json.dumps({**data, "correct": data["correct"][:-1]}),
-        "impossible": json.dumps({**data, "correct": [10**6] * 20}),
-        "another run": json.dumps({**data, "key": {**data["key"], "seed": 9}}),
-    }
-    for text in broken.values():
-        path.write_text(text)
-        with pytest.raises(FsbenchError, match="--force"):
-            runner(tmp_path).run(job(), source)
-
-
-def test_signature_says_what_was_done(source: Source) -> None:
-    record = runner().run(Job(Bavardage(), TaskProtocol(), 3, 5, "default"), source)
-    for part in (
-        "synthetic/none/novel",
-        "disjoint:1|5w1s75q|dirichlet:2",
-        "seed:3|tasks:5",
-        "tau:0.3",
-        "params:default",
-    ):
-        assert part in record.signature
-
-
-def test_a_reused_record_tells_how_the_present_job_came_to_its_parameters(path: Path, tmp_path: Path) -> None:
-    def origin(**options: float) -> tuple[str, str]:
-        (row,) = solved("bavardage", FeatureFile.open(path), options=options, tasks=3, results=tmp_path / "results")
-        return row.record.params_from, row.record.signature.rpartition("|")[2]
-
-    assert origin(tau=0.3) == ("default + given:tau", "params:default + given:tau")
-    stored = {file: file.read_bytes() for file in (tmp_path / "results").glob("*.json")}
-    assert origin() == ("default", "params:default")
-    assert origin(tau=0.3) == ("default + given:tau", "params:default + given:tau")
-    assert {file: file.read_bytes() for file in (tmp_path / "results").glob("*.json")} == stored
-
-
-def test_a_reused_record_names_the_version_that_computed_it(source: Source, tmp_path: Path) -> None:
-    first = runner(tmp_path).run(job(), source)
-    (path,) = tmp_path.glob("*.json")
-    assert runner(tmp_path).run(job(), source) == first
-    save_record(path, dataclasses.replace(first, versions={"fsbench": "0.0.9"}))
-    assert runner(tmp_path).run(job(), source).signature.startswith("fsbench:0.0.9|synthetic/")
-
-
-def test_one_task_has_no_interval(source: Source) -> None:
-    assert runner().run(job(1), source).ci95 is None
-
-
-def test_solve_puts_soft_kmeans_beside(path: Path, tmp_path: Path) -> None:
-    protocols = [TaskProtocol(shots=1), TaskProtocol(shots=5)]
-    rows = solved("bavardage", FeatureFile.open(path), protocols, tasks=30, results=tmp_path / "results")
-    assert [row.record.key.protocol["shots"] for row in rows] == [1, 5]
-    for row in rows:
-        assert row.baseline is not None
-        assert row.baseline.key.method == "soft-kmeans"
-        assert row.difference is not None
-        assert row.difference.mean == pytest.approx(row.record.accuracy - row.baseline.accuracy)
-    assert path.with_suffix(".scatter.h5").exists()
-    assert len(list((tmp_path / "results").glob("*.json"))) == 4
-
-
-def test_a_clear_loss_against_soft_kmeans_is_told_with_its_cause(path: Path) -> None:
-    (row,) = solved("bavardage", FeatureFile.open(path), options={"tau": 0.001}, tasks=200)
-    (warning,) = row.warnings
-    assert warning.code == "below-baseline"
-    assert "points below soft-kmeans, which it starts from; tune its parameters, or use its defaults" in warning.text
-    assert row.as_dict()["warnings"] == ["below-baseline"]
-    (good,) = solved("bavardage", FeatureFile.open(path), tasks=200)
-    assert good.warnings == ()
-
-
-def test_features_without_base_classes(features: Features, tmp_path: Path) -> None:
-    path = tmp_path / "f.h5"
-    write_features(path, Provenance("x", "y"), {"novel": features.novel})
-    with pytest.raises(FsbenchError, match="has no base classes, which bavardage need"):
-        solved("bavardage", FeatureFile.open(path))
-
-
-def test_accuracy_is_plausible(source: Source) -> None:
-    record = runner().run(job(200), source)
-    assert 30 < record.accuracy < 99
-    assert np.mean(record.per_task) == pytest.approx(record.accuracy)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import collections
-import csv
-import io
 import pickle
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 import torch
-from safetensors.numpy import save_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,57 +38,37 @@ def shuffled(rows: Rows) -> Rows:
 
 
 def by_class(rows: Rows, key: Callable[[Any], Any] = int) -> dict[Any, list[NDArray[np.float32]]]:
-    found: dict[Any, list[NDArray[np.float32]]] = collections.defaultdict(list)
+    classes: dict[Any, list[NDArray[np.float32]]] = collections.defaultdict(list)
     for feature, label in zip(rows.features, rows.labels, strict=True):
-        found[key(label)].append(feature)
-    return found
+        classes[key(label)].append(feature)
+    return classes
 
 
-def ptmap(path: Path, rows: Rows) -> None:
-    path.write_bytes(pickle.dumps(by_class(rows)))
-
-
-def ptmap_old(path: Path, rows: Rows) -> None:
-    path.write_bytes(pickle.dumps(by_class(rows, np.int64), protocol=2))
-
-
-def ptmap_text(path: Path, rows: Rows) -> None:
-    path.write_bytes(pickle.dumps(by_class(rows), protocol=0))
-
-
-def s2m2_arrays(path: Path, rows: Rows) -> None:
-    path.write_bytes(pickle.dumps({label: np.stack(found) for label, found in by_class(rows).items()}, protocol=5))
+def pickled(path: Path, content: object, protocol: int = 4) -> None:
+    path.write_bytes(pickle.dumps(content, protocol))
 
 
 def simpleshot(path: Path, rows: Rows) -> None:
     mean, logits = rows.features.mean(axis=0), by_class(Rows(rows.features[:, :2], rows.labels))
-    path.write_bytes(pickle.dumps([mean, mean[:2], by_class(rows), logits]))
+    pickled(path, [mean, mean[:2], by_class(rows), logits])
 
 
-def laplacianshot(path: Path, rows: Rows) -> None:
-    path.write_bytes(pickle.dumps([rows.features.mean(axis=0), by_class(rows)]))
+def tensors(rows: Rows, *names: str) -> dict[str, torch.Tensor]:
+    return dict(zip(names, map(torch.from_numpy, (rows.features, rows.labels)), strict=True))
 
 
-def tim(path: Path, rows: Rows) -> None:
-    rows = shuffled(rows)
-    content = {"concat_features": torch.from_numpy(rows.features), "concat_labels": torch.from_numpy(rows.labels)}
-    path.write_bytes(pickle.dumps(content))
+def stacked(rows: Rows) -> dict[int, NDArray[np.float32]]:
+    return {label: np.stack(vectors) for label, vectors in by_class(rows).items()}
 
 
 def s2m2_hdf5(path: Path, rows: Rows) -> None:
     rows = shuffled(rows)
-    count, room = len(rows.labels), len(rows.labels) + 3
+    count, stored = len(rows.labels), len(rows.labels) + 3
     with h5py.File(path, "w") as file:
-        labels = file.create_dataset("all_labels", (room,), dtype="i")
-        features = file.create_dataset("all_feats", (room, rows.features.shape[1]), dtype="f")
+        labels = file.create_dataset("all_labels", (stored,), dtype="i")
+        features = file.create_dataset("all_feats", (stored, rows.features.shape[1]), dtype="f")
         labels[:count], features[:count] = rows.labels, rows.features
         file.create_dataset("count", (1,), dtype="i")[0] = count
-
-
-def compressed_hdf5(path: Path, rows: Rows) -> None:
-    with h5py.File(path, "w") as file:
-        file.create_dataset("novel/features", data=rows.features, compression="gzip")
-        file.create_dataset("novel/labels", data=rows.labels)
 
 
 def npz(path: Path, rows: Rows) -> None:
@@ -104,56 +81,26 @@ def npz_splits(path: Path, rows: Rows) -> None:
         np.savez_compressed(stream, novel_features=rows.features.astype(np.float64), novel_labels=rows.labels)
 
 
-def torch_dict(path: Path, rows: Rows) -> None:
-    torch.save({"features": torch.from_numpy(rows.features), "targets": torch.from_numpy(rows.labels)}, path)
-
-
-def torch_pair(path: Path, rows: Rows) -> None:
-    torch.save((torch.from_numpy(rows.features), torch.from_numpy(rows.labels)), path)
-
-
 def torch_classes(path: Path, rows: Rows) -> None:
-    classes = {label: torch.from_numpy(np.stack(found)) for label, found in by_class(rows).items()}
+    classes = {label: torch.from_numpy(table) for label, table in stacked(rows).items()}
     torch.save(classes, path, _use_new_zipfile_serialization=False)
 
 
-def safetensors(path: Path, rows: Rows) -> None:
-    save_file({"test_features": rows.features, "test_labels": rows.labels}, path)
-
-
-def csv_table(path: Path, rows: Rows) -> None:
-    text = io.StringIO()
-    table = csv.writer(text)
-    table.writerow(["", "label", *(f"f{i}" for i in range(rows.features.shape[1]))])
-    for number, (feature, label) in enumerate(zip(rows.features.tolist(), rows.labels.tolist(), strict=True)):
-        table.writerow([number, label, *feature])
-    path.write_text(text.getvalue(), encoding="utf-8")
-
-
-def parquet_columns(path: Path, rows: Rows) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    columns = {f"f{i}": rows.features[:, i] for i in range(rows.features.shape[1])}
-    parquet.write_table(pa.table({"label": rows.labels, **columns}), path)
-
-
-def parquet_vectors(path: Path, rows: Rows) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    names = [f"class{label:02d}" for label in rows.labels]
-    parquet.write_table(pa.table({"embedding": list(rows.features), "class_name": names}), path)
-
-
 WRITERS: dict[str, Callable[[Path, Rows], None]] = {
-    writer.__name__: writer
-    for writer in (
-        ptmap, ptmap_old, ptmap_text, s2m2_arrays, simpleshot, laplacianshot, tim, s2m2_hdf5, compressed_hdf5, npz,
-        npz_splits, torch_dict, torch_pair, torch_classes, safetensors, csv_table,
-    )
-}  # fmt: skip
-PARQUET = {"parquet_columns": parquet_columns, "parquet_vectors": parquet_vectors}
+    "ptmap": lambda path, rows: pickled(path, by_class(rows)),
+    "ptmap_old": lambda path, rows: pickled(path, by_class(rows, np.int64), 2),
+    "ptmap_text": lambda path, rows: pickled(path, by_class(rows), 0),
+    "s2m2_arrays": lambda path, rows: pickled(path, stacked(rows), 5),
+    "simpleshot": simpleshot,
+    "laplacianshot": lambda path, rows: pickled(path, [rows.features.mean(axis=0), by_class(rows)]),
+    "tim": lambda path, rows: pickled(path, tensors(shuffled(rows), "concat_features", "concat_labels")),
+    "s2m2_hdf5": s2m2_hdf5,
+    "npz": npz,
+    "npz_splits": npz_splits,
+    "torch_dict": lambda path, rows: torch.save(tensors(rows, "features", "targets"), path),
+    "torch_pair": lambda path, rows: torch.save(tuple(tensors(rows, "a", "b").values()), path),
+    "torch_classes": torch_classes,
+}
 
 
 def easy(path: Path, tensor: NDArray[np.float32]) -> None:

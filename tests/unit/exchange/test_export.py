@@ -50,9 +50,9 @@ def test_names_of_classes_and_images_survive_an_npz(tmp_path: Path) -> None:
     write_features(tmp_path / "f.h5", Provenance("a", "b"), {"novel": split})
     (path,) = export_file(FeatureFile.open(tmp_path / "f.h5"), "npz", None, QUIET)
     assert path == tmp_path / "f.npz"
-    found = imported(str(path), out=tmp_path / "again.h5").read("novel")
-    assert found.class_names == ("z", "ä", "b")
-    assert found.images == split.images
+    again = imported(str(path), out=tmp_path / "again.h5").read("novel")
+    assert again.class_names == ("z", "ä", "b")
+    assert again.images == split.images
     with np.load(path, allow_pickle=False) as arrays:
         assert set(arrays) == {f"novel_{part}" for part in ("features", "labels", "class_names", "images")}
 

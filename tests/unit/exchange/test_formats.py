@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from fsbench.data.catalog import dataset_info
 from fsbench.errors import FsbenchError
 from fsbench.exchange.importing import Naming, import_files
 from fsbench.reporter import Reporter
-from tests.unit.exchange.samples import PARQUET, WRITERS, Rows, by_class, easy, make_rows
+from tests.unit.exchange.samples import WRITERS, Rows, by_class, easy, make_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from fsbench.features.store import FeatureFile
 
 QUIET = Reporter(quiet=True)
-HAS_PYARROW = importlib.util.find_spec("pyarrow") is not None
 ROWS = make_rows()
 
 
@@ -29,28 +27,20 @@ def imported(*sources: str, out: Path, dataset: str = "own", force: bool = False
 
 
 def assert_rows(file: FeatureFile, split: str, rows: Rows) -> None:
-    found = file.read(split)
-    assert found.features.dtype == np.float32
-    assert np.array_equal(found.features, rows.features)
-    assert np.array_equal(np.unique(rows.labels, return_inverse=True)[1], found.labels)
+    stored = file.read(split)
+    assert stored.features.dtype == np.float32
+    assert np.array_equal(stored.features, rows.features)
+    assert np.array_equal(np.unique(rows.labels, return_inverse=True)[1], stored.labels)
 
 
-@pytest.mark.parametrize("name", [*WRITERS, *(PARQUET if HAS_PYARROW else ())])
+@pytest.mark.parametrize("name", WRITERS)
 def test_every_format_gives_the_very_rows(tmp_path: Path, name: str) -> None:
     path = tmp_path / "file"  # no name to go by
-    {**WRITERS, **PARQUET}[name](path, ROWS)
+    WRITERS[name](path, ROWS)
     file = imported(f"novel={path}", out=tmp_path / "out.h5")
     assert_rows(file, "novel", ROWS)
     assert list(file.splits) == ["novel"]
-    names = ("class03", "class07", "class11") if name == "parquet_vectors" else ("3", "7", "11")
-    assert file.splits["novel"].class_names == names
-
-
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    (tmp_path / "novel.parquet").write_bytes(b"PAR1" + bytes(40) + b"PAR1")
-    with pytest.raises(FsbenchError, match=r"fsbench\[import\]"):
-        imported(str(tmp_path / "novel.parquet"), out=tmp_path / "out.h5")
+    assert file.splits["novel"].class_names == ("3", "7", "11")
 
 
 def test_provenance_names_the_sources(tmp_path: Path) -> None:
@@ -90,18 +80,6 @@ def test_features_and_labels_in_files_of_their_own(tmp_path: Path) -> None:
         imported(sources[1], out=tmp_path / "other.h5")
     with pytest.raises(FsbenchError, match="Two files hold the split novel"):
         imported(*sources, sources[1], out=tmp_path / "other.h5")
-
-
-def test_a_column_of_splits_divides_a_table(tmp_path: Path) -> None:
-    lines = ["class_name;split;filename;a0;a1"]
-    for name, split, sign in (("cat", "train", "-"), ("dog", "test", "")):
-        lines += [f"{name};{split};{name}{i}.jpg;{i}.5;{sign}1e-3" for i in range(3)]
-    (tmp_path / "t").write_text("\n".join(lines))
-    file = imported(str(tmp_path / "t"), out=tmp_path / "out.h5")
-    expected = np.array([[0.5, -1e-3], [1.5, -1e-3], [2.5, -1e-3]], dtype=np.float32)
-    assert np.array_equal(file.read("base").features, expected)
-    assert file.read("novel").images == ("dog0.jpg", "dog1.jpg", "dog2.jpg")
-    assert file.splits["novel"].class_names == ("dog",)
 
 
 def test_words_in_the_name_or_the_folder_give_the_split(tmp_path: Path) -> None:
@@ -150,8 +128,8 @@ def test_easy_padding_is_left_out_and_augmented_samples_are_remarked(tmp_path: P
         tensor[c, count:] = tensor[c, count - 1] * (1 + 1e-6)  # round-off of another batch
     easy(tmp_path / "plain.pt", tensor)
     file = imported(str(tmp_path / "plain.pt"), out=tmp_path / "plain.h5", dataset="cub")
-    found = [np.diff(file.splits[split].offsets) for split in ("base", "val", "novel")]
-    assert np.array_equal(np.concatenate(found), counts)
+    sizes = [np.diff(file.splits[split].offsets) for split in ("base", "val", "novel")]
+    assert np.array_equal(np.concatenate(sizes), counts)
     assert not any("augmented" in note for note in file.provenance.notes)
 
 
@@ -172,7 +150,7 @@ def test_easy_tensors_that_do_not_divide_say_what_to_do(tmp_path: Path) -> None:
 
 def test_names_of_classes_stay_names(tmp_path: Path) -> None:
     torch.save(by_class(ROWS, lambda label: f"bird {label:02d}") | {}, tmp_path / "refused.pt")
-    tensors = {f"bird {c:02d}": torch.from_numpy(np.stack(found)) for c, found in by_class(ROWS).items()}
+    tensors = {f"bird {c:02d}": torch.from_numpy(np.stack(vectors)) for c, vectors in by_class(ROWS).items()}
     torch.save(tensors, tmp_path / "novel.pt")
     file = imported(str(tmp_path / "novel.pt"), out=tmp_path / "out.h5")
     assert file.splits["novel"].class_names == ("bird 03", "bird 07", "bird 11")

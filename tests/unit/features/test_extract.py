@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -12,22 +14,18 @@ from PIL import Image
 
 from fsbench.backbones.find_weights import shipped_weights
 from fsbench.backbones.load import load_backbone
-from fsbench.data.pixels import open_pixels, pixel_cache
-from fsbench.data.published_transforms import transform_for
 from fsbench.data.scan import load_own
 from fsbench.errors import FsbenchError
 from fsbench.features import extract as module
-from fsbench.features.extract import Extraction, Settings, extract, refuse_unusable
+from fsbench.features.extract import Extraction, Settings, extract
 from fsbench.features.forward import Forward, fold
-from fsbench.features.shards import Shards
-from fsbench.features.store import FeatureFile, write_features
+from fsbench.features.rows import RowStore
 from fsbench.reporter import Reporter
-from tests.images import SPLITS, note_opened, write_images
+from tests.images import SPLITS, write_images
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fsbench.data.dataset import ImageDataset
+    from fsbench.features.store import FeatureFile
 
 CPU = torch.device("cpu")
 QUIET = Reporter(quiet=True)
@@ -40,8 +38,8 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsbench.features.shards.IMAGES_PER_SHARD", 7)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsbench.features.rows.IMAGES_PER_BLOCK", 7)
 
 
 def run(root: Path, out: Path, settings: Settings = PLAIN, force: bool = False) -> FeatureFile:
@@ -65,15 +63,11 @@ def test_features_are_those_of_the_backbone_on_the_transformed_images(root: Path
                 assert stored.images[i] == split.image_name(i)
                 expected = backbone(images.transform(split.open(i))[None])[0]
                 np.testing.assert_allclose(stored.features[i], expected, atol=2e-5, rtol=1e-4)
-
-
-def test_provenance(root: Path, tmp_path: Path) -> None:
-    provenance = run(root, tmp_path / "f.h5").provenance
+    provenance = file.provenance
     assert (provenance.dataset, provenance.backbone, provenance.family) == ("own", "rn12", "rn12-easy")
-    assert provenance.weights == "none, seed 0"
+    assert (provenance.weights, provenance.crops, provenance.precision) == ("none, seed 0", 1, "fp32")
     assert json.loads(provenance.transform)["crop"] == provenance.image_size == 32
     assert torch.__version__.startswith(provenance.libraries["torch"].partition("+")[0])
-    assert provenance.libraries["torch"]
 
 
 def test_batch_and_workers_change_nothing_that_matters(root: Path, tmp_path: Path) -> None:
@@ -81,26 +75,6 @@ def test_batch_and_workers_change_nothing_that_matters(root: Path, tmp_path: Pat
     for number, settings in enumerate([Settings(batch=1, workers=0), Settings(batch=64, workers=2)]):
         found = everything(run(root, tmp_path / f"{number}" / "f.h5", settings))
         np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("transform", "splits"), [("simpleshot", ("base", "novel")), ("simpleshot", ()), ("easy", ("val",))]
-)
-def test_decoded_images_are_used_and_change_nothing(
-    root: Path, tmp_path: Path, transform: str, splits: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings, dataset = replace(PLAIN, transform=transform), load_own(root)
-    expected = everything(run(root, tmp_path / "elsewhere" / "a.h5", settings))
-    for name in splits:
-        open_pixels(dataset.splits[name], transform_for(transform, None, 20), pixel_cache(tmp_path), QUIET)
-    opened = note_opened(monkeypatch)
-    found = everything(run(root, tmp_path / "b.h5", replace(settings, cache=pixel_cache(tmp_path))))
-    assert np.array_equal(found, expected)
-    # Those of each class for their common size, those of the splits without a cache, and a sample of the others.
-    compared = [8] * len(splits) if transform == "simpleshot" else []
-    decoded = [len(split) for split in dataset.splits.values() if transform == "easy" or split.name not in splits]
-    assert len(opened) == 8 + sum(compared) + sum(decoded)
-    assert pixel_cache(tmp_path).exists() is bool(splits)  # none is made
 
 
 def test_crops_are_averaged_and_do_not_depend_on_batch_or_workers(root: Path, tmp_path: Path) -> None:
@@ -119,79 +93,26 @@ def test_crops_are_averaged_and_do_not_depend_on_batch_or_workers(root: Path, tm
     assert not np.allclose(everything(file), everything(run(root, tmp_path / "c.h5")), atol=1e-3)
 
 
-def test_an_interrupted_run_says_what_it_keeps_goes_on_and_ends_the_same(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    whole = run(root, tmp_path / "elsewhere" / "whole.h5")
-    out = tmp_path / "broken.h5"
-    written: list[range] = []
-    original = Shards.write
+def interrupt_after(monkeypatch: pytest.MonkeyPatch, blocks: int) -> None:
+    """Stop as Ctrl-C would when one more block is to be written."""
+    original, written = RowStore.write, list[object]()
 
-    def fail_after_two(self: Shards, part: range, *rest: object) -> None:
-        if len(written) == 2:
+    def write(self: RowStore, keys: list[str], *rest: Any) -> None:
+        if len(written) == blocks:
             raise KeyboardInterrupt
-        written.append(part)
-        original(self, part, *rest)  # type: ignore[arg-type]
+        written.append(keys)
+        original(self, keys, *rest)
 
-    monkeypatch.setattr(Shards, "write", fail_after_two)
-    with pytest.raises(KeyboardInterrupt):
-        run(root, out)
-    assert not out.exists()
-    assert "Kept: the features of 14 of 32 images" in capsys.readouterr().err
-
-    def count(self: Shards, part: range, *rest: object) -> None:
-        written.append(part)
-        original(self, part, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Shards, "write", count)
-    file = run(root, out)
-    assert len(written) == len(set(written)) == 5  # 32 images in shards of 7: nothing was done twice
-    np.testing.assert_array_equal(everything(file), everything(whole))
-    assert {path.name for path in tmp_path.iterdir()} == {"own", "elsewhere", "broken.h5"}
-
-
-def test_an_interrupted_run_says_that_it_keeps_nothing(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(Shards, "write", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        run(root, tmp_path / "f.h5")
-    assert "The first block of 7 images was not finished, so nothing is kept yet." in capsys.readouterr().err
-
-
-def test_a_damaged_shard_is_made_again(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = everything(run(root, tmp_path / "elsewhere" / "whole.h5"))
-    monkeypatch.setattr(module, "_assemble", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        run(root, tmp_path / "f.h5")
-    monkeypatch.undo()
-    monkeypatch.setattr("fsbench.features.shards.IMAGES_PER_SHARD", 7)
-    (folder,) = tmp_path.glob(".f.h5.*.parts")
-    shard = sorted(folder.glob("*.npy"))[1]
-    shard.write_bytes(shard.read_bytes()[:-9])
-    np.testing.assert_array_equal(everything(run(root, tmp_path / "f.h5")), whole)
-
-
-def test_a_file_made_the_same_way_is_kept_and_new_images_are_added(root: Path, tmp_path: Path) -> None:
-    out = tmp_path / "f.h5"
-    run(root, out)
-    stamp = out.stat().st_mtime_ns
-    run(root, out)
-    assert out.stat().st_mtime_ns == stamp
-    run(root, out, force=True)
-    assert out.stat().st_mtime_ns != stamp
-    before = FeatureFile.open(out).provenance.fingerprint
-    Image.new("RGB", (20, 20)).save(root / "novel" / "n0" / "new.png")
-    assert run(root, out).provenance.fingerprint != before
+    monkeypatch.setattr(RowStore, "write", write)
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many images went through the network in each forward pass."""
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many images go through the network in each forward pass."""
     counts: list[int] = []
     original = Forward.__call__
 
-    def count(self: Forward, images: torch.Tensor) -> np.ndarray:
+    def count(self: Forward, images: torch.Tensor) -> torch.Tensor:
         counts.append(len(images))
         return original(self, images)
 
@@ -199,110 +120,149 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-FLAT = [f"c{number}" for number in range(8)]
-
-
-def divide(root: Path, out: Path, seed: int = 0, force: bool = False, **changes: object) -> FeatureFile:
-    """Extract class folders, divided by fractions."""
-    dataset = load_own(root, fractions=(0.5, 0.25, 0.25), seed=seed)
-    backbone = load_backbone("rn12", random_seed=0, width=4)
-    return extract(dataset, backbone, out, replace(PLAIN, **changes), CPU, QUIET, force=force)  # type: ignore[arg-type]
+@pytest.mark.parametrize(("blocks", "damaged", "left"), [(0, False, 32), (2, False, 18), (2, True, 25)])
+def test_an_interrupted_run_says_what_it_keeps_resumes_and_ends_the_same(
+    root: Path, tmp_path: Path, computed: list[int], capsys: pytest.CaptureFixture[str], blocks: int, damaged: bool,
+    left: int,
+) -> None:  # fmt: skip
+    (root / "base" / "b0" / "001.png").write_bytes(b"broken")
+    settings, out = replace(PLAIN, skip_broken=True), tmp_path / "here" / "f.h5"
+    whole = run(root, tmp_path / "elsewhere" / "f.h5", settings)
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt_after(patch, blocks)
+        with pytest.raises(KeyboardInterrupt):
+            run(root, out, settings)
+    assert not out.exists()
+    kept = "Kept: the features of 14 of 32" if blocks else "The first block of 7 images was not finished"
+    assert kept in capsys.readouterr().err
+    if damaged:
+        path = min(out.parent.glob(".f.h5.*.rows/*.npz"))
+        path.write_bytes(path.read_bytes()[:700] + b"x" + path.read_bytes()[701:])
+    computed.clear()
+    file = run(root, out, settings)
+    assert sum(computed) in {left, left - 1}  # an image is broken
+    np.testing.assert_array_equal(everything(file), everything(whole))
+    assert file.provenance == whole.provenance
+    assert {path.name for path in out.parent.iterdir()} <= {"f.h5", ".images.index"}
 
 
 def by_name(file: FeatureFile) -> dict[str, np.ndarray]:
-    return {
-        name: row for split in file.splits for name, row in zip(*(vars(file.read(split))[k] for k in KEYS), strict=True)
-    }
+    splits = [file.read(name) for name in file.splits]
+    return {name: row for split in splits for name, row in zip(split.images, split.features, strict=True)}
 
 
-KEYS = ("images", "features")
-
-
-def test_another_split_is_another_view_of_the_same_rows(tmp_path: Path, seen: list[int]) -> None:
-    root = write_images(tmp_path / "own", {"": FLAT})
-    first = divide(root, tmp_path / "f.h5")
-    assert sum(seen) == 32
-    seen.clear()
-    beside = divide(root, tmp_path / "g.h5", seed=1)
-    elsewhere = divide(root, tmp_path / "far" / "h.h5", seed=1, library=tmp_path)
-    kept = by_name(first)
-    again = divide(root, tmp_path / "f.h5", seed=2, force=True)
-    assert seen == []  # the network was not called
-    assert first.summary("novel").class_names != beside.summary("novel").class_names
-    assert again.provenance.split_digest not in {first.provenance.split_digest, beside.provenance.split_digest}
-    for file in (beside, elsewhere, again):
-        found = by_name(file)
-        assert found.keys() == kept.keys()
-        assert all(np.array_equal(found[name], kept[name]) for name in kept)
-    whole = divide(root, tmp_path / "apart" / "f.h5", seed=2)  # made from nothing, it is the same file
-    assert whole.provenance == again.provenance
-    assert sum(seen) == 32
-    for name in whole.splits:
-        np.testing.assert_allclose(whole.read(name).features, again.read(name).features, atol=1e-5)
-        assert whole.images(name) == again.images(name)
-
-
-def test_one_more_class_adds_that_class_and_a_changed_image_itself(root: Path, tmp_path: Path, seen: list[int]) -> None:
+def test_a_file_made_the_same_way_is_kept_new_images_are_added_and_changed_ones_refused(
+    root: Path, tmp_path: Path, computed: list[int]
+) -> None:
     out = tmp_path / "f.h5"
     before = by_name(run(root, out))
-    seen.clear()
+    stamp = out.stat().st_mtime_ns
+    computed.clear()
+    run(root, out)
+    assert (computed, out.stat().st_mtime_ns) == ([], stamp)
     write_images(root, {"novel": ["n9"]}, seed=5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_assemble", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run(root, out)
     after = by_name(run(root, out))
-    assert sum(seen) == 4
+    assert sum(computed) == 4  # of the new class, before the interruption
     assert all(np.array_equal(after[name], row) for name, row in before.items())
     Image.new("RGB", (20, 20)).save(root / "val" / "v0" / "001.png")
     with pytest.raises(FsbenchError, match=r"1 image has changed: val/v0/001\.png"):
         run(root, out)
-    seen.clear()
+    computed.clear()
     changed = by_name(run(root, out, force=True))
-    assert sum(seen) == 1
-    assert [name for name in after if not np.array_equal(after[name], changed[name])] == ["val/v0/001.png"]
-    run(root, out, force=True)  # the same once more is computed anew
-    assert sum(seen) == 37
+    assert sum(computed) == 36  # --force reuses nothing
+    assert [name for name in after if not np.allclose(after[name], changed[name], atol=1e-4)] == ["val/v0/001.png"]
 
 
-def test_an_interrupted_extraction_of_new_classes_resumes(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: list[int]
-) -> None:
-    out = tmp_path / "f.h5"
-    run(root, out)
-    write_images(root, {"novel": ["n8", "n9"]}, seed=5)
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "_assemble", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            run(root, out)
-    seen.clear()
-    assert run(root, out).summary("novel").rows == 20
-    assert seen == []
+def divide(root: Path, out: Path, seed: int = 0, library: Path | None = None) -> FeatureFile:
+    """Extract class folders, divided by fractions."""
+    dataset = load_own(root, fractions=(0.5, 0.25, 0.25), seed=seed)
+    backbone = load_backbone("rn12", random_seed=0, width=4)
+    return extract(dataset, backbone, out, replace(PLAIN, library=library), CPU, QUIET)
 
 
-def test_rows_of_another_network_transform_or_image_are_not_reused(tmp_path: Path, seen: list[int]) -> None:
-    root = write_images(tmp_path / "own", {"": FLAT})
-    divide(root, tmp_path / "f.h5")
+FLAT = {"": [f"c{number}" for number in range(8)]}
+
+
+def test_another_split_or_folder_is_another_view_of_the_same_rows(tmp_path: Path, computed: list[int]) -> None:
+    root = write_images(tmp_path / "own", FLAT)
+    first = divide(root, tmp_path / "f.h5")
+    assert sum(computed) == 32
+    beside = divide(root, tmp_path / "g.h5", seed=1)
+    elsewhere = divide(root, tmp_path / "far" / "h.h5", seed=1, library=tmp_path)
+    copied = divide(Path(shutil.copytree(root, tmp_path / "copy")), tmp_path / "copy.h5")
+    assert sum(computed) == 32  # no image went through the network again
+    assert first.summary("novel").class_names != beside.summary("novel").class_names
+    expected = by_name(first)
+    for file in (beside, elsewhere, copied):
+        rows = by_name(file)
+        assert rows.keys() == expected.keys()
+        assert all(np.array_equal(rows[name], expected[name]) for name in rows)
+    whole = divide(root, tmp_path / "apart" / "f.h5", seed=1)  # made from nothing, it is the same file
+    assert whole.provenance == beside.provenance
+    np.testing.assert_allclose(everything(whole), everything(beside), atol=1e-5)
+
+
+def noise(root: Path, seed: int) -> Path:
+    """Uncompressed images: all files have the same number of bytes."""
+    rng = np.random.default_rng(seed)
+    for name in ("a", "b", "c", "d"):
+        (root / name).mkdir(parents=True)
+        for number in range(2):
+            Image.fromarray(rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)).save(root / name / f"{number}.bmp")
+    return root
+
+
+def test_other_images_of_the_same_names_and_sizes_never_share_rows(tmp_path: Path, computed: list[int]) -> None:
+    first = divide(noise(tmp_path / "one" / "own", 0), tmp_path / "f.h5")
+    second = divide(noise(tmp_path / "two" / "own", 1), tmp_path / "g.h5")
+    assert sum(computed) == 16
+    rows, others = by_name(first), by_name(second)
+    assert not any(np.allclose(rows[name], others[name], atol=1e-4) for name in rows)
+    with pytest.raises(FsbenchError, match="8 images have changed"):
+        divide(tmp_path / "two" / "own", tmp_path / "f.h5")
+
+
+def test_classes_that_swap_their_names_get_their_own_rows(tmp_path: Path, computed: list[int]) -> None:
+    root = noise(tmp_path / "own", 0)
+    before = by_name(divide(root, tmp_path / "f.h5"))
+    (root / "a").rename(root / "x")
+    (root / "b").rename(root / "a")
+    (root / "x").rename(root / "b")
+    after = by_name(divide(root, tmp_path / "g.h5"))
+    assert sum(computed) == 8  # all rows are reused
+    swapped = {"a": "b", "b": "a", "c": "c", "d": "d"}
+    for name, row in before.items():
+        assert np.array_equal(after[f"{swapped[name[0]]}{name[1:]}"], row)
+
+
+def test_rows_of_another_network_transform_or_precision_are_not_reused(tmp_path: Path, computed: list[int]) -> None:
+    root = write_images(tmp_path / "own", FLAT)
     dataset = load_own(root, fractions=(0.5, 0.25, 0.25))
-    for name, seed, settings in (("a", 1, PLAIN), ("b", 0, replace(PLAIN, crops=2)), ("c", 0, OTHER)):
-        seen.clear()
+    changes: list[dict[str, Any]] = [{}, {"crops": 2}, {"transform": "metaoptnet"}, {"precision": "bf16"}]
+    for number, (seed, change) in enumerate([(1, {}), *((0, change) for change in changes)]):
+        computed.clear()
         backbone = load_backbone("rn12", random_seed=seed, width=4)
-        extract(dataset, backbone, tmp_path / f"{name}.h5", settings, CPU, QUIET)
-        assert sum(seen) == 32, name
-    named = load_own(root, fractions=(0.5, 0.25, 0.25), name="other")
-    seen.clear()
-    extract(named, load_backbone("rn12", random_seed=0, width=4), tmp_path / "d.h5", PLAIN, CPU, QUIET)
-    assert sum(seen) == 32
+        extract(dataset, backbone, tmp_path / f"{number}.h5", replace(PLAIN, **change), CPU, QUIET)
+        assert sum(computed) == 32, change
+    shutil.copytree(root / "c0", root / "c8")
+    (root / "c8" / "000.png").rename(root / "c8" / "new.png")
+    computed.clear()
+    named = load_own(root, fractions=(0.5, 0.25, 0.25))
+    backbone = load_backbone("rn12", random_seed=0, width=4)
+    extract(named, backbone, tmp_path / "crops.h5", replace(PLAIN, crops=2), CPU, QUIET)
+    assert sum(computed) == 4  # random crops are drawn by the name of an image
 
 
-OTHER = replace(PLAIN, transform="metaoptnet")
-
-
-def test_a_file_of_an_earlier_version_is_read_and_never_replaced_in_silence(root: Path, tmp_path: Path) -> None:
-    out = tmp_path / "f.h5"
-    file = run(root, out)
-    older = {name: replace(file.read(name), marks=()) for name in file.splits}
-    write_features(out, replace(file.provenance, architecture=""), older)
-    assert run(root, out).images("val")[1] == ()
-    Image.new("RGB", (20, 20)).save(root / "val" / "v0" / "new.png")
-    with pytest.raises(FsbenchError, match="does not say which ones"):
-        run(root, out)
+def test_equal_images_are_computed_once(root: Path, tmp_path: Path, computed: list[int]) -> None:
+    shutil.copy(root / "base" / "b0" / "000.png", root / "novel" / "n0" / "copy.png")
+    file = run(root, tmp_path / "f.h5")
+    assert sum(computed) == 32
+    assert np.array_equal(by_name(file)["base/b0/000.png"], by_name(file)["novel/n0/copy.png"])
+    assert "base and novel share 1 identical row of features" in file.provenance.notes
 
 
 def test_a_broken_image_is_named_or_skipped_and_recorded(root: Path, tmp_path: Path) -> None:
@@ -310,32 +270,20 @@ def test_a_broken_image_is_named_or_skipped_and_recorded(root: Path, tmp_path: P
     with pytest.raises(FsbenchError, match=r"val/v1/002\.png") as caught:
         run(root, tmp_path / "f.h5")
     assert "--skip-broken" in caught.value.hint
-    file = run(root, tmp_path / "f.h5", Settings(workers=0, batch=5, skip_broken=True))
+    file = run(root, tmp_path / "f.h5", replace(PLAIN, skip_broken=True))
     assert file.summary("val").rows == 7
     assert "val/v1/002.png" not in file.read("val").images
     assert any("val/v1/002.png" in note for note in file.provenance.notes)
-
-
-def test_a_class_without_a_readable_image_is_an_error(root: Path, tmp_path: Path) -> None:
     for path in (root / "val" / "v1").iterdir():
-        path.write_bytes(b"no")
+        path.write_bytes(path.name.encode())
     with pytest.raises(FsbenchError, match="has no images"):
-        run(root, tmp_path / "f.h5", Settings(workers=0, skip_broken=True))
-
-
-def test_unusable_precisions_are_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse_unusable("fp32", CPU)
-    monkeypatch.setattr(module, "precision_problem", lambda device, dtype: f"{dtype} died on {device}")
-    with pytest.raises(FsbenchError, match="bf16 cannot be used on cpu: bfloat16 died on cpu"):
-        refuse_unusable("bf16", CPU)
-    with pytest.raises(FsbenchError, match="Unknown precision"):
-        refuse_unusable("int8", CPU)
+        run(root, tmp_path / "g.h5", replace(PLAIN, skip_broken=True))
 
 
 def test_out_of_memory_halves_the_forward_pass(root: Path) -> None:
     backbone = load_backbone("rn12", random_seed=0, width=4)
     images = module.Extraction(load_own(root), backbone, PLAIN).images
-    forward = Forward(backbone, "fp32", CPU, images.transform.crop, batch=16)
+    forward = Forward(backbone, "fp32", CPU, images.transform, batch=16)
     data = torch.randn(9, 1, 3, 32, 32)
     expected = forward(data)
     network = forward.network

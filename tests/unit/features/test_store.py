@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import h5py
@@ -14,8 +14,6 @@ from fsbench.features.store import FeatureFile, Provenance, make_split, write_fe
 from fsbench.io.hdf5 import seal
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.synthetic import Features
 
 
@@ -40,12 +38,6 @@ def test_what_is_written_is_read(features: Features, tmp_path: Path) -> None:
     assert file.dimension == 4
 
 
-def test_describe_names_splits_and_sizes(path: Path) -> None:
-    text = "\n".join(FeatureFile.open(path).describe())
-    assert "synthetic, none, D = 48" in text
-    assert "of 16 classes" in text
-
-
 def test_streaming_gives_the_same_rows(path: Path, features: Features, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsbench.features.store._CHUNK_BYTES", 7 * 48 * 4)
     blocks = list(FeatureFile.open(path).stream("base"))
@@ -56,6 +48,9 @@ def test_streaming_gives_the_same_rows(path: Path, features: Features, monkeypat
 def test_a_missing_split_is_named(path: Path) -> None:
     with pytest.raises(FsbenchError, match="Unknown split 'train'"):
         FeatureFile.open(path).read("train")
+    text = "\n".join(FeatureFile.open(path).describe())
+    assert "synthetic, none, D = 48" in text
+    assert "of 16 classes" in text
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -101,28 +96,27 @@ def set_attribute(name: str, value: Any) -> Any:
     return lambda file: file.attrs.__setitem__(name, value)
 
 
+def swap_labels(file: h5py.File) -> None:
+    labels = file["val/labels"]
+    labels[0], labels[-1] = labels[-1], labels[0]
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (set_attribute("format", "other"), "is of format 'other', expected 'fsbench-features'"),
         (lambda file: file.attrs.__delitem__("format"), "HDF5 file of another program"),
         (set_attribute("version", 99), "format version 99, this fsbench reads up to 1"),
-        (set_attribute("version", "x"), "no valid format version"),
         (set_attribute("provenance", "{"), "no readable provenance"),
-        (set_attribute("provenance", "[1]"), "no readable provenance"),
         (set_attribute("provenance", '{"dataset": 3, "backbone": "x"}'), "no readable provenance: dataset"),
-        (
-            set_attribute("provenance", '{"dataset": "m", "backbone": "x", "crops": "y"}'),
-            "no readable provenance: crops",
-        ),
         (set_attribute("provenance", '{"dataset": "a\\u001b[2J", "backbone": "x"}'), "does not name its data set"),
         (lambda file: file["val"].__delitem__("labels"), "has no val/labels"),
         (replace("val/labels", np.zeros(3, dtype=np.int64)), "rows of features but 3 labels"),
-        (replace("novel/features", np.zeros((5, 5))), "rows of features but"),
         (replace("novel/features", np.zeros(5)), "not a 2-dimensional array"),
         (replace("novel/class_offsets", np.zeros(11, dtype=np.int64)), "class_offsets do not agree"),
         (replace("novel/class_names", np.array([b"\xff"] * 10)), "not UTF-8"),
         (replace("novel/class_names", np.array([b"x"] * 3)), "outside 0..2"),
+        (swap_labels, "not sorted by class"),
         (lambda file: [file.__delitem__(name) for name in ("base", "val", "novel")], "none of the splits"),
         (lambda file: file["novel"].attrs.__delitem__("sha256"), "no SHA-256"),
     ],
@@ -133,24 +127,10 @@ def test_broken_files_are_named_for_what_they_are(path: Path, change: Any, words
     assert words in str(caught.value)
 
 
-def test_unsorted_labels_are_named_with_the_row(path: Path) -> None:
-    def swap(file: h5py.File) -> None:
-        labels = file["val/labels"]
-        labels[0], labels[-1] = labels[-1], labels[0]
-
-    with pytest.raises(FsbenchError, match="not sorted by class"):
-        FeatureFile.open(edit(path, swap))
-
-
-def test_altered_features_are_noticed(path: Path) -> None:
-    edit(path, lambda file: file["novel/features"].__setitem__((3, 3), 0.123))
-    with pytest.raises(FsbenchError, match="SHA-256 differs"):
-        FeatureFile.open(path).read("novel")
-
-
-def test_nan_in_a_file_is_named(path: Path) -> None:
-    edit(path, lambda file: file["novel/features"].__setitem__((3, 3), np.nan))
-    with pytest.raises(FsbenchError, match="row 3 contains nan"):
+@pytest.mark.parametrize(("value", "words"), [(0.123, "SHA-256 differs"), (np.nan, "row 3 contains nan")])
+def test_altered_features_are_noticed(path: Path, value: float, words: str) -> None:
+    edit(path, lambda file: file["novel/features"].__setitem__((3, 3), value))
+    with pytest.raises(FsbenchError, match=words):
         FeatureFile.open(path).read("novel")
 
 
@@ -172,37 +152,6 @@ def test_files_that_are_no_feature_files(tmp_path: Path, path: Path) -> None:
         FeatureFile.open(tmp_path)
 
 
-def test_links_and_virtual_data_never_lead_out_of_the_file(path: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other.h5"
-    shutil.copy(path, other)
-
-    def external(file: h5py.File) -> None:
-        del file["val/features"]
-        file["val/features"] = h5py.ExternalLink(str(other), "val/features")
-
-    def virtual(file: h5py.File) -> None:
-        shape = file["val/features"].shape
-        layout = h5py.VirtualLayout(shape, np.float32)
-        layout[:] = h5py.VirtualSource(str(other), "val/features", shape)
-        del file["val/features"]
-        file.create_virtual_dataset("val/features", layout)
-
-    for change in (external, virtual):
-        copy = tmp_path / "copy.h5"
-        shutil.copy(path, copy)
-        with pytest.raises(FsbenchError):
-            FeatureFile.open(edit(copy, change))
-
-
-def test_a_header_that_claims_a_petabyte_is_refused(path: Path) -> None:
-    def claim(file: h5py.File) -> None:
-        del file["base/features"]
-        file.create_dataset("base/features", (2**40, 256), np.float32)
-
-    with pytest.raises(FsbenchError, match="not stored whole"):
-        FeatureFile.open(edit(path, claim))
-
-
 def test_a_failed_write_leaves_the_old_file(path: Path, features: Features) -> None:
     before = path.read_bytes()
     broken = features.novel.features.copy()
@@ -211,12 +160,8 @@ def test_a_failed_write_leaves_the_old_file(path: Path, features: Features) -> N
         write_features(path, Provenance("x", "y"), {"novel": dataclasses.replace(features.novel, features=broken)})
     assert path.read_bytes() == before
     assert [item.name for item in path.parent.iterdir()] == [path.name]
-
-
-def test_an_unwritable_place_is_an_error_for_people(features: Features, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
     with pytest.raises(FsbenchError, match="Could not write"):
-        features.write(tmp_path / "file" / "f.h5")
+        features.write(path / "f.h5")
 
 
 def test_unknown_or_no_splits_are_refused(features: Features, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,13 +9,17 @@ import fsbench
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import configure
 from fsbench.evaluation.source import Source
+from fsbench.evaluation.spec import MethodChoice
+from fsbench.features.store import Provenance
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
-from fsbench.methods.registry import METHODS, method_class, method_names
+from fsbench.methods.registry import METHODS, method_class
 from fsbench.methods.soft_kmeans import SoftKMeans
 from fsbench.tasks.protocol import TaskProtocol
 
 if TYPE_CHECKING:
+    from fsbench.methods.base import Method
+    from fsbench.results.record import Origins
     from tests.synthetic import Features
 
 
@@ -48,38 +51,34 @@ def test_an_unknown_preset_is_named(features: Features) -> None:
         Bavardage.configure(Context(balanced=True, preset="mni", base=features.statistics))
 
 
-@pytest.mark.parametrize("dataset", ["mini", "tiered", "cub", "cub-feat", "fc100", "cifarfs"])
-@pytest.mark.parametrize("name", [*METHODS])
-def test_the_name_of_a_data_set_changes_no_parameter(features: Features, dataset: str, name: str) -> None:
-    for shots, alpha in ((1, None), (5, 2.0)):
-        protocol = TaskProtocol(shots=shots, alpha=alpha)
-        known, unknown = (
-            configure(name, Source(named, "rn12", "novel", features.novel, features.statistics), protocol, {})
-            for named in (dataset, "own")
-        )
-        assert known == unknown
-        assert known[1] == "default"
+def configured(name: str, features: Features, dataset: str, shots: int = 1, preset: str = "") -> tuple[Method, Origins]:
+    source = Source("novel", features.novel, features.statistics, Provenance(dataset, "rn12"))
+    return configure(MethodChoice(name, name), source, TaskProtocol(shots=shots), preset=preset)
 
 
-@pytest.mark.parametrize(("dataset", "benchmark"), [("mini", "mini"), ("cub", "cub"), ("cub-feat", "cub")])
+@pytest.mark.parametrize("name", METHODS)
+def test_the_name_of_a_data_set_changes_no_parameter(features: Features, name: str) -> None:
+    known, unknown = (configured(name, features, dataset) for dataset in ("cub-feat", "own"))
+    assert known == unknown
+    assert known[1].kind == "default"
+
+
+@pytest.mark.parametrize(("dataset", "benchmark"), [("mini", "mini"), ("cub-feat", "cub")])
 def test_a_preset_that_is_asked_for_is_that_of_the_benchmark(features: Features, dataset: str, benchmark: str) -> None:
-    source = Source(dataset, "rn12", "novel", features.novel, features.statistics)
-    method, origin = configure("bavardage", source, TaskProtocol(), {}, "article")
-    expected = Bavardage.configure(Context(balanced=False, preset=benchmark, base=features.statistics))
-    assert (method, origin) == (expected, f"preset:{benchmark}")
-    assert configure("ncm", source, TaskProtocol(), {}, "article")[1] == "default"  # it has no parameters
-    five = TaskProtocol(shots=5)
-    weight = 0.8 if benchmark == "cub" else 0.7
-    assert configure("laplacianshot", source, five, {}, "article")[0].params()["weight"] == weight
+    method, origins = configured("bavardage", features, dataset, preset="article")
+    assert method == Bavardage.configure(Context(balanced=False, preset=benchmark, base=features.statistics))
+    assert origins.preset == benchmark
+    assert configured("ncm", features, dataset, preset="article")[1].kind == "default"  # it has no parameters
+    weight = configured("laplacianshot", features, dataset, 5, "article")[0].params()["weight"]
+    assert weight == (0.8 if benchmark == "cub" else 0.7)
 
 
 def test_a_data_set_without_a_preset_is_told_which_ones_have_one(features: Features) -> None:
-    source = Source("own", "rn12", "novel", features.novel, features.statistics)
     with pytest.raises(FsbenchError, match="no preset for own") as caught:
-        configure("bavardage", source, TaskProtocol(), {}, "article")
+        configured("bavardage", features, "own", preset="article")
     assert "mini, fc100, cifarfs, tiered, cub" in caught.value.hint
     with pytest.raises(FsbenchError, match="Did you mean 'article'"):
-        configure("bavardage", source, TaskProtocol(), {}, "articl")
+        configured("bavardage", features, "own", preset="articl")
 
 
 @pytest.mark.parametrize(("balanced", "t_km", "mixing"), [(True, 10, "uniform"), (False, 50, "learned")])
@@ -97,41 +96,40 @@ def test_the_prior_is_that_of_the_sampler_only_if_asked_and_known(features: Feat
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("name", "options", "words"),
     [
-        ({"t_vb": 1.0, "tau": 1.0}, "a value was given in both"),
-        ({"s_max": 1.0, "sigma": 1.0}, "a value was given in both"),
-        ({"t_vb": -1.0}, "t_vb must be a positive number"),
-        ({"tau": 0.0}, "tau must be a positive number"),
-        ({"tau": "lerned"}, "tau must be a positive number"),
-        ({"sigma": float("nan")}, "sigma must be a positive number"),
-        ({"t_vb": float("inf")}, "tau must be a positive number"),
-        ({"sigma": float("inf"), "stage": "vb"}, "sigma must be a positive number"),
-        ({"steps": 2.5}, "steps must be a whole number"),
-        ({"steps": 0}, "steps must be a whole number from 1 to 1,000,000"),
-        ({"beta": -1.0}, "beta must be a number of at least 0"),
-        ({"variant": "relased"}, "variant must be one of"),
-        ({"sigmma": 1.0}, "Did you mean 'sigma'"),
+        ("bavardage", {"t_vb": 1.0, "tau": 1.0}, "a value was given in both"),
+        ("bavardage", {"t_vb": -1}, "t_vb must be a positive number, got -1."),
+        ("bavardage", {"t_vb": float("inf")}, "tau must be a finite number or 'learned', got inf"),
+        ("bavardage", {"tau": -1}, "tau must be a positive number or 'learned', got -1."),
+        ("bavardage", {"tau": "lerned"}, "tau must be a number or 'learned', got 'lerned'."),
+        ("bavardage", {"sigma": float("nan")}, "sigma must be a positive number"),
+        ("bavardage", {"sigma": float("inf"), "stage": "vb"}, "sigma must be a finite number"),
+        ("bavardage", {"variant": "relased"}, "variant must be 'article', 'released' or 'transport', got 'relased'."),
+        ("bavardage", {"sigmma": 1.0}, "Did you mean 'sigma'"),
+        ("ncm", {"rate": 1.0}, "ncm takes no parameters, got rate."),
+        ("tim-gd", {"steps": 0}, "steps must be a whole number of at least 1, got 0."),
+        ("tim-gd", {"steps": 2.5}, "steps must be a whole number, got 2.5."),
+        ("tim-gd", {"steps": True}, "steps must be a whole number, got True."),
+        ("tim-gd", {"rate": True}, "rate must be a number, got True."),
+        ("tim-gd", {"rate": 10**400}, "rate must be a number"),
+        ("laplacianshot", {"weight": -1.0}, "weight must be a number of at least 0, got -1.0."),
+        ("laplacianshot", {"rectify": "no"}, "rectify must be True or False, got 'no'."),
+        ("pt-map", {"rate": 1.5}, "rate must be at most 1, got 1.5."),
+        ("alpha-am", {"propagation": 1.0}, "propagation must be below 1, got 1.0."),
+        ("unem-gaussian", {"balance": "1,2"}, "balance must be a number, or 10 with commas between them, got '1,2'."),
+        ("unem-gaussian", {"temperature": "1,1,1,1,1,1,1,1,1,0"}, "iteration 10 must be a positive number, got 0.0."),
     ],
 )
-def test_wrong_parameters_are_refused(features: Features, options: dict[str, Any], words: str) -> None:
+def test_wrong_parameters_are_refused(features: Features, name: str, options: dict[str, Any], words: str) -> None:
     with pytest.raises(FsbenchError) as caught:
-        Bavardage.configure(Context(balanced=False, base=features.statistics), **options)
+        method_class(name).configure(Context(balanced=False, base=features.statistics), **options)
     assert words in str(caught.value)
 
 
-def test_installed_packages_offer_methods_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = EntryPoint("theirs", "fsbench.methods.ncm:NearestClassMean", "fsbench.methods")
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry] if group == "fsbench.methods" else [])
-    assert method_class("theirs").info.name == "ncm"
-    assert "theirs" in method_names()
-    with pytest.raises(FsbenchError, match="Did you mean 'theirs'"):
-        method_class("theirz")
-
-
-def test_unknown_methods_get_the_nearest_name() -> None:
-    with pytest.raises(FsbenchError, match="Did you mean 'bavardage'"):
-        method_class("bavardge")
+def test_whole_numbers_that_stand_for_others_are_the_same_parameters() -> None:
+    one, other = (method_class("tim-gd").configure(Context(balanced=False), rate=rate, steps=5) for rate in (1, 1.0))
+    assert repr(one.params()) == repr(other.params())
 
 
 @pytest.mark.parametrize("name", ["ncm", "soft-kmeans", "bavardage"])

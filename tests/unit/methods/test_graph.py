@@ -1,92 +1,54 @@
-"""Methods on devices that are not here: tensors without data on a GPU, one graph, no question to the device."""
+"""Methods become one graph, and never wait for their device; `check_method` runs them on a fake GPU."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fsbench.errors import FsbenchError
-from fsbench.evaluation.blocks import BlockSize, Embedded, embed_split, solve_rows
-from fsbench.methods.alpha_am import AlphaAm, Am
-from fsbench.methods.alpha_tim import AlphaTim
-from fsbench.methods.baseline import Baseline, BaselinePlusPlus
-from fsbench.methods.bavardage import Bavardage
-from fsbench.methods.bd_cspn import BdCspn
-from fsbench.methods.bms import Bms
-from fsbench.methods.entropy_min import EntropyMin
-from fsbench.methods.ilpc import Ilpc
-from fsbench.methods.laplacianshot import LaplacianShot
-from fsbench.methods.linalg import clamp_by_products, clamp_within_span
-from fsbench.methods.ncm import NearestClassMean
-from fsbench.methods.paddle import Paddle
-from fsbench.methods.proto_lp import ProtoLp
-from fsbench.methods.pt_map import PtMap
-from fsbench.methods.simpleshot import SimpleShot
-from fsbench.methods.soft_kmeans import SoftKMeans
-from fsbench.methods.tim import TimAlternating, TimGradient
-from fsbench.methods.unem import UnemGaussian
+from fsbench.methods.bavardage import clamp_by_products, clamp_within_span
+from fsbench.methods.registry import method_class
 from fsbench.tasks.batch import TaskBatch
-from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import TaskRows, sample_tasks
-from tests.synthetic import make_features
 
 TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
-METHODS = [
-    (Bavardage(), 96),
-    (Bavardage(variant="released"), 96),
-    (Bavardage(variant="transport"), 96),
-    (Bavardage(tau="learned", stage="vb"), 96),
-    (Bavardage(mixing="uniform"), 40),  # more samples than features
-    (SoftKMeans(), 48),
-    (NearestClassMean(), 48),
-    (SimpleShot(), 48),
-    (BdCspn(), 48),
-    (LaplacianShot(rectify=True, steps=4), 48),
-    (PtMap(epochs=1), 48),
-    (Bms(steps=2, passes=3), 48),
-    (ProtoLp(rounds=2), 48),
-    (ProtoLp(rounds=2, assignment="transport", graph="anchor"), 20),  # more samples than features
-    (Ilpc(steps=2), 48),
-    (UnemGaussian(), 48),
-    (Paddle(steps=3), 20),  # more samples than features
-    (Baseline(steps=3), 48),
-    (BaselinePlusPlus(steps=3), 48),
-    (EntropyMin(variant="head", steps=3), 48),
-    (TimGradient(steps=3), 48),
-    (AlphaTim(steps=3), 48),
-    (TimAlternating(steps=3), 48),
-    (TimAlternating(steps=3), 20),  # more samples than features
-    (AlphaAm(steps=3), 48),
-    (Am(steps=2), 20),  # more samples than features
+CASES: list[tuple[str, dict[str, Any], int]] = [  # with the width of the rows; 12 is less than a task has samples
+    ("bavardage", {"km_steps": 2, "steps": 2}, 48),
+    ("bavardage", {"variant": "released", "km_steps": 2, "steps": 1}, 48),
+    ("bavardage", {"variant": "transport", "km_steps": 1, "steps": 1}, 48),
+    ("bavardage", {"tau": "learned", "stage": "vb", "km_steps": 1, "steps": 2}, 48),
+    ("bavardage", {"mixing": "uniform", "km_steps": 2, "steps": 2}, 12),
+    ("soft-kmeans", {}, 48),
+    ("ncm", {}, 48),
+    ("simpleshot", {}, 48),
+    ("bd-cspn", {}, 48),
+    ("laplacianshot", {"rectify": True, "steps": 4}, 48),
+    ("pt-map", {"epochs": 1}, 48),
+    ("bms", {"steps": 2, "passes": 3}, 48),
+    ("protolp", {"rounds": 2}, 48),
+    ("protolp", {"rounds": 2, "assignment": "transport", "graph": "anchor"}, 12),
+    ("ilpc", {"steps": 2}, 48),
+    ("unem-gaussian", {}, 48),
+    ("paddle", {"steps": 3}, 12),
+    ("baseline", {"steps": 3}, 48),
+    ("baseline++", {"steps": 3}, 48),
+    ("entropy-min", {"variant": "head", "steps": 3}, 48),
+    ("tim-gd", {"steps": 3}, 48),
+    ("alpha-tim", {"steps": 3}, 48),
+    ("tim-adm", {"steps": 3}, 48),
+    ("tim-adm", {"steps": 3}, 12),
+    ("alpha-am", {"steps": 3}, 48),
+    ("am", {"steps": 2}, 12),
 ]
+METHODS = pytest.mark.parametrize(("name", "options", "width"), CASES, ids=str)
 
 
-def inputs(width: int) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.randn(3, 35, width), torch.arange(5).expand(3, 5).contiguous()
-
-
-BASE = make_features(dimension=96).statistics
-
-
-@pytest.mark.parametrize(("method", "width"), METHODS)
-def test_embeds_and_classifies_on_a_fake_gpu(method: Any, width: int) -> None:
-    """Tensors without data find tensors that were left on the CPU, and operations that depend on values."""
-    with FakeTensorMode() as mode:
-        tensors: dict[str, Any] = {
-            name: mode.from_tensor(value) for name, value in vars(BASE).items() if torch.is_tensor(value)
-        }
-        base = replace(BASE, **tensors) if method.info.needs_base else None
-        embedded = method.embed(torch.empty(105, 96, device="cuda"), base)
-        assert embedded.device.type == "cuda"
-        labels = torch.empty(3, 5, dtype=torch.int64, device="cuda")
-        p = method.classify(TaskBatch(embedded.view(3, 35, -1), labels, 5))
-    assert (p.shape, p.device.type, p.dtype) == ((3, 30, 5), "cuda", torch.float32)
+def inputs(name: str, width: int) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """Three tasks of 5 support samples and 10 queries, in the spaces of the method."""
+    spaces = ("plain", "sphered") if name == "bavardage" else ("rows",)
+    return {space: torch.randn(3, 15, width) for space in spaces}, torch.arange(5).expand(3, 5).contiguous()
 
 
 class NoDoubles(TorchDispatchMode):
@@ -110,36 +72,16 @@ def test_the_released_clamp_avoids_float64_on_mps() -> None:
     assert (clamped.device.type, clamped.dtype) == ("mps", torch.float32)
 
 
-@pytest.mark.parametrize(("method", "width"), METHODS)
-def test_the_solve_path_runs_on_a_fake_gpu(method: Any, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of `embed_split` and `solve_rows` but the counts, which are the one thing that comes back to the host."""
-    split = make_features(dimension=96).novel
-    drawn = sample_tasks(TaskProtocol(), split.offsets, 0, np.arange(7))
-    cuda, base = torch.device("cuda"), BASE if method.info.needs_base else None
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        spaces = embed_split(method, split, base, cuda)
-        assert {(len(space), space.device.type) for space in spaces} == {(len(split.features), "cuda")}
-        monkeypatch.setattr(torch.Tensor, "cpu", _copy_to_the_host)
-        with pytest.raises(FsbenchError, match=r"7 counts on cuda"):
-            solve_rows([Embedded(method, spaces)], drawn, BlockSize(3))
-
-
-def _copy_to_the_host(counts: torch.Tensor) -> None:
-    raise FsbenchError(f"{counts.shape[1]} counts on {counts.device.type}")
-
-
 @pytest.mark.skipif(TORCH < (2, 15), reason="the compilers of torch 2.6, 2.7 and 2.10 cannot trace all methods")
-@pytest.mark.parametrize(("method", "width"), METHODS)
-def test_traces_into_one_graph(method: Any, width: int) -> None:
-    torch.compiler.reset()  # or it counts the methods before as recompilations of one function
-    rows, labels = inputs(width)
-
-    def classify(rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = method.classify(TaskBatch(rows, labels, 5))
-        return found
-
+@METHODS
+def test_traces_into_one_graph(name: str, options: dict[str, Any], width: int) -> None:
     torch.compiler.reset()  # one function is compiled for all methods, which would count as compiling it again
-    compiled = torch.compile(classify, fullgraph=True, backend="aot_eager")
+    method, (rows, labels) = method_class(name)(**options), inputs(name, width)
+
+    def classify(rows: dict[str, torch.Tensor], labels: torch.Tensor) -> torch.Tensor:
+        return method.classify(TaskBatch(rows, labels, 5))
+
+    compiled = torch.compile(classify, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(rows, labels), classify(rows, labels), atol=1e-4, rtol=1e-4)
 
 
@@ -161,21 +103,11 @@ class NoQuestions(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize(("method", "width"), METHODS)
-def test_never_waits_for_the_device(method: Any, width: int) -> None:
-    count = 2 if isinstance(method, Bavardage) else 1
-    spaces = tuple(torch.randn(60, width // count) for _ in range(count))
-    rng = np.random.default_rng(0)
-    drawn = TaskRows(
-        classes=np.tile(np.arange(5), (4, 1)),
-        support=rng.integers(0, 60, (4, 5)),
-        query=rng.integers(0, 60, (4, 30)),
-        query_labels=rng.integers(0, 5, (4, 30)),
-    )
-    with NoQuestions():
-        right, asked, _ = solve_rows([Embedded(method, spaces)], drawn, BlockSize(3))
-    assert (asked == 30).all()
-    assert (right <= 30).all()
+@METHODS
+def test_never_waits_for_the_device(name: str, options: dict[str, Any], width: int) -> None:
+    method, (rows, labels) = method_class(name)(**options), inputs(name, width)
+    with torch.inference_mode(), NoQuestions():  # as the engine calls
+        assert method.classify(TaskBatch(rows, labels, 5)).shape == (3, 10, 5)
 
 
 def test_the_clamp_of_gpus_never_waits_for_the_device() -> None:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
 
-import fsbench
-from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics
 from fsbench.methods import bavardage
 from fsbench.methods.base import Context
-from fsbench.methods.bavardage import Bavardage
+from fsbench.methods.bavardage import Bavardage, clamp_by_products, clamp_eigenvalues, inverse_square_root
 from fsbench.methods.bms import Bms, smallest_cluster
-from fsbench.methods.centroids import class_means, mean_weights, squared_distances
+from fsbench.methods.centroids import class_means, inner_products, mean_weights, squared_distances
 from fsbench.methods.laplacianshot import neighbour_graph
-from fsbench.methods.linalg import clamp_by_products, clamp_eigenvalues, inverse_square_root
 from fsbench.methods.paddle import scale_to_queries
 from fsbench.methods.registry import method_class
 from fsbench.methods.transport import equal_sizes
@@ -48,6 +45,15 @@ def test_squared_distances() -> None:
     tasks = random_tasks()
     points = tasks.rows[:, :3]
     torch.testing.assert_close(squared_distances(points, tasks.rows), torch.cdist(points, tasks.rows).square())
+
+
+@pytest.mark.parametrize("dimension", [3, 9])  # the features, and the Gram matrix
+def test_products_can_be_differentiated(dimension: int) -> None:
+    rows, weights = torch.rand(2, 5, dimension, requires_grad=True), torch.rand(2, 3, 5)
+    inner_products(rows)(weights).sum().backward()
+    other = rows.detach().requires_grad_()
+    (weights @ other @ other.mT).sum().backward()
+    torch.testing.assert_close(rows.grad, other.grad)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -130,9 +136,9 @@ def test_the_released_sphering_is_computed_once_and_kept_as_long_as_its_base(mon
     rows = torch.rand(6, 4, dtype=torch.float64)
     with torch.inference_mode():
         parts = [Bavardage(variant="released", sigma=sigma).embed(rows, first) for sigma in (5.0, 20.0)]
-    assert torch.equal(*parts)  # σ enters later, task by task
+    assert torch.equal(*(part["sphered"] for part in parts))  # σ enters later, task by task
     rows.requires_grad_()
-    Bavardage(variant="released").embed(rows, first).sum().backward()
+    Bavardage(variant="released").embed(rows, first)["sphered"].sum().backward()
     Bavardage(variant="released").embed(torch.rand(6, 5), second)
     assert computed == [4, 5]
     kept = weakref.ref(first), weakref.ref(bavardage._released[first])
@@ -149,42 +155,6 @@ def test_scaling_survives_ranges_that_are_next_to_nothing() -> None:
     assert torch.isfinite(scaled.square().sum())
     assert scaled[0, 2:, [0, 1]].amax() - scaled[0, 2:, [0, 1]].amin() <= 2
     torch.testing.assert_close(scaled[0, :2, 2], rows[0, :2, 2] - 0.5)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "words"),
-    [
-        ("simpleshot", {"norm": "CLN"}, "Did you mean 'CL2N'"),
-        ("pt-map", {"scale": float("inf")}, "scale must be a positive number"),
-        ("pt-map", {"rate": 1.5}, "rate must be at most 1"),
-        ("pt-map", {"epochs": 2.5}, "epochs must be a whole number"),
-        ("laplacianshot", {"weight": -1.0}, "weight must be a number of at least 0"),
-        ("laplacianshot", {"neighbours": 0}, "neighbours must be a whole number"),
-        ("laplacianshot", {"rectify": "no"}, "rectify must be True or False"),
-        ("bd-cspn", {"temperature": 0.0}, "temperature must be a positive number"),
-        ("paddle", {"weight": float("nan")}, "weight must be a number"),
-        ("paddle", {"steps": True}, "steps must be a whole number"),
-        ("bms", {"scale": "high"}, "scale must be a positive number"),
-        ("bms", {"passes": 0}, "passes must be a whole number"),
-        ("bms", {"pases": 1}, "Did you mean 'passes'"),
-    ],
-)
-def test_wrong_parameters_are_refused(name: str, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(FsbenchError) as caught:
-        method_class(name).configure(Context(balanced=False), **options)
-    assert words in str(caught.value)
-
-
-def test_who_needs_base_classes() -> None:
-    rng = np.random.default_rng(0)
-    support, labels, query = rng.random((1, 2, 8)), np.array([[0, 1]]), rng.random((1, 4, 8))
-    for norm in ("UN", "L2N"):
-        assert fsbench.predict("simpleshot", support, labels, query, norm=norm).shape == (1, 4, 2)
-    for name in ("pt-map", "paddle", "bms"):
-        assert fsbench.predict(name, support, labels, query).shape == (1, 4, 2)
-    for name in ("simpleshot", "bd-cspn", "laplacianshot"):
-        with pytest.raises(FsbenchError, match="needs statistics of the base classes"):
-            fsbench.predict(name, support, labels, query)
 
 
 def test_simpleshot_keeps_its_digits_far_from_the_origin() -> None:
@@ -219,9 +189,9 @@ def test_predictions_do_not_depend_on_how_the_spectrum_is_clamped(
     drawn = sample_tasks(TaskProtocol(), features.novel.offsets, 0, np.arange(50))
     rows = torch.from_numpy(np.concatenate([drawn.support, drawn.query], axis=1))
     table = method.embed(torch.from_numpy(features.novel.features), features.statistics)
-    tasks = TaskBatch(table[rows], torch.from_numpy(drawn.support_labels), 5)
+    tasks = TaskBatch({name: space[rows] for name, space in table.items()}, torch.from_numpy(drawn.support_labels), 5)
     by_eigenvalues = method.classify(tasks)
-    monkeypatch.setattr("fsbench.methods.linalg.clamp_eigenvalues", clamp_by_products)
+    monkeypatch.setattr("fsbench.methods.bavardage.clamp_eigenvalues", clamp_by_products)
     by_products = method.classify(tasks)
     assert torch.equal(by_products.argmax(dim=2), by_eigenvalues.argmax(dim=2))
     torch.testing.assert_close(by_products, by_eigenvalues, atol=1e-5, rtol=0)

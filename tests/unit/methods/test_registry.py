@@ -1,33 +1,38 @@
-"""Every fact about a method stands in its information, and every other place reads it there."""
+"""Methods by name: discovered files, variants, packages, files of the user, and the names of their results."""
 
 from __future__ import annotations
 
-import dataclasses
+import hashlib
 import re
-from typing import TYPE_CHECKING, Any
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
 
-from fsbench.cli import complete
+from fsbench.cli.app import complete_methods
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.spec import parse_methods
 from fsbench.features.store import FeatureFile
 from fsbench.methods.base import Context
-from fsbench.methods.catalog import INFOS
 from fsbench.methods.registry import (
     BASELINE,
     BASELINE_WITHOUT_BASE,
     METHODS,
     method_class,
+    method_info,
+    method_key,
+    method_names,
     needs_base,
     plain_label,
     split_variant,
     told,
+    working_methods,
 )
-from fsbench.results.published import _names, published_rows
+from fsbench.results.published import published_rows
 from tests.comparing import compared
-from tests.records import make_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,38 +43,23 @@ INFO = {name: method_class(name).info for name in METHODS}
 LABELS = [f"{name}:{word}" for name, info in INFO.items() if info.variants for word in info.variants.values]
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_a_class_has_its_row_of_the_catalog(name: str) -> None:
-    assert INFO[name] is INFOS[name]
-    assert INFOS[name].learned == hasattr(method_class(name), "learn")
+def test_methods_are_discovered_in_their_order_and_with_the_facts_of_their_classes() -> None:
+    assert " ".join(METHODS) == (
+        "ncm simpleshot baseline baseline++ maml versa entropy-min laplacianshot bd-cspn pt-map bms protolp ilpc "
+        "tim-gd tim-adm alpha-tim paddle unem-gaussian am alpha-am soft-kmeans bavardage"
+    )
+    for name, info in INFO.items():
+        assert method_info(name) == info
+        assert info.name == name
+        assert re.fullmatch(r"https://(arxiv\.org/abs/\d{4}\.\d{4,5}|doi\.org/10\.\S+)", info.url)
+    assert len({info.order for info in INFO.values()}) == len(INFO)
 
 
-def test_the_catalog_has_no_other_rows() -> None:
-    assert [*INFOS] == [*METHODS]
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_what_is_said_of_a_method_holds_for_it(name: str, features: Features) -> None:
-    cls, info = method_class(name), INFO[name]
-    assert info.name == name
-    assert info.title
-    assert info.reference
-    fields = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    assert set(info.grid) <= fields
-    assert all(set(needed) <= fields for needed in info.published.values())
-    if info.variants:
-        assert getattr(cls, info.variants.parameter) == info.variants.default
-        assert {*info.variants.in_all, *info.variants.without_base} <= set(info.variants.values)
-    rows = torch.from_numpy(features.novel.features[:4])
-    method = cls.configure(Context(balanced=False, base=features.statistics))
-    if info.network:
-        with pytest.raises(FsbenchError, match="works on images"):
-            method.embed(rows, None)
-    elif info.needs_base:
-        with pytest.raises(FsbenchError, match="needs statistics of the base classes"):
-            method.embed(rows, None)
-    else:
-        assert len(method.embed(rows, None)) == 4
+def test_names_and_variants_need_neither_torch_nor_pydantic() -> None:
+    code = "import sys; from fsbench.methods.registry import method_names, plain_label; method_names(); "
+    code += "plain_label('bavardage:article'); print({'torch', 'pydantic'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -77,17 +67,8 @@ def test_every_variant_is_a_word_that_the_method_takes(label: str, features: Fea
     name, options = split_variant(label)
     method = method_class(name).configure(Context(balanced=False, base=features.statistics), **options)
     assert method.params().items() >= options.items()
-    assert label in complete.methods(f"{name}:")
+    assert label in complete_methods(f"{name}:")
     assert plain_label(label) == (name if method == method_class(name)() else label)
-    rows = torch.from_numpy(features.novel.features[:4])
-    if method.info.network_for(options):
-        with pytest.raises(FsbenchError, match="works on images"):
-            method.embed(rows, None)
-    elif needs_base(label):
-        with pytest.raises(FsbenchError, match="needs statistics"):
-            method.embed(rows, None)
-    else:
-        method.embed(rows, None)
 
 
 @pytest.mark.parametrize(
@@ -96,11 +77,12 @@ def test_every_variant_is_a_word_that_the_method_takes(label: str, features: Fea
         ("ncm:article", "ncm has no variants"),
         ("bavardage:relased", "Did you mean 'released'"),
         ("bavardge:released", "Did you mean 'bavardage'"),
+        ("bavardge", "Did you mean 'bavardage'"),
     ],
 )
-def test_a_wrong_variant_is_named(label: str, words: str) -> None:
+def test_a_wrong_name_or_variant_is_named(label: str, words: str) -> None:
     with pytest.raises(FsbenchError, match=words):
-        split_variant(label)
+        method_class(split_variant(label)[0])
 
 
 def test_all_is_every_method_with_its_notable_variants() -> None:
@@ -111,41 +93,17 @@ def test_all_is_every_method_with_its_notable_variants() -> None:
     }  # fmt: skip
 
 
-def test_what_methods_are_told_is_known() -> None:
-    assert told("paddle") == told("unem-gaussian") == {"with --blind": "the same"}
-    assert told("ncm")["base classes"]
-    assert "base classes" not in told("simpleshot:L2N")
-    assert told("tim-gd") == {
-        "balanced or not": "marginal = 10 on balanced tasks, else 1",
-        "class proportions": "assumed to be equal in every setting",
-        "with --blind": "marginal = 1 in every setting; equal class proportions are still assumed",
-    }
+def test_what_methods_are_told() -> None:
+    assert told("paddle") == told("simpleshot:L2N") == {}
     assert told("bavardage") == {
         "base classes": "statistics of their features",
-        "balanced or not": "t_km = 10 on balanced tasks, else 50; mixing = uniform on balanced tasks, else learned",
-        "class proportions": "assumed to be equal on balanced tasks",
-        "sampler's α": "only with --prior-alpha sampler, else prior_alpha = 2",
-        "with --blind": "t_km = 50, mixing = learned in every setting",
+        "balanced or not": "sets t_km, mixing; with --blind as if unbalanced",
+        "sampler's α": "only with --prior-alpha sampler",
     }
-    assert told("laplacianshot")["balanced or not"].startswith(
-        "weight = 0.7 (1-shot) or 0.3 (5-shot) on balanced tasks, else 1 (1-shot) or 0.7 (5-shot)"
-    )
-    assert told("alpha-tim")["shots"] == "order = 2 (1-shot) or 7 (5-shot)"
-    assert told("bavardage:transport")["class proportions"] == "assumed to be equal in every setting"
+    assert told("alpha-tim") == {"shots": "sets order"}
     assert {name for name in METHODS if "balanced or not" in told(name)} == {
         "bavardage", "laplacianshot", "protolp", "soft-kmeans", "tim-gd",
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_blind_method_is_what_the_page_says(name: str, features: Features) -> None:
-    method = method_class(name)
-    unbalanced, balanced = (
-        method.configure(Context(balanced=balanced, base=features.statistics)).params() for balanced in (False, True)
-    )
-    blind = told(name)["with --blind"]
-    assert ("in every setting" in blind) == (unbalanced != balanced)
-    assert all(f"{key} = " in blind for key in unbalanced if unbalanced[key] != balanced[key])
 
 
 def test_the_baselines_can_run_where_they_are_used() -> None:
@@ -154,9 +112,9 @@ def test_the_baselines_can_run_where_they_are_used() -> None:
 
 
 def test_variants_are_completed_after_a_colon() -> None:
-    assert complete.methods("simp") == ["simpleshot"]
-    assert complete.methods("ncm,simpleshot:U") == ["ncm,simpleshot:UN"]
-    assert complete.methods("ncm:") == []
+    assert complete_methods("simp") == ["simpleshot"]
+    assert complete_methods("ncm,simpleshot:U") == ["ncm,simpleshot:UN"]
+    assert complete_methods("ncm:") == []
 
 
 def test_every_published_name_of_a_method_has_rows() -> None:
@@ -165,19 +123,38 @@ def test_every_published_name_of_a_method_has_rows() -> None:
         assert set(info.published) <= known
 
 
+def install(monkeypatch: pytest.MonkeyPatch, *places: str) -> list[EntryPoint]:
+    entries = [EntryPoint(f"theirs{n}", place, "fsbench.methods") for n, place in enumerate(places)]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)
+    return entries
+
+
+def test_installed_packages_offer_methods_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    (entry,) = install(monkeypatch, "fsbench.methods.ncm:NearestClassMean")
+    assert method_class("theirs0").info.name == "ncm"
+    assert method_names() == working_methods() == [*METHODS, "theirs0"]
+    assert method_key("theirs0") == "theirs0"
+    vars(entry)["dist"] = SimpleNamespace(version="1.2")
+    assert method_key("theirs0") == "theirs0@1.2"
+
+
 @pytest.mark.parametrize(
-    ("method", "params", "names"),
+    ("place", "words"),
     [
-        ("bavardage", {}, ["BAVARDAGE"]),
-        ("bavardage", {"stage": "vb"}, ["Soft-KMEANS+VB"]),
-        ("simpleshot", {"norm": "CL2N"}, ["SimpleShot"]),
-        ("simpleshot", {"norm": "UN"}, []),  # SimpleShot's published rows are of centred features
-        ("tim-gd", {}, ["TIM", "TIM-GD"]),
-        ("mine.py:Mine@12345678", {}, []),
+        ("fsbench_absent.mine:Mine", "ModuleNotFoundError: No module named 'fsbench_absent'"),
+        ("fsbench.methods.ncm:Absent", "AttributeError"),
+        ("fsbench.methods.facts:MethodInfo", "is not a method: it lacks"),
     ],
 )
-def test_published_rows_belong_to_parameters(method: str, params: dict[str, Any], names: list[str]) -> None:
-    assert _names(make_record(method, params=params)) == names
+def test_a_broken_package_is_named_and_left_out(monkeypatch: pytest.MonkeyPatch, place: str, words: str) -> None:
+    install(monkeypatch, "fsbench.methods.ncm:NearestClassMean", place)
+    with pytest.raises(FsbenchError, match=words):
+        method_class("theirs1")
+    with pytest.warns(UserWarning, match=rf"theirs1.*{words}.*left out"):
+        labels = [choice.label for choice in parse_methods("all")]
+    assert "theirs0" in labels
+    assert "theirs1" not in labels
+    assert "theirs0" in working_methods()  # without a second warning
 
 
 OWN = """
@@ -194,34 +171,40 @@ class One(NearestClassMean):
     rate: float = 0.5
 
 class Two(NearestClassMean):
-    pass
+    depends_on = ("w.npy",)
 """
 
 
-def test_a_file_of_the_user_is_executed_once_for_all_its_classes(features: Features, tmp_path: Path) -> None:
-    own = tmp_path / "own.py"
-    own.write_text(OWN)
-    file = FeatureFile.open(features.write(tmp_path / "synthetic-none.h5"))
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "w.npy").write_bytes(b"1")
+    return tmp_path / "own.py"
+
+
+def test_a_file_of_the_user_is_executed_once_for_all_its_classes(features: Features, own: Path) -> None:
+    file = FeatureFile.open(features.write(own.with_name("synthetic-none.h5")))
     for _ in range(2):
-        compared(f"{own}:One,{own}:Two", [file], tasks=5, results=tmp_path / "results")
-    assert (tmp_path / "executions").read_text() == "x"
+        compared(f"{own}:One,{own}:Two", [file], tasks=5, results=own.with_name("results"))
+    assert own.with_name("executions").read_text() == "x"
     assert method_class(f"{own}:One").__module__ == method_class(f"{own}:Two").__module__
-    assert method_class(f"{own}:One").configure(Context(balanced=False)).params() == {"rate": 0.5}
+    configured = method_class(f"{own}:One").configure(Context(balanced=False), rate=1)
+    assert repr(configured.params()) == "{'rate': 1.0}"
+    with pytest.raises(FsbenchError, match="rate must be a number, got 'high'"):
+        method_class(f"{own}:One").configure(Context(balanced=False), rate="high")
 
 
-def test_a_file_that_changed_is_executed_again(tmp_path: Path) -> None:
-    own = tmp_path / "own.py"
+def test_a_file_that_changed_is_executed_again(own: Path) -> None:
     rates = []
     for rate in ("0.5", "0.7"):  # of equal length, within one second: a compiled copy would pass for up to date
         own.write_text(OWN.replace("0.5", rate))
         rates.append(method_class(f"{own}:One").configure(Context(balanced=False)).params()["rate"])
     assert rates == [0.5, 0.7]
-    assert (tmp_path / "executions").read_text() == "xx"
-    assert not (tmp_path / "__pycache__").exists()
+    assert own.with_name("executions").read_text() == "xx"
+    assert not own.with_name("__pycache__").exists()
 
 
-def test_a_file_that_fails_is_named_and_tried_again(tmp_path: Path) -> None:
-    own = tmp_path / "own.py"
+def test_a_file_that_fails_is_named_and_tried_again(own: Path) -> None:
     own.write_text("raise ValueError('no licence')")
     for _ in range(2):
         with pytest.raises(FsbenchError, match="cannot be imported: ValueError: no licence"):
@@ -229,10 +212,28 @@ def test_a_file_that_fails_is_named_and_tried_again(tmp_path: Path) -> None:
     own.write_text("x = (")
     with pytest.raises(FsbenchError, match="cannot be imported: SyntaxError"):
         method_class(f"{own}:One")
+    own.write_text(OWN.replace("float", "Unknown"))
+    with pytest.raises(FsbenchError, match="annotations of One cannot be read"):
+        method_class(f"{own}:One").configure(Context(balanced=False))
 
 
-def test_every_method_links_to_a_page_of_its_article() -> None:
-    for name in METHODS:
-        assert re.fullmatch(r"https://(arxiv\.org/abs/\d{4}\.\d{4,5}|doi\.org/10\.\S+)", method_class(name).info.url), (
-            name
-        )
+def test_the_key_follows_the_file_and_what_it_depends_on(own: Path) -> None:
+    one, two = (method_key(f"{own}:{name}") for name in ("One", "Two"))
+    assert one == f"own.py:One@{hashlib.sha256(own.read_bytes()).hexdigest()[:8]}"
+    own.with_name("w.npy").write_bytes(b"2")
+    assert method_key(f"{own}:One") == one
+    assert method_key(f"{own}:Two") != two
+    own.write_text(OWN + "\n")
+    assert method_key(f"{own}:One") != one
+    own.with_name("w.npy").unlink()
+    with pytest.raises(FsbenchError, match=r"depends on w\.npy, which cannot be read"):
+        method_key(f"{own}:Two")
+    with pytest.raises(FsbenchError, match="No such file"):
+        method_key(f"{own}x.py:Two")
+
+
+@pytest.mark.parametrize("name", ["m" * 252 + ".py", "a\nb.py"])
+def test_a_name_that_no_record_may_have_is_refused_at_once(own: Path, name: str) -> None:
+    own.rename(own.with_name(name))
+    with pytest.raises(FsbenchError, match="cannot be recorded"):
+        method_key(f"{own.with_name(name)}:One")

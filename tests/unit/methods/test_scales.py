@@ -13,7 +13,7 @@ from fsbench.features.scatter import BaseStatistics
 from fsbench.methods.base import Context
 from fsbench.methods.baseline import directions
 from fsbench.methods.registry import method_class
-from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.batch import TaskBatch, by_name
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 from tests.properties.test_methods import ON_FEATURES, SHORTER
@@ -37,7 +37,9 @@ def predictions(name: str, params: dict[str, Any], scale: float, offset: float =
     base, novel = ((split.features * np.float32(scale) + np.float32(offset)) for split in (DATA.base, DATA.novel))
     statistics = BaseStatistics.fit(base, DATA.base.labels)
     method = method_class(name).configure(Context(balanced=False, shots=2, base=statistics), **params)
-    rows = method.embed(torch.from_numpy(novel), statistics)[np.concatenate([TASKS.support, TASKS.query], axis=1)]
+    index = np.concatenate([TASKS.support, TASKS.query], axis=1)
+    spaces = by_name(method.embed(torch.from_numpy(novel), statistics))
+    rows = {space: table[index] for space, table in spaces.items()}
     return method.classify(TaskBatch(rows, torch.from_numpy(TASKS.support_labels), 5)).argmax(dim=2).numpy()
 
 

@@ -1,87 +1,146 @@
+"""Tables of methods: paired tests, families of them, any metric, and what a table says of itself."""
+
 from __future__ import annotations
 
-import dataclasses
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from fsbench.results.comparison import Column, Comparison, Entry, compare_records
-from tests.records import make_record
+from fsbench.errors import FsbenchError
+from fsbench.results.collect import collect
+from fsbench.results.comparison import compare_records
+from fsbench.results.metrics import Metric, metric_of
+from fsbench.results.statistics import holm, interval_over_classes, paired_difference, paired_p_values
+from fsbench.tasks.protocol import TaskProtocol
+from tests.records import TUNED, four_settings, make_record
+from tests.statistics.simulate import COLUMNS, simulated
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from fsbench.results.comparison import Comparison, Runs
 
-    from fsbench.results.comparison import Runs
-    from fsbench.results.record import RunRecord
-
-COLUMNS = [Column(False, 2.0, 1), Column(False, 2.0, 5), Column(True, None, 1), Column(True, None, 5)]
+ONE = TaskProtocol()
+NAMES = {"ncm": 0.6, "soft-kmeans": 0.7, "bavardage": 0.72}
 
 
-def with_counts(record: RunRecord, correct: NDArray[np.int64]) -> RunRecord:
-    return dataclasses.replace(record, correct=correct.tolist(), accuracy=float(correct.mean()) / 0.75)
+@pytest.fixture(scope="module")
+def table() -> Comparison:
+    (table,) = collect([record for name, right in NAMES.items() for record in four_settings(name, right)])
+    return table
 
 
-def simulated(methods: int, rng: np.random.Generator, *, tasks: int = 40, lead: float = 0.0) -> Comparison:
-    """Methods of the same accuracy on the same tasks, which are hard or easy for all; the last one may lead."""
-    runs: Runs = {}
-    labels = [f"m{number}" for number in range(methods)]
-    template = make_record(tasks=tasks)
+def test_differences_are_paired_and_tested(table: Comparison) -> None:
     for column in COLUMNS:
-        logits = rng.normal(0.8, 0.8, size=(1, tasks)) + rng.normal(0, 0.35, size=(methods, tasks))
-        logits[-1] += lead
-        for label, correct in zip(labels, rng.binomial(75, 1 / (1 + np.exp(-logits))), strict=True):
-            runs[0, label, column] = with_counts(template, correct)
-    entries = [Entry(label, label, "no prior") for label in labels]
-    return compare_records(runs, entries, COLUMNS, "m0", with_published=False)
+        baseline, other = (table.groups[0].cells[name, column] for name in ("soft-kmeans", "ncm"))
+        assert (baseline.difference, baseline.p_value) == (None, None)
+        assert other.difference
+        gaps = other.record.per_task - baseline.record.per_task
+        assert other.difference.mean == pytest.approx(gaps.mean())
+        assert other.difference.half_width == pytest.approx(stats.t.ppf(0.975, 39) * stats.sem(gaps))
+        assert (other.p_value or 1) < 1e-6
 
 
-@pytest.mark.parametrize(("methods", "tables"), [(3, 500), (8, 250), (16, 150)])
-def test_of_equal_methods_few_are_called_worse_than_the_best(methods: int, tables: int) -> None:
-    rng = np.random.default_rng(methods)
-    alarms = 0
-    for _ in range(tables):
-        cells = simulated(methods, rng).groups[0].cells.values()
-        alarms += any(not cell.best and not cell.tied for cell in cells)
-    assert alarms / tables < 0.05
+def test_one_best_per_column_and_ties_are_never_the_best(table: Comparison) -> None:
+    for column in table.columns:
+        cells = [table.groups[0].cells[name, column] for name in NAMES]
+        assert [cell.best for cell in cells] == [cell.value.mean == max(c.value.mean for c in cells) for cell in cells]
+        assert not any(cell.best and cell.tied for cell in cells)
+        assert not cells[0].tied
+        assert cells[0].value.mean == cells[0].record.accuracy
+        best = next(cell for cell in cells if cell.best)
+        assert cells[1].best or cells[1].tied or (best.p_value or 1) < 0.05  # worse than the best: both say so
 
 
-def test_of_equal_methods_few_are_called_different_from_the_baseline() -> None:
-    rng = np.random.default_rng(1)
-    tables = [simulated(6, rng).groups[0].cells.values() for _ in range(200)]
-    alarms = sum(any(cell.p_value is not None and cell.p_value < 0.05 for cell in cells) for cells in tables)
-    assert alarms / len(tables) < 0.05
+def test_a_table_is_for_one_metric() -> None:
+    records = [make_record(name, right) for name, right in NAMES.items()]
+    records[0].predicted[:] = np.where(records[0].labels > 0, 0, 1)  # every answer is wrong
+    error = Metric("error", "error", lambda answers: 100 - metric_of("accuracy").per_task(answers), False)
+    for metric in (metric_of("balanced-accuracy"), error):
+        (table,) = collect(records, metric=metric)
+        cells = table.groups[0].cells
+        for label, record in zip(NAMES, records, strict=True):
+            assert cells[label, ONE].value.mean == pytest.approx(metric.per_task(record.answers).mean())
+        difference = cells["ncm", ONE].difference
+        assert difference == paired_difference(*(metric.per_task(record.answers) for record in records[:2]))
+        ordered = [entry.label for entry in table.best_first().entries]
+        assert ordered[-1] == "ncm"
+        assert cells[ordered[0], ONE].best
 
 
-@pytest.mark.parametrize("tasks", [2, 3, 5])
+def test_runs_of_unequal_length_are_paired_over_the_first_tasks() -> None:
+    long, short = make_record("ncm", tasks=60), make_record("soft-kmeans", tasks=25)
+    (table,) = collect([long, short])
+    cell = table.groups[0].cells["ncm", ONE]
+    assert cell.difference == paired_difference(long.per_task[:25], short.per_task)
+    assert (table.tasks, table.fewer_tasks("ncm"), table.fewer_tasks("soft-kmeans")) == (60, "", "25 tasks")
+    assert "|tasks:25-60|" in table.signature()
+    (mixed,) = collect([long, short, make_record("soft-kmeans", shots=5, tasks=40)])
+    assert mixed.fewer_tasks("soft-kmeans") == "25-40 tasks"
+
+
+def test_intervals_for_new_classes_come_with_paired_differences() -> None:
+    records = {name: make_record(name, right) for name, right in NAMES.items()}
+    runs: Runs = {(0, name, ONE): record for name, record in records.items()}
+    table = compare_records(runs, [*NAMES], [ONE], "soft-kmeans", over_classes=True)
+    cells = {name: table.groups[0].cells[name, ONE] for name in NAMES}
+    classes = records["ncm"].classes.astype(np.int64)
+    gap = records["ncm"].per_task - records["soft-kmeans"].per_task
+    assert cells["ncm"].over_classes == interval_over_classes(records["ncm"].per_task, classes)
+    assert cells["ncm"].over_classes_difference == interval_over_classes(gap, classes)
+    assert cells["soft-kmeans"].over_classes_difference is None
+    (best,) = [name for name in NAMES if cells[name].best]
+    lead = records[best].per_task - records[cells[best].next_best].per_task
+    assert cells[best].over_classes_lead == interval_over_classes(lead, classes)
+    assert cells["ncm"].next_best == ""
+
+
+def test_what_a_table_says_of_its_methods(table: Comparison) -> None:
+    assert [row.cell.record.run.method for row in table.paired_rows()] == ["ncm"] * 4 + ["bavardage"] * 4
+    cell, baseline = table.paired_rows()[0]
+    assert cell.difference
+    assert baseline
+    assert cell.difference.mean == pytest.approx(cell.value.mean - baseline.value.mean)
+    assert len(table.below_baseline("ncm")) == 4
+    assert table.below_baseline("ncm", by=50.0) == table.below_baseline("bavardage", by=2.0) == []
+    assert any(line.startswith("glyphs rn12, unbalanced α=2 1-shot: -") for line in table.below_baseline("ncm"))
+    with pytest.raises(FsbenchError, match="soft-kmeans is not compared with soft-kmeans"):
+        table.below_baseline("soft-kmeans")
+    (other,) = collect([make_record("pt-map", tuning=TUNED, tasks=1), make_record("ncm", tasks=1)], "ncm")
+    assert (other.is_tuned("pt-map"), other.is_tuned("ncm")) == (True, False)
+    (single,) = other.paired_rows()
+    assert single.cell.difference
+    assert np.isnan(single.cell.difference.half_width)  # of a single task
+
+
+def test_the_best_is_tested_within_all_pairs_and_the_baseline_within_its_own() -> None:
+    cells = simulated(5, np.random.default_rng(0), tasks=30, lead=0.25).groups[0].cells
+    keys = [(label, column) for column in COLUMNS for label in (f"m{number}" for number in range(5))]
+    pairs = [(one, two) for one, two in itertools.combinations(keys, 2) if one[1] == two[1]]
+    raw = {pair: float(paired_p_values(*(cells[key].record.per_task for key in pair))) for pair in pairs}
+    every = {frozenset(pair): p for pair, p in zip(raw, holm([*raw.values()]), strict=True)}
+    of_baseline = [pair for pair in pairs if pair[0][0] == "m0"]
+    own = dict(zip(of_baseline, holm([raw[pair] for pair in of_baseline]), strict=True))
+    for (_, key), p_value in own.items():
+        assert cells[key].p_value == pytest.approx(p_value)
+    for label, column in keys:
+        best = next(name for name, at in keys if at == column and cells[name, at].best)
+        tied = label != best and every[frozenset(((label, column), (best, column)))] >= 0.05
+        assert cells[label, column].tied == tied
+    assert {cells[key].tied for key in keys} == {True, False}
+
+
+@pytest.mark.parametrize("tasks", [2, 5])
 def test_a_handful_of_tasks_raises_no_alarm(tasks: int) -> None:
     rng = np.random.default_rng(tasks)
-    for _ in range(20):
-        cells = simulated(8, rng, tasks=tasks).groups[0].cells.values()
-        assert all(cell.best or cell.tied for cell in cells)
+    for _ in range(10):
+        assert all(cell.best or cell.tied for cell in simulated(8, rng, tasks=tasks).groups[0].cells.values())
 
 
-def test_a_method_that_is_better_is_found_alone_at_the_top() -> None:
-    found = simulated(16, np.random.default_rng(0), tasks=200, lead=0.6).groups[0].cells
+def test_a_method_that_is_better_is_alone_at_the_top() -> None:
+    cells = simulated(16, np.random.default_rng(0), tasks=200, lead=0.6).groups[0].cells
     for column in COLUMNS:
-        assert found["m15", column].best
-        assert not any(found[f"m{number}", column].tied for number in range(15))
-        p_value = found["m15", column].p_value
-        assert p_value is not None
-        assert p_value < 0.05
-
-
-def test_the_differences_to_the_baseline_are_a_family_of_their_own() -> None:
-    rng = np.random.default_rng(0)
-    runs: Runs = {}
-    column, hard = COLUMNS[0], rng.normal(50, 8, size=100)
-    for number in range(10):
-        correct = np.clip(hard + rng.normal(0.6 * number, 3, size=100), 0, 75).round().astype(int)
-        runs[0, f"m{number}", column] = make_record(f"m{number}", correct=correct, tasks=100)
-    few = {key: runs[key] for key in runs if key[1] in {"m0", "m1", "m2"}}
-    entries = [Entry(f"m{number}", f"m{number}", "no prior") for number in range(10)]
-    many, some = (compare_records(ran, entries, [column], "m0", with_published=False) for ran in (runs, few))
-    wide, narrow = (found.groups[0].cells["m1", column].p_value for found in (many, some))
-    assert wide is not None
-    assert narrow is not None
-    assert narrow <= wide <= 9 * narrow  # never more than the nine differences, though there are 45 pairs
+        assert cells["m15", column].best
+        assert not any(cells[f"m{number}", column].tied for number in range(15))
+        assert (cells["m15", column].p_value or 1) < 0.05

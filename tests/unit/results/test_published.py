@@ -9,14 +9,14 @@ import pytest
 from fsbench.backbones.families import FAMILIES
 from fsbench.data.catalog import dataset_names
 from fsbench.evaluation.sweep import figure
-from fsbench.methods.registry import METHODS
-from fsbench.results.published import ONLY_PUBLISHED, published, published_curve, published_rows
+from fsbench.methods.registry import METHODS, method_class
+from fsbench.results.published import published, published_curve, published_rows
 from tests.records import make_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SETTING = {"balanced": True, "dirichlet": False}
+    from fsbench.results.record import Record
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,15 @@ SETTING = {"balanced": True, "dirichlet": False}
     [
         ("bavardage", {"family": "wrn-simpleshot"}, (74.10, 0.30)),
         ("soft-kmeans", {"family": "wrn-simpleshot", "shots": 5}, (82.41, 0.16)),
+        ("bavardage", {"family": "rn12-easy"}, (77.85, 0.28)),
+        ("bavardage", {"family": "rn12-easy", "crops": 30}, (79.76, 0.29)),
         ("pt-map", {"family": "rn18-simpleshot"}, (60.1, None)),
         ("pt-map", {"family": "rn18-simpleshot", "alpha": None}, (76.9, None)),
         ("pt-map", {"family": "wrn-s2m2", "alpha": None}, (82.92, 0.26)),
         ("bms", {"family": "wrn-s2m2", "alpha": None, "dataset": "cub"}, (91.91, 0.18)),
         ("simpleshot", {"family": "rn18-simpleshot"}, (63.0, None)),
+        ("maml", {"family": "rn18-simpleshot", "params": {"variant": "transductive"}}, (47.6, None)),
+        ("maml", {"family": "rn18-simpleshot"}, None),
         ("ncm", {"family": "rn18-simpleshot"}, None),
         ("bavardage", {"family": "rn18-simpleshot", "dataset": "glyphs"}, None),
         ("bavardage", {"family": "timm/resnet50"}, None),
@@ -46,59 +50,37 @@ def test_the_family_decides_which_number_stands_beside_a_run(
 ) -> None:
     family = changes["family"]
     backbone = FAMILIES[family].backbone if family in FAMILIES else family
-    found = published(make_record(method, **{"dataset": "mini", "backbone": backbone, **changes}))
-    assert (found and (found.accuracy, found.ci95)) == expected
-
-
-def test_methods_that_exist_as_numbers_only() -> None:
-    run = make_record("ncm", dataset="mini", backbone="rn18", family="rn18-simpleshot")
-    found = published(run, "MAML")
-    assert found is not None
-    assert found.accuracy == 47.6
-
-
-def test_crops_make_the_starred_backbone() -> None:
-    numbers = [
-        published(make_record("bavardage", dataset="mini", family="rn12-easy", crops=crops)) for crops in (1, 30)
-    ]
-    assert all(numbers)
-    assert len({number.accuracy for number in numbers if number}) == 2
+    number = published(make_record(method, **{"dataset": "mini", "backbone": backbone, **changes}))
+    assert (number and (number.accuracy, number.ci95)) == expected
 
 
 def test_a_run_of_an_unknown_family_is_matched_by_its_backbone_with_a_note() -> None:
-    found = published(make_record("bavardage", dataset="mini", backbone="wrn"))
-    assert found is not None
-    assert found.accuracy == 74.10
-    assert found.notes == (
+    number = published(make_record("bavardage", dataset="mini", backbone="wrn"))
+    assert number is not None
+    assert number.accuracy == 74.10
+    assert number.notes == (
         "mini wrn: the family of the network is not known; the published numbers are of wrn-simpleshot",
     )
     assert published(make_record("bms", dataset="mini", backbone="wrn", alpha=None)) is None
 
 
-def test_no_published_curve_beside_a_network_that_is_not_the_published_one() -> None:
-    wide = make_record("bavardage", dataset="mini", backbone="wrn", family="wrn-simpleshot")
-    assert published_curve(wide, "t_vb")
-    narrow = make_record("bavardage", dataset="mini", backbone="wrn", family="wrn-simpleshot", network="64 features")
-    assert published_curve(narrow, "t_vb") == []
-
-
-def test_copied_rows_carry_the_warning_about_their_sampler() -> None:
-    found = published(make_record("pt-map", dataset="cub", backbone="rn18", family="rn18-simpleshot", shots=5))
-    assert found is not None
-    assert "overlap" in found.notes[0]
-
-
-def test_what_another_source_says_is_a_note() -> None:
-    run = make_record("tim-gd", dataset="mini", backbone="rn18", family="rn18-simpleshot", alpha=None)
-    found = published(run)
-    assert found is not None
-    assert (found.accuracy, found.notes[-1]) == (
+def test_notes_name_the_sampler_of_copied_rows_and_what_another_source_says() -> None:
+    network: dict[str, Any] = {"backbone": "rn18", "family": "rn18-simpleshot"}
+    copied = published(make_record("pt-map", dataset="cub", shots=5, **network))
+    assert copied
+    assert "overlap" in copied.notes[0]
+    number = published(make_record("tim-gd", dataset="mini", alpha=None, **network))
+    assert number
+    assert (number.accuracy, number.notes[-1]) == (
         71.8, "TIM-GD, mini-imagenet RN18 balanced 1-shot: 73.9 in the readme of mboudiaf/TIM",
     )  # fmt: skip
 
 
-def runs_of(row: dict[str, str]) -> Iterator[Any]:
-    """Records of every run that could stand beside a row: methods by data sets by families, in the row's setting."""
+NAMES = {name for method in METHODS for name in method_class(method).info.published}
+
+
+def runs_of(row: dict[str, str]) -> Iterator[Record]:
+    """Records of every run that could stand beside a row: data sets by families, in the row's setting."""
     changes: dict[str, Any] = {
         "alpha": float(row["alpha"]) if row["alpha"] else None,
         "shots": int(row["shots"]),
@@ -108,37 +90,46 @@ def runs_of(row: dict[str, str]) -> Iterator[Any]:
         "tasks": 1,
     }
     return (
-        make_record(method, dataset=dataset, backbone=family.backbone, family=family.name, params=params, **changes)
-        for method in METHODS
-        for params in ({}, {"stage": "vb"})
+        make_record(dataset=dataset, backbone=one.backbone, family=one.name, published_as=(row["method"],), **changes)
         for dataset in dataset_names()
-        for family in FAMILIES.values()
-        if family.published and family.published == row["backbone"].rstrip("*")
+        for one in FAMILIES.values()
+        if one.published and one.published == row["backbone"].rstrip("*")
     )
 
 
-def shows(record: Any, row: dict[str, str], axes: set[str]) -> bool:
+def shows(record: Record, row: dict[str, str], axes: set[str]) -> bool:
     """Whether a row is what is shown beside a run, or is named in its notes, or is a point of its curve."""
     if row["param"]:
         point = (float(row["param_value"]), float(row["accuracy"]))
         return any(point in published_curve(record, axis) for axis in axes)
-    for name in (None, *ONLY_PUBLISHED):
-        found = published(record, name)
-        if found and name in {None, row["method"]}:
-            shown = (found.accuracy, found.source) == (float(row["accuracy"]), f"{row['source']} {row['table']}")
-            if shown or any(note.endswith(f"{row['accuracy']} in the {row['table']} of {row['source']}")
-                            for note in found.notes):  # fmt: skip
-                return True
-    return False
+    number = published(record)
+    if number is None:
+        return False
+    shown = (number.accuracy, number.source) == (float(row["accuracy"]), f"{row['source']} {row['table']}")
+    named = f"{row['accuracy']} in the {row['table']} of {row['source']}"
+    return shown or any(note.endswith(named) for note in number.notes)
 
 
 def test_every_row_stands_beside_some_run() -> None:
-    axes = {plan.axis.name for number in (3, 4, 5) for plan in figure(number, "mini")}
+    axes = {plan.axis.name for number in (3, 4, 5) for plan in figure(number, "article")}
     lonely = [row for row in published_rows() if not any(shows(record, row, axes) for record in runs_of(row))]
     assert lonely == []
-
-
-def test_published_names_of_families_are_those_of_the_rows() -> None:
+    assert {row["method"] for row in published_rows()} <= NAMES
     names = [family.published for family in FAMILIES.values() if family.published]
     assert len(set(names)) == len(names)
     assert {row["backbone"].rstrip("*") for row in published_rows()} == set(names)
+
+
+def test_published_points_are_those_of_the_article() -> None:
+    def points(axis: str, method: str = "bavardage", **changes: Any) -> dict[float, float]:
+        return dict(published_curve(make_record(method, **{"dataset": "mini", "backbone": "wrn", **changes}), axis))
+
+    assert [*points("t_vb", split="val").items()][:2] == [(30.0, 75.81), (40.0, 78.36)]
+    assert points("queries", "soft-kmeans")[150.0] == 72.64
+    assert points("prior_alpha", alpha=4.0)[10.0] == 74.90
+    assert points("tau", split="val") == points("t_vb", "ncm", split="val") == {}
+    others: list[dict[str, Any]] = [
+        {"backbone": "rn18"}, {"dataset": "cub"}, {"crops": 30}, {"alpha": None}, {"family": "wrn-s2m2"},
+        {"base_dataset": "tiered"}, {"network": "64 features"},
+    ]  # fmt: skip
+    assert all(points("t_vb", split="val", **change) == {} for change in others)

@@ -4,14 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fsbench.results.statistics import (
-    accuracies,
-    holm,
-    interval,
-    interval_over_classes,
-    paired_difference,
-    paired_p_values,
-)
+from fsbench.results.statistics import holm, interval, interval_over_classes, paired_difference, paired_p_values
 
 
 @pytest.mark.parametrize("tasks", [2, 5, 30])
@@ -20,32 +13,6 @@ def test_intervals_cover_the_mean_as_often_as_they_say(tasks: int) -> None:
     found = [interval(values) for values in rng.normal(60, 9, size=(4000, tasks))]
     covered = np.mean([one.low < 60 < one.high for one in found])
     assert covered == pytest.approx(0.95, abs=0.01)
-
-
-@pytest.mark.parametrize("tasks", [5, 30])
-def test_intervals_cover_the_mean_of_counts_too(tasks: int) -> None:
-    rng = np.random.default_rng(tasks)
-    rates = rng.beta(12, 8, size=(4000, tasks))  # tasks are not equally hard
-    found = [interval(100 * correct / 75) for correct in rng.binomial(75, rates)]
-    assert np.mean([one.low < 60 < one.high for one in found]) == pytest.approx(0.95, abs=0.01)
-
-
-def test_interval_is_the_usual_one() -> None:
-    values = np.random.default_rng(0).normal(60, 9, size=5000)
-    found = interval(values)
-    assert found.mean == pytest.approx(values.mean())
-    assert found.half_width == pytest.approx(stats.t.ppf(0.975, 4999) * stats.sem(values))
-    assert found.half_width == pytest.approx(1.96 * stats.sem(values), rel=3e-4)
-    assert (found.low, found.high) == (found.mean - found.half_width, found.mean + found.half_width)
-
-
-def test_paired_interval_agrees_with_the_paired_test() -> None:
-    rng = np.random.default_rng(1)
-    a = rng.normal(60, 9, size=5000)
-    b = a - rng.normal(1, 3, size=5000)
-    found = paired_difference(a, b)
-    expected = stats.ttest_rel(a, b).confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-9)
 
 
 @pytest.mark.parametrize("tasks", [2, 3, 10, 600, 10_000])
@@ -57,11 +24,8 @@ def test_intervals_and_p_values_are_those_of_scipy_stats_to_rounding(tasks: int)
 
 
 def test_one_task_has_no_interval() -> None:
-    assert np.isnan(interval(np.array([50.0])).half_width)
-
-
-def test_accuracies_are_shares_of_each_tasks_own_queries() -> None:
-    np.testing.assert_allclose(accuracies(np.array([3, 5]), np.array([4, 10])), [75, 50])
+    one = interval(np.array([50.0]))
+    assert (one.mean, np.isnan(one.half_width)) == (50.0, True)
 
 
 def test_paired_p_values_are_scipys() -> None:
@@ -79,7 +43,7 @@ def test_paired_p_values_are_scipys() -> None:
 
 @pytest.mark.parametrize("queries", [75, 7])
 def test_few_tasks_with_equal_differences_prove_little(queries: int) -> None:
-    one, other = (accuracies(np.array(correct), np.full(3, queries)) for correct in ([5, 4, 6], [4, 3, 5]))
+    one, other = (100.0 * np.array(correct) / queries for correct in ([5, 4, 6], [4, 3, 5]))
     assert paired_p_values(one, other) == paired_p_values(other, one) == 0.25  # as three heads in a row, or tails
 
 

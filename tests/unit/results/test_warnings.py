@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,18 +10,16 @@ import pytest
 from fsbench.data.catalog import dataset_info
 from fsbench.evaluation.source import image_counts_of
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
-from fsbench.report.render import as_text, render_csv, render_latex, render_markdown, render_rich
 from fsbench.results.collect import collect
-from fsbench.results.record import load_record
-from fsbench.results.tuned import Trial, Tuned
-from fsbench.results.warnings import MEANINGS, own_warnings
-from tests.records import make_record, store
+from fsbench.results.studies import Trial, Tuned
+from fsbench.results.warnings import MEANINGS, OF_FEATURES, own_warnings, warning_lines
+from tests.records import TUNED, make_record
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fsbench.results.comparison import Comparison
-    from fsbench.results.record import RunRecord
+    from fsbench.results.record import Record
 
 
 def codes(comparison: Comparison) -> dict[str, list[str]]:
@@ -36,99 +32,86 @@ def codes(comparison: Comparison) -> dict[str, list[str]]:
     }
 
 
-def own(record: RunRecord) -> list[str]:
-    return [warning.code for warning in own_warnings(record)]
+def own(record: Record) -> list[str]:
+    warnings = own_warnings(record)
+    assert {warning.code for warning in warnings} <= set(MEANINGS)
+    return [warning.code for warning in warnings]
 
 
 def test_a_method_below_ncm_and_below_what_it_starts_from() -> None:
     records = [make_record("ncm", 0.7), make_record("soft-kmeans", 0.7), make_record("bavardage", 0.6)]
-    (comparison,) = collect([*records, make_record("paddle", 0.66)])
-    assert codes(comparison) == {
+    (table,) = collect([*records, make_record("paddle", 0.64)])
+    assert codes(table) == {
         "bavardage unbalanced α=2 1-shot": ["below-ncm", "below-baseline"],
         "paddle unbalanced α=2 1-shot": ["below-ncm"],
     }
-    lines = comparison.warnings()
+    lines = table.warnings()
     assert any(line.startswith("paddle, unbalanced α=2 1-shot: ") for line in lines)
     assert any("points below soft-kmeans, which it starts from; tune its parameters" in line for line in lines)
+    assert codes(collect([*records[:2], make_record("bavardage", 0.7)])[0]) == {}
 
 
 @pytest.mark.parametrize(
-    ("rules", "wrong"),
+    ("rules", "remedy"),
     [
-        ({}, True),
-        ({"alpha": None}, False),
-        ({"name": "keff", "ways": 20, "alpha": None, "pooled": True}, True),  # most classes have no query
-        ({"name": "keff", "ways": 20, "alpha": None}, True),
+        ({}, "assumes equally frequent classes"),
+        ({"alpha": None}, "tune its parameters, or use its defaults"),
+        ({"alpha": None, "tuning": TUNED}, "use soft-kmeans on these features"),
+        ({"name": "keff", "ways": 20, "alpha": None, "pooled": True}, "assumes equally frequent classes"),
+        ({"name": "keff", "ways": 20, "alpha": None}, "assumes equally frequent classes"),  # most have no query
     ],
 )
-def test_where_the_assumption_is_wrong_tuning_is_no_remedy(rules: dict[str, Any], wrong: bool) -> None:
-    own_params = {"variant": "transport"}
-    (comparison,) = collect(
-        [make_record("soft-kmeans", 0.7, **rules), make_record("bavardage", 0.5, params=own_params, **rules)]
-    )
-    (line,) = (line for line in comparison.warnings() if "starts from" in line)
-    assert ("assumes equally frequent classes" in line) == wrong
-    assert ("tune its parameters" in line) == (not wrong)
-
-
-def test_a_small_loss_is_not_worth_a_warning() -> None:
-    (comparison,) = collect([make_record("ncm", 0.7), make_record("soft-kmeans", 0.7), make_record("bavardage", 0.698)])
-    assert codes(comparison) == {}
-    assert comparison.warnings() == []
+def test_the_remedy_is_that_of_the_cause(rules: dict[str, Any], remedy: str) -> None:
+    transport: dict[str, Any] = {"params": {"variant": "transport"}, "given": ["variant"]}
+    plain = {name: value for name, value in rules.items() if name != "tuning"}
+    records = [make_record("soft-kmeans", 0.7, **plain), make_record("bavardage", 0.5, **transport, **rules)]
+    (line,) = (line for line in collect(records)[0].warnings() if "starts from" in line)
+    assert line.endswith(remedy) or f"; it {remedy}, which these tasks do not have" in line
 
 
 def test_worse_with_more_shots_needs_the_same_setting() -> None:
     records = [make_record("bms", right, shots=shots) for shots, right in ((1, 0.8), (5, 0.7), (10, 0.9))]
-    (comparison,) = collect([*records, make_record("bms", 0.4, shots=1, alpha=None)])
-    assert codes(comparison) == {"bms unbalanced α=2 5-shot": ["worse-with-more-shots"]}
-    assert "points below its own 1-shot result" in comparison.warnings()[0]
+    (table,) = collect([*records, make_record("bms", 0.4, shots=1, alpha=None)])
+    assert codes(table) == {"bms unbalanced α=2 5-shot": ["worse-with-more-shots"]}
+    assert "points below its own 1-shot result" in table.warnings()[0]
 
 
 @pytest.mark.parametrize(
-    ("ways", "right", "near"), [(5, 0.22, True), (5, 0.3, False), (20, 0.07, True), (20, 0.2, False)]
-)
-def test_near_chance(ways: int, right: float, near: bool) -> None:
-    assert own(make_record("ncm", right, ways=ways, tasks=400)) == (["near-chance"] if near else [])
-
-
-@pytest.mark.parametrize(
-    ("method", "params_from", "expected"),
+    ("changes", "expected"),
     [
-        ("unem-gaussian", "default", ["not-learned"]),
-        ("unem-gaussian", "blind", ["not-learned"]),
-        ("unem-gaussian", "tuned:val:gradient:2x500", []),
-        ("unem-gaussian", "default + given:scale", []),
-        ("paddle", "default", []),
+        ({"learns": False, "right": 0.22, "tasks": 400}, ["near-chance"]),
+        ({"learns": False, "right": 0.3, "tasks": 400}, []),
+        ({"learns": False, "right": 0.07, "ways": 20, "tasks": 400}, ["near-chance"]),
+        ({}, ["not-learned"]),
+        ({"blind": True}, ["not-learned"]),
+        ({"tuning": TUNED}, []),
+        ({"given": ["scale"]}, []),
+        ({"learns": False}, []),
+        ({"learns": False, "dataset": "mini", "network": "trained by fsbench"}, ["network"]),
+        ({"learns": False, "dataset": "photos", "network": "trained by fsbench"}, []),
+        ({"learns": False, "images": "novel has 11,999 images"}, ["image-counts"]),
+        ({"learns": False, "warnings": ("something",)}, ["run"]),
     ],
 )
-def test_start_values_in_place_of_learned_parameters(method: str, params_from: str, expected: list[str]) -> None:
-    assert own(make_record(method, params_from=params_from)) == expected
-
-
-@pytest.mark.parametrize(("dataset", "expected"), [("mini", ["network"]), ("cub-feat", ["network"]), ("photos", [])])
-def test_the_network_matters_where_there_are_published_numbers(dataset: str, expected: list[str]) -> None:
-    assert own(make_record("ncm", dataset=dataset, network="trained by fsbench")) == expected
+def test_what_a_record_alone_gives_rise_to(changes: dict[str, Any], expected: list[str]) -> None:
+    assert own(make_record("unem-gaussian", **changes)) == expected
 
 
 @pytest.mark.parametrize(
     ("accuracies", "edge"),
     [
-        ({1.0: 60.0, 2.0: 61.0, 3.0: 62.0}, ["tau"]),
-        ({1.0: 60.0, 2.0: 62.0, 3.0: 61.0}, []),
-        ({1.0: 60.0, 2.0: 62.0, 3.0: 62.0}, []),  # an inner value is as good
-        ({0.0: 62.0, 2.0: 61.0, 3.0: 60.0}, []),  # nothing lies beyond zero
-        ({1.0: 60.0, 2.0: 61.0}, []),  # two values have no inside
+        ({1.0: 60.0, 2.0: 61.0, 3.0: 62.0}, ("tau",)),
+        ({1.0: 60.0, 2.0: 62.0, 3.0: 61.0}, ()),
+        ({1.0: 60.0, 2.0: 62.0, 3.0: 62.0}, ()),  # an inner value is as good
+        ({0.0: 62.0, 2.0: 61.0, 3.0: 60.0}, ()),  # nothing lies beyond zero
+        ({1.0: 60.0, 2.0: 61.0}, ()),  # two values have no inside
     ],
 )
-def test_tuned_to_the_edge_of_the_grid(accuracies: dict[float, float], edge: list[str]) -> None:
+def test_tuned_to_the_edge_of_the_grid(accuracies: dict[float, float], edge: tuple[str, ...]) -> None:
     tuned = Tuned("bavardage", "", "grid", 50, [Trial({"tau": tau}, value, 1.0) for tau, value in accuracies.items()])
-    assert tuned.at_the_edge() == edge
-    record = make_record("bavardage", params_from=tuned.origin())
-    assert own(record) == (["grid-edge"] if edge else [])
-    (comparison,) = collect(
-        [record, make_record("bavardage", params_from=f"tuned:val:grid:{len(accuracies)}x50", shots=5)]
-    )
-    assert len(comparison.entries) == 1  # the edge of one setting does not make it another method
+    facts = tuned.facts()
+    assert (facts.how, facts.trials, facts.tasks, facts.edge) == ("grid", len(accuracies), 50, edge)
+    assert own(make_record("bavardage", tuning=facts)) == (["grid-edge"] if edge else [])
 
 
 def test_numbers_of_images_are_compared_with_the_benchmark(tmp_path: Path) -> None:
@@ -136,33 +119,25 @@ def test_numbers_of_images_are_compared_with_the_benchmark(tmp_path: Path) -> No
 
     def counted(sizes: list[int], dataset: str = "cifarfs") -> str:
         labels = np.repeat(np.arange(len(sizes)), sizes)
-        path = tmp_path / "f.h5"
         split = make_split(np.ones((len(labels), 2), dtype=np.float32), labels)
-        write_features(path, Provenance(dataset, "rn12"), {"novel": split})
-        return image_counts_of(FeatureFile.open(path))
+        write_features(tmp_path / "f.h5", Provenance(dataset, "rn12"), {"novel": split})
+        return image_counts_of(FeatureFile.open(tmp_path / "f.h5"))
 
-    assert counted(sizes) == ""
-    assert (
-        counted([sizes[0] - 1, *sizes[1:]])
-        == "novel has 11,999 images of 20 classes instead of 12,000 images of 20 classes"
-    )
-    assert counted([3, 4], "photos") == ""
-    record = make_record("ncm", dataset="cifarfs", images="novel has 11,999 images")
-    (path,) = store(tmp_path, record)
-    assert own(load_record(path)) == ["image-counts"]
+    assert counted(sizes) == counted([3, 4], "photos") == ""
+    text = "novel has 11,999 images of 20 classes instead of 12,000 images of 20 classes"
+    assert counted([sizes[0] - 1, *sizes[1:]]) == text
 
 
-def test_every_format_shows_warnings_and_marks_the_cells_of_methods() -> None:
-    shared: dict[str, Any] = {"dataset": "mini", "family": "rn12-easy", "network": "random weights"}
-    records = [make_record("ncm", 0.7, **shared), make_record("paddle", 0.6, **shared)]
-    (comparison,) = collect(records, published=False)
-    for text in (as_text(render_rich(comparison)), render_markdown(comparison), render_latex(comparison)):
-        assert text.count("! the network is not the published one: random weights") == 1
-        assert "! paddle, unbalanced" in text
-        marked = [line for line in text.splitlines() if "paddle" in line and "±" in line.replace("pm", "±")]
-        assert "!" in marked[0]
-        plain = [line for line in text.splitlines() if "ncm" in line and "±" in line.replace("pm", "±")]
-        assert "!" not in plain[0]
-    rows = {row["method"]: row["warnings"].split() for row in csv.DictReader(io.StringIO(render_csv(comparison)))}
-    assert rows == {"ncm": ["network"], "paddle": ["below-ncm", "network"]}
-    assert {code for found in rows.values() for code in found} <= set(MEANINGS)
+def test_a_warning_is_one_line_for_all_its_settings() -> None:
+    records = [
+        record
+        for shots in (1, 5, 10)
+        for record in (make_record("ncm", 0.7, shots=shots), make_record("paddle", 0.5, shots=shots))
+    ]
+    shared = [record.update(images="novel has fewer images") for record in records]
+    lines = collect(shared)[0].warnings()
+    assert lines[0] == "novel has fewer images"
+    assert [line.endswith(" (also in 2 more settings)") for line in lines[1:]] == [True]
+    cells = [("a", "m", "1-shot", own_warnings(shared[0])), ("a", "m", "5-shot", own_warnings(shared[1]))]
+    assert warning_lines(cells) == ["a: novel has fewer images"]
+    assert all(code in MEANINGS for code in OF_FEATURES)

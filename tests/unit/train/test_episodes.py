@@ -16,15 +16,17 @@ from torch.nn import functional
 
 from fsbench.backbones.load import load_backbone
 from fsbench.data.pixels import open_pixels
+from fsbench.data.transforms import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.methods.base import Context
-from fsbench.methods.maml import Maml
-from fsbench.methods.networks import load_network
-from fsbench.methods.versa import Versa
+from fsbench.methods.images.maml import Maml
+from fsbench.methods.images.networks import ImageNetwork, load_network
+from fsbench.methods.images.versa import Versa
 from fsbench.train import episodes as module
 from fsbench.train.episodes import EpisodeKeys, Learning, Prototypes
 from fsbench.train.run import default_output, train_backbone
 from fsbench.train.settings import RECIPES, Episodes, Execution, TrainSettings
+from fsbench.train.validate import Validation
 from tests.unit.train.stripes import COUNTS, stripes
 from tests.unit.train.test_run import Listener, same
 
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
     from fsbench.data.dataset import ImageDataset
     from fsbench.train.run import Trained
 
-SETTINGS = TrainSettings("conv4", 4, epochs=3, batch=2, lr=0.01, seed=7)
-TASKS = Episodes("maml", shots=(1, 2), queries=25, steps=2, rate=0.1)
+SETTINGS = TrainSettings("conv4", 4, epochs=2, batch=2, lr=0.01, seed=7)
+TASKS = Episodes("maml", shots=(1, 2), queries=25, steps=2, rate=0.1, eval_every=1)
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +48,12 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> ImageDataset:
 @pytest.fixture(autouse=True)
 def _short_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "UPDATES", 3)
-    monkeypatch.setattr(module, "_VAL_TASKS", 8)
+    monkeypatch.setattr("fsbench.train.validate.METHOD_TASKS", 4)
 
 
 def train(dataset: ImageDataset, out: Path, recipe: str, reporter: Listener | None = None) -> Trained:
     settings = replace(SETTINGS, episodes=replace(TASKS, recipe=recipe))
-    execution = Execution(torch.device("cpu"), reporter or Listener(), eval_every=1, save_every=0)
+    execution = Execution(torch.device("cpu"), reporter or Listener(), eval_every=1)
     return train_backbone(dataset, settings, execution, out)
 
 
@@ -60,67 +62,67 @@ def fresh(width: int) -> Any:
 
 
 @pytest.mark.parametrize("recipe", RECIPES[1:])
-def test_a_stopped_training_ends_with_the_very_same_weights(dataset: ImageDataset, tmp_path: Path, recipe: str) -> None:
-    whole = train(dataset, tmp_path / "whole.safetensors", recipe)
+def test_a_stopped_training_ends_with_the_very_same_best_network(
+    dataset: ImageDataset, tmp_path: Path, recipe: str
+) -> None:
+    out, stopped, listener = tmp_path / "conv4.safetensors", tmp_path / "stopped.safetensors", Listener()
+    whole = train(dataset, out, recipe)
     with pytest.raises(KeyboardInterrupt):
-        train(dataset, tmp_path / "stopped.safetensors", recipe, Listener("epoch 2 of 3"))
-    listener = Listener()
-    resumed = train(dataset, tmp_path / "stopped.safetensors", recipe, listener)
-    assert listener.said[0].startswith("Resuming: 2 of 3 epochs")
-    assert same(tmp_path / "whole.safetensors", tmp_path / "stopped.safetensors")
+        train(dataset, stopped, recipe, Listener("epoch 1 of 2"))
+    resumed = train(dataset, stopped, recipe, listener)
+    assert listener.said[0].startswith("Resuming: 1 of 2 epochs")
+    assert same(out, stopped)
     assert resumed.history == whole.history
-
-
-@pytest.mark.parametrize("recipe", ["maml", "maml:transductive", "versa"])
-def test_the_file_holds_the_best_of_the_evaluated_networks(dataset: ImageDataset, tmp_path: Path, recipe: str) -> None:
-    out = tmp_path / "conv4.safetensors"
-    trained = train(dataset, out, recipe)
-    best = max(trained.history, key=lambda look: (look.accuracy[1].mean, look.epoch))
-    assert "The file holds the best network on the val classes." in trained.describe()
+    best = max(whole.history, key=lambda look: (look.accuracy[1].mean, look.epoch))
+    assert "The file holds the best network on the val classes." in whole.describe()
+    assert train(dataset, out, recipe).history == ()  # done already
     with safe_open(out, "pt") as file:
         facts = json.loads(file.metadata()["fsbench"])
-    assert facts["val_accuracy"] == str(best)
-    assert facts["recipe"] == recipe
-    network = load_network(out, "stripes")
-    variant = "transductive" if recipe.endswith(":transductive") else "inductive"
+    assert (facts["val_accuracy"], facts["recipe"]) == (str(best), recipe)
+    if recipe == "protonet":  # an ordinary backbone
+        assert load_backbone("conv4", out).info.feature_dim == 16
+        assert not [name for name in load_file(out) if name.startswith("classifier.")]
+        return
+    network, chosen = load_network(out, "stripes"), replace(TASKS, recipe=recipe)
     made: type[Maml | Versa] = Versa if recipe == "versa" else Maml
+    variant = "transductive" if chosen.transductive else "inductive"
     method = made.configure(Context(balanced=True, network=network), variant=variant)
     assert method.params()["weights"].startswith("conv4.safetensors@")
     if isinstance(method, Maml):
         assert (method.steps, method.rate) == (2 * TASKS.steps, TASKS.rate)
-    again = train(dataset, out, recipe)  # done already
-    assert again.history == ()
-    split = dataset.splits["val"]
-    judge = module.EpisodeValidation(
-        split, open_pixels(split, network.transform, None, Listener()), network.transform, network.backbone.info, facts,
-        replace(TASKS, recipe=recipe),
-    )  # fmt: skip
-    bare: Any = network.backbone.network
-    objective = module.OBJECTIVES[recipe](bare, replace(TASKS, recipe=recipe), 0)
+    split, bare = dataset.splits["val"], network.backbone.network
+    pixels = open_pixels(split, network.transform, None, Listener())
+    judge = Validation(split, pixels, network.transform, torch.device("cpu"))
+    objective = module.OBJECTIVES[recipe](bare, chosen, 0)  # type: ignore[arg-type]
     if isinstance(objective, module.Amortising):
         objective.amortised.load_state_dict(network.extras)
-    assert judge(objective, torch.device("cpu"), 1).accuracy[1].mean == pytest.approx(best.accuracy[1].mean, abs=2)
+    again = judge.of_method(objective, network.backbone.info, chosen, 1)
+    assert again.accuracy[1].mean == pytest.approx(best.accuracy[1].mean, abs=2)
 
 
-def test_protonet_gives_an_ordinary_backbone(dataset: ImageDataset, tmp_path: Path) -> None:
-    out = default_output(tmp_path, "stripes", "conv4", "protonet")
-    assert out == tmp_path / "stripes" / "conv4.safetensors"
-    train(dataset, out, "protonet")
-    assert load_backbone("conv4", out).info.feature_dim == 16
-    assert not [name for name in load_file(out) if name.startswith("classifier.")]
-    assert default_output(tmp_path, "x", "conv4", "maml:transductive").name == "conv4-maml-transductive.safetensors"
+def test_names_of_weights_files(tmp_path: Path) -> None:
+    names = {"protonet": "conv4", "maml:transductive": "conv4-maml-transductive"}
+    for recipe, name in names.items():
+        assert default_output(tmp_path, "x", "conv4", recipe) == tmp_path / "x" / f"{name}.safetensors"
+
+
+def test_the_memory_of_a_task_is_measured_where_the_network_is() -> None:
+    """On the CPU, the images would not meet a network that is trained on a GPU; meta stands for one."""
+    backbone = load_backbone("conv4", random_seed=0, width=4)
+    Learning(backbone.network, TASKS, 0)  # type: ignore[arg-type]
+    assert ImageNetwork(backbone.to("meta"), transform_for("simpleshot", None, 16)).saved_bytes >= 0
 
 
 def test_training_on_tasks_learns(dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(module, "UPDATES", 40)
+    monkeypatch.setattr(module, "UPDATES", 50)
     trained = train(dataset, tmp_path / "conv4.safetensors", "protonet")
     assert trained.history[-1].accuracy[1].mean > 40  # 20 by chance
 
 
 def test_processes_share_the_tasks_of_an_update() -> None:
     offsets = np.arange(0, 121, 20)
-    alone = EpisodeKeys(SETTINGS, TASKS, offsets, 16)
-    shared = [EpisodeKeys(replace(SETTINGS, ranks=2, episodes=TASKS), TASKS, offsets, 16, rank) for rank in (0, 1)]
+    alone = EpisodeKeys(SETTINGS, TASKS, offsets)
+    shared = [EpisodeKeys(replace(SETTINGS, ranks=2, episodes=TASKS), TASKS, offsets, rank) for rank in (0, 1)]
     for update in range(4):
         numbers = np.sort(np.concatenate([keys.numbers(update) for keys in shared]))
         assert numbers.tolist() == alone.numbers(update).tolist()
@@ -132,10 +134,10 @@ def test_processes_share_the_tasks_of_an_update() -> None:
 
 def test_a_training_resumes_with_the_tasks_that_are_left() -> None:
     offsets = np.arange(0, 121, 20)
-    whole = list(EpisodeKeys(SETTINGS, TASKS, offsets, 16))
-    rest = list(EpisodeKeys(SETTINGS, TASKS, offsets, 16, first=(1, 2)))
-    assert len(whole) == 9
-    assert [key.rows.tolist() for key in rest] == [key.rows.tolist() for key in whole[5:]]
+    whole = list(EpisodeKeys(SETTINGS, TASKS, offsets))
+    rest = list(EpisodeKeys(SETTINGS, TASKS, offsets, first=1))
+    assert len(whole) == 6
+    assert [key.rows.tolist() for key in rest] == [key.rows.tolist() for key in whole[3:]]
 
 
 def test_prototypes_by_the_book() -> None:
@@ -188,15 +190,11 @@ def test_impossible_settings_are_refused(wrong: dict[str, object], message: str)
 
 def test_classes_too_small_for_tasks_are_refused() -> None:
     with pytest.raises(FsbenchError, match="images of every class"):
-        EpisodeKeys(SETTINGS, replace(TASKS, queries=75), np.arange(0, 61, 10), 16)
+        EpisodeKeys(SETTINGS, replace(TASKS, queries=75), np.arange(0, 61, 10))
 
 
 def test_cross_entropy_after_no_change_is_that_of_equal_chances() -> None:
-    objective = Learning(
-        fresh(2),
-        replace(TASKS, rate=1e-12),
-        0,
-    )
+    objective = Learning(fresh(2), replace(TASKS, rate=1e-12), 0)
     images = torch.randn(2, 30, 3, 16, 16)
     loss = objective(images, torch.arange(5).repeat(2, 1), torch.randint(5, (2, 25)), np.array([0, 1]))
     assert loss.item() == pytest.approx(functional.cross_entropy(torch.zeros(1, 5), torch.tensor([0])).item(), rel=1e-6)

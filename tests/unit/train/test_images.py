@@ -8,12 +8,12 @@ import pytest
 import torch
 from PIL import Image
 
-from fsbench.data.published_transforms import transform_for
 from fsbench.data.scan import load_own
+from fsbench.data.transforms import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.reporter import Reporter
 from fsbench.train import draws, images
-from fsbench.train.images import LEAST_AREA, Batch, DecodedImages, Key, Keys, Views, load_batches, make_views
+from fsbench.train.images import LEAST_AREA, Batch, Key, Keys, Views, load_batches, make_views
 from fsbench.train.settings import TrainSettings
 from tests.images import note_opened
 from tests.unit.train.stripes import stripes
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SMALL = transform_for("simpleshot", None, 16)  # resized by PIL to 36, centre 32
 USUAL = transform_for("simpleshot", None)
-SETTINGS = TrainSettings(epochs=2, batch=5, seed=4, small_first=False)
+SETTINGS = TrainSettings(epochs=2, batch=5, seed=4)
 QUIET = Reporter(quiet=True)
 CPU = torch.device("cpu")
 
@@ -37,8 +37,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> ImageSplit:
     return stripes(tmp_path_factory.mktemp("stripes"), 16, counts).splits["base"]
 
 
-def get(views: Views, epoch: int, rows: list[int], side: int = 32) -> Batch:
-    batch = views[Key(epoch, np.array(rows), side)]
+def get(views: Views, epoch: int, rows: list[int]) -> Batch:
+    batch = views[Key(epoch, np.array(rows))]
     assert isinstance(batch, Batch)
     return batch
 
@@ -47,7 +47,7 @@ def test_small_images_without_shift_are_those_of_the_evaluation(
     base: ImageSplit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(draws, "shifts", lambda seed, epoch, rows, choices: np.full((len(rows), 2), choices // 2))
-    views, _ = make_views(base, SMALL, replace(SETTINGS, flip=False), QUIET)
+    views = make_views(base, SMALL, replace(SETTINGS, flip=False), QUIET)
     batch = get(views, 0, [7, 2])
     expected = torch.stack([SMALL(base.open(7)), SMALL(base.open(2))])
     torch.testing.assert_close(batch.images, expected, rtol=0, atol=1e-4)
@@ -55,7 +55,7 @@ def test_small_images_without_shift_are_those_of_the_evaluation(
 
 
 def test_shifts_go_beyond_the_edge_into_a_mirror_image(base: ImageSplit) -> None:
-    views = Views(DecodedImages(base, 36), SMALL, replace(SETTINGS, flip=False))
+    views = Views(base, SMALL, replace(SETTINGS, flip=False))
     found = get(views, 3, list(range(12))).images
     seen = set()
     for row, (right, down) in enumerate(draws.shifts(4, 3, np.arange(12), 9)):
@@ -79,9 +79,9 @@ def test_crops_are_parts_of_the_image_resized(tmp_path: Path) -> None:
     split = load_own(tmp_path, name="ramps").splits["base"]
     rows = np.arange(len(split))
     aspects = np.array([split.open(int(row)).width / split.open(int(row)).height for row in rows])
-    views = Views(DecodedImages(split, USUAL.size), USUAL, replace(SETTINGS, flip=False))
+    views = Views(split, USUAL, replace(SETTINGS, flip=False))
     centres, sizes = draws.crops(4, 1, rows, aspects, LEAST_AREA)
-    images = get(views, 1, rows.tolist(), side=84).images
+    images = get(views, 1, rows.tolist()).images
     values = images * torch.tensor(USUAL.std)[:, None, None] + torch.tensor(USUAL.mean)[:, None, None]
     for row in rows:
         seen = np.array([values[row, 0].mean(), values[row, 1].mean()])
@@ -92,8 +92,8 @@ def test_crops_are_parts_of_the_image_resized(tmp_path: Path) -> None:
 
 def test_flips_mirror_the_images_they_are_drawn_for(base: ImageSplit) -> None:
     rows = list(range(12))
-    plain = get(make_views(base, SMALL, replace(SETTINGS, flip=False), QUIET)[0], 1, rows)
-    views, _ = make_views(base, SMALL, SETTINGS, QUIET)
+    plain = get(make_views(base, SMALL, replace(SETTINGS, flip=False), QUIET), 1, rows)
+    views = make_views(base, SMALL, SETTINGS, QUIET)
     flipped = draws.flips(4, 1, np.arange(12))
     assert 0 < flipped.sum() < 12
     for image, upright, mirrored in zip(get(views, 1, rows).images, plain.images, flipped, strict=True):
@@ -102,27 +102,18 @@ def test_flips_mirror_the_images_they_are_drawn_for(base: ImageSplit) -> None:
 
 
 @pytest.mark.parametrize("transform", [SMALL, USUAL], ids=["small", "usual"])
-def test_views_change_with_the_epoch_and_with_nothing_else(base: ImageSplit, transform: object) -> None:
-    views, in_memory = make_views(base, transform, SETTINGS, QUIET)  # type: ignore[arg-type]
-    assert in_memory
-    side = 32 if transform is SMALL else 84
-    batch = get(views, 0, [0, 5, 11], side)
-    assert batch.images.shape == (3, 3, side, side)
-    assert torch.equal(get(views, 0, [5], side).images[0], batch.images[1])
-    assert not torch.equal(get(views, 1, [5], side).images[0], batch.images[1])
-    assert get(views, 0, [5], 24).images.shape == (1, 3, 24, 24)
-    fresh = Views(DecodedImages(base, views.images.side), views.transform, SETTINGS)  # reads the files again and again
-    assert torch.equal(get(fresh, 0, [0, 5, 11], side).images, batch.images)
-
-
-def test_images_are_kept_only_if_they_fit(base: ImageSplit) -> None:
-    size = 12 * 36 * 36 * 3
-    assert DecodedImages(base, 36).keep(QUIET, limit=size)
-    refused = DecodedImages(base, 36)
-    assert not refused.keep(QUIET, limit=size - 1)
-    pixels, aspects = refused[np.array([3, 4])]
-    assert pixels.shape == (2, 36, 36, 3)
-    assert aspects.tolist() == [1, 1]
+def test_views_change_with_the_epoch_and_with_nothing_else(
+    base: ImageSplit, transform: EvalTransform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    views = make_views(base, transform, SETTINGS, QUIET)
+    batch = get(views, 0, [0, 5, 11])
+    assert batch.images.shape == (3, 3, transform.crop, transform.crop)
+    assert torch.equal(get(views, 0, [5]).images[0], batch.images[1])
+    assert not torch.equal(get(views, 1, [5]).images[0], batch.images[1])
+    monkeypatch.setattr(images, "FITS_IN_MEMORY", 12 * transform.size**2 * 3 - 1)
+    reading = make_views(base, transform, SETTINGS, QUIET)  # opens the files again and again
+    assert (views.decoded is None, reading.decoded is None) == (False, True)
+    assert torch.equal(get(reading, 0, [0, 5, 11]).images, batch.images)
 
 
 @pytest.mark.parametrize("transform", [SMALL, USUAL], ids=["small", "usual"])
@@ -137,22 +128,21 @@ def test_a_cache_changes_nothing_and_is_read_by_the_next_training(
             pixels = rng.integers(0, 256, (*size, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(folder / label / f"{number}.png")
     split = load_own(tmp_path / "own").splits["base"]
-    rows, side = [0, 4, 2, 5], transform.crop
-    expected = get(make_views(split, transform, SETTINGS, QUIET)[0], 1, rows, side)
-    made, _ = make_views(split, transform, SETTINGS, QUIET, tmp_path / "cache")
+    rows = [0, 4, 2, 5]
+    expected = get(make_views(split, transform, SETTINGS, QUIET), 1, rows)
+    made = make_views(split, transform, SETTINGS, QUIET, tmp_path / "cache")
     monkeypatch.setattr(images, "decode_into_memory", None)
     opened = note_opened(monkeypatch)
-    again = Views(DecodedImages(split, transform.size), transform, SETTINGS)
-    assert again.images.keep(QUIET, tmp_path / "cache", limit=0)  # a file may be larger than the memory
-    assert opened == [*split.sources]  # a sample, which of six images is all of them
+    again = make_views(split, transform, SETTINGS, QUIET, tmp_path / "cache")
+    assert opened == [*split.images]  # a sample, which of six images is all of them
     for views in (made, again):
-        assert all(torch.equal(*pair) for pair in zip(get(views, 1, rows, side), expected, strict=True))
-    assert opened == [*split.sources]
+        assert all(torch.equal(*pair) for pair in zip(get(views, 1, rows), expected, strict=True))
+    assert opened == [*split.images]
 
 
 def test_workers_change_nothing(base: ImageSplit) -> None:
-    views, _ = make_views(base, SMALL, SETTINGS, QUIET)
-    keys = Keys(SETTINGS, len(base), 32)
+    views = make_views(base, SMALL, SETTINGS, QUIET)
+    keys = Keys(SETTINGS, len(base))
     alone, together = (list(load_batches(views, keys, workers, CPU)) for workers in (0, 2))
     assert len(alone) == len(together) == 2 * (12 // 5)
     for one, other in zip(alone, together, strict=True):
@@ -164,9 +154,9 @@ def test_workers_change_nothing(base: ImageSplit) -> None:
 def test_an_unreadable_image_is_named_without_a_traceback(tmp_path: Path) -> None:
     split = stripes(tmp_path, 16, {"base": (2, 3)}).splits["base"]
     (tmp_path / "base" / "base0" / "01.png").write_bytes(b"not an image")
-    unread = Views(DecodedImages(split, 36), SMALL, SETTINGS)
+    unread = Views(split, SMALL, SETTINGS)
     for workers in (0, 1):
-        batches = load_batches(unread, Keys(SETTINGS, 6, 32), workers, CPU)
+        batches = load_batches(unread, Keys(SETTINGS, 6), workers, CPU)
         found = [item for item in batches if not isinstance(item, Batch)]
         assert found
         assert isinstance(found[0], FsbenchError)
@@ -178,9 +168,9 @@ def test_an_unreadable_image_is_named_without_a_traceback(tmp_path: Path) -> Non
 
 def test_every_rank_takes_its_share_of_every_batch_and_as_many_as_the_others() -> None:
     settings = replace(SETTINGS, batch=6, ranks=3)
-    shares = [list(Keys(settings, 20, 32, rank)) for rank in range(3)]
+    shares = [list(Keys(settings, 20, rank)) for rank in range(3)]
     assert [len(share) for share in shares] == [2 * 3] * 3  # 2 epochs of 3 batches; 2 images left out of each
-    whole = list(Keys(replace(settings, ranks=1), 20, 32))
+    whole = list(Keys(replace(settings, ranks=1), 20))
     for number, key in enumerate(whole):
         parts = [share[number] for share in shares]
         assert {part.epoch for part in parts} == {key.epoch}
@@ -188,25 +178,14 @@ def test_every_rank_takes_its_share_of_every_batch_and_as_many_as_the_others() -
         np.testing.assert_array_equal(np.sort(np.concatenate([part.rows for part in parts])), np.sort(key.rows))
 
 
-@pytest.mark.parametrize("first", [(1, 0), (0, 1), (1, 1)])
-def test_keys_of_a_resumed_training_are_those_of_an_unbroken_one(first: tuple[int, int]) -> None:
+def test_keys_of_a_resumed_training_are_those_of_an_unbroken_one() -> None:
     settings = replace(SETTINGS, epochs=3)
-    later = list(Keys(settings, 12, 32, first=first))
-    whole = list(Keys(settings, 12, 32))[2 * first[0] + first[1] :]
-    assert [key.epoch for key in later] == [key.epoch for key in whole]
-    for one, other in zip(later, whole, strict=True):
-        np.testing.assert_array_equal(one.rows, other.rows)
-
-
-def test_the_first_half_sees_smaller_images_but_not_below_the_smallest_side() -> None:
-    settings = replace(SETTINGS, epochs=4, small_first=True)
-    assert [key.side for key in Keys(settings, 5, 84)] == [63, 63, 84, 84]
-    assert [settings.side_in(0, side) for side in (16, 24, 28, 32, 84)] == [16, 24, 24, 24, 63]
-    assert replace(settings, small_first=False).side_in(0, 84) == 84
+    later, whole = list(Keys(settings, 12, first=1)), list(Keys(settings, 12))[2:]
+    assert [(key.epoch, key.rows.tolist()) for key in later] == [(key.epoch, key.rows.tolist()) for key in whole]
 
 
 def test_a_batch_is_never_larger_than_the_data_set() -> None:
-    keys = Keys(replace(SETTINGS, batch=64, ranks=2), 13, 32)
+    keys = Keys(replace(SETTINGS, batch=64, ranks=2), 13)
     assert (keys.batch, keys.steps) == (12, 1)
     with pytest.raises(FsbenchError, match="3 base image"):
-        _ = Keys(replace(SETTINGS, batch=64, ranks=2), 3, 32).batch
+        _ = Keys(replace(SETTINGS, batch=64, ranks=2), 3).batch

@@ -37,10 +37,10 @@ SETTINGS = TrainSettings("rn12", 1, epochs=2, batch=10, lr=0.02, seed=3, rotatio
 def expected_parameters(dataset: ImageDataset) -> dict[str, Tensor]:
     """The same training in one process: half a batch after the other, gradients averaged."""
     plan = Plan.make(dataset, SETTINGS)
-    views, _ = make_views(plan.base, plan.transform, SETTINGS, Reporter(quiet=True))
+    views = make_views(plan.base, plan.transform, SETTINGS, Reporter(quiet=True))
     objective = Objective(plan.backbone.network, 3, rotation=True, seed=3).train()  # type: ignore[arg-type]
     optimiser = torch.optim.SGD(objective.parameters(), 1.0, 0.9, weight_decay=5e-4, nesterov=True)
-    shares = zip(*(Keys(SETTINGS, len(plan.base), plan.transform.crop, rank) for rank in (0, 1)), strict=True)
+    shares = zip(*(Keys(SETTINGS, len(plan.base), rank) for rank in (0, 1)), strict=True)
     for number, keys in enumerate(shares):
         epoch, step = divmod(number, 2)
         optimiser.param_groups[0]["lr"] = learning_rate(number, 4, 0.02, 0.05)
@@ -68,21 +68,8 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
 
 def test_two_processes_share_every_batch_and_drop_what_is_left_over(tmp_path: Path, place: dict[str, str]) -> None:
     folder = write_stripes(tmp_path / "stripes", 16, {"base": (3, 7), "val": (5, 20)})  # 21 = 2 · 10 + 1
-    arguments = [
-        "train",
-        "--data",
-        str(folder),
-        "--dataset",
-        "stripes",
-        "--width",
-        "1",
-        "--epochs",
-        "2",
-        "--lr",
-        "0.02",
-    ]
-    arguments += ["--batch", "10", "--seed", "3", "--rotation", "--mixup", "--device", "cpu"]
-    arguments += ["--weights-dir", str(tmp_path)]
+    words = "--dataset stripes --width 1 --epochs 2 --lr 0.02 --batch 10 --seed 3 --rotation --mixup --device cpu"
+    arguments = ["train", "--data", str(folder), *words.split(), "--weights-dir", str(tmp_path)]
     command = [sys.executable, "-m", "fsbench", *arguments]
     environment = {**os.environ, **place, "RANK": "1", "LOCAL_RANK": "1", "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(

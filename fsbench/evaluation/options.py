@@ -1,0 +1,286 @@
+"""The options that commands and Python functions share, in groups that they compose."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from fsbench.backbones.families import BACKBONES, TIMM
+from fsbench.data.catalog import SPLITS
+from fsbench.options import Count, Names, Numbers, Options, Parameters, Shares, Words, argument, option
+from fsbench.tasks.protocol import PROTOCOL_NAMES
+
+of_tasks, of_method, of_run, of_output, for_experts = (
+    partial(option, panel=panel) for panel in ("Tasks", "Method", "Run", "Output", "Advanced")
+)
+SETTINGS = ("unbalanced", "balanced")
+MOST_TASKS = 10**9
+NAMED_BACKBONES = ", ".join(BACKBONES)
+
+
+class Drawing(Options):
+    alpha: float | None = of_tasks(None, "Dirichlet α of unbalanced queries. (default: 2)")
+    shots: Numbers = of_tasks((1, 5), "Labelled images per class, separated by commas.", metavar="N,N")
+    queries: Count = of_tasks(75, "Unlabelled images per task.")
+    seed: Count = of_tasks(0, "Random seed of the task lists.", ge=0)
+    protocol: str = of_tasks(
+        "disjoint",
+        "How tasks are drawn: disjoint, released, veilleux, keff, keff-released. See fsbench methods --protocols.",
+        completion=PROTOCOL_NAMES,
+    )
+
+
+class Ways(Options):
+    ways: Count | None = of_tasks(None, "Classes per task. (default: 5; keff: all of the split)")
+
+
+class Unbalanced(Options):
+    unbalanced: bool = of_tasks(True, "Class proportions of the queries.", flag="--unbalanced/--balanced")
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The one setting, as a list of them."""
+        return SETTINGS[:1] if self.unbalanced else SETTINGS[1:]
+
+
+class Present(Options):
+    present: Count | None = for_experts(None, "With keff: classes among the queries. (default: 5)", ge=1)
+
+
+class Sampling(Drawing, Ways, Present):
+    tasks: Count = of_tasks(10_000, "Tasks per setting.", ge=1, le=MOST_TASKS)
+    split: str = of_tasks(
+        "novel", "Classes that tasks are drawn from.", metavar="novel|val|base", completion=tuple(SPLITS)
+    )
+    skip_infeasible: bool = for_experts(False, "Leave out settings for which a file has too few images.")
+
+
+class Preset(Options):
+    preset: Literal["", "article"] = of_method(
+        "",
+        "`article`: the article's parameters for its own data sets. (default: scale-free ones)",
+        completion=("article",),
+    )
+
+
+class Prior(Options):
+    prior_alpha: float | Literal["sampler"] | None = for_experts(
+        None,
+        "Dirichlet prior α_o of BAVARDAGE; `sampler`: that of --alpha. (default: 2)",
+        metavar="X|sampler",
+        completion=("sampler",),
+    )
+
+
+class Configuring(Preset, Prior):
+    tune: bool = of_method(False, "Use parameters tuned on the val classes, where a method has some.")
+    blind: bool = of_method(False, "Tell no method whether tasks are balanced: the same defaults in every setting.")
+
+
+class Setting(Options):
+    parameters: Parameters = of_method(
+        {}, "Any parameter; fsbench methods NAME lists them.", flag="--set", metavar="NAME=VALUE"
+    )
+
+
+class Device(Options):
+    device: str = of_run("auto", "auto, cpu, cuda, cuda:1, mps.", completion=("auto", "cpu", "cuda", "mps"))
+
+
+class Computing(Device):
+    batch: Count | None = for_experts(None, "Tasks per block. (default: automatic)", ge=1)
+
+
+class Force(Options):
+    force: bool = of_run(False, "Recompute existing results.")
+
+
+class FeaturesFolder(Options):
+    features_dir: Path = of_run(Path("features"), "Folder of feature files.", metavar="DIR", envvar="FSBENCH_FEATURES")
+
+
+class ImageFolders(Options):
+    data_dir: Path = of_run(Path("data"), "Folder of data sets.", metavar="DIR", envvar="FSBENCH_DATA")
+    weights_dir: Path = of_run(Path("weights"), "Folder of checkpoints.", metavar="DIR", envvar="FSBENCH_WEIGHTS")
+
+
+class ResultsFolder(Options):
+    results_dir: Path = of_run(Path("results"), "Folder of records.", metavar="DIR", envvar="FSBENCH_RESULTS")
+
+
+class Features(FeaturesFolder):
+    features: list[Path] = argument(
+        [], "Feature files. (default: all files in the features folder)", metavar="FEATURES"
+    )
+
+
+class Quiet(Options):
+    quiet: bool = of_run(False, "Suppress progress and notes.", flag="--quiet/-q")
+
+
+class AsJson(Options):
+    as_json: bool = of_output(False, "Print JSON instead of text.", flag="--json")
+
+
+class InPython(Options):
+    results: Path | None = option(None, "Folder of records: existing results are reused. (default: nothing is stored)")
+    progress: bool = option(False, "Show progress and notes on stderr.")
+
+
+class BavardageParameters(Options):
+    variant: str | None = of_method(
+        None, "Variant of BAVARDAGE: article, released or transport.", completion=("article", "released", "transport")
+    )
+    t_km: float | None = for_experts(None, "Temperature T_km of Soft-KMEANS and BAVARDAGE.")
+    tau: float | Literal["learned"] | None = for_experts(
+        None, "Scale-free precision τ of BAVARDAGE. (default: 0.3)", metavar="X|learned"
+    )
+    sigma: float | None = for_experts(None, "Scale-free largest scaling σ of BAVARDAGE. (default: 20)")
+    t_vb: float | None = for_experts(None, "Precision T_vb of BAVARDAGE, in the article's units.")
+    s_max: float | None = for_experts(None, "Largest scaling s_max, in the article's units.")
+    steps: Count | None = for_experts(None, "Iterations of the method. (default: its own)")
+
+
+class Base(Options):
+    base: Path | None = for_experts(
+        None, "Feature file of the same backbone whose base classes to use.", metavar="FILE"
+    )
+
+
+class Comparing(Sampling, Configuring, Computing, Force, ImageFolders):
+    methods: Names = of_method(
+        ("soft-kmeans", "bavardage", "bavardage:released", "bavardage:transport"),
+        "Names separated by commas, NAME:VARIANT, file.py:CLASS, or all. See fsbench methods.",
+        metavar="NAMES",
+        completion="methods",
+    )
+    settings: Words = of_tasks(SETTINGS, "unbalanced, balanced, or both.", metavar="NAMES", completion=SETTINGS)
+    baseline: str | None = of_method(
+        None,
+        "Method that others are compared to. (default: soft-kmeans; without base classes simpleshot:L2N)",
+        completion="methods",
+        min_length=1,
+    )
+    published: bool = of_output(True, "Show published numbers.", flag="--published/--no-published")
+    over_classes: bool = of_output(False, "Add intervals for new classes.")
+
+
+class ComparingInPython(Comparing, InPython):
+    """The options of `fsbench.compare`."""
+
+
+class Compare(Comparing, Features, ResultsFolder, Base, Quiet, AsJson):
+    """Compare methods on the same tasks, with paired statistics.
+
+    Shows accuracy with its interval, the paired difference to a baseline, and the published numbers that match data
+    set, backbone and setting. The best of a column and all that is not significantly worse are marked. Intervals are
+    those for more tasks from the same images, unless --over-classes asks for more. Results are recorded in results/
+    and reused.
+
+    Example: [bold]fsbench compare --methods all --out table.tex[/bold]
+    """
+
+    others: list[Path] = of_output(
+        [], "Add records of other people from this folder, where tasks are the same.", flag="--with", metavar="DIR"
+    )
+    fail_if_worse: str = of_output(
+        "", "End with status 1 if it is below the baseline, by the paired interval.", metavar="METHOD"
+    )
+    by: float = of_output(0.0, "With --fail-if-worse: by more than X points.", ge=0)
+    timing: bool = of_output(False, "Add tasks per second and peak memory.")
+    sort: bool = of_output(False, "Order methods by their mean accuracy, the best first.")
+    output: str | None = of_output(
+        None,
+        "rich, markdown, latex, csv or json. (default: by the ending of --out, else rich)",
+        flag="--format",
+        completion=("rich", "markdown", "latex", "csv", "json"),
+    )
+    out: Path | None = of_output(None, "Write the table to this file: .md, .tex, .csv, .json, .txt.", metavar="FILE")
+
+
+class Evaluating(Sampling, Configuring, Computing, Force, ImageFolders, InPython):
+    shots: Count = of_tasks(1, "Labelled images per class.")  # type: ignore[assignment]
+    balanced: bool = of_tasks(False, "Draw equally many queries of every class.")
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The one setting, as a list of them."""
+        return SETTINGS[1:] if self.balanced else SETTINGS[:1]
+
+
+class Solve(
+    Sampling, Unbalanced, Configuring, BavardageParameters, Setting, Computing, Force, ImageFolders,
+    Features, ResultsFolder, Base, Quiet, AsJson,
+):  # fmt: skip
+    """Run one method, with Soft-KMEANS as the baseline.
+
+    Every run is recorded task by task in results/ and reused. BAVARDAGE has scale-free parameters, τ = T_vb/n̄ and
+    σ = s_max·√n̄ with n̄ images per base class; `--preset article` uses those of the article for its own data sets.
+
+    Example: [bold]fsbench solve --unbalanced --alpha 2[/bold]
+    """
+
+    method: str = of_method(
+        "bavardage", "bavardage, bavardage:released, soft-kmeans, … or file.py:CLASS.", completion="methods"
+    )
+    beta: float | None = for_experts(None, "Prior precision β_o of BAVARDAGE. (default: 10)")
+    mixing: Literal["learned", "uniform"] | None = for_experts(
+        None,
+        "Mixing weights of BAVARDAGE. (default: by setting)",
+        metavar="learned|uniform",
+        completion=("learned", "uniform"),
+    )
+    stage: Literal["plda", "vb"] | None = for_experts(
+        None, "Where BAVARDAGE ends. (default: plda)", metavar="plda|vb", completion=("plda", "vb")
+    )
+    out: Path | None = of_output(None, "Also write the rows to this JSON file.", metavar="FILE")
+
+
+class OwnImages(Options):
+    data: Path | None = option(None, "Folder of your own images, one folder per class.")
+    split_file: Path | None = option(None, "With --data: json or csv file with the split of each class.")
+    split_fractions: Shares | None = option(
+        None, "With --data: shares of base, val and novel classes, such as 0.64,0.16,0.2.", metavar="X,X,X"
+    )
+    split_seed: Count | None = option(None, "Random seed of the split. (default: 0)", ge=0)
+    min_images: Count | None = option(None, "With --data: leave out classes with fewer images than this.", ge=1)
+
+
+class Extracting(OwnImages, Device, ImageFolders):
+    backbone: str = option("rn12", f"{NAMED_BACKBONES}, or timm/NAME.", completion=(*BACKBONES, TIMM))
+    weights: Path | None = option(None, "Checkpoint. (default: weights/DATASET/BACKBONE.*)")
+    random_weights: Count | None = option(None, "Use random weights of this seed (0 if none is given).", ge=0)
+    pretrained: bool = option(False, "Use timm's published weights; timm downloads them if need be.")
+    transform: str | None = option(None, "Replace the backbone's own transform, e.g. ptmap.")
+    crops: Count = option(1, "Average the features of that many random crops (RN12*: 30).", ge=1)
+    precision: str = option(
+        "fp32",
+        "fp32, tf32, bf16 or fp16; the last two are slow on CPUs without instructions for them.",
+        completion=("fp32", "tf32", "bf16", "fp16"),
+    )
+    batch: Count | None = option(None, "Images per forward pass. (default: automatic)", ge=1)
+    workers: Count | None = option(None, "Processes that read images. (default: automatic)", ge=0)
+    skip_broken: bool = option(False, "Leave out unreadable images, and record it.")
+    out: Path | None = option(None, "A .h5 file or a folder. (default: in features/)")
+    tag: str = option("", "Word at the end of the file's name, to keep two networks apart.")
+    force: bool = option(False, "Replace other features, recompute the same ones.")
+
+
+class ExtractingInPython(Extracting):
+    progress: bool = InPython.model_fields["progress"]  # type: ignore[assignment]
+
+
+class Extract(Extracting, FeaturesFolder, Quiet):
+    """Run a backbone over image folders: one feature file per data set.
+
+    Without options: every data set in data/, else the built-in one, into features/DATASET-BACKBONE.h5, with the weights
+    at weights/DATASET/BACKBONE.* and the transform that belongs to them. Run the same command again to resume an
+    interrupted extraction. A file with other features is never replaced without --force. Features of images that were
+    extracted before in the same way are reused, so that new splits and new classes cost little. Several processes share
+    the images under torchrun.
+
+    Example: [bold]fsbench extract --backbone wrn[/bold]
+    """
+
+    dataset: str | None = option(None, "Data sets, separated by commas. (default: all found)", completion="datasets")

@@ -1,0 +1,148 @@
+"""MAML: a network that learns a task by a few steps of gradient descent on its support."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
+
+from fsbench.errors import FsbenchError
+from fsbench.methods.base import Context, Count, MethodInfo, Positive, Variants
+from fsbench.methods.images.networks import ImageMethod, ImageNetwork, Solver, counted_copy, set_counted
+
+ADAPTED: Mapping[str, Callable[[str, bool], bool]] = {  # by the name of a tensor and whether it is of a norm layer
+    "all": lambda name, norm: True,
+    "all but norm": lambda name, norm: not norm,
+    "head": lambda name, norm: name.startswith("head."),
+}
+
+
+class Classifier(nn.Module):
+    """A backbone whose batch normalisation counts a part of the batch, and a linear head.
+
+    Args:
+        backbone: With `CountedNorm`.
+        ways: Outputs of the head, which starts at zero: every task and every order of its classes starts equal.
+    """
+
+    def __init__(self, backbone: nn.Module, features: int, ways: int) -> None:
+        super().__init__()
+        self.backbone, self.head = backbone, nn.Linear(features, ways)
+        for parameter in self.head.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits (N, K) of images (N, 3, S, S)."""
+        logits: Tensor = self.head(self.backbone(images))
+        return logits
+
+    def adapting(self, adapts: str) -> list[str]:
+        """The names of the parameters that a task changes."""
+        norms = {
+            f"{module}.{name}" if module else name
+            for module, part in self.named_modules()
+            if isinstance(part, nn.BatchNorm2d)
+            for name, _ in part.named_parameters()
+        }
+        return [name for name, _ in self.named_parameters() if ADAPTED[adapts](name, name in norms)]
+
+
+@dataclass(frozen=True)
+class InnerLoop:
+    """How a network learns a task."""
+
+    steps: int  # of gradient descent on the mean cross-entropy of the support
+    rate: float  # of each step
+    adapts: str = "all"  # which parameters are changed
+    # whether batch normalisation of the queries counts the queries; else it counts the support, and the answer to a
+    # query does not depend on the others
+    transductive: bool = False
+    second_order: bool = False  # whether the result can be differentiated through the steps; only training needs it
+
+    def logits(
+        self, model: Classifier, params: Mapping[str, Tensor], support: Tensor, labels: Tensor, queries: Tensor
+    ) -> Tensor:
+        """Logits (Q, K) of the queries of one task after the steps, which start from the parameters."""
+        params, free = dict(params), model.adapting(self.adapts)
+        set_counted(model, None)
+        for _ in range(self.steps):
+            loss = functional.cross_entropy(functional_call(model, params, (support,)), labels)
+            slopes = torch.autograd.grad(loss, [params[name] for name in free], create_graph=self.second_order)
+            params |= {name: params[name] - self.rate * slope for name, slope in zip(free, slopes, strict=True)}
+        if self.transductive:
+            logits: Tensor = functional_call(model, params, (queries,))
+            return logits
+        set_counted(model, len(support))
+        logits = functional_call(model, params, (torch.cat([support, queries]),))
+        return logits[len(support) :]
+
+
+@dataclass(frozen=True)
+class Maml(ImageMethod):
+    """A network that was trained to learn tasks, and learns each by steps of gradient descent on its support.
+
+    θ ← θ − rate · ∇CE(support), a few times, from the trained θ; then the queries are classified. Batch normalisation
+    counts the support of the task, for the support as for the queries, so that a query's answer does not depend on
+    the other queries. In `maml:transductive` the queries are normalised by themselves, as most published numbers
+    are: on unbalanced tasks that centres them on the frequent classes.
+
+    Departs from Finn et al.: the head starts at zero for every task instead of being learned, unless the network was
+    trained with `--head learned`; so tasks may have any number of classes, in any order. Steps have the rate 0.1 that
+    such a head wants, not 0.01, unless the network was trained with another one.
+    """
+
+    variant: Literal["inductive", "transductive"] = "inductive"
+    steps: Count = 10
+    rate: Positive = 0.1
+    adapts: Literal["all", "all but norm", "head"] = "all"
+
+    info = MethodInfo(
+        "maml", "MAML", 'Finn et al., "Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks", ICML 2017',
+        url="https://arxiv.org/abs/1703.03400", order=50, transductive=False,
+        transductive_by={"variant": {"transductive": True}}, prior="none",
+        variants=Variants("variant", ("inductive", "transductive"), in_all=("transductive",)), network="conv4-maml",
+        network_by={"transductive": "conv4-maml-transductive"}, published={"MAML": {"variant": ("transductive",)}},
+        cost="network",
+    )  # fmt: skip
+
+    @classmethod
+    def defaults(cls, context: Context) -> dict[str, Any]:
+        """The inner loop that the network was trained with; twice its steps, as Finn et al. test."""
+        inner = context.network.facts.get("inner") if context.network else None
+        if not isinstance(inner, dict) or not isinstance(inner.get("steps"), int):
+            return {}
+        return {"steps": 2 * inner["steps"], **{name: inner[name] for name in ("rate", "adapts") if name in inner}}
+
+    def solver(self, network: ImageNetwork, ways: int, device: torch.device) -> Solver:
+        """Steps from the trained parameters, and the softmax of the logits after them."""
+        model = Classifier(counted_copy(network.backbone.network), network.backbone.info.feature_dim, ways)
+        if network.extras:
+            learned = {name.removeprefix("head."): tensor for name, tensor in network.extras.items()}
+            if learned.keys() != model.head.state_dict().keys():
+                raise FsbenchError(
+                    f"{network.name} is not a network of MAML.", "Train one: fsbench train --recipe maml"
+                )
+            if len(learned["bias"]) != ways:
+                raise FsbenchError(
+                    f"The head of {network.name} was trained for {len(learned['bias'])} classes, a task has {ways}.",
+                    "Train without --head learned, and tasks may have any number of classes.",
+                )
+            model.head.load_state_dict(learned)
+        model = model.to(device)
+        params = {name: value.detach().requires_grad_() for name, value in model.named_parameters()}
+        inner = InnerLoop(self.steps, self.rate, self.adapts, self.variant == "transductive")
+
+        def solve(images: Tensor, labels: Tensor) -> Tensor:
+            support, queries = images.split([len(labels), len(images) - len(labels)])
+            return inner.logits(model, params, support, labels, queries).detach().softmax(dim=1)
+
+        return solve
+
+    def memory_per_task(self, samples: int) -> int:
+        """Bytes that a task of N samples takes: one step is differentiated at a time."""
+        return samples * self.network.saved_bytes if self.network else 0

@@ -1,0 +1,296 @@
+"""Options: each is declared once, as a field of a model with its type, default and help.
+
+The command line, the signatures and docstrings of the Python interface, the reference page and the command that is
+stored in a record derive from these models. Nothing heavy is imported, so that help and completion answer at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from fsbench.errors import FsbenchError, UsageError, unknown_name
+
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+
+def option(
+    default: Any,
+    help_text: str,
+    *,
+    panel: str = "",
+    metavar: str = "",
+    flag: str = "",
+    completion: Sequence[str] | str = (),
+    envvar: str = "",
+    **limits: Any,
+) -> Any:
+    """A field that is an option.
+
+    Args:
+        default: Its value unless given; `...` if it must be given.
+        help_text: A noun phrase with a full stop.
+        panel: Heading of the help under which it stands.
+        metavar: What stands for its value in the help; by its type unless given.
+        flag: How the command line spells it, unless as its name; `--yes/--no` for both values of a switch.
+        completion: Words that the shell completes, or the name of a list of them: `methods` or `datasets`.
+        envvar: Environment variable that holds its default.
+        limits: Bounds of its value, as pydantic names them.
+    """
+    about: Any = {"panel": panel, "metavar": metavar, "flag": flag, "completion": completion, "envvar": envvar}
+    return Field(default, description=help_text, json_schema_extra=about, **limits)
+
+
+def argument(default: Any, help_text: str, *, metavar: str, completion: Sequence[str] | str = ()) -> Any:
+    """A field that is a positional argument on the command line."""
+    about: Any = {"argument": True, "metavar": metavar, "completion": completion}
+    return Field(default, description=help_text, json_schema_extra=about)
+
+
+def about_field(field: FieldInfo) -> dict[str, Any]:
+    """What `option` or `argument` says of a field, beside its help."""
+    return dict(field.json_schema_extra or {})  # type: ignore[arg-type]
+
+
+def whole_number(text: Any) -> Any:
+    """A count such as 10000, 10_000 or 1e4."""
+    if not isinstance(text, str):
+        return text
+    with suppress(ValueError):
+        number = float(text.replace("_", "").replace(",", ""))
+        if math.isfinite(number) and number.is_integer():
+            return int(text) if text.strip("+-").isdecimal() else int(number)
+    raise ValueError(f"expected a whole number such as 10000 or 1e4, got {text!r}")
+
+
+def _parts(words: Any) -> list[Any]:
+    """The parts of `1,5` or of a sequence; a number is one part."""
+    if isinstance(words, str):
+        return [part.strip() for part in words.split(",")]
+    if isinstance(words, int | Path):
+        return [words]
+    try:
+        return list(words)
+    except TypeError:
+        raise ValueError(f"expected values separated by commas, got {words!r}") from None
+
+
+def _numbers(words: Any) -> Any:
+    """Whole numbers, each once."""
+    try:
+        return tuple(dict.fromkeys(int(part) for part in _parts(words)))
+    except (TypeError, ValueError):
+        raise ValueError(f"expected whole numbers separated by commas, got {words!r}") from None
+
+
+def _names(words: Any) -> Any:
+    """Names, each once."""
+    return tuple(dict.fromkeys(_parts(words)))
+
+
+def _words(words: Any) -> Any:
+    """Words, none of which may come twice."""
+    parts = _parts(words)
+    for part in parts:
+        if parts.count(part) > 1:
+            raise ValueError(f"{part} is given twice")
+    return tuple(parts)
+
+
+def value_of(text: str) -> Any:
+    """A number, true, false, or the word itself."""
+    if text in {"true", "false"}:
+        return text == "true"
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def _assignments(texts: Any) -> Any:
+    """`rate=0.1` as a name and a text; dashes of the name may stand for underscores."""
+    named: dict[str, str] = {}
+    for text in texts:
+        name, sign, right = text.partition("=")
+        if not sign or not name or not right:
+            raise ValueError(f"expected NAME=VALUE, got {text!r}")
+        name = name.strip().replace("-", "_")
+        if name in named:
+            raise ValueError(f"{name} is given twice: {named[name]} and {right}")
+        named[name] = right
+    return named
+
+
+def _parameters(texts: Any) -> Any:
+    """`rate=0.1` as a name and a value."""
+    if not isinstance(texts, list):
+        return texts
+    return {name: value_of(text) for name, text in _assignments(texts).items()}
+
+
+def _axes(texts: Any) -> Any:
+    """`tau=0.1,0.3` as a name and values."""
+    if not isinstance(texts, list):
+        return texts
+    return {name: tuple(map(value_of, _parts(text))) for name, text in _assignments(texts).items()}
+
+
+def _joined(shares: Any) -> Any:
+    """(0.64, 0.16, 0.2) as a text with commas."""
+    return ",".join(map(str, shares)) if isinstance(shares, (list, tuple)) else shares
+
+
+Count = Annotated[int, BeforeValidator(whole_number)]
+Numbers = Annotated[tuple[int, ...], BeforeValidator(_numbers)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Shares = Annotated[str, BeforeValidator(_joined)]  # 0.64,0.16,0.2, or a sequence of numbers
+Parameters = Annotated[dict[str, Any], BeforeValidator(_parameters)]  # NAME=VALUE, several times
+AxisValues = Annotated[dict[str, tuple[Any, ...]], BeforeValidator(_axes)]  # NAME=VALUE,VALUE, several times
+
+
+class Options(BaseModel):
+    """The options of a command or function. A value that cannot be used is a UsageError that names the option."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, allow_inf_nan=True)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise self._refused(error) from None
+
+    @classmethod
+    def _refused(cls, error: ValidationError) -> FsbenchError:
+        """The first complaint, in words."""
+        first = error.errors()[0]
+        name, text, limits = str(first["loc"][0]), first["input"], first.get("ctx", {})
+        if first["type"] == "extra_forbidden":
+            return unknown_name("argument", name, cls.model_fields)
+        field = cls.model_fields[name]
+        if "error" in limits:
+            complaint = str(limits["error"])
+        elif first["type"] in {"greater_than_equal", "greater_than", "less_than_equal"}:
+            complaint = f"expected {_range(field)}, got {text}"
+        else:
+            complaint = f"expected {words_for(field.annotation)}, got {text!r}"
+        return UsageError(spelling(name, field).strip("-").replace("-", "_"), complaint)
+
+    def command(self, name: str) -> str:
+        """The command line that gives these options: `fsbench solve features/mini-wrn.h5 --shots 1`."""
+        arguments: list[str] = []
+        options: list[str] = []
+        for place, field in type(self).model_fields.items():
+            value, about = getattr(self, place), about_field(field)
+            if value == field.default:
+                continue
+            if isinstance(value, bool):
+                options.append(spelling(place, field, value))
+                continue
+            several = [f"{key}={text_of(one)}" for key, one in value.items()] if isinstance(value, dict) else value
+            words = [text_of(one) for one in (several if isinstance(several, list) else [value])]
+            flag = spelling(place, field)
+            arguments += words if about.get("argument") else []
+            options += [] if about.get("argument") else [part for word in words for part in (flag, word)]
+        return shlex.join(["fsbench", *name.split(), *arguments, *options])
+
+
+def text_of(value: Any) -> str:
+    """A value as the command line takes it."""
+    if isinstance(value, tuple):
+        return ",".join(map(text_of, value))
+    return str(value).lower() if isinstance(value, bool) else str(value).removesuffix(".0")
+
+
+def spelling(name: str, field: FieldInfo, value: bool = True) -> str:
+    """An option as the command line spells it: `--no-flip` for a value of False."""
+    yes, _, no = (about_field(field).get("flag") or f"--{name.replace('_', '-')}").partition("/")
+    return yes if value or not no else no
+
+
+def kinds(annotation: Any) -> Iterator[Any]:
+    """The plain types of an annotation, without None: `float`, and a literal word for `float | Literal["learned"]`."""
+    if get_origin(annotation) is Annotated:
+        yield from kinds(get_args(annotation)[0])
+    elif get_origin(annotation) is Literal:
+        yield from get_args(annotation)
+    elif get_origin(annotation) is None or get_origin(annotation) in (tuple, list, dict):
+        yield from [] if annotation is type(None) else [annotation]
+    else:  # a union
+        for one in get_args(annotation):
+            yield from kinds(one)
+
+
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", Path: "a path"}
+
+
+def words_for(annotation: Any) -> str:
+    """What values an annotation allows, in words: "a number or `learned`"."""
+    words = [f"`{one}`" if isinstance(one, str) else _WORDS.get(one) or _of_list(one) for one in kinds(annotation)]
+    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def _of_list(annotation: Any) -> str:
+    if get_origin(annotation) is dict:
+        return "values by name"
+    return {int: "whole numbers", str: "words", Path: "paths"}[get_args(annotation)[0]]
+
+
+def _range(field: FieldInfo) -> str:
+    """The bounds of a number in words."""
+    bounds = {name: getattr(one, name) for one in field.metadata for name in ("ge", "gt", "le") if hasattr(one, name)}
+    if "le" in bounds:
+        return f"{bounds['ge']:,} to {bounds['le']:,}"
+    return f"at least {bounds['ge']}" if "ge" in bounds else f"more than {bounds['gt']}"
+
+
+def takes_options(model: type[Options]) -> Callable[[Function], Function]:
+    """Decorates a Python function whose `**options` are the fields of a model: signature and docstring list them.
+
+    In the docstring they stand before the line on `**options`, which says what else may be given.
+    """
+
+    def decorate(function: Function) -> Function:
+        own = dict(inspect.signature(function).parameters)
+        rest = own.pop("options")
+        fields = {name: field for name, field in model.model_fields.items() if name not in own}
+        more = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=type_of(field))
+            for name, field in fields.items()
+        ]
+        before, _, after = inspect.cleandoc(function.__doc__ or "").partition("    **options: ")
+        others = "" if after.startswith("No others.") else "    **options: "
+        lines = [f"    {name} ({type_of(field)}): {described(field)}" for name, field in fields.items()]
+        function.__doc__ = before + "\n".join(lines) + "\n" + others + after.removeprefix("No others.\n")
+        last = [rest] if others else []
+        function.__signature__ = inspect.Signature([*own.values(), *more, *last])  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def type_of(field: FieldInfo) -> str:
+    """The type of a field as Python spells it: `float | 'sampler' | None`."""
+    types = kinds(field.annotation)
+    names = [repr(one) if isinstance(one, str) else str(one) if get_origin(one) else one.__name__ for one in types]
+    return " | ".join([*names, *(["None"] if field.default is None else [])])
+
+
+def described(field: FieldInfo) -> str:
+    """Help and default of an option, for docstrings and the reference page."""
+    silent = field.is_required() or field.default is False or field.default in (None, "", [], {}, ())
+    return f"{field.description}" + ("" if silent else f" [default: {text_of(field.default)}]")
+
+
+def typed_options(options: Options, names: Iterable[str]) -> list[str]:
+    """Of the named fields, those that were set, as the command line spells them."""
+    fields = type(options).model_fields
+    return [spelling(n, fields[n], getattr(options, n)) for n in names if n in options.model_fields_set]

@@ -1,0 +1,245 @@
+"""A comparison as tables: for people, and as rows of plain data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fsbench.errors import unknown_name
+from fsbench.io.files import write_text
+from fsbench.report.table import NOTHING, Cell, Column, Mark, Note, Table, Value, cells, numbers, plus_minus, signed
+from fsbench.report.writers import FORMATS, as_csv, as_json, as_text, latex, markdown, show
+from fsbench.results.statistics import LEVEL, Interval
+from fsbench.results.warnings import OF_FEATURES
+
+if TYPE_CHECKING:
+    from fsbench.results.comparison import Cell as Result
+    from fsbench.results.comparison import Column as Setting
+    from fsbench.results.comparison import Comparison, Entry, Group
+    from fsbench.results.record import Record
+
+_NEW_CLASSES = "new classes, from the jackknife over the classes"
+
+
+@dataclass(frozen=True)
+class ComparisonTable:
+    """A comparison that can be printed, shown in a notebook, and written to a file."""
+
+    comparison: Comparison
+
+    def __str__(self) -> str:
+        return render(self.comparison, "rich").rstrip()
+
+    def _repr_markdown_(self) -> str:
+        """The table in a notebook."""
+        return render(self.comparison, "markdown")
+
+    @property
+    def records(self) -> list[Record]:
+        """All runs."""
+        return self.comparison.records
+
+    def signature(self) -> str:
+        """What all runs have in common, in one line."""
+        return self.comparison.signature()
+
+    def show(self, form: str = "rich", out: str | Path | None = None, *, timing: bool = False) -> None:
+        """Print the table as `rich`, `markdown`, `latex`, `csv` or `json`, or write it to a file."""
+        if out is not None:
+            write_text(Path(out), render(self.comparison, form, timing=timing))
+        elif form == "rich":
+            show(*comparison_tables(self.comparison, timing))
+        else:
+            print(render(self.comparison, form, timing=timing), end="")
+
+
+def render(comparison: Comparison, form: str, *, timing: bool = False) -> str:
+    """The text of a comparison in one of the formats."""
+    if form not in FORMATS:
+        raise unknown_name("format", form, FORMATS)
+    if form in {"csv", "json"}:
+        return {"csv": as_csv, "json": as_json}[form](flat_table(comparison))
+    return {"rich": as_text, "markdown": markdown, "latex": latex}[form](comparison_tables(comparison, timing))
+
+
+def comparison_tables(comparison: Comparison, timing: bool = False) -> list[Table]:
+    """Tables of methods by settings, several per feature file, with all notes below the last one."""
+    columns = [Column("method"), Column("assumes", whole=True, optional=True)]
+    columns += numbers(*(setting.title.replace(" ", "\n", 1) for setting in comparison.columns))
+    tables = []
+    for group in comparison.groups:
+        for number, (title, text_of) in enumerate(_views(comparison, group, timing)):
+            rows = []
+            for entry in comparison.entries:
+                results = [group.cells.get((entry.label, setting)) for setting in comparison.columns]
+                row = [_cell(result, text_of(result), marked=number == 0) if result else Cell() for result in results]
+                if any(cell.text for cell in row):
+                    fewer = comparison.fewer_tasks(entry.label)
+                    label = entry.label + (f" ({fewer})" if fewer else "")
+                    label += " †" if comparison.is_tuned(entry.label) else ""
+                    row = [cell if cell.text else Cell(NOTHING) for cell in row]
+                    rows.append([*cells(label, entry.assumes), *row])
+            tables.append(Table(f"{group.title}: {title}", columns, rows))
+    return [*tables[:-1], replace(tables[-1], notes=[*_notes(comparison)])]
+
+
+def _cell(result: Result, text: str, *, marked: bool) -> Cell:
+    mark: Mark = "best" if result.best else "tied" if result.tied else ""
+    return Cell(text, mark, bool(own_warnings(result))) if marked else Cell(text)
+
+
+def _views(comparison: Comparison, group: Group, timing: bool) -> Iterator[tuple[str, Callable[[Result], str]]]:
+    """The tables of a group that have something to show: a title, and what makes the text of a result, or nothing."""
+    results, metric, baseline = group.cells.values(), comparison.metric.title, comparison.baseline
+    yield f"{metric} in %, {comparison.tasks:,} tasks ± 95 % interval", lambda result: _interval_text(result.value)
+    if any(result.difference for result in results):
+        yield f"difference to {baseline} on the same tasks", difference_text
+    if any(result.published for result in results):
+        yield "published (ours minus published)", published_text
+    if any(result.over_classes for result in results):
+        title = f"{metric} ± 95 % interval for {_NEW_CLASSES}"
+        yield title, lambda result: _interval_text(result.over_classes)
+    if any(result.over_classes_difference for result in results):
+        yield f"difference to {baseline}, for {_NEW_CLASSES}", _over_classes_difference
+    if timing:
+        yield "tasks per second, peak memory", _timing_text
+
+
+def _interval_text(interval: Interval | None) -> str:
+    return plus_minus(interval.mean, interval.half_width) if interval else ""
+
+
+def _over_classes_difference(result: Result) -> str:
+    """In brackets if 0 is within the interval."""
+    difference = result.over_classes_difference
+    if difference is None:
+        return ""
+    return f"({signed(difference)})" if abs(difference.mean) <= difference.half_width else signed(difference)
+
+
+def own_warnings(result: Result) -> list[str]:
+    """The warnings that belong to this method and setting, not to all of the features."""
+    return [warning.text for warning in result.warnings if warning.code not in OF_FEATURES]
+
+
+def difference_text(result: Result) -> str:
+    """Difference to the baseline, with its interval; in brackets where it is not significant."""
+    if result.difference is None:
+        return ""
+    text = signed(result.difference)
+    return text if math.isnan(result.difference.half_width) or is_significant(result) else f"({text})"
+
+
+def is_significant(result: Result) -> bool:
+    """Whether the difference to the baseline is."""
+    return result.p_value is not None and result.p_value < LEVEL
+
+
+def published_text(result: Result, *, interval: bool = False) -> str:
+    """The published number, and how far ours is from it; with its interval where there is space."""
+    if result.published is None:
+        return ""
+    text = plus_minus(result.published.accuracy, result.published.ci95 if interval else None)
+    return f"{text} ({result.value.mean - result.published.accuracy:+.1f})"
+
+
+def _timing_text(result: Result) -> str:
+    run = result.record
+    digits = ",.0f" if run.tasks_per_second >= 10 else ".2g"  # a network that is adapted to a task takes seconds
+    return f"{run.tasks_per_second:{digits}}/s {run.peak_memory / 2**30:.1f} GB"
+
+
+def _notes(comparison: Comparison) -> Iterator[Note]:
+    """What marks mean, leads over the next best, the signature, warnings, and notes on published numbers."""
+    results = comparison.cells
+    tied = "*: not significantly worse than the best (paired test, 5 %, Holm-corrected over all pairs of the table)"
+    yield Note(f"best of its column; {tied}", "best")
+    if any(difference_text(result).startswith("(") for result in results):
+        test = "the same test, Holm-corrected over all differences to it"
+        yield Note(f"(…): not significantly different from {comparison.baseline} ({test})")
+    if any(result.over_classes_difference for result in results):
+        yield Note("(…) in differences for new classes: the interval includes 0")
+    if any(comparison.is_tuned(entry.label) for entry in comparison.entries):
+        yield Note("†: parameters tuned on the val classes")
+    yield from (Note(line, "item") for line in _leads(comparison))
+    yield Note(comparison.signature(), "signature")
+    yield from (Note(line, "warning") for line in comparison.warnings())
+    yield from (Note(f"published: {line}") for line in comparison.notes())
+
+
+def _leads(comparison: Comparison) -> Iterator[str]:
+    """How far the best of a column is above the next best for new classes, where that was computed."""
+    for group in comparison.groups:
+        for setting in comparison.columns:
+            for (label, at), result in group.cells.items():
+                if at == setting and result.over_classes_lead:
+                    where = f"{group.title}, {setting.title}" if len(comparison.groups) > 1 else setting.title
+                    lead = f"{signed(result.over_classes_lead)} for new classes"
+                    yield f"{where}: {label} minus the next best, {result.next_best}: {lead}"
+
+
+def flat_table(comparison: Comparison) -> Table:
+    """One row per method and setting, of plain data."""
+    rows = [
+        _flat_row(comparison, group, entry, setting, result)
+        for group in comparison.groups
+        for entry in comparison.entries
+        for setting in comparison.columns
+        if (result := group.cells.get((entry.label, setting))) is not None
+    ]
+    return Table("", [*map(Column, rows[0])], [[Cell(value=value) for value in row.values()] for row in rows])
+
+
+def _flat_row(comparison: Comparison, group: Group, entry: Entry, setting: Setting, result: Result) -> dict[str, Value]:
+    record, published = result.record, result.published
+    made = record.provenance
+    return {
+        "dataset": group.dataset,
+        "backbone": group.backbone,
+        "method": entry.label,
+        "assumes": result.assumes,
+        "setting": setting.setting,
+        "alpha": setting.alpha,
+        "shots": setting.shots,
+        "ways": record.protocol.ways,
+        "queries": record.protocol.queries,
+        "protocol": setting.name,
+        "split": record.run.split,
+        "seed": record.run.seed,
+        "tasks": record.tasks,
+        **_mean_and_width(comparison.metric.name, result.value, "ci95"),
+        "best": result.best,
+        "tied_with_best": result.tied,
+        "baseline": comparison.baseline,
+        **_mean_and_width("difference", result.difference),
+        "p_value_holm": result.p_value,
+        "published": published.accuracy if published else None,
+        "published_ci95": published.ci95 if published else None,
+        "published_source": published.source if published else None,
+        "next_best": result.next_best or None,
+        **_mean_and_width("over_classes", result.over_classes),
+        **_mean_and_width("over_classes_difference", result.over_classes_difference),
+        **_mean_and_width("over_classes_lead", result.over_classes_lead),
+        "tasks_per_second": record.tasks_per_second,
+        "peak_memory": record.peak_memory,
+        "family": made.family,
+        "weights": made.named_weights,
+        "crops": made.crops,
+        "features_sha256": record.run.features,
+        "base_sha256": record.run.base or None,
+        "signature": record.signature,
+        "params": record.run.params,
+        "params_from": str(record.origins),
+        "warnings": " ".join(one.code for one in result.warnings),
+    }
+
+
+def _mean_and_width(name: str, interval: Interval | None, width: str = "") -> dict[str, Value]:
+    finite = interval is not None and not math.isnan(interval.half_width)
+    return {
+        name: interval.mean if interval else None,
+        width or f"{name}_ci95": interval.half_width if interval and finite else None,
+    }

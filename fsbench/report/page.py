@@ -1,0 +1,272 @@
+"""The report: one self-contained HTML page, a leaderboard first."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import resources
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+from markupsafe import Markup
+
+import fsbench
+from fsbench.report import comparison as texts
+from fsbench.report.plots.comparison import clipped_axis, draw_differences, draw_speed, paired_runs
+from fsbench.report.plots.style import INK, svg_text
+from fsbench.report.table import Cell, Column, Table, cells, plus_minus, signed
+from fsbench.report.writers import render_template
+from fsbench.results.collect import titles
+from fsbench.results.comparison import Cell as Result
+from fsbench.results.comparison import Column as Setting
+from fsbench.results.comparison import Comparison, Entry, Group
+from fsbench.results.leaderboard import Leaderboard, Row, leaderboard
+from fsbench.results.metrics import Metric
+from fsbench.results.record import Record
+from fsbench.results.statistics import Interval
+
+_ORIGINS = {"preset": "article’s preset", "tuned": "tuned", "given": "set by hand", "blind": "blind"}
+
+
+def render_html(
+    comparisons: Sequence[Comparison],
+    ablations: Sequence[Comparison] = (),
+    studies: Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+    *,
+    title: str = "Few-shot benchmark",
+) -> str:
+    """One self-contained page: no network, no fonts, no other files. The same records give the same text.
+
+    Args:
+        comparisons: In the order of the page.
+        ablations: Comparisons of parameters set by hand.
+        studies: Further sections by name, of figures: what each shows, its SVG text, and its caption.
+        title: Heading of the page.
+    """
+    every = [*comparisons, *ablations]
+    folder = resources.files("fsbench.report") / "html"
+    style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    metric = every[0].metric.title
+    views = {"accuracy": metric, "best": "difference to the best", "baseline": "difference to the baseline"}
+    if any(cell.published for one in every for group in one.groups for cell in group.cells.values()):
+        views["published"] = "gap to published"
+    functions = (
+        run_anchor, method_anchor, origins, parameters, tone, on_axis, plus_minus, signed,
+        texts.own_warnings, texts.is_significant, texts.difference_text, texts.published_text,
+    )  # fmt: skip
+    return render_template(
+        "page.html",
+        **{function.__name__: function for function in functions},
+        title=title,
+        version=fsbench.__version__,
+        style=Markup(style),
+        script=Markup(script),
+        # The browser itself keeps the promise: nothing is fetched, and no script but this one runs.
+        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        counts=_counts(every),
+        filters=_filters(every),
+        views=views,
+        metric=metric,
+        parts=[
+            _part(one, f"{kind}{number}", f"{name}: {words}")
+            for kind, name, parts in (("c", "Leaderboard", comparisons), ("a", "Ablation", ablations))
+            for number, (one, words) in enumerate(zip(parts, titles(parts), strict=True), start=1)
+        ],
+        studies={
+            name: [
+                _figure(svg, f"{name.lower()}{n}", words, caption) for n, (words, svg, caption) in enumerate(figures)
+            ]
+            for name, figures in (studies or {}).items()
+            if figures
+        },
+        entries={entry.method: entry for one in every for entry in one.entries}.values(),
+        runs=_runs(every),
+        environment=_environment_table(every),
+    )
+
+
+def _figure(svg: str, prefix: str, label: str, caption: str = "") -> SimpleNamespace:
+    return SimpleNamespace(svg=inline_svg(svg, prefix, label), label=label, caption=caption)
+
+
+def _counts(comparisons: Sequence[Comparison]) -> str:
+    records = {run_anchor(record): record.source for comparison in comparisons for record in comparison.records}
+    methods = {label for one in comparisons for group in one.groups for label, _ in group.cells}
+    counts = [(len(records), "run"), (len(methods), "method"), (len({*records.values()}), "feature file")]
+    return ", ".join(f"{count:,} {word}{'s' if count > 1 else ''}" for count, word in counts)
+
+
+def _filters(comparisons: Sequence[Comparison]) -> dict[str, list[str]]:
+    columns = [column for one in comparisons for column in one.columns]
+    return {
+        "setting": list(dict.fromkeys(column.mix_title for column in columns)),
+        "shots": [str(shots) for shots in sorted({column.shots for column in columns})],
+        "backbone": list(dict.fromkeys(group.backbone for one in comparisons for group in one.groups)),
+    }
+
+
+def _part(comparison: Comparison, anchor: str, heading: str) -> SimpleNamespace:
+    """A comparison on the page: its ranking, then a table per feature file, folded on all but the first."""
+    board, run, metric = leaderboard(comparison), comparison.records[0].run, comparison.metric.title.capitalize()
+    rules = run.protocol
+    words = [f"{rules.ways}-way", f"{rules.queries} queries", f"{run.split} classes"]
+    words += [f"protocol {rules.name}", f"seed {run.seed}"]
+    caption = (
+        f"{metric} in %, below it the difference to the baseline on the same tasks. ▲ best of its column. Methods that "
+        "share a letter do not differ significantly (paired test, 5 %, Holm-corrected over all pairs of a feature "
+        "file). Average and mean rank are over the columns shown, for methods that ran in all of them."
+    )
+    first, speed = anchor == "c1", None
+    if first and sum(row.average is not None for row in board.rows) > 1:
+        label = f"{metric} against tasks per second, one panel per setting"
+        speed = _figure(svg_text(draw_speed(comparison)), f"{anchor}-s", label, f"{label}.")
+    groups = [_group(comparison, group, board, f"{anchor}-g{n}") for n, group in enumerate(comparison.groups, start=1)]
+    return SimpleNamespace(
+        anchor=anchor, heading=heading, comparison=comparison, board=board, caption=caption, speed=speed, first=first,
+        words=words, groups=groups,
+    )  # fmt: skip
+
+
+def _group(comparison: Comparison, group: Group, board: Leaderboard, anchor: str) -> SimpleNamespace:
+    """The table of one feature file, and histograms of the method that gains most over the baseline."""
+    columns = [place.column for place in board.places if place.group is group]
+    rows = [(row.entry, [group.cells.get((row.entry.label, column)) for column in columns]) for row in board.rows]
+    axis = clipped_axis([cell.value for cell in group.cells.values()])
+    caption = f"{comparison.metric.title.capitalize()} in % ± 95 % interval over {comparison.tasks:,} tasks"
+    caption += f", drawn from {axis[0]:g} to {axis[1]:g} %"
+    if any(cell.difference for cell in group.cells.values()):
+        caption += f"; the difference to {comparison.baseline}, in brackets where it is not significant"
+    if any(cell.published for cell in group.cells.values()):
+        caption += "; the published number, in brackets ours minus published, and its source"
+    pair, differences = _task_by_task(comparison, group, anchor)
+    return SimpleNamespace(
+        anchor=anchor, group=group, columns=columns, rows=[(entry, results) for entry, results in rows if any(results)],
+        axis=axis, caption=f"{caption}. A number links to its run.", pair=pair, differences=differences,
+    )  # fmt: skip
+
+
+def _task_by_task(comparison: Comparison, group: Group, anchor: str) -> tuple[str, SimpleNamespace | None]:
+    """The differences to the baseline of the method that gains the most on a feature file, over all settings."""
+    alone, baseline = replace(comparison, groups=[group]), comparison.baseline
+    gains = {entry.label: 0.0 for entry in alone.entries if entry.label != baseline}
+    for (label, _), cell in group.cells.items():
+        if cell.difference:
+            gains[label] += cell.difference.mean if comparison.metric.higher_is_better else -cell.difference.mean
+    leader = max(gains, key=gains.__getitem__, default=baseline)
+    pairs = paired_runs(alone, leader, baseline) if leader != baseline else []
+    if not pairs:
+        return "", None
+    words = f"{leader} minus {baseline}"
+    label = (
+        f"Histograms of the {comparison.metric.title} of {leader} minus that of {baseline} per task, on {group.title}"
+    )
+    return words, _figure(svg_text(draw_differences(pairs, leader, baseline)), f"{anchor}-d", label)
+
+
+def _runs(comparisons: Sequence[Comparison]) -> dict[str, tuple[Group, Entry, Setting, Result]]:
+    """Every run once, by its anchor."""
+    runs: dict[str, tuple[Group, Entry, Setting, Result]] = {}
+    for comparison in comparisons:
+        for group in comparison.groups:
+            for entry in comparison.entries:
+                for column in comparison.columns:
+                    cell = group.cells.get((entry.label, column))
+                    if cell:
+                        runs.setdefault(run_anchor(cell.record), (group, entry, column, cell))
+    return runs
+
+
+def _environment_table(comparisons: Sequence[Comparison]) -> Table:
+    """Which versions and devices the runs were made with, and when."""
+    made: dict[tuple[str, ...], list[str]] = {}
+    for record in (record for comparison in comparisons for record in comparison.records):
+        versions = [record.versions.get(name, "unknown") for name in ("fsbench", "torch", "python")]
+        made.setdefault((*versions, record.device), []).append(record.created)
+    rows = []
+    for names, dates in sorted(made.items()):
+        days = " to ".join(dict.fromkeys([min(dates)[:10], max(dates)[:10]]))
+        rows.append([*cells(*names, days), Cell(f"{len(dates):,}", value=len(dates))])
+    columns = [Column(name) for name in ("fsbench", "torch", "Python", "device", "made (UTC)")]
+    return Table("What the runs were made with.", [*columns, Column("runs", numeric=True)], rows)
+
+
+def run_anchor(record: Record) -> str:
+    """The identifier of a run's row, which numbers link to."""
+    return "r-" + _short_digest(record.run.digest, *record.source)
+
+
+def method_anchor(method: str) -> str:
+    """The identifier of what the page says of a method."""
+    return "m-" + _short_digest(method)
+
+
+def _short_digest(*words: str) -> str:
+    return hashlib.sha256(repr(words).encode()).hexdigest()[:12]
+
+
+def origins(row: Row) -> list[str]:
+    """Where the parameters of a method come from, in a word or two."""
+    origins = [standing.cell.record.origins for standing in row.standings if standing]
+    kinds = dict.fromkeys(kind for one in origins for kind in (one.kind, *(["given"] if one.by_hand else [])))
+    return [_ORIGINS[kind] for kind in kinds if kind in _ORIGINS] or ["default"]
+
+
+def parameters(record: Record) -> str:
+    """The parameters of a run, in short."""
+    values = record.run.params.items()
+    words = [f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in values]
+    return ", ".join(words) or "none"
+
+
+def tone(metric: Metric, value: float, significant: bool) -> str:
+    """The class of a difference: gain or loss; faint where it is not significant."""
+    if not significant:
+        return "faint"
+    return "" if value == 0 else "gain" if (value > 0) == metric.higher_is_better else "loss"
+
+
+def on_axis(value: Interval, axis: tuple[float, float]) -> tuple[float, float, float] | None:
+    """Mean, lower end and width in percent of an axis; None below it."""
+    low, high = axis
+    if value.mean < low:
+        return None
+    half = 0.0 if math.isnan(value.half_width) else value.half_width
+    ends = max(value.mean - half, low), min(value.mean + half, high)
+    at, left, right = (100 * (place - low) / (high - low) for place in (value.mean, *ends))
+    return at, left, right - left
+
+
+def inline_svg(text: str, prefix: str, label: str) -> Markup:
+    """An SVG written by matplotlib, prepared for a page with several of them.
+
+    Its identifiers become the prefix and a number, so that no two figures share one. The label says what the figure
+    shows, for screen readers.
+    """
+    root = ElementTree.fromstring(text)
+    for parent in list(root.iter()):  # a style element inside a figure would hold for the whole page
+        for child in [child for child in parent if _local(str(child.tag)) in ("metadata", "style")]:
+            parent.remove(child)
+    ids = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
+    names = {name: f"{prefix}-{number}" for number, name in enumerate(ids, start=1)}
+    for element in root.iter():
+        element.tag = _local(str(element.tag))
+        element.attrib = {_local(name): _changed(_local(name), value, names) for name, value in element.attrib.items()}
+    width = root.attrib.pop("width", "").removesuffix("pt") or 600
+    root.attrib.pop("height", None)
+    root.attrib |= {"role": "img", "aria-label": label, "stroke-linejoin": "round", "style": f"--width: {width}pt"}
+    return Markup(ElementTree.tostring(root, encoding="unicode"))
+
+
+def _local(name: str) -> str:
+    """The name without its namespace, which HTML does not need."""
+    return name.rpartition("}")[2]
+
+
+def _changed(name: str, value: str, names: Mapping[str, str]) -> str:
+    if name in ("id", "href"):
+        return names[value] if name == "id" else "#" + names[value.removeprefix("#")]
+    return re.sub(r"url\(#([^)]+)\)", lambda match: f"url(#{names[match[1]]})", value).replace(INK, "currentColor")

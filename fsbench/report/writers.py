@@ -1,0 +1,260 @@
+"""The formats of tables: terminal, Markdown, LaTeX, CSV, JSON and HTML."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len, chop_cells
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from fsbench.report.table import Cell, Note, Table, Value
+from fsbench.reporter import SafeConsole, printable
+
+FORMATS = ("rich", "markdown", "latex", "csv", "json")
+_LONG_NAME = 40  # characters of the first column that are never broken into lines where numbers need the space
+_NARROW = 6  # characters that a column of text has at least
+_STYLES = {"": "", "tied": "", "best": "bold", "good": "green", "doubtful": "yellow", "bad": "bold red"}
+
+
+def stdout_console() -> Console:
+    """The console for tables: as wide as the terminal, or 100 columns where there is none."""
+    console = SafeConsole()
+    return console if console.is_terminal else SafeConsole(width=100)
+
+
+def show(*tables: Table) -> None:
+    """Print tables on the terminal."""
+    stdout_console().print(Printed(tables), crop=False)
+
+
+def as_text(tables: Sequence[Table]) -> str:
+    """What a terminal of 100 columns would show, without colours."""
+    stream = io.StringIO()
+    SafeConsole(file=stream, width=100).print(Printed(tables), crop=False)
+    return stream.getvalue()
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Tables for a rich console.
+
+    Numbers are never cut. Where columns do not fit, intervals are set tight, then optional columns are left out;
+    columns of numbers that still do not fit continue below, with the columns of text repeated.
+    """
+
+    tables: Sequence[Table]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in self.tables:
+            yield from [Text(table.title, style="bold")] if table.title else []
+            yield from _rich_tables(table, options.max_width)
+            for note in table.notes:
+                yield from _rich_note(note, options)
+
+
+def _rich_tables(table: Table, width: int) -> Iterator[RichTable]:
+    every = range(len(table.columns))
+    required = [place for place in every if not table.columns[place].optional]
+    for places, tight in ((every, False), (every, True), (required, True)):
+        widths = {place: _width(table, place, tight) for place in places}
+        if 1 + sum(widths.values()) <= width:
+            break
+    texts = [place for place in places if place == 0 or not table.columns[place].numeric]
+    rest = [place for place in places if place not in texts]
+    space = width - 1 - sum(widths[place] for place in texts)
+    while texts:
+        count = max(1, sum(used <= space for used in itertools.accumulate(widths[place] for place in rest)))
+        yield _rich_table(table, sorted(texts + rest[:count]), tight)
+        rest = rest[count:]
+        if not rest:
+            break
+
+
+def _width(table: Table, place: int, tight: bool) -> int:
+    """Width of a column in characters, with its gap, when text is broken into lines and numbers are not."""
+    column = table.columns[place]
+    texts = [column.title, *(_with_marks(row[place], tight) for row in table.rows)]
+    if column.numeric or column.whole or place == 0:
+        longest = max(cell_len(line) for text in texts for line in text.split("\n"))
+        return 2 + (longest if column.numeric or column.whole else min(longest, _LONG_NAME))
+    return 2 + max(_NARROW, *(cell_len(word) for text in texts for word in text.split()))
+
+
+def _rich_table(table: Table, places: Sequence[int], tight: bool) -> RichTable:
+    made = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in (table.columns[place] for place in places):
+        if column.numeric:
+            made.add_column(column.title, justify="right", no_wrap=True)
+        else:
+            least = 0 if column.whole else _NARROW
+            made.add_column(column.title, no_wrap=column.whole, overflow="fold", min_width=least)
+    for row in table.rows:
+        made.add_row(*(Text(_with_marks(row[place], tight), style=_STYLES[row[place].mark]) for place in places))
+    return made
+
+
+def _with_marks(cell: Cell, tight: bool) -> str:
+    """A cell with its marks in front, so that the digits of a column stay below each other."""
+    marks = {"best": "▲", "tied": "*"}.get(cell.mark, "") + ("!" if cell.warned else "")
+    text = cell.text.replace(" ± ", "±") if tight else cell.text
+    return f"{marks:2}{text}" if marks else text
+
+
+def _rich_note(note: Note, options: ConsoleOptions) -> Iterator[Text]:
+    if note.kind == "signature":
+        lines = _lines(note.text, options.max_width) if options.is_terminal else [note.text]
+        yield from (Text(line, style="dim", no_wrap=True, overflow="ignore") for line in lines)
+    else:
+        start = {"best": "▲: ", "warning": "! "}.get(note.kind, "")
+        yield Text(start + note.text, style="yellow" if note.kind == "warning" else "dim")
+
+
+def _lines(signature: str, width: int) -> list[str]:
+    """A signature in lines of as many fields as fit; a field that is too long alone is broken where the width ends."""
+    lines = [""]
+    for field in _fields(signature):
+        if lines[-1] and cell_len(lines[-1] + field) > width:
+            lines.append("")
+        *full, last = chop_cells(lines[-1] + field, width)
+        lines[-1:] = [*full, last]
+    return lines
+
+
+def _fields(signature: str) -> list[str]:
+    return re.findall(r"[^|]+\|?", signature)
+
+
+def markdown(tables: Sequence[Table]) -> str:
+    """GitHub's Markdown."""
+    lines: list[str] = []
+    for table in tables:
+        lines += [f"**{in_markdown(table.title)}**", "", _row(in_markdown(column.title) for column in table.columns)]
+        lines.append("|" + "".join("--:|" if column.numeric else "---|" for column in table.columns))
+        for row in table.rows:
+            texts = ((cell, in_markdown(_with_signs(cell))) for cell in row)
+            lines.append(_row(f"**{text}**" if cell.mark == "best" else text for cell, text in texts))
+        lines += ["", *(line for note in table.notes for line in _markdown_note(note))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _row(texts: Iterable[str]) -> str:
+    return f"| {' | '.join(texts)} |"
+
+
+def _with_signs(cell: Cell) -> str:
+    """A cell with the signs of what is tied with the best, and of warnings."""
+    return cell.text + ("!" if cell.warned else "") + (" *" if cell.mark == "tied" else "")
+
+
+def _markdown_note(note: Note) -> list[str]:
+    if note.kind == "signature":
+        fence = "`" * (1 + max(map(len, re.findall("`+", note.text)), default=0))  # more than the text has in a row
+        return [f"{fence}{one_line(note.text)}{fence}", ""]
+    sentence = in_markdown(note.text.removesuffix(".")) + "."
+    if note.kind in {"text", "best"}:
+        return [f"Bold: {sentence}" if note.kind == "best" else sentence[:1].upper() + sentence[1:], ""]
+    return [f"- {'! ' if note.kind == 'warning' else ''}{sentence}"]
+
+
+def latex(tables: Sequence[Table]) -> str:
+    """A `tabular` per table, for `booktabs`."""
+    lines = ["% needs \\usepackage{booktabs}"]
+    for table in tables:
+        kinds = "".join("r" if column.numeric else "l" for column in table.columns)
+        heads = " & ".join(in_latex(column.title) for column in table.columns)
+        lines += [f"% {in_latex(table.title)}", f"\\begin{{tabular}}{{{kinds}}}", "\\toprule", f"{heads} \\\\"]
+        lines.append("\\midrule")
+        for row in table.rows:
+            texts = ((cell, in_latex(_with_signs(cell))) for cell in row)
+            marked = (f"\\textbf{{{text}}}" if cell.mark == "best" else text for cell, text in texts)
+            lines.append(" & ".join(marked) + " \\\\")
+        lines += ["\\bottomrule", "\\end{tabular}", ""]
+        for note in table.notes:
+            text = one_line(note.text) if note.kind == "signature" else in_latex(note.text)
+            lines.append(f"% {dict(best='bold: ', warning='! ').get(note.kind, '')}{text}")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def as_csv(table: Table) -> str:
+    """One line per row, with values instead of texts where there are some."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([_csv_cell(column.title) for column in table.columns])
+    writer.writerows([_csv_cell(_value(cell)) for cell in row] for row in table.rows)
+    return stream.getvalue()
+
+
+def _value(cell: Cell) -> Value:
+    return cell.text or None if cell.value is None else cell.value
+
+
+def _csv_cell(value: Value) -> Value:
+    """Text on one line, which a spreadsheet does not take for a formula."""
+    if not isinstance(value, str | dict):
+        return value
+    line = one_line(value if isinstance(value, str) else json.dumps(value))
+    return f"'{line}" if line.startswith(("=", "+", "-", "@")) else line
+
+
+def as_json(table: Table) -> str:
+    """A list of rows, with values instead of texts where there are some."""
+    titles = [column.title for column in table.columns]
+    rows = [dict(zip(titles, map(_value, row), strict=True)) for row in table.rows]
+    return json.dumps(rows, indent=1, allow_nan=False) + "\n"
+
+
+def html(tables: Sequence[Table], title: str) -> str:
+    """A page of its own."""
+    return render_template("tables.html", tables=tables, title=title)
+
+
+def render_template(name: str, **content: Any) -> str:
+    """A page in which every text is escaped that is not marked as safe, without control characters."""
+    return printable(_templates().get_template(name).render(**content))
+
+
+@cache
+def _templates() -> Environment:
+    made = Environment(
+        loader=PackageLoader("fsbench.report", "html"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )  # fmt: skip
+    made.filters["fields"] = _fields
+    made.filters["minus"] = lambda text: text.replace("-", "−")  # as wide as a plus
+    made.filters["setting_lines"] = lambda text: "\n".join(text.rsplit(" ", 1))
+    return made
+
+
+def in_markdown(text: str) -> str:
+    """A text that Markdown shows as it is."""
+    return re.sub(r"([\\`*_{}\[\]<>|])", r"\\\1", one_line(text))
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks, after which a comment or a cell would have ended."""
+    return printable(re.sub(r"\s", " ", text))
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "α": r"$\alpha$", "–": "--", "…": r"\ldots{}",
+    "*": r"$^{*}$", "†": r"\dag{}", "<": r"$<$", ">": r"$>$",
+}  # fmt: skip
+
+
+def in_latex(text: str) -> str:
+    """A text that LaTeX shows as it is, with a minus sign, not a hyphen, in front of a number."""
+    shown = "".join(_LATEX.get(character, character) for character in one_line(text))
+    return re.sub(r"(?<!\S)(\(?)-(?=\d)", r"\1$-$", shown)

@@ -1,0 +1,83 @@
+"""`make bench`: speed as ratios within one run, taken in turns so that what disturbs one disturbs all."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from fsbench.report.plots.style import save
+from tests.bench.solver import against_the_machine, as_the_problem_grows, each_method, keeping_answers
+from tests.bench.stages import extraction, memory, scatter, start, training
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tests.bench.measure import Measure
+
+CASES: dict[str, Callable[[bool], list[Measure]]] = {
+    "solver": lambda quick: against_the_machine(1_000 if quick else 10_000, 1 if quick else 3),
+    "answers": lambda quick: keeping_answers(500, 1, 64) if quick else keeping_answers(10_000, 5),
+    "growth": lambda quick: as_the_problem_grows(128 if quick else 1_024, 1 if quick else 3),
+    "methods": lambda quick: each_method(100 if quick else 1_000, 1 if quick else 3),
+    "scatter": lambda quick: scatter(1, 16, 60) if quick else scatter(5),
+    "extract": lambda quick: extraction(1, images=2, width=8) if quick else extraction(3),
+    "train": lambda quick: training(1, batches=2, width=4) if quick else training(3),
+    "start": lambda quick: start(1 if quick else 5),
+    "memory": lambda quick: memory(100) if quick else memory(1_000, 10_000, 100_000),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; the status is 1 if `--check` is given and a bound is missed by more than noise."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--cases", default=",".join(CASES), help="separated by commas")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to check that it works")
+    parser.add_argument("--out", type=Path, help="also write the rows to this JSON file")
+    parser.add_argument("--figure", type=Path, help="draw the growth of cost to this PNG, PDF or SVG file")
+    parser.add_argument("--check", action="store_true", help="fail where a bound is missed by more than noise")
+    options = parser.parse_args(arguments)
+    names = dict.fromkeys([*options.cases.split(","), *(["growth"] if options.figure else [])])
+    measures = []
+    for name in names:
+        for measure in CASES[name](options.quick):
+            measures.append(measure)
+            print(measure, flush=True)
+    if options.out:
+        options.out.write_text(json.dumps([asdict(measure) for measure in measures], indent=1, ensure_ascii=False))
+    if options.figure:
+        save(draw_growth(measures), options.figure)
+    missed = [measure.case for measure in measures if measure.missed]
+    if missed:
+        print(f"Slower than allowed: {', '.join(missed)}.", file=sys.stderr)
+    return int(options.check and bool(missed))
+
+
+def draw_growth(measures: Sequence[Measure]) -> Figure:
+    """Time relative to arithmetic, as one thing grows: a level line is explained by arithmetic alone."""
+    points = [measure for measure in measures if measure.axis]
+    names = list(dict.fromkeys(measure.axis for measure in points))
+    with mpl.rc_context({"font.size": 8}):
+        figure = Figure(figsize=(6.75, 2.1), layout="constrained")
+        figure.suptitle("BAVARDAGE: time relative to arithmetic", x=0.01, ha="left", fontweight="bold")
+        panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+        for axes, name in zip(panels, names, strict=True):
+            along = {measure.x: measure.value for measure in points if measure.axis == name}
+            axes.plot([*along], [*along.values()], marker="o", ms=3)
+            axes.set(xlabel=name, xscale="log", yscale="log", axisbelow=True)
+            axes.set_xticks([*along], [f"{x:g}" for x in along], rotation=60)
+            axes.minorticks_off()
+            axes.grid(axis="y", alpha=0.2)
+        panels[0].set_ylabel("time / arithmetic")
+        panels[0].set_yticks((0.5, 1, 2, 5, 10), ("0.5", "1", "2", "5", "10"))
+    return figure
+
+
+if __name__ == "__main__":
+    sys.exit(main())

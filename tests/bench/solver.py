@@ -1,0 +1,315 @@
+"""Speed of methods over tasks."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+from torch.utils.flop_counter import FlopCounterMode
+
+from fsbench.evaluation import engine
+from fsbench.evaluation.engine import TaskList
+from fsbench.evaluation.run import Job, Runner
+from fsbench.evaluation.source import Source
+from fsbench.evaluation.spec import MethodChoice
+from fsbench.features.scatter import BaseStatistics
+from fsbench.features.store import Provenance, Split, make_split
+from fsbench.methods.base import Context
+from fsbench.methods.bavardage import RIDGE, Bavardage
+from fsbench.methods.ncm import NearestClassMean
+from fsbench.methods.registry import METHODS, method_class
+from fsbench.methods.soft_kmeans import SoftKMeans
+from fsbench.results.record import Origins
+from fsbench.tasks.batch import TaskBatch, by_name
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.sampling import sample_list, sample_tasks
+from tests.bench.measure import Measure, in_turns
+from tests.oracle import algorithms as reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from fsbench.methods.base import Method
+
+    Shared = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
+
+
+class Material(NamedTuple):
+    """Synthetic novel features, and statistics of base classes of the same kind."""
+
+    novel: Split
+    base: BaseStatistics
+
+
+def draw_split(classes: int, images: int, dimension: int, seed: int = 0) -> Split:
+    """Non-negative features around class means."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(classes), images)
+    means = rng.random((classes, dimension), dtype=np.float32)
+    noise = rng.standard_normal((len(labels), dimension), dtype=np.float32)
+    return make_split(np.maximum(means[labels] + 0.5 * noise, 0), labels)
+
+
+def mini_like(dimension: int = 640, classes: int = 20) -> Material:
+    """As many novel images as mini-ImageNet has, and base classes with fewer images."""
+    base = draw_split(64, 100, dimension, seed=1)
+    return Material(draw_split(classes, 12_000 // classes, dimension), BaseStatistics.fit(base.features, base.labels))
+
+
+CPU = torch.device("cpu")
+TASK = TaskProtocol()
+BLOCK = 64  # tasks in one batched product
+LOOPED = 100  # tasks that the loop solves
+_PRODUCTS = "batched matrix products of its Gram matrices"
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Compute on one core, where CPU time does not depend on what other programs do."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@one_core()
+def against_the_machine(tasks: int, repeats: int) -> list[Measure]:
+    """End to end (sampling, gathering, Gram matrices, iterations) against batched products and against a NumPy loop.
+
+    The products are the two Gram matrices of every task, 2 · 2 N² D floating-point operations, as plain batched matrix
+    products by torch. The solver itself computes them as symmetric products, with half the operations.
+    """
+    material = mini_like()
+    article, released, transport = (Bavardage(variant=name) for name in ("article", "released", "transport"))
+    loops = {
+        name: partial(
+            solve_in_a_loop, method, shared_by_all_tasks(method, material), material.novel.offsets, range(LOOPED)
+        )
+        for name, method in (("loop", article), ("released_loop", released))
+    }
+    times = in_turns(
+        repeats,
+        time.process_time,
+        products=partial(gram_products, tasks, material),
+        article=partial(solve, [article], material, tasks),
+        released=partial(solve, [released], material, tasks),
+        transport=partial(solve, [transport], material, tasks),
+        four=partial(solve, [NearestClassMean(), SoftKMeans(), article, transport], material, tasks),
+        draw=partial(draw, material, tasks),
+        **loops,
+    )
+    looped = tasks / LOOPED
+    loop = "a NumPy loop over tasks"
+    return [
+        Measure("solve bavardage", _PRODUCTS, times["article"] / times["products"], "ratio"),
+        Measure("solve bavardage:released", "solve bavardage", times["released"] / times["article"], "ratio"),
+        Measure(
+            "compare four methods",
+            "the slowest of them, bavardage:transport",
+            times["four"] / times["transport"],
+            "ratio",
+        ),
+        Measure("draw tasks", "solve bavardage", 100 * times["draw"] / times["article"], "%"),
+        Measure("solve bavardage, not in a loop", loop, looped * times["loop"] / times["article"], "×"),
+        Measure(
+            "solve bavardage:released, not in a loop", loop, looped * times["released_loop"] / times["released"], "×"
+        ),
+    ]
+
+
+def solve(methods: Sequence[Method], material: Material, tasks: int, protocol: TaskProtocol = TASK) -> None:
+    """Draw tasks and solve them by all methods."""
+    drawn = TaskList(protocol, 0, np.arange(tasks))
+    engine.solve(methods, material.novel, material.base, drawn, device=CPU)
+
+
+@one_core()
+def keeping_answers(tasks: int, repeats: int, dimension: int = 640) -> list[Measure]:
+    """A run that writes the record with the answer to every query, against solving the same tasks alone."""
+    material, method = mini_like(dimension), Bavardage()
+    source = Source("novel", material.novel, material.base, Provenance("bench", "none"))
+    job = Job(MethodChoice("bavardage", "bavardage"), method, Origins(), source, TASK, 0, tasks)
+    with tempfile.TemporaryDirectory() as folder:
+        runner = Runner(CPU, results=Path(folder), force=True)
+        times = in_turns(
+            repeats,
+            time.process_time,
+            solve=partial(solve, [method], material, tasks),
+            run=partial(runner.run, job),
+        )
+    return [Measure("keep answers", f"solving alone, {tasks:,} tasks", times["run"] / times["solve"], "ratio")]
+
+
+def draw(material: Material, tasks: int) -> None:
+    """Draw tasks."""
+    for _ in sample_list(TASK, material.novel.offsets, 0, tasks):
+        pass
+
+
+def gram_products(tasks: int, material: Material) -> None:
+    """Two products X Xᵀ per task, batched."""
+    x = torch.ones(BLOCK, TASK.ways * TASK.shots + TASK.queries, material.novel.features.shape[1])
+    with torch.inference_mode():
+        for _ in range(2 * tasks // BLOCK):
+            torch.bmm(x, x.mT)
+
+
+def shared_by_all_tasks(method: Bavardage, material: Material) -> Shared:
+    """What a loop computes before it starts: plain rows, sphered rows, and the inverse of the released program."""
+    base = material.base
+    rows = method.embed(torch.from_numpy(material.novel.features), base)
+    matrix = (base.class_weighted.numpy() + RIDGE * np.eye(len(base.mean))) / base.images_per_class
+    return rows["plain"].numpy(), rows["sphered"].numpy(), np.linalg.inv(matrix).astype(np.float32)
+
+
+def solve_in_a_loop(method: Bavardage, shared: Shared, offsets: NDArray[np.int64], tasks: range) -> list[int]:
+    """Draw and solve one task after the other by Algorithm 1; the numbers of right answers."""
+    plain, sphered_rows, inverse = shared
+    right = []
+    for task in tasks:
+        drawn = sample_tasks(TASK, offsets, 0, np.array([task]))
+        rows, labels = np.concatenate([drawn.support[0], drawn.query[0]]), drawn.support_labels[0]
+        x, sphered = plain[rows], sphered_rows[rows]
+        if method.variant == "released":
+            sphered = reference.sphere_in_span(x, inverse, method.sigma)
+        answers = reference.bavardage(x, sphered, labels, method)[len(labels) :]
+        right.append(int((answers.argmax(axis=1) == drawn.query_labels[0]).sum()))
+    return right
+
+
+GROWTH: dict[str, tuple[int, ...]] = {
+    "tasks": (100, 300, 1_000, 3_000, 10_000),
+    "queries": (25, 75, 150, 300),
+    "ways": (5, 10, 20, 50, 100),
+    "shots": (1, 5, 10, 20),
+    "features": (64, 160, 320, 640, 1_280, 2_048),
+}
+
+USUAL = {"tasks": 1_000, "queries": 75, "ways": 5, "shots": 1, "features": 640}
+
+
+@one_core()
+def as_the_problem_grows(tasks: int, repeats: int) -> list[Measure]:
+    """Time of BAVARDAGE as one thing grows, relative to its arithmetic at the speed of batched matrix products.
+
+    The arithmetic is that of all tasks and of the sphering of all images, which they share.
+    """
+    method, usual, many = Bavardage(), mini_like(), mini_like(classes=100)
+    times, operations = {}, {}
+    for axis, values in GROWTH.items():
+        for x in values:
+            material = mini_like(x) if axis == "features" else many if axis == "ways" else usual
+            protocol = replace(TASK, **{axis: x}) if axis in ("queries", "ways", "shots") else TASK  # type: ignore[arg-type]
+            count = x if axis == "tasks" else tasks
+            solved = in_turns(
+                repeats,
+                time.process_time,
+                products=partial(gram_products, tasks, usual),
+                solver=partial(solve, [method], material, count, protocol),
+            )
+            speed = 2 * tasks // BLOCK * BLOCK * gram_operations(usual) / solved["products"]
+            times[axis, x] = solved["solver"] * speed
+            operations[axis, x] = count * arithmetic(method, material, protocol) + embedding(method, material)
+    against = "its arithmetic at the speed of matrix products"
+    ratios = {key: times[key] / operations[key] for key in times}
+    found = [
+        Measure(f"solve bavardage, {x:,} {axis}", against, ratio, "ratio", axis, x)
+        for (axis, x), ratio in ratios.items()
+    ]
+    worst = max(ratio for (axis, x), ratio in ratios.items() if x >= USUAL[axis]) / ratios["tasks", USUAL["tasks"]]
+    return [
+        *found,
+        Measure("growth", "the usual task; the largest from its size on", worst, "ratio"),
+    ]
+
+
+def each_method(tasks: int, repeats: int) -> list[Measure]:
+    """Tasks per second of every method, and its time relative to arithmetic at the rate of batched matrix products.
+
+    The arithmetic is that of the method itself; for slow methods, which solve a tenth of the tasks, a Gram matrix.
+    """
+    material = mini_like()
+    context = Context(balanced=False, base=material.base)
+    on_features = [name for name in METHODS if not method_class(name).info.network]
+    methods = {name: method_class(name).configure(context) for name in on_features}
+    methods["entropy-min:head"] = method_class("entropy-min").configure(context, variant="head")
+    counts = {name: tasks if method.info.cost == "fast" else -(-tasks // 10) for name, method in methods.items()}
+    solvers = {name: partial(solve, [method], material, counts[name]) for name, method in methods.items()}
+    times = in_turns(repeats, products=partial(gram_products, tasks, material), **solvers)
+    gram = gram_operations(material)
+    rate = 2 * tasks // BLOCK * BLOCK * gram / times["products"]  # operations per second
+    found = []
+    for name, method in methods.items():
+        per_task, fast = times[name] / counts[name], method.info.cost == "fast"
+        operations = arithmetic(method, material) if fast else gram
+        what = f"its {operations / 1e9:.2g} GFLOP per task" if fast else "a Gram matrix per task"
+        against = f"{what} at the speed of matrix products"
+        found += [
+            Measure(f"speed of {name}", "sampling to answers", 1 / per_task, "tasks/s"),
+            Measure(f"speed of {name}", against, per_task * rate / operations, "ratio"),
+        ]
+    return found
+
+
+_aten = torch.ops.aten
+_OPERATIONS: dict[Any, Callable[..., float]] = {  # beside products, from the shapes of the arguments
+    _aten.baddbmm_: lambda _, a, b, **more: 2 * prod(a) * b[-1],
+    _aten.linalg_cholesky_ex: lambda a, **more: _cubes(a, 1 / 3),
+    _aten.linalg_lu_factor_ex: lambda a, **more: _cubes(a, 2 / 3),
+    _aten.linalg_inv_ex: lambda a, **more: _cubes(a, 2),
+    _aten._linalg_eigh: lambda a, *rest, **more: _cubes(a, 9),
+    _aten.linalg_solve_triangular: lambda a, b, **more: prod(b) * a[-1],
+    _aten.linalg_lu_solve: lambda lu, pivots, b, **more: 2 * prod(b) * lu[-1],
+    _aten.cholesky_solve: lambda b, a, *rest, **more: 2 * prod(b) * a[-1],
+    _aten._linalg_solve_ex: lambda a, b, **more: _cubes(a, 2 / 3) + 2 * prod(b) * a[-1],
+}
+
+
+def _cubes(shape: Sequence[int], times: float) -> float:
+    """Operations of a factorisation of matrices (B, n, n) that takes so many n³."""
+    return times * prod(shape) * shape[-1]
+
+
+def gram_operations(material: Material) -> int:
+    """Floating-point operations of one Gram matrix of a usual task."""
+    samples, dimension = TASK.ways * TASK.shots + TASK.queries, len(material.base.mean)
+    return 2 * samples**2 * dimension
+
+
+def arithmetic(method: Method, material: Material, protocol: TaskProtocol = TASK) -> float:
+    """Floating-point operations per task in matrix products and factorisations, counted on tensors without data.
+
+    Element-wise work is not counted. Products count in full, also where the solver makes use of their symmetry.
+    """
+    rows = by_name(method.embed(torch.from_numpy(material.novel.features[:2]), material.base))
+    shots = protocol.ways * protocol.shots
+    with torch.device("meta"), torch.no_grad():  # inference mode would hide products from the counter
+        labels = torch.arange(protocol.ways).repeat(protocol.shots).expand(BLOCK, shots)
+        samples = BLOCK, shots + protocol.queries
+        spaces = {name: torch.empty(*samples, part.shape[1]) for name, part in rows.items()}
+        tasks = TaskBatch(spaces, labels, protocol.ways)
+        with FlopCounterMode(display=False, custom_mapping=_OPERATIONS) as counter:
+            method.classify(tasks)
+    return float(counter.get_total_flops()) / BLOCK
+
+
+def embedding(method: Method, material: Material) -> float:
+    """The same for the embedding of all images."""
+    rows = torch.from_numpy(material.novel.features)
+    with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=_OPERATIONS) as counter:
+        method.embed(rows[:1], material.base)
+    return float(counter.get_total_flops()) * len(rows)

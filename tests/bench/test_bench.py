@@ -1,0 +1,79 @@
+"""What the benchmark measures, and that it runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fsbench.evaluation.engine import TaskList, solve
+from fsbench.methods.bavardage import Bavardage
+from fsbench.methods.soft_kmeans import SoftKMeans
+from fsbench.tasks.protocol import TaskProtocol
+from tests.bench import __main__ as bench
+from tests.bench.measure import BOUNDS, NOISE, Measure, in_turns
+from tests.bench.solver import (
+    CPU,
+    GROWTH,
+    USUAL,
+    arithmetic,
+    embedding,
+    mini_like,
+    shared_by_all_tasks,
+    solve_in_a_loop,
+)
+
+
+def test_it_runs_and_writes_what_it_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["--quick", "--cases", "scatter,extract,answers", "--out", str(tmp_path / "bench.json")]) == 0
+    rows = json.loads((tmp_path / "bench.json").read_text())
+    assert [row["case"] for row in rows] == ["scatter, from disk", "extract", "hash images", "keep answers"]
+    assert "scatter, from disk" in capsys.readouterr().out
+
+
+def test_it_fails_where_a_bound_is_missed_beyond_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grown = [Measure("solve", "arithmetic", 1.0, "ratio", axis, x) for axis, values in GROWTH.items() for x in values]
+    for factor, status in ((NOISE * 0.99, 0), (NOISE * 1.01, 1)):
+        slow = Measure("growth", "the usual task", BOUNDS["growth"].limit * factor, "ratio")
+        measured = [*grown, slow]
+        monkeypatch.setitem(bench.CASES, "growth", lambda quick: measured)  # noqa: B023 - used before the next
+        arguments = ["--cases", "growth", "--figure", str(tmp_path / "growth.svg"), "--check"]
+        assert bench.main(arguments) == status
+    assert not Measure("scatter, from disk", "", BOUNDS["scatter, from disk"].limit / NOISE * 1.01, "%").missed
+    assert (tmp_path / "growth.svg").stat().st_size < 100_000
+
+
+def test_actions_take_turns_after_one_to_warm_up() -> None:
+    order: list[str] = []
+    assert set(in_turns(2, a=lambda: order.append("a"), b=lambda: order.append("b"))) == {"a", "b"}
+    assert order == ["a", "b"] * 3
+
+
+def test_the_arithmetic_of_a_method_is_counted() -> None:
+    material = mini_like(192)
+    gram, gathered = 2 * 80 * 80 * 192, 2 * 5 * 75 * 75
+    counted = arithmetic(SoftKMeans(km_steps=5), material)
+    assert gram + 4 * gathered <= counted <= gram + 4 * gathered + 2 * 5 * 5 * 80 * 2  # the first step needs no product
+    assert arithmetic(SoftKMeans(km_steps=6), material) - counted == gathered
+    assert arithmetic(Bavardage(variant="transport"), material) > arithmetic(Bavardage(), material) > 2 * gram
+    twice = arithmetic(SoftKMeans(), material, TaskProtocol(queries=150))
+    assert twice > 2 * 155 * 155 * 192
+    assert embedding(SoftKMeans(), material) == 0  # element-wise work alone
+    assert embedding(Bavardage(), material) == 2 * 192 * 192 * 12_000
+
+
+@pytest.mark.parametrize("variant", ["article", "released"])
+def test_the_loop_that_is_raced_gives_the_same_answers(variant: str) -> None:
+    material, method = mini_like(160), Bavardage(variant=variant)  # type: ignore[arg-type]
+    (outcome,) = solve([method], material.novel, material.base, TaskList(TaskProtocol(), 0, np.arange(40)), device=CPU)
+    right = solve_in_a_loop(method, shared_by_all_tasks(method, material), material.novel.offsets, range(40))
+    counted = (outcome.answers.predicted == outcome.answers.labels).sum(axis=1)
+    assert abs(np.array(right) - counted).max() <= 1  # but for ties in float32
+
+
+def test_every_bound_is_of_something_that_is_measured() -> None:
+    sources = "".join(path.read_text() for path in Path(__file__).parent.glob("s*.py"))
+    assert [case for case in BOUNDS if f'"{case}"' not in sources and not case.startswith("memory of")] == []
+    assert all(value in GROWTH[axis] for axis, value in USUAL.items())

@@ -1,0 +1,189 @@
+"""Words that cannot be obeyed are refused in a sentence, with a status, before anything is computed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsbench.evaluation.run
+from tests.cli import run
+
+pytestmark = pytest.mark.usefixtures("folder")
+FEW = ("--shots", "1", "--tasks", "4", "--quiet")
+
+
+@pytest.fixture
+def _nothing_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: Any, **options: Any) -> None:
+        pytest.fail("tasks were solved before the command line was checked")
+
+    monkeypatch.setattr(fsbench.evaluation.run, "solve", refuse)
+
+
+@pytest.mark.usefixtures("_nothing_computed")
+@pytest.mark.parametrize(
+    ("line", "status", "said"),
+    [
+        ("compare --out table.docx", 2, "--out: cannot write a table as .docx"),
+        ("compare --out table.md --format csv", 2, "--format: csv does not fit --out table.md"),
+        ("compare --methods ncm simpleshot", 1, "Separate names by commas"),
+        ("compare --methods mine.py", 1, "Write mine.py:CLASS."),
+        ("compare --settings odd", 2, "--settings: expected unbalanced, balanced or both, got 'odd'"),
+        ("compare --settings balanced,balanced", 2, "--settings: balanced is given twice"),
+        ("compare --settings balanced --alpha 3", 2, "--alpha: α has no meaning for balanced tasks"),
+        ("compare --methods bavardage,bavardage:article", 2, "--methods: bavardage and bavardage:article are the same"),
+        ("compare --methods bavardage --baseline bavardage:article", 2, "bavardage:article are the same"),
+        ("compare --methods ncm --baseline=", 2, "--baseline: expected a word, got ''"),
+        ("compare --methods ncm --prior-alpha 3", 2, "--prior-alpha: no method has such a prior"),
+        ("compare --methods ncm,bavardage --baseline ncm --fail-if-worse ncm", 2, "ncm is the baseline itself"),
+        ("compare --methods soft-kmeans,ncm --fail-if-worse soft-kmeans", 2, "soft-kmeans is the baseline itself"),
+        ("compare --methods bavardage --fail-if-worse ncm", 2, "--fail-if-worse: expected one of bavardage"),
+        ("compare --by 1", 2, "--by: has a meaning with --fail-if-worse"),
+        ("compare --tune --split val", 2, "--tune: parameters are tuned on the val classes"),
+        ("solve --tasks many", 2, "--tasks: expected a whole number such as 10000 or 1e4, got 'many'"),
+        ("solve --tasks 0", 2, "--tasks: expected 1 to 1,000,000,000, got 0"),
+        ("solve --seed -1", 2, "--seed: expected at least 0, got -1"),
+        ("solve --shots one", 2, "--shots: expected whole numbers separated by commas, got 'one'"),
+        ("solve --tau x", 2, "--tau: expected a number or `learned`, got 'x'"),
+        ("solve --prior-alpha two", 2, "--prior-alpha: expected a number or `sampler`, got 'two'"),
+        ("solve --present 2", 2, "has all classes among the queries"),
+        ("solve --set rate", 2, "--set: expected NAME=VALUE, got 'rate'"),
+        ("solve --set tau=0.5 --set tau=0.9", 2, "--set: tau is given twice: 0.5 and 0.9"),
+        ("solve --t-km 1 --set t-km=2", 2, "--set: t_km is also given by --t-km"),
+        ("solve --method bavardage:released --variant article", 2, "--variant: also given by bavardage:released"),
+        ("solve --blind --preset article", 2, "--blind: preset chooses parameters"),
+        ("solve --preset other", 2, "--preset: expected `` or `article`, got 'other'"),
+        ("solve --method ncm --tau 1", 1, "ncm takes no parameters"),
+        ("solve --method pt-map --set raet=1", 1, "Unknown parameter of pt-map 'raet'"),
+        ("solve --method bavardge", 1, "Did you mean 'bavardage'"),
+        ("solve --protocol released!", 1, "Unknown protocol"),
+        ("solve --split test", 1, "fsbench calls it novel"),
+        ("solve --ways 11", 1, "11 ways asked for, but the split has 10 classes"),
+        ("solve --t-vb 3 --sigma 3 --tau 1", 1, "a value was given in both"),
+        ("solve --device cuda:7", 1, "cannot be used"),
+        ("solve nothing.h5", 1, "No such file: nothing.h5"),
+        ("scatter features", 1, "features is a folder"),
+        ("solve --nonsense", 2, "No such option: --nonsense"),
+        ("nonsense", 2, "No such command 'nonsense'"),
+        ("reproduce", 2, "Missing argument 'WHAT'"),
+        ("plot simplex --task x", 2, "--task: expected a whole number"),
+        ("plot simplex --t-km 1 --set t_km=2", 2, "--set: t_km is also given by --t-km"),
+        ("verify --sample some", 2, "--sample: expected a whole number"),
+        ("sweep", 2, "--over: give either --over"),
+        ("sweep --over tau=1 --figure 3", 2, "--over: give either --over"),
+        ("sweep --figure 9", 1, "no sweep for figure 9"),
+        ("sweep --figure 3 --ways 3 --balanced --methods ncm", 2, "leave out --methods, --balanced, --ways"),
+        ("sweep --figure 4 --set tau=0.5", 2, "--figure: fixes methods, splits and tasks; leave out --set"),
+        ("sweep --over tau=0.1,0.2 --over tau=0.5", 2, "--over: tau is given twice: 0.1,0.2 and 0.5"),
+        ("sweep --over tau=0.1,0.2 --set tau=0.5", 2, "--over: tau is also given by --set"),
+        ("sweep --balanced --over alpha=1,2", 2, "--over: α has no meaning for balanced tasks"),
+        ("sweep --shots 7,9 --over shots=1,2", 2, "--over: shots is swept and also given by --shots"),
+        ("sweep --over tau=1 --split val,val", 2, "--split: val is given twice"),
+        ("sweep --methods bavardage:released --over variant=article", 2, "also given by --methods bavardage:released"),
+        ("sweep --over tau=0.1 --out x.gif", 1, ".png, .pdf, .svg"),
+        ("tune --over shots=1,5", 1, "shots belongs to the tasks"),
+        ("tune --method bavardage:released --set variant=article", 2, "also given by --method bavardage:released"),
+        ("tune --method unem-gaussian --out surface.png", 2, "--out: unem-gaussian learns its parameters by gradient"),
+        ("tune --method soft-kmeans --set t_km=10", 1, "nothing to tune"),
+        ("extract --dataset glyphs --out foo.txt", 2, "--out: foo.txt is neither a .h5 file nor an existing folder"),
+        ("demo --tasks 1", 2, "--tasks: expected 2 to"),
+    ],
+)
+def test_it_is_refused_in_one_sentence(line: str, status: int, said: str) -> None:
+    done = run(*line.split())
+    assert done.returncode == status, done.output
+    assert done.stderr.startswith("error: ")
+    assert said in done.stderr
+    assert not done.stdout
+
+
+@pytest.mark.parametrize("count", ["1e1", "1_0"])
+def test_counts_as_people_write_them(count: str) -> None:
+    assert '"tasks": 10' in run("solve", "--method", "ncm", "--tasks", count, "--shots", "1", "--json").stdout
+
+
+@pytest.mark.usefixtures("_nothing_computed")
+@pytest.mark.parametrize("command", ["solve", "compare", "sweep --over tau=0.1", "tune --over tau=0.1"])
+def test_a_place_that_takes_no_file_is_named_first(folder: Path, command: str) -> None:
+    (folder / "taken").write_text("a file\n")
+    for results in ("taken/below/it", "/proc/nowhere"):
+        done = run(*command.split(), *FEW, "--results-dir", results)
+        assert (done.returncode, f"Could not write into {results}" in done.stderr) == (1, True)
+    out = {"solve": "x.json", "compare": "x.csv"}.get(command, "x.png")
+    assert "taken is a file" in run(*command.split(), *FEW, "--out", f"taken/{out}").stderr
+    if not command.startswith("tune"):  # which adds the setting to the name
+        (folder / out).write_text('{"a": 1}')
+        assert "would be replaced by something else" in run(*command.split(), *FEW, "--out", out).stderr
+
+
+def test_records_of_someone_else_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = run("compare", "--methods", "ncm", *FEW)
+
+    def refuse(**options: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    assert run("compare", "--methods", "ncm", *FEW).stdout == first.stdout
+    done = run("compare", "--methods", "ncm", *FEW, "--seed", "1")
+    assert "Could not write into results: Permission denied" in done.stderr
+
+
+def test_what_was_tuned_cannot_be_stored_in_a_folder_of_someone_else(folder: Path) -> None:
+    (folder / "features" / ".synthetic-none.tuned.json.lock").mkdir()  # nobody can make a file of that name
+    done = run("tune", "--over", "tau=0.1", *FEW)
+    assert done.returncode == 0, done.stderr
+    assert "will be searched again. Could not write features/synthetic-none.tuned.json" in done.stderr
+    assert "Kept in" not in done.stdout
+
+
+def test_feature_files_are_found_or_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "empty").mkdir()
+    monkeypatch.setenv("FSBENCH_FEATURES", "featurs")
+    assert "Folder not found: featurs, given by --features-dir or FSBENCH_FEATURES" in run("compare").stderr
+    assert "No feature files in empty" in run("solve", "--features-dir", "empty").stderr
+    assert not (folder / "featurs").exists()
+    file, again = "features/synthetic-none.h5", "features/../features/synthetic-none.h5"
+    run("scatter", file)
+    scatter = "features/synthetic-none.scatter.h5"  # as the shell gives it for features/*.h5
+    done = run("solve", "--method", "ncm", *FEW[:-1], file, again, scatter)
+    assert f"{again} is given twice; it is used once" in done.stderr
+    assert done.stdout == run("solve", "--method", "ncm", *FEW, file).stdout
+    assert run("solve", scatter).returncode == 1
+
+
+def test_help_and_version_are_no_errors() -> None:
+    for words in (["--help"], ["--version"], ["solve", "-h"]):
+        done = run(*words)
+        assert (done.returncode, bool(done.stdout), done.stderr) == (0, True, "")
+    nothing = run()
+    assert nothing.returncode == 2
+    assert "Usage" in nothing.output
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_characters_that_cannot_be_printed_are_replaced(encoding: str) -> None:
+    done = fsbench_process("solve", "--help", PYTHONIOENCODING=encoding)
+    assert done.returncode == 0, done.stderr
+    assert b"Dirichlet ?" in done.stdout
+    done = fsbench_process("solve", "α.h5", PYTHONIOENCODING=encoding)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (1, b"error: No such file: ?.h5.")
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
+def test_closed_streams_are_no_errors(closed: str) -> None:
+    for words, status in (("methods --protocols", 0), ("solve nothing.h5", 1)):
+        done = fsbench_process(*words.split(), closed=closed)
+        assert done.returncode == status, done.stderr
+        assert b"Traceback" not in done.stdout + done.stderr
+
+
+def fsbench_process(*words: str, closed: str = "", **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """The command in a process of its own, with some streams closed."""
+    command = ["sh", "-c", f'exec "$0" -m fsbench "$@" {closed}', sys.executable, *words]
+    env = {**os.environ, "PYTHONPATH": str(Path(fsbench.__file__).parents[1]), **environment}
+    return subprocess.run(command, capture_output=True, env=env, check=False)

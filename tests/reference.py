@@ -1,0 +1,39 @@
+"""`make reference`: the page `docs/reference.md`, written from the models of all options."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from fsbench.cli.app import _FIGURES, COMMANDS, help_of, options_of
+from fsbench.options import about_field, described, spelling
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
+HEAD = """# Reference
+
+All commands with their arguments and options; `make reference` writes this page from their declarations. The Python
+functions `fsbench.evaluate`, `fsbench.compare` and `fsbench.extract` take the options of `solve`, `compare` and
+`extract` as keyword arguments, without dashes: `help(fsbench.compare)` lists them.
+"""
+
+
+def reference() -> str:
+    """The text of the page."""
+    names = [name for name in COMMANDS if name != "plot"]
+    names += [f"plot {figure}" for figures in _FIGURES.values() for figure in figures]
+    return "\n".join([HEAD, *(_section(name) for name in names)])
+
+
+def _section(name: str) -> str:
+    model = options_of(name.split()[-1])
+    text = re.sub(r"Example: \[bold\](.*)\[/bold\]", r"Example: `\1`", help_of(model))
+    lines = [f"## {name}", "", text, "", "| option | |", "|---|---|"]
+    for field_name, field in model.model_fields.items():
+        about = about_field(field)
+        shown = about["metavar"] if about.get("argument") else about["flag"] or spelling(field_name, field)
+        lines.append(f"| `{shown}` | {described(field).replace('|', '&#124;')} |")
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(reference(), encoding="utf-8")

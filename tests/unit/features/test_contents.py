@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fsbench.data.scan import load_own
+from fsbench.features import contents
+from fsbench.features.contents import hashed, image_hashes
+from fsbench.reporter import Reporter
+from tests.images import SPLITS, write_images
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUIET = Reporter(quiet=True)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Everything that is hashed: images, and the index itself."""
+    original, inputs = contents._hash, list[bytes]()
+
+    def note(content: bytes) -> str:
+        inputs.append(content)
+        return original(content)
+
+    monkeypatch.setattr(contents, "_hash", note)
+    return inputs
+
+
+def test_only_files_that_changed_are_read_again(
+    tmp_path: Path, read: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, index = write_images(tmp_path / "own", SPLITS), tmp_path / "index"
+    monkeypatch.setattr(contents, "_SETTLED", 0)
+    splits = load_own(root).splits.values()
+
+    def hashes() -> tuple[list[str], int]:
+        read.clear()
+        found = image_hashes(splits, index, QUIET)
+        return found, sum(content.startswith(b"\x89PNG") for content in read)
+
+    paths = [root / image for split in splits for image in split.images]
+    expected = [hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() for path in paths]
+    assert hashes() == (expected, 32)
+    assert hashes() == (expected, 0)
+    times = paths[3].stat()
+    content = bytearray(paths[3].read_bytes())
+    content[-20] ^= 1
+    paths[3].write_bytes(content)  # as many bytes as before, in the same place, and at the same time
+    os.utime(paths[3], ns=(times.st_atime_ns, times.st_mtime_ns))
+    changed, count = hashes()
+    assert count == 1
+    assert [one == other for one, other in zip(changed, expected, strict=True)].count(False) == 1
+    index.write_bytes(index.read_bytes().replace(changed[5].encode(), changed[6].encode()))
+    assert hashes() == (changed, 32)  # a damaged index is ignored
+    paths[0].unlink()
+    assert hashes()[0][0] == "unreadable base/b0/000.png"
+
+
+def test_a_file_that_has_just_changed_is_not_remembered(tmp_path: Path, read: list[Any]) -> None:
+    dataset = load_own(write_images(tmp_path / "own", SPLITS))
+    for _ in range(2):
+        read.clear()
+        marked = hashed(dataset, tmp_path / "index", QUIET)
+        assert len(read) == 32
+    marks = [split.image_mark(row) for split in marked.splits.values() for row in range(len(split))]
+    assert len(set(marks)) == 32  # decoded images are kept by them

@@ -1,0 +1,169 @@
+"""Readers of pickles, torch files and sealed files: what is admitted, and that damage is noticed."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import struct
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from fsbench.errors import FsbenchError
+from fsbench.io.hdf5 import attribute_of, dataset_of, open_hdf5, sealed_hdf5
+from fsbench.io.pickles import read_plain_pickle
+from fsbench.io.sealed import read_sealed, write_sealed
+from fsbench.io.torch_files import read_torch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+ARRAYS: list[NDArray[Any]] = [
+    np.arange(6, dtype=np.uint8).reshape(2, 3),
+    np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    np.arange(4, dtype=">f4"),
+    np.array(2.5, dtype=np.float16),
+    np.zeros((0, 3), dtype=np.int64),
+    np.array([True, False]),
+]
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_plain_pickles_come_back_as_they_were(tmp_path: Path, protocol: int) -> None:
+    keys = {"a": 1, b"b": 2, 3: 3, 0.5: 5, None: 6, True: 7, np.int64(8): 8, np.float32(9.5): 9}
+    shared = [ARRAYS[0], b"", b"\xff"]
+    (tmp_path / "p").write_bytes(pickle.dumps({"keys": keys, "arrays": ARRAYS, "twice": (shared, shared)}, protocol))
+    content: Any = read_plain_pickle(tmp_path / "p")
+    assert content["keys"] == keys
+    for array, expected in zip(content["arrays"], ARRAYS, strict=True):
+        np.testing.assert_array_equal(array, expected, strict=True)
+    assert content["twice"][0] is content["twice"][1]
+    assert content["twice"][0][1:] == [b"", b"\xff"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_tensors_in_a_pickle_become_arrays(tmp_path: Path, dtype: torch.dtype) -> None:
+    tensor = torch.arange(12).reshape(3, 4).to(dtype)
+    (tmp_path / "p").write_bytes(pickle.dumps([tensor, tensor.mT, tensor[1:]]))
+    for array, expected in zip(read_plain_pickle(tmp_path / "p"), [tensor, tensor.mT, tensor[1:]], strict=True):  # type: ignore[call-overload]
+        np.testing.assert_array_equal(array, expected.numpy(), strict=True)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"cbuiltins\neval\n(S'1'\ntR.",
+        b"cnumpy\nload\n(S'x'\ntR.",
+        b"cnumpyish\ndtype\n(Vu1\ntR.",
+        b"c_codecs\nencode\n(Vx\nVrot13\ntR.",
+        pickle.dumps(np.array([{}], dtype=object)),
+        pickle.dumps(np.ones(3)).replace(b"f8", b"V9"),
+        pickle.dumps(np.ones(3))[:-9],
+        b"garbage",
+        b"",
+    ],
+)
+def test_other_names_objects_and_damage_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "p").write_bytes(content)
+    with pytest.raises(FsbenchError, match=r"Could not read .* as a pickle of plain data"):
+        read_plain_pickle(tmp_path / "p")
+
+
+class Payload:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("canary",)
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_a_torch_file_that_asks_for_a_function_is_refused_by_its_name(tmp_path: Path, new: bool) -> None:
+    torch.save({"conv1.weight": torch.ones(4), "epoch": Payload()}, tmp_path / "a", _use_new_zipfile_serialization=new)
+    with pytest.raises(FsbenchError, match=r"a is a pickle that asks for '\w+\.mkdir', .*Nothing in it was executed"):
+        read_torch(tmp_path / "a")
+
+
+def test_torch_files_hold_numpy_numbers_and_options(tmp_path: Path) -> None:
+    import argparse
+
+    content = {"best": np.float64(0.5), "opt": argparse.Namespace(lr=0.1)}
+    torch.save(content, tmp_path / "a")
+    assert read_torch(tmp_path / "a") == content
+
+
+def test_a_changed_bit_in_a_tensor_is_noticed(tmp_path: Path) -> None:
+    tensor = torch.rand(30)
+    torch.save({"weight": tensor}, tmp_path / "a")
+    whole, content = (tmp_path / "a").read_bytes(), tensor.numpy().tobytes()
+    assert whole.count(content) == 1
+    (tmp_path / "a").write_bytes(whole.replace(content, bytes([content[0] ^ 1]) + content[1:]))
+    with pytest.raises(FsbenchError, match=r"truncated or damaged: the checksum of .*data/0 differs"):
+        read_torch(tmp_path / "a")
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_a_tensor_larger_than_its_data_is_refused(tmp_path: Path, new: bool) -> None:
+    torch.save(torch.ones(1000), tmp_path / "a", _use_new_zipfile_serialization=new)
+    size, larger = b"M" + struct.pack("<H", 1000), b"M" + struct.pack("<H", 1100)
+    content = (tmp_path / "a").read_bytes()
+    if new:
+        stream = io.BytesIO()
+        with zipfile.ZipFile(tmp_path / "a") as archive, zipfile.ZipFile(stream, "w") as changed:
+            for name in archive.namelist():
+                changed.writestr(name, archive.read(name).replace(size, larger))
+        (tmp_path / "a").write_bytes(stream.getvalue())
+    else:
+        (tmp_path / "a").write_bytes(content.replace(size, larger))
+    with pytest.raises(FsbenchError, match="truncated or damaged: torch cannot read it"):
+        read_torch(tmp_path / "a")
+
+
+@dataclass(frozen=True)
+class Facts:
+    name: str
+    sizes: tuple[int, ...] = ()
+
+
+def test_a_sealed_hdf5_file_gives_its_arrays_and_texts_back(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with sealed_hdf5(path) as file:
+        file.attrs.update({"format": "test", "version": 1, "name": "ä"})
+        file["numbers"] = np.arange(6.0).reshape(2, 3)
+    with open_hdf5(path, "test", 1) as file:
+        assert attribute_of(file, "name") == "ä"
+        assert dataset_of(file, "numbers", path, ndim=2, kind="f")[1, 2] == 5
+        with pytest.raises(FsbenchError, match=r"a\.h5: numbers is not a 1-dimensional array"):
+            dataset_of(file, "numbers", path, ndim=1, kind="f")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: h5py.File(path, "w").close(), "is an HDF5 file of another program"),
+        (lambda path: path.write_text("text"), "is not an HDF5 file"),
+        (lambda path: path.mkdir(), "is a folder"),
+        (lambda path: path.with_name("b.h5").touch(), "No such file: .*a.h5.\nDid you mean .*b.h5"),
+    ],
+)
+def test_what_is_not_a_sealed_hdf5_file_is_named(tmp_path: Path, make: Any, words: str) -> None:
+    make(tmp_path / "a.h5")
+    with pytest.raises(FsbenchError, match=words), open_hdf5(tmp_path / "a.h5", "test", 1):
+        pass
+
+
+def test_sealed_json_without_its_seal_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_sealed(path, {"name": "ä", "sizes": [1]})
+    assert read_sealed(path, Facts, "file", "Make it again.") == Facts("ä", (1,))
+    path.write_text('{"name": "ä", "sizes": [1]}')
+    with pytest.raises(FsbenchError, match="its SHA-256 differs"):
+        read_sealed(path, Facts, "file", "Make it again.")
+    write_sealed(path, {"name": 3})
+    with pytest.raises(FsbenchError, match=r"a\.json is damaged: name: "):
+        read_sealed(path, Facts, "file", "Make it again.")

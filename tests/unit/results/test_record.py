@@ -1,0 +1,245 @@
+"""Records: what is written is what is read, and what contradicts itself is refused by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+import pytest
+
+from fsbench.errors import FsbenchError
+from fsbench.io.hdf5 import seal
+from fsbench.results.record import (
+    Answers,
+    MethodFacts,
+    Origins,
+    Record,
+    Tuning,
+    common_signature,
+    load_record,
+    record_path,
+    save_record,
+    smallest_integer,
+)
+from tests.records import TUNED, make_record, store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ARRAYS = ("predicted", "labels", "confidence", "classes")
+
+
+def same(one: Record, other: Record) -> bool:
+    """Whether two records have the same fields and answers, of the same types."""
+    arrays = ((getattr(one, name), getattr(other, name)) for name in ARRAYS)
+    return one == other and all(a.dtype == b.dtype for a, b in arrays)
+
+
+def shortened(record: Record) -> Record:
+    """The same record with some tasks of fewer queries."""
+    parts = {name: getattr(record.answers, name).copy() for name in ARRAYS}
+    for name, empty in (("predicted", -1), ("labels", -1), ("confidence", np.nan)):
+        parts[name][::3, -5:] = empty
+    return record.update(Answers(**parts))
+
+
+PARAMS: dict[str, Any] = {"a": 5.0, "b": 5, "c": True, "d": "inf", "e": 0.1 + 0.2, "f": 1e22, "g": "1", "h": -0.0}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        make_record(params=PARAMS, given=("a",), tuning=TUNED, preset="mini", blind=True),
+        make_record(name="keff", ways=20, alpha=None, present=3, pooled=True, queries=31, base_dataset="mini"),
+        shortened(make_record(ways=200, queries=9, alpha=0.1 + 0.2)),
+        make_record("mine.py:Mine@0123abcd", tasks=1, base="", warnings=("a\nb",), class_names=("é\u2028 ",) * 20),
+    ],
+    ids=["parameters", "many classes", "short tasks", "own method"],
+)
+def test_a_record_is_read_as_it_was_written(record: Record, tmp_path: Path) -> None:
+    (path,) = store(tmp_path, record)
+    read = load_record(path)
+    assert same(read, record)
+    assert (read.run.digest, read.signature) == (record.run.digest, record.signature)
+    assert [type(value) for value in read.run.params.values()] == [type(value) for value in record.run.params.values()]
+
+
+def test_facts_of_a_method_stand_on_one_line(tmp_path: Path) -> None:
+    facts = MethodFacts(label="a\nb", title=" A\u2028\tB\u00a0", reference="x\r\n  y", published_as=("P",), order=3)
+    assert (facts.label, facts.title, facts.reference) == ("a b", "A B", "x y")
+    (path,) = store(tmp_path, make_record(origin="anna", **facts.model_dump()))
+    assert (load_record(path).method, load_record(path).origin) == (facts, "")  # where others found it is not stored
+
+
+def test_records_are_equal_by_fields_and_answers() -> None:
+    record = shortened(make_record())
+    assert record.accuracy == make_record().first(40).update(record.answers).accuracy  # which is cached
+    assert record == shortened(make_record())
+    assert record not in (make_record(), record.update(seconds=1.0), record.first(3), make_record(draw=1), "record")
+
+
+def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
+    (path,) = store(tmp_path, make_record(tasks=2))
+    whole = path.read_bytes()
+    for place in np.random.default_rng(0).integers(512, len(whole), size=60).tolist():
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(FsbenchError, match="not as it was written"):
+            load_record(path)
+    for content in (b"", whole[:300], whole[:-1], whole + b"x"):
+        path.write_bytes(content)
+        with pytest.raises(FsbenchError, match=str(path)):
+            load_record(path)
+
+
+def with_answers(change: Callable[[dict[str, Any]], None]) -> Record:
+    record = make_record(tasks=6)
+    parts = {name: getattr(record.answers, name).copy() for name in ARRAYS}
+    change(parts)
+    return record.update(Answers(**parts))
+
+
+def test_packed_arrays_that_are_no_arrays_are_refused(tmp_path: Path) -> None:
+    for name, kind in (("labels", "|i1 6 74"), ("labels", "nothing"), ("classes", ""), ("predicted", "|O 6 75")):
+        (path,) = store(tmp_path, make_record(tasks=6))
+        with h5py.File(path, "r+") as file:
+            file.attrs[name] = kind
+        seal(path)
+        with pytest.raises(FsbenchError, match="is damaged"):
+            load_record(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda parts: parts.update(labels=parts["labels"][:5]),
+        lambda parts: parts.update({name: array[:0] for name, array in parts.items()}),
+        lambda parts: parts.update({name: a if name == "classes" else a[:, :0] for name, a in parts.items()}),
+        lambda parts: parts.update(classes=parts["classes"][:, :4]),
+        lambda parts: parts.update(confidence=parts["confidence"][:, :4]),
+    ],
+)
+def test_answers_that_contradict_each_other_are_refused(
+    change: Callable[[dict[str, Any]], None], tmp_path: Path
+) -> None:
+    save_record(tmp_path / "r.h5", with_answers(change))
+    with pytest.raises(FsbenchError, match=r"r\.h5 is damaged: its answers are not .tasks, queries."):
+        load_record(tmp_path / "r.h5")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (b'"shots":1', b'"shots":0', "shots"),
+        (b'"alpha":2.0', b'"alpha":-2.0', "alpha|α"),
+        (b'"name":"disjoint"', b'"name":"disjoinX"', "protocol"),
+        (b'"seed":0', b'"sEEd":0', "seed"),
+        (b'"dataset":"glyphs"', b'"dataset":"g\\u0000"', "not valid"),
+        (b'{"run"', b"[[[[[[", "Invalid JSON"),
+        (b'"peak_memory":3145728', b'"peak_memory":"\\ud800"', "JSON|peak"),
+    ],
+)
+def test_fields_that_cannot_be_are_refused(old: bytes, new: bytes, words: str, tmp_path: Path) -> None:
+    (path,) = store(tmp_path, make_record(tasks=2))
+    with h5py.File(path, "r+") as file:
+        text = file["record"][()].tobytes()
+        assert old in text
+        del file["record"]
+        file["record"] = np.frombuffer(text.replace(old, new), np.uint8)
+    seal(path)
+    with pytest.raises(FsbenchError, match=f"is damaged: .*({words})"):
+        load_record(path)
+
+
+def test_the_first_tasks_are_a_record_of_their_own_and_parts_add_up() -> None:
+    record = make_record(tasks=30)
+    first = record.first(12)
+    assert (first.tasks, record.tasks, record.first(30), record.first(99)) == (12, 30, record, record)
+    assert first.seconds == pytest.approx(record.seconds * 12 / 30)
+    np.testing.assert_array_equal(first.per_task, record.per_task[:12])
+    assert first.accuracy == pytest.approx(record.per_task[:12].mean())
+    rest = Answers(*(getattr(record.answers, name)[12:] for name in ARRAYS))
+    assert same(record.update(first.answers + rest), record)
+    assert (first.ci95 or 0) > 0
+    assert record.first(1).ci95 is None
+    with pytest.raises(ValueError, match="read-only"):
+        record.per_task[0] = 0.0
+
+
+@pytest.mark.parametrize(
+    ("origins", "text", "kind", "by_hand"),
+    [
+        ({}, "default", "default", []),
+        ({"params": {"tau": "given", "a": "given"}}, "default + given:a,tau", "default", ["a", "tau"]),
+        ({"params": {"variant": "given"}, "variant": "variant"}, "default + given:variant", "default", []),
+        ({"params": {"norm": "given", "x": "given"}, "variant": "norm"}, "default + given:norm,x", "default", ["x"]),
+        ({"preset": "mini", "params": {"t_km": "preset"}}, "preset:mini", "preset", []),
+        ({"preset": "mini", "params": {"t": "preset", "s": "given"}}, "preset:mini + given:s", "preset", ["s"]),
+        ({"blind": True}, "blind", "blind", []),
+        ({"tuning": TUNED, "params": {"tau": "tuned"}}, "tuned:val:grid:50x500", "tuned", []),
+        (
+            {"tuning": Tuning(how="gradient", trials=2, tasks=20, edge=("sigma", "tau")), "params": {"a": "given"}},
+            "tuned:val:gradient:2x20:edge:sigma,tau + given:a",
+            "tuned",
+            ["a"],
+        ),
+    ],
+)
+def test_origins_of_parameters_in_words(origins: dict[str, Any], text: str, kind: str, by_hand: list[str]) -> None:
+    made = Origins(**origins)
+    assert (str(made), made.kind, made.by_hand) == (text, kind, by_hand)
+
+
+def test_the_signature_of_a_run_has_the_documented_form() -> None:
+    network: dict[str, Any] = {"family": "rn12-easy", "weights": "w.pt", "weights_sha256": "660ff334" + "0" * 56}
+    record = make_record(
+        "bavardage", dataset="cifarfs", shots=5, seed=3, tasks=7, base="9f27f6" + "0" * 58, base_dataset="mini",
+        params={"tau": 0.30000004, "steps": 3}, given=("tau",), version=2, **network,
+    )  # fmt: skip
+    assert record.signature == (
+        "fsbench:0.1.0|cifarfs/rn12(rn12-easy@660ff334)/novel|base:mini@9f27f6|disjoint:1|5w5s75q|dirichlet:2|"
+        "seed:3|tasks:7|bavardage:2(tau:0.3,steps:3)|params:default + given:tau"
+    )
+    assert make_record(weights="none, seed 4", alpha=None).signature.startswith(
+        "fsbench:0.1.0|glyphs/rn12(seed4)/novel|disjoint:1|5w1s75q|balanced|seed:0|tasks:40|ncm|params:default"
+    )
+
+
+def test_the_signature_of_a_table_covers_all_its_runs() -> None:
+    records = [make_record(method, shots=shots, alpha=alpha) for method in ("ncm", "bavardage")
+               for shots in (1, 5) for alpha in (2.0, None)]  # fmt: skip
+    fixed, _, digest = common_signature(records).rpartition("@")
+    assert fixed == (
+        "fsbench:0.1.0|glyphs/rn12/novel|disjoint:1|5w1+5s75q|dirichlet:2+balanced|seed:0|tasks:40|params:default"
+    )
+    assert len(digest) == 8
+    assert common_signature(records[::-1]).rpartition("@")[2] == digest
+    for change in ({"params": {"tau": 1.0}}, {"version": 2}, {"shots": 2}):
+        assert common_signature([*records, make_record("bavardage", **change)]).rpartition("@")[2] != digest
+    mixed = [make_record(tasks=20, given=("a",)), make_record("pt-map", base_dataset="mini", tuning=TUNED)]
+    old = make_record("paddle", versions={"fsbench": "0.0.9"})
+    parts = common_signature([*mixed, old]).split("|")
+    assert (parts[0], parts[2], parts[-2]) == ("fsbench:0.0.9+0.1.0", "base:own+mini@bbbbbb", "tasks:20-40")
+    assert parts[-1].startswith("params:default+given+tuned@")
+
+
+def test_a_file_is_named_for_people_and_by_everything_that_determines_the_answers(tmp_path: Path) -> None:
+    changes: list[dict[str, Any]] = [
+        {}, {"seed": 1}, {"features": "0"}, {"base": ""}, {"split": "val"}, {"queries": 60}, {"version": 2},
+        {"params": {"a": 1}}, {"params": {"a": 2}},
+    ]  # fmt: skip
+    paths = {record_path(tmp_path, make_record("pt-map", **change)).name for change in changes}
+    assert len(paths) == len(changes)
+    assert all(name.startswith("glyphs-rn12-pt-map-unbalanced-1shot-") for name in paths)
+    same_run = make_record("pt-map", tasks=3, device="cuda", dataset="copy", given=("a",))
+    assert same_run.run.digest == make_record("pt-map").run.digest
+    long = make_record("m" * 100, dataset="é" * 100, backbone="timm/" + "b" * 90)
+    assert load_record(store(tmp_path, long)[0]).dataset == "é" * 100
+
+
+@pytest.mark.parametrize(("count", "kind"), [(5, "int8"), (128, "int8"), (129, "int16"), (40_000, "int32")])
+def test_labels_take_the_smallest_integers(count: int, kind: str) -> None:
+    small = smallest_integer(count)
+    assert small == kind
+    np.testing.assert_array_equal(np.array([-1, count - 1]).astype(small), [-1, count - 1])

@@ -1,0 +1,66 @@
+"""Tasks as a method sees them: named spaces, inner products, and products that gradients pass through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from fsbench.tasks.batch import TaskBatch, by_name, gathered_gram, gram, product
+
+LABELS = torch.tensor([[0, 1, 2], [2, 0, 1]])
+
+
+def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def test_one_tensor_is_the_only_space() -> None:
+    rows = drawn(2, 7, 4)
+    tasks = TaskBatch(rows, LABELS, 3)
+    assert tasks.rows is tasks.space() is tasks.space("rows") is rows
+    assert (tasks.shape, tasks.dtype, tasks.support_size) == ((2, 7, 4), torch.float64, 3)
+    torch.testing.assert_close(tasks.gram(), rows @ rows.mT)
+    assert tasks.one_hot()[1].tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    assert by_name({"a": rows}) == {"a": rows}
+
+
+def test_spaces_have_names_and_the_first_is_the_one_of_the_rows() -> None:
+    plain, sphered = drawn(2, 7, 4), drawn(2, 7, 6, seed=1)
+    tasks = TaskBatch({"plain": plain, "sphered": sphered}, LABELS, 3)
+    assert tasks.rows is tasks.space("plain") is plain
+    assert tasks.space("sphered") is sphered
+    assert tasks.shape == (2, 7, 4)
+    torch.testing.assert_close(tasks.gram("sphered"), sphered @ sphered.mT)
+    with pytest.raises(KeyError):
+        tasks.space("other")
+    other = tasks.with_rows({"sphered": sphered})
+    assert other.rows is sphered
+    assert other.support_labels is tasks.support_labels
+
+
+@pytest.mark.parametrize("function", [gram, lambda x: product(x, drawn(2, 4, 3))], ids=["gram", "product"])
+def test_gradients_pass_through_products_on_the_cpu(function: Any) -> None:
+    x = drawn(2, 5, 4).requires_grad_()
+    torch.autograd.gradcheck(function, (x,))
+    with torch.no_grad():
+        torch.testing.assert_close(function(x.detach()), function(x))  # by NumPy, and by torch
+    b = drawn(2, 4, 3).requires_grad_()
+    product(drawn(2, 5, 4), b).sum().backward()
+    assert b.grad is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("tasks", [1, 8, 19])
+def test_inner_products_of_rows_of_a_table(dtype: torch.dtype, tasks: int) -> None:
+    table = drawn(50, 6).to(dtype)
+    index = torch.randint(50, (tasks, 9), generator=torch.Generator().manual_seed(0))
+    expected = table[index] @ table[index].mT
+    torch.testing.assert_close(gathered_gram(table, index), expected)
+    out = torch.empty_like(expected)
+    gram(table[index], out)
+    torch.testing.assert_close(out, expected)
+    table.requires_grad_()
+    gathered_gram(table, index).sum().backward()
+    assert table.grad is not None

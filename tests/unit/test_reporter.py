@@ -1,0 +1,81 @@
+"""Progress in a log and on a terminal, and what is printed when quiet."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+
+import pytest
+
+from fsbench.reporter import Reporter, SafeConsole
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that have passed."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_log_gets_a_line_when_nothing_was_said_for_long(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    reporter = Reporter()
+    for label in ("first", "second"):
+        with reporter.bar(label, 1200) as advance:
+            for _ in range(4):
+                clock[0] += 10
+                advance(300)
+    assert capsys.readouterr().err.splitlines() == [
+        "first: 900 of 1,200, 30/s, 0:00:10 left",
+        "second: 600 of 1,200, 30/s, 0:00:20 left",
+    ]
+
+
+def test_a_total_may_become_known_late_and_the_speed_follows_the_last_half_minute(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Reporter().bar("label", 0) as advance:
+        advance(0, 100_000)
+        for steps in (20, 2000):
+            for _ in range(10):
+                clock[0] += 20
+                advance(steps)
+    rates = [float(rate) for rate in re.findall(r"([\d.]+)/s", capsys.readouterr().err)]
+    assert rates[0] == 1.0
+    assert rates[-1] > 95  # the mean since the start would be 50
+
+
+@pytest.mark.parametrize("width", [40, 80, 140])
+def test_a_bar_fits_the_terminal_and_shows_the_time_left(width: int, clock: list[float]) -> None:
+    reporter = Reporter()
+    reporter.console = SafeConsole(file=io.StringIO(), force_terminal=True, width=width, legacy_windows=False)
+    with (
+        reporter.bar("one of 64: tinyimagenet unbalanced α=2 1-shot bavardage:transport", 640_000) as advance,
+        reporter.bar("tinyimagenet 5-shot tuning bavardage on val", 50) as inner,
+    ):
+        for _ in range(2):
+            clock[0] += 5
+            advance(1_250)
+        inner(5)
+        assert reporter._drawn is not None
+        paper = SafeConsole(file=io.StringIO(), width=width)
+        paper.print(reporter._drawn.get_renderable())
+        first, second = paper.file.getvalue().splitlines()[:2]  # type: ignore[attr-defined]
+    assert max(map(len, (first, second))) <= width
+    assert first.startswith("one of 64")
+    assert first.rstrip().endswith("0:42:30 left")
+    assert second.startswith("tinyimagenet")
+    assert ("250/s" in first) is (width >= 85)
+
+
+def test_quiet_prints_warnings_alone_and_silent_nothing(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    for reporter, said in ((Reporter(quiet=True), "warning: told\n"), (Reporter(silent=True), "")):
+        with reporter.bar("label", 10) as advance:
+            clock[0] += 100
+            advance(1)
+        reporter.say("not told")
+        reporter.warn("told")
+        assert capsys.readouterr().err == said
