@@ -59,7 +59,7 @@ def tune(options: Tune) -> None:
 def _val_source(file: FeatureFile, network: str, runner: Runner) -> Source:
     """The val classes of a feature file; their images, for a method on these."""
     val = validation_source(file, base_of(file, runner.reporter, runner.ranks))
-    return with_pixels(val, network, file, runner)
+    return with_pixels(val, network, file, runner) if network else val
 
 
 def _draw(tuned: Tuned, plot: Path | None, features: str, setting: str, runner: Runner) -> None:

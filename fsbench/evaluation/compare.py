@@ -15,28 +15,21 @@ from fsbench.evaluation.tuning import configure_tuned, grid_of, search_for
 from fsbench.features.store import FeatureFile
 from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE
 from fsbench.reporter import Reporter
-from fsbench.results.collect import join
 from fsbench.results.comparison import Comparison, Runs, compare_records
-from fsbench.results.record import Record
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import check_feasible, pool_sizes
 
 
-def compare(
-    spec: Spec,
-    files: Sequence[FeatureFile],
-    runner: Runner,
-    base: FeatureFile | None = None,
-    *,
-    others: Sequence[Record] = (),
-) -> Comparison:
+def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: FeatureFile | None = None) -> Comparison:
     """Run what is missing, read the rest from records, and assemble the table, with a group of rows per file.
 
-    The base classes are those of `base`, if not the files' own. Records of other people join where tasks are the same.
+    The base classes are those of `base`, if not the files' own.
     """
     choices, baseline = _choices(spec, files, base, runner.reporter)
     protocols = _feasible(spec, files, runner.reporter)
-    chosen = _with_images(spec, choices, baseline, files, runner)
+    chosen = [list(choices) for _ in files]
+    if any(choice.network for choice in choices):
+        chosen = _with_images(spec, choices, baseline, files, runner)
     count = sum(len(own) * len(rules) for own, rules in zip(chosen, protocols, strict=True))
     runs: Runs = {}
     with runner.reporter.bar("preparing", count * spec.tasks) as bar:
@@ -54,7 +47,6 @@ def compare(
                 records = runner.run_all(jobs, advance)
                 runs |= {(number, job.choice.label, protocol): one for job, one in zip(jobs, records, strict=True)}
     labels = [choice.label for choice in choices if any(choice.label == label for _, label, _ in runs)]
-    labels += join(runs, others, runner.reporter)
     columns = [protocol for protocol in spec.protocols if any(protocol == column for *_, column in runs)]
     return compare_records(
         runs, labels, columns, baseline, with_published=spec.published, over_classes=spec.over_classes
@@ -65,7 +57,7 @@ def _job(
     spec: Spec, choice: MethodChoice, protocol: TaskProtocol, source: Source, file: FeatureFile, runner: Runner
 ) -> Job:
     """What to run for one cell, with tuned parameters where they are asked for and there are some to tune."""
-    rows = with_pixels(source, choice.network, file, runner)
+    rows = with_pixels(source, choice.network, file, runner) if choice.network else source
     # A baseline that was not asked for takes over what was given, and is not tuned.
     asked = not choice.options or any(choice.label == other.label for other in spec.methods)
     if spec.tune and asked and (search := search_for(choice, protocol, file, source, runner)):
@@ -122,25 +114,20 @@ def _choices(
                 "Use those of another feature file of the same backbone with --base FILE, or compare the methods that "
                 "need none: --methods all.",
             )
-    if name == NO_BASELINE:
-        return _distinct(choices), NO_BASELINE
     if name is None:
         name = BASELINE_WITHOUT_BASE if without else BASELINE
-    (wanted,) = [choice for choice in choices if choice.label == name] or parse_methods(name)
-    if len(choices) == 1 and wanted.method == BASELINE and "t_km" in choices[0].options:
-        wanted = replace(wanted, options={"t_km": choices[0].options["t_km"]})  # the temperature that both share
-    run = wanted.method, wanted.options  # the same may go by another label
-    place = next((place for place, choice in enumerate(choices) if (choice.method, choice.options) == run), None)
-    if place is None:
-        choices, place = [wanted, *choices], 0
-    distinct = _distinct(choices)
-    return distinct, distinct[place].label
-
-
-def _distinct(choices: Sequence[MethodChoice]) -> list[MethodChoice]:
-    """The same methods; classes of the same name in two files go by the name of their file too."""
+    place = None
+    if name != NO_BASELINE:
+        (wanted,) = [choice for choice in choices if choice.label == name] or parse_methods(name)
+        if len(choices) == 1 and wanted.method == BASELINE and "t_km" in choices[0].options:
+            wanted = replace(wanted, options={"t_km": choices[0].options["t_km"]})  # the temperature that both share
+        same = (wanted.method, wanted.options)  # may go by another label
+        place = next((place for place, choice in enumerate(choices) if (choice.method, choice.options) == same), None)
+        if place is None:
+            choices, place = [wanted, *choices], 0
     count = Counter(choice.label for choice in choices)
-    return [replace(choice, label=choice.method) if count[choice.label] > 1 else choice for choice in choices]
+    distinct = [replace(choice, label=choice.method) if count[choice.label] > 1 else choice for choice in choices]
+    return distinct, NO_BASELINE if place is None else distinct[place].label
 
 
 def _with_images(

@@ -42,6 +42,7 @@ from fsbench.tasks.sampling import TaskRows, check_feasible, pool_sizes, sample_
 
 _EMBEDDED_AT_ONCE = 1024  # rows that stay in the cache of a CPU
 _MOST_SIDE_BY_SIDE = 64  # tasks per block on a CPU: enough for small operations to cost little
+_FEW = 8  # tasks: fewer take hardly less time
 _MOST_ALONE = 2048  # tasks per block on a GPU
 _MOST_DRAWN = 512  # tasks that are drawn at once
 _DRAWING_BYTES = 256 << 20  # that drawing may take
@@ -207,8 +208,9 @@ def _plan(
     drawing = 4 * ways * int(np.diff(offsets).max()) + 64 * samples
     drawn = max(1, min(_MOST_DRAWN, _DRAWING_BYTES // (threads * drawing)))
     chunk = max(block, drawn // block * block) if in_threads or block < drawn else block
-    if in_threads:  # at least four per thread while tasks last, so that none waits long for the others
-        chunk = max(1, min(chunk, -(-tasks // (4 * threads * ranks.count))))
+    if in_threads:  # up to four per thread, so that none waits long for the others, but not of a few tasks
+        rounds = max(1, min(4, tasks // (_FEW * threads * ranks.count)))
+        chunk = max(1, min(chunk, -(-tasks // (rounds * threads * ranks.count))))
         chunk = chunk // block * block or chunk
     return _Work(block, min(ranks.gather(chunk)), threads, in_threads, max(1, cores // threads))
 

@@ -21,10 +21,10 @@ from fsbench.evaluation.engine import Outcome, TaskList, solve
 from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import MethodChoice, command_of
 from fsbench.io.files import require_writable
-from fsbench.methods.base import Method
+from fsbench.methods.base import Learnable, Method
 from fsbench.methods.images.loader import ImageLoader
 from fsbench.methods.presets import ARTICLE_UNITS
-from fsbench.methods.registry import learns, method_class, method_key
+from fsbench.methods.registry import method_class, method_key
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
 from fsbench.results.record import MethodFacts, Origins, Record, Run, load_record, record_path, save_record
@@ -47,47 +47,6 @@ class Job:
     protocol: TaskProtocol
     seed: int
     tasks: int  # how many
-
-    @property
-    def run(self) -> Run:
-        """Everything that determines the answers."""
-        base = self.source.base
-        return Run(
-            features=self.source.split.digest,
-            base=base.digest if base else "",
-            split=self.source.split_name,
-            protocol=self.protocol,
-            seed=self.seed,
-            method=method_key(self.choice.method),
-            version=self.method.info.version,
-            params=self.method.params(),
-        )
-
-    @property
-    def fast(self) -> bool:
-        """Whether tasks take milliseconds."""
-        return self.method.info.cost == "fast"
-
-    @property
-    def facts(self) -> MethodFacts:
-        """What the record keeps of the method."""
-        info, params = self.method.info, self.method.params()
-        names = [name for name, needs in info.published.items() if all(params[key] in needs[key] for key in needs)]
-        same = {name: getattr(info, name) for name in ("title", "reference", "url", "order", "starts_from")}
-        assumes = info.assumes(params, self.protocol.alpha)
-        taught = learns(self.choice.method)
-        return MethodFacts(label=self.choice.label, assumes=assumes, learns=taught, published_as=tuple(names), **same)
-
-    def command(self) -> str:
-        """The `fsbench solve` that computes it again, with tuned parameters by value; empty for arrays in memory."""
-        source, origins = self.source, self.origins
-        if source.path is None:
-            return ""
-        chosen = [name for name, origin in origins.params.items() if origin in ("given", "tuned")]
-        parameters = {name: value for name, value in self.method.params().items() if name in chosen}
-        others: dict[str, Any] = {"base": source.base_path, "split": source.split_name, "blind": origins.blind}
-        others |= {"tasks": self.tasks, "seed": self.seed, "preset": "article" if origins.preset else ""}
-        return command_of(source.path, self.choice.method, parameters, self.protocol, **others)
 
 
 def configure(
@@ -134,10 +93,10 @@ class Runner:
         records = [self.ranks.agree(partial(self._stored, draft)) for draft in drafts]
         together: dict[tuple[Any, ...], list[int]] = {}
         for place, (job, record) in enumerate(zip(jobs, records, strict=True)):
-            done = min(_count(record), job.tasks)
+            done = min(record.tasks if record else 0, job.tasks)
             advance(done, "")
             if done < job.tasks:
-                alone = () if job.fast else (place,)
+                alone = () if job.method.info.cost == "fast" else (place,)
                 key = id(job.source.split), job.protocol, job.seed, done, job.tasks, *alone
                 together.setdefault(key, []).append(place)
         if together and self.results:
@@ -173,10 +132,11 @@ class Runner:
         Records are kept, those of a slow method also while it runs.
         """
         jobs, drafts, records = zip(*lacking, strict=True)
-        first, source, done, told = jobs[0], jobs[0].source, _count(records[0]), False
+        first, source, told = jobs[0], jobs[0].source, False
+        done = records[0].tasks if records[0] else 0
         label = f"{source.dataset} {first.protocol.title} {', '.join(job.choice.label for job in jobs)}"
         threads = self.ranks.agree(torch.get_num_threads)  # all processes solve the same tasks together
-        size = first.tasks if first.fast else _FIRST_TASKS * threads * self.ranks.count
+        size = first.tasks if first.method.info.cost == "fast" else _FIRST_TASKS * threads * self.ranks.count
         while done < first.tasks:
             numbers, started = np.arange(done, min(first.tasks, done + size)), time.monotonic()
             outcomes = solve(
@@ -200,13 +160,46 @@ class Runner:
 
 
 def _draft(job: Job, runner: Runner) -> Record:
-    """The record of a job, without answers."""
-    source = job.source
+    """The record of a job, without answers. Its command has tuned parameters by value; arrays in memory have none."""
+    source, base, origins, protocol = job.source, job.source.base, job.origins, job.protocol
+    info, params = job.method.info, job.method.params()
+    run = Run(
+        features=source.split.digest,
+        base=base.digest if base else "",
+        split=source.split_name,
+        protocol=protocol,
+        seed=job.seed,
+        method=method_key(job.choice.method),
+        version=info.version,
+        params=params,
+    )
+    facts = MethodFacts(
+        label=job.choice.label,
+        assumes=info.assumes(params, protocol.alpha),
+        learns=isinstance(job.method, Learnable),
+        published_as=tuple(
+            name for name, needs in info.published.items() if all(params[key] in needs[key] for key in needs)
+        ),
+        **{name: getattr(info, name) for name in ("title", "reference", "url", "order", "starts_from")},
+    )
+    chosen = [name for name, origin in origins.params.items() if origin in ("given", "tuned")]
+    command = source.path and command_of(
+        source.path,
+        job.choice.method,
+        {name: value for name, value in params.items() if name in chosen},
+        protocol,
+        base=source.base_path,
+        split=source.split_name,
+        blind=origins.blind,
+        tasks=job.tasks,
+        seed=job.seed,
+        preset="article" if origins.preset else "",
+    )
     return Record(
-        run=job.run,
-        method=job.facts,
-        origins=job.origins,
-        command=job.command(),
+        run=run,
+        method=facts,
+        origins=origins,
+        command=command or "",
         provenance=source.provenance,
         base_provenance=source.base_provenance,
         network=source.network,
@@ -219,10 +212,6 @@ def _draft(job: Job, runner: Runner) -> Record:
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         versions={"fsbench": fsbench.__version__, "torch": torch.__version__, "python": platform.python_version()},
     )
-
-
-def _count(record: Record | None) -> int:
-    return record.tasks if record else 0
 
 
 def _with(draft: Record, stored: Record | None, outcome: Outcome) -> Record:

@@ -18,7 +18,7 @@ from fsbench.features.store import FeatureFile, Provenance, Split
 from fsbench.methods import presets
 from fsbench.methods.base import Context
 from fsbench.ranks import ALONE, Ranks
-from fsbench.reporter import Reporter, printable
+from fsbench.reporter import Reporter
 from fsbench.results.record import network_words
 from fsbench.tasks.protocol import ALPHA, TaskProtocol
 
@@ -87,7 +87,7 @@ def network_of(file: FeatureFile) -> str:
     made = file.provenance
     random = made.weights.startswith("none, seed ")
     origin = "random weights" if random else f"trained by {made.trained_by}" if made.trained_by else ""
-    return printable("; ".join(differences(made.family, made.architecture, file.dimension, origin)))
+    return "; ".join(differences(made.family, made.architecture, file.dimension, origin))
 
 
 def image_counts_of(file: FeatureFile) -> str:
@@ -181,9 +181,7 @@ def _warn_of_shared_names(file: FeatureFile, split: str, other: FeatureFile, rep
 
 
 def with_pixels(source: Source, network: str, file: FeatureFile, runner: Runner) -> Source:
-    """The source of a method on images: its network, and pixels as rows; unchanged for a method on features."""
-    if not network:
-        return source
+    """The source of a method on images: its network, and pixels as rows."""
     loaded = runner.images.network(network, file)
     read = partial(runner.images.pixels, file, source.split_name, loaded, runner.reporter)
     pixels: Any = runner.ranks.first_alone(read)

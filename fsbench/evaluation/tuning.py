@@ -66,7 +66,7 @@ class Search:
             "version": method.info.version,
             "grid": method.info.grid,
             "fixed": {name: self.method().params()[name] for name in _settled(self.choice)},
-            "protocol": self.protocol.as_dict(),
+            "protocol": dataclasses.asdict(self.protocol),
             "features": self.source.split.digest,
             "base": self.source.base.digest if self.source.base else "",
         }

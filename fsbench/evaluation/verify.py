@@ -91,7 +91,8 @@ class Verifier:
         run = record.run
         try:
             method_type, (file, source) = self._class(run), self._source(run)
-            source = with_pixels(source, method_type.info.network_for(run.params), file, self.runner)
+            if network := method_type.info.network_for(run.params):
+                source = with_pixels(source, network, file, self.runner)
             method = _configured(method_type, run, source.image_network)
         except FsbenchError as error:
             advance(self.count(record))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.reporter import Reporter, printable
+from fsbench.reporter import Reporter
 from fsbench.results.comparison import Column, Comparison, Runs, compare_records
 from fsbench.results.metrics import ACCURACY, Metric
 from fsbench.results.record import Record, load_record
@@ -43,8 +43,7 @@ def _names(records: Sequence[Record]) -> list[str]:
     methods: dict[str, set[str]] = {}
     for record in records:
         methods.setdefault(record.method.label, set()).add(record.run.method)
-    names = (one.method.label if len(methods[one.method.label]) == 1 else one.run.method for one in records)
-    return [f"{name} ({one.origin})" if one.origin else name for name, one in zip(names, records, strict=True)]
+    return [one.method.label if len(methods[one.method.label]) == 1 else one.run.method for one in records]
 
 
 def _remark(record: Record) -> str:
@@ -110,16 +109,6 @@ def _of_newest_versions(records: Sequence[Record], reporter: Reporter) -> list[R
         left_out = f"{count} {noun} of an earlier version of {name} {verb} left out."
         reporter.warn(f"{left_out} Run it again to replace {them}.")
     return [record for record in records if record.run.version == newest[record.run.method]]
-
-
-def read_others(folders: Sequence[Path], reporter: Reporter) -> list[Record]:
-    """Read folders of other people's records, which are labelled by where they lie: `anna` for `anna/results`."""
-    records = []
-    for folder in folders:
-        place = folder.resolve()
-        origin = printable(place.parent.name if place.name == "results" else place.name) or str(folder)
-        records += [record.update(origin=origin) for record in read_records([folder], folder, reporter)]
-    return records
 
 
 def _valid(paths: Iterable[Path], load: Callable[[Path], T], reporter: Reporter) -> list[T]:
@@ -206,70 +195,6 @@ def _comparison(records: Sequence[Record], baseline: str, metric: Metric, publis
     columns = sorted({column for *_, column in runs}, key=lambda one: (one.balanced, one.alpha or 0.0, one.shots))
     labels = list(dict.fromkeys(label for label, _ in named))
     return compare_records(runs, labels, columns, baseline, metric=metric, with_published=published)
-
-
-def join(runs: Runs, others: Sequence[Record], reporter: Reporter) -> list[str]:
-    """Add records of other people to runs of the same tasks; returns their labels. Others are named and left out.
-
-    Tasks are the same if the content of the features, the rules and the seed are. Of a record of more tasks the first
-    ones are taken.
-    """
-    others = without_same_runs([*runs.values()], others, reporter)
-    longest = sorted(runs.items(), key=lambda item: item[1].tasks)
-    cells = {(source, column): record for (source, _, column), record in longest}
-    labels: dict[str, None] = {}
-    left_out: Counter[tuple[str, str]] = Counter()
-    for label, record in zip(labels_of(others), others, strict=True):
-        reasons = {place: _apart(record, cell) for place, cell in cells.items()}
-        if all(reasons.values()):
-            left_out[record.origin, min(reasons.values(), key=_APART.index)] += 1
-            continue
-        labels[label] = None
-        for (source, column), reason in reasons.items():
-            if not reason:
-                runs[source, label, column] = record.first(cells[source, column].tasks)
-    _report(left_out, reporter)
-    return [*labels]
-
-
-def without_same_runs(ours: Sequence[Record], others: Sequence[Record], reporter: Reporter) -> list[Record]:
-    """The records of other people that add something; where they contradict our own of the same run, that is said."""
-    own = {record.run.digest: record for record in ours}
-    left_out: Counter[tuple[str, str]] = Counter()
-    new = []
-    for record in others:
-        same = own.get(record.run.digest)
-        if same is None:
-            new.append(record)
-            continue
-        tasks = min(same.tasks, record.tasks)
-        wrong = int(np.count_nonzero(same.per_task[:tasks] != record.per_task[:tasks]))
-        remark = f"{record.run.method}, with other right answers than here in {wrong} tasks (see fsbench verify)"
-        left_out[record.origin, remark if wrong else "the same as here"] += 1
-    _report(left_out, reporter)
-    return new
-
-
-def _report(left_out: Mapping[tuple[str, str], int], reporter: Reporter) -> None:
-    for (origin, reason), count in left_out.items():
-        reporter.warn(f"{count} {'record' if count == 1 else 'records'} of {origin} left out: {reason}.")
-
-
-_APART = ("fewer tasks", "another seed", "another protocol", "other base classes", "other features")
-
-
-def _apart(record: Record, cell: Record) -> str:
-    """What makes the tasks of two records different, the closest first in `_APART`; empty if they are the same."""
-    one, other = record.run, cell.run
-    if (one.features, one.split) != (other.features, other.split):
-        return "other features"
-    if one.base and other.base and one.base != other.base:
-        return "other base classes"
-    if one.protocol != other.protocol:
-        return "another protocol"
-    if one.seed != other.seed:
-        return "another seed"
-    return "fewer tasks" if record.tasks < cell.tasks else ""
 
 
 def _check_tasks(runs: Runs) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, field_serializer, field_validator
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, field_validator
 
 from fsbench.errors import FsbenchError
 from fsbench.features.store import Provenance
@@ -89,10 +89,6 @@ class Run(BaseModel):
     method: str  # name; of one's own, with a digest of its file
     version: int  # of the method
     params: dict[str, Value]  # all of them
-
-    @field_serializer("protocol")
-    def _plain_protocol(self, protocol: TaskProtocol) -> dict[str, Any]:
-        return protocol.as_dict()
 
     @cached_property
     def digest(self) -> str:
@@ -193,7 +189,6 @@ class Record(BaseModel):
     ranks: int = 1  # processes that shared the tasks: time covers all of them, memory and device describe process 0
     created: str  # UTC, ISO 8601
     versions: dict[str, str]  # of fsbench, torch and Python
-    origin: str = ""  # folder of other people's records that it was read from; empty for one's own. Not stored
     _answers: Answers = PrivateAttr()
 
     def update(self, answers: Answers | None = None, **fields: Any) -> Record:
@@ -239,7 +234,7 @@ class Record(BaseModel):
     @property
     def tasks(self) -> int:
         """T."""
-        return len(self._answers)
+        return len(self._answers.labels)
 
     def metric(self, name: str) -> NDArray[np.float64]:
         """(T,) a metric of every task, in percent."""
@@ -248,7 +243,7 @@ class Record(BaseModel):
     @cached_property
     def per_task(self) -> NDArray[np.float64]:
         """(T,) accuracy of every task, in percent; read-only."""
-        values = self.metric(ACCURACY.name)
+        values = ACCURACY.per_task(self._answers)
         values.flags.writeable = False
         return values
 
@@ -398,7 +393,7 @@ def save_record(path: Path, record: Record) -> None:
     with whole_file(path) as temporary, sealed_hdf5(temporary) as file:
         file.attrs["format"] = FORMAT
         file.attrs["version"] = VERSION
-        text = record.model_dump_json(exclude={"origin"}).encode()
+        text = record.model_dump_json().encode()
         file.create_dataset("record", data=np.frombuffer(text, np.uint8))
         for name in _ARRAYS:
             array = np.ascontiguousarray(getattr(record.answers, name))
@@ -419,7 +414,7 @@ def load_record(path: Path) -> Record:
         first = error.errors()[0] if isinstance(error, ValidationError) else None
         where = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else error
         raise FsbenchError(f"The record {path} is damaged: {where}.", _REMEDY) from error
-    return record.update(answers, origin="")
+    return record.update(answers)
 
 
 def _unpacked(packed: bytes, kind: str) -> NDArray[Any]:

@@ -13,7 +13,7 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from fsbench.errors import FsbenchError, unknown_name
 
@@ -146,9 +146,3 @@ class TaskProtocol:
     def mix(self) -> str:
         """The class proportions of the queries in a signature."""
         return "images" if self.pooled else "balanced" if self.alpha is None else f"dirichlet:{self.alpha:g}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """The protocol as plain data, for records; what only `keff` has is left out of others."""
-        values = dataclasses.asdict(self)
-        few = self.name in FEW_PRESENT
-        return {name: value for name, value in values.items() if few or name not in ("present", "pooled")}

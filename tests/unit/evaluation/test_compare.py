@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.compare import compare
 from fsbench.evaluation.spec import NO_BASELINE, Spec, parse_methods
 from fsbench.evaluation.verify import Verifier, detectable_share
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
-from fsbench.results.collect import collect, read_others, read_records
+from fsbench.results.collect import collect, read_records
 from fsbench.results.record import Answers, load_record
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import QUIET, compared, runner, solved
@@ -139,16 +138,6 @@ def test_settings_that_are_not_feasible_are_refused_together_or_left_out(
     assert "Left out" in capsys.readouterr().err
     with pytest.raises(FsbenchError, match="small"):
         compared("ncm", files[1:], rules[:1], tasks=3, skip_infeasible=True)
-
-
-def test_records_of_others_join_the_table(file: FeatureFile, folder: Path, tmp_path: Path, table: Comparison) -> None:
-    spec = Spec(methods=tuple(parse_methods("pt-map")), protocols=(ONE,), tasks=20)
-    theirs = read_others([folder / "results"], QUIET)
-    joined = compare(spec, [file], runner(), others=[one for one in theirs if one.dataset == "own"])
-    name = folder.name
-    assert {*labels(joined)} == {"soft-kmeans", "pt-map", f"ncm ({name})", f"bavardage ({name})"}
-    ours = table.groups[0].cells["ncm", ONE].record
-    assert joined.groups[0].cells[f"ncm ({name})", ONE].record.answers == ours.answers.first(20)
 
 
 @pytest.mark.parametrize(

@@ -7,22 +7,12 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from fsbench.errors import FsbenchError
 from fsbench.features.store import FeatureFile
 from fsbench.reporter import Reporter, SafeConsole
-from fsbench.results.collect import (
-    collect,
-    join,
-    labels_of,
-    read_others,
-    read_records,
-    split_ablations,
-    titles,
-    without_same_runs,
-)
+from fsbench.results.collect import collect, labels_of, read_records, split_ablations, titles
 from fsbench.results.record import Tuning
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import QUIET, compared
@@ -31,8 +21,7 @@ from tests.records import TUNED, four_settings, make_record, store
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.results.comparison import Comparison, Runs
-    from fsbench.results.record import Record
+    from fsbench.results.comparison import Comparison
     from tests.synthetic import Features
 
 ONE, FIVE = TaskProtocol(), TaskProtocol(shots=5)
@@ -210,7 +199,6 @@ def tuned(edge: tuple[str, ...] = ()) -> dict[str, Any]:
         ([("a.py:M@00", {}, {}), ("a.py:M@11", {}, {})], ["a.py:M@00", "a.py:M@11"]),
         ([("a.py:M@00", {}, {})], ["M"]),
         ([("theirs", {}, {}), ("theirs@1.2", {}, {})], ["theirs", "theirs@1.2"]),
-        ([("ncm", {}, {}), ("ncm", {}, {"origin": "anna", "draw": 1})], ["ncm", "ncm (anna)"]),
     ],
 )
 def test_labels(runs: list[tuple[str, dict[str, object], dict[str, Any]]], expected: list[str]) -> None:
@@ -271,35 +259,3 @@ def test_parameters_set_by_hand_are_an_ablation_where_the_method_also_ran_withou
     ranking, studied = split_ablations(records)
     assert [number for number, record in enumerate(records) if all(record is not one for one in ranking)] == [2]
     assert [record.run.method for record in studied] == ["bavardage"] * 4 + ["soft-kmeans"]
-
-
-def test_records_of_other_people_join_the_same_tasks(tmp_path: Path) -> None:
-    ours = {(0, "ncm", ONE): make_record("ncm", tasks=20), (0, "ncm", FIVE): make_record("ncm", shots=5)}
-    anna = tmp_path / "anna" / "results"
-    store(
-        anna,
-        make_record("pt-map", params={"steps": 3}),
-        make_record("pt-map", shots=5, seed=1),
-        make_record("paddle", features="e" * 64),
-        make_record("paddle", base="e" * 64),
-        make_record("paddle", queries=20),
-        make_record("paddle", tasks=3),
-    )
-    reporter, heard = listening()
-    runs: Runs = dict(ours)
-    assert join(runs, read_others([anna], reporter), reporter) == ["pt-map (anna)"]
-    assert runs[0, "pt-map (anna)", ONE].tasks == 20
-    assert len(runs) == 3
-    for reason in ("another seed", "other features", "other base classes", "another protocol", "fewer tasks"):
-        assert f"1 record of anna left out: {reason}." in heard.getvalue()
-
-
-def test_the_same_runs_of_other_people_are_compared_with_ours(tmp_path: Path) -> None:
-    mine, theirs = make_record("ncm", tasks=30), make_record("ncm", draw=1)
-    wrong = int(np.count_nonzero(mine.per_task != theirs.per_task[:30]))
-    assert wrong > 5
-    for record, words in ((theirs, f"ncm, with other right answers than here in {wrong} tasks"), (mine, "the same")):
-        reporter, heard = listening()
-        other: list[Record] = [record.update(origin="anna"), make_record("pt-map", origin="anna")]
-        assert without_same_runs([mine], other, reporter) == other[1:]
-        assert f"1 record of anna left out: {words}" in heard.getvalue()

@@ -210,8 +210,6 @@ def test_the_task_list_of_keff_is_pinned() -> None:
 
 
 def test_records_of_other_protocols_know_nothing_of_keff() -> None:
-    assert "present" not in TaskProtocol().as_dict()
-    assert TaskProtocol(**KEFF["by image"].as_dict()) == KEFF["by image"]
     assert KEFF["by image"].within(7).signature() == "keff:1|7w3s75q|keff:4|images"
     assert not any(protocol.balanced for protocol in KEFF.values())
     assert TaskProtocol("keff", ways=5, alpha=None).balanced
