@@ -347,7 +347,7 @@ def test_chunks_follow_from_what_drawing_takes_and_leave_work_for_every_thread()
     many, few = (planned(3 << 30, HUGE, 1024, images=images)[0] for images in (50_000, 600))
     assert many.chunk < few.chunk < 100
     assert many.threads * many.chunk * 4 * 200 * 50_000 <= 256 << 20  # what all threads draw at once
-    for tasks, chunks in ((4, 4), (40, 4), (80, 8), (300, 16), (3000, 16)):
+    for tasks, chunks in ((4, 4), (40, 4), (80, 8), (300, 16), (3000, 24)):
         work, _ = planned(None, USUAL, 640, tasks=tasks)
         assert len([*work.chunks(tasks, ALONE)]) == chunks
     assert planned(None, USUAL, 640, batch=7)[0].block == 7
