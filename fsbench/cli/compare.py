@@ -22,7 +22,7 @@ def compare(options: Compare) -> None:
     with open_runner(options) as runner:
         files = find_features(options, runner.reporter, runner.ranks)
         _check_watched(options, spec, files if base is None else [])
-        table = compare_files(spec, files, runner, base)
+        table = compare_files(spec, files, runner, base, others=options.others)
         if runner.ranks.leads:
             shown = table.best_first() if options.sort else table
             ComparisonTable(shown).show(form, options.out, timing=options.timing)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import Job, Runner, configure
@@ -15,15 +16,24 @@ from fsbench.evaluation.tuning import configure_tuned, grid_of, search_for
 from fsbench.features.store import FeatureFile
 from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE
 from fsbench.reporter import Reporter
+from fsbench.results.collect import add_records
 from fsbench.results.comparison import Comparison, Runs, compare_records
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import check_feasible, pool_sizes
 
 
-def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: FeatureFile | None = None) -> Comparison:
+def compare(
+    spec: Spec,
+    files: Sequence[FeatureFile],
+    runner: Runner,
+    base: FeatureFile | None = None,
+    *,
+    others: Sequence[Path] = (),
+) -> Comparison:
     """Run what is missing, read the rest from records, and assemble the table, with a group of rows per file.
 
-    The base classes are those of `base`, if not the files' own.
+    The base classes are those of `base`, if not the files' own. Further records, or folders of them, join where tasks
+    are the same.
     """
     choices, baseline = _choices(spec, files, base, runner.reporter)
     protocols = _feasible(spec, files, runner.reporter)
@@ -47,6 +57,8 @@ def compare(spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: Feat
                 records = runner.run_all(jobs, advance)
                 runs |= {(number, job.choice.label, protocol): one for job, one in zip(jobs, records, strict=True)}
     labels = [choice.label for choice in choices if any(choice.label == label for _, label, _ in runs)]
+    if others:
+        labels += add_records(runs, others, runner.reporter)
     columns = [protocol for protocol in spec.protocols if any(protocol == column for *_, column in runs)]
     return compare_records(
         runs, labels, columns, baseline, with_published=spec.published, over_classes=spec.over_classes

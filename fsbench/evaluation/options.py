@@ -182,7 +182,7 @@ class Compare(Comparing, Features, ResultsFolder, Base, Quiet, AsJson):
     """
 
     others: list[Path] = of_output(
-        [], "Add records of other people from this folder, where tasks are the same.", flag="--with", metavar="DIR"
+        [], "Add records from this folder or file, where tasks are the same.", flag="--with", metavar="PATH"
     )
     fail_if_worse: str = of_output(
         "", "End with status 1 if it is below the baseline, by the paired interval.", metavar="METHOD"

@@ -82,7 +82,10 @@ class Spec:
         names = {field.name for field in dataclasses.fields(cls)} & type(options).model_fields.keys() - {"methods"}
         choices = parse_methods(methods)
         refuse_same_methods(choices, getattr(options, "baseline", None))
-        choices = with_prior([with_options(choice, parameters) for choice in choices], options.prior_alpha)
+        if parameters:
+            choices = [with_options(choice, parameters) for choice in choices]
+        if options.prior_alpha is not None:
+            choices = with_prior(choices, options.prior_alpha)
         return cls(
             methods=tuple(choices),
             protocols=protocols_of(options, options.settings),

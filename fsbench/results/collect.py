@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -195,6 +196,30 @@ def _comparison(records: Sequence[Record], baseline: str, metric: Metric, publis
     columns = sorted({column for *_, column in runs}, key=lambda one: (one.balanced, one.alpha or 0.0, one.shots))
     labels = list(dict.fromkeys(label for label, _ in named))
     return compare_records(runs, labels, columns, baseline, metric=metric, with_published=published)
+
+
+def add_records(runs: Runs, paths: Sequence[Path], reporter: Reporter) -> list[str]:
+    """Add stored records, such as those of other people, to runs of the same tasks; returns their labels.
+
+    Of a record of more tasks the first ones are taken; records of fewer or of other tasks are counted and left out.
+    """
+    longest = sorted(runs.items(), key=lambda item: item[1].tasks)
+    cells = {run.run.tasks_digest: (source, column, run.tasks) for (source, _, column), run in longest}
+    ours = {run.run.digest for run in runs.values()}
+    taken = {label for _, label, _ in runs}
+    labels: dict[str, None] = {}
+    for path in paths:
+        records = [one for one in read_records([path], path, reporter) if one.run.digest not in ours]
+        left_out = len(records)
+        for record, own in zip(records, labels_of(records), strict=True):
+            source, column, tasks = cells.get(record.run.tasks_digest, (0, record.protocol, math.inf))
+            if record.tasks >= tasks:
+                label = f"{own} ({path})" if own in taken else own
+                labels[label], runs[source, label, column] = None, record.first(int(tasks))
+                left_out -= 1
+        if left_out:
+            reporter.warn(f"{left_out} of {len(records)} records in {path} left out: other tasks, or fewer.")
+    return [*labels]
 
 
 def _check_tasks(runs: Runs) -> None:

@@ -12,7 +12,7 @@ import pytest
 from fsbench.errors import FsbenchError
 from fsbench.features.store import FeatureFile
 from fsbench.reporter import Reporter, SafeConsole
-from fsbench.results.collect import collect, labels_of, read_records, split_ablations, titles
+from fsbench.results.collect import add_records, collect, labels_of, read_records, split_ablations, titles
 from fsbench.results.record import Tuning
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import QUIET, compared
@@ -21,7 +21,7 @@ from tests.records import TUNED, four_settings, make_record, store
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.results.comparison import Comparison
+    from fsbench.results.comparison import Comparison, Runs
     from tests.synthetic import Features
 
 ONE, FIVE = TaskProtocol(), TaskProtocol(shots=5)
@@ -259,3 +259,17 @@ def test_parameters_set_by_hand_are_an_ablation_where_the_method_also_ran_withou
     ranking, studied = split_ablations(records)
     assert [number for number, record in enumerate(records) if all(record is not one for one in ranking)] == [2]
     assert [record.run.method for record in studied] == ["bavardage"] * 4 + ["soft-kmeans"]
+
+
+def test_records_of_others_join_where_tasks_are_the_same(tmp_path: Path) -> None:
+    mine = make_record("ncm", tasks=20)
+    runs: Runs = {(0, "ncm", ONE): mine, (0, "ncm", FIVE): make_record("ncm", shots=5)}
+    same = [make_record("pt-map"), make_record("ncm", params={"a": 1})]
+    apart = [make_record("pt-map", shots=5, seed=1), make_record("paddle", features="e" * 64)]
+    apart += [make_record("paddle", queries=20), make_record("paddle", tasks=3)]
+    store(tmp_path, mine, *same, *apart)
+    reporter, heard = listening()
+    assert {*add_records(runs, [tmp_path], reporter)} == {"pt-map", f"ncm ({tmp_path})"}
+    assert [runs[0, label, ONE].tasks for label in ("pt-map", f"ncm ({tmp_path})")] == [20, 20]
+    assert len(runs) == 4
+    assert "4 of 6 records in" in heard.getvalue()
