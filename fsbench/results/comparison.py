@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,15 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fsbench.errors import FsbenchError
-from fsbench.results.metrics import ACCURACY, Metric
+from fsbench.results.metrics import ACCURACY, Metric, has_confidence
 from fsbench.results.published import Published, published
 from fsbench.results.record import MethodFacts, Record, common_signature, network_words
 from fsbench.results.statistics import (
     LEVEL,
     Interval,
-    first_in_common,
     holm,
-    interval,
     interval_over_classes,
     paired_difference,
     paired_p_values,
@@ -109,10 +108,6 @@ class Comparison:
         """All runs."""
         return [cell.record for cell in self.cells]
 
-    def values(self, cell: Cell) -> NDArray[np.float64]:
-        """(T,) the metric of every task of a cell."""
-        return self.metric.per_task(cell.record.answers)
-
     def paired_rows(self) -> list[PairedRow]:
         """Every run with the baseline on the same tasks; the baseline's own runs only if it is the only method."""
         return [
@@ -191,13 +186,15 @@ def compare_records(
     Not every method need have run everywhere, nor the baseline, which is given by its label. Labels and columns are in
     the order of the table.
     """
-    values = {key: metric.per_task(record.answers) for key, record in runs.items()}
-    means = {key: interval(value) for key, value in values.items()}
+    if metric.needs_confidence:
+        runs = {key: record for key, record in runs.items() if has_confidence(record.answers)}
+        labels = [label for label in labels if any(label == own for _, own, _ in runs)]
+    means = {key: record.interval(metric.name) for key, record in runs.items()}
     sign = 1 if metric.higher_is_better else -1
     ranked: dict[tuple[int, Column], list[str]] = {}  # labels of every column, the best mean first
     for source, label, column in sorted(runs, key=lambda key: -sign * means[key].mean):
         ranked.setdefault((source, column), []).append(label)
-    p_values = _p_values(values)
+    p_values = _p_values(runs, metric)
     against_any = _corrected(p_values)
     against_baseline = _corrected({pair: p_value for pair, p_value in p_values.items() if baseline in pair[2]})
     warnings = warnings_of(runs, against_any)
@@ -206,41 +203,53 @@ def compare_records(
         source, label, column = key
         leader, *rest = ranked[source, column]
         next_best = rest[0] if rest and label == leader else ""
-        reference = values.get((source, baseline, column)) if label != baseline else None
+        reference = runs.get((source, baseline, column)) if label != baseline else None
         cell = Cell(
             record,
             means[key],
             best=label == leader,
             tied=label != leader and against_any[source, column, frozenset((label, leader))] >= LEVEL,
-            difference=paired_difference(values[key], reference) if reference is not None else None,
+            difference=difference(record, reference, metric) if reference else None,
             p_value=against_baseline.get((source, column, frozenset((label, baseline)))),
             published=published(record) if with_published and metric is ACCURACY else None,
             warnings=warnings[key],
             next_best=next_best,
         )
         if over_classes:
-            cell = _over_classes(cell, values[key], reference, values.get((source, next_best, column)))
+            cell = _over_classes(cell, metric, reference, runs.get((source, next_best, column)))
         sources[source][label, column] = cell
     groups = _groups(sources, against_any)
     entries = [_entry(label, groups, columns) for label in labels]
     return Comparison(metric, entries, columns, groups, baseline, max(run.tasks for run in runs.values()))
 
 
-def _over_classes(
-    cell: Cell, values: NDArray[np.float64], reference: NDArray[np.float64] | None, lead: NDArray[np.float64] | None
-) -> Cell:
+def paired_values(one: Record, other: Record, metric: Metric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The metric of the tasks that two runs have in common, which are the first ones of both."""
+    tasks = min(one.tasks, other.tasks)
+    return one.first(tasks).metric(metric.name), other.first(tasks).metric(metric.name)
+
+
+def difference(one: Record, other: Record, metric: Metric) -> Interval:
+    """One run minus another over the tasks that both have, with the interval of the differences."""
+    between = paired_difference(*paired_values(one, other, metric))
+    if metric.pooled is None:
+        return between
+    tasks = min(one.tasks, other.tasks)
+    means = (record.first(tasks).interval(metric.name).mean for record in (one, other))
+    return replace(between, mean=next(means) - next(means))
+
+
+def _over_classes(cell: Cell, metric: Metric, reference: Record | None, lead: Record | None) -> Cell:
     """A cell with intervals for new classes: of its mean, and of its differences to the baseline and the next best."""
-    classes = cell.record.classes.astype(np.int64)
+    record, classes = cell.record, cell.record.classes.astype(np.int64)
 
-    def difference(other: NDArray[np.float64] | None) -> Interval | None:
-        return None if other is None else interval_over_classes(np.subtract(*first_in_common(values, other)), classes)
+    def to(other: Record | None) -> Interval | None:
+        return interval_over_classes(np.subtract(*paired_values(record, other, metric)), classes) if other else None
 
-    return replace(
-        cell,
-        over_classes=interval_over_classes(values, classes),
-        over_classes_difference=difference(reference),
-        over_classes_lead=difference(lead),
-    )
+    over_classes = interval_over_classes(record.metric(metric.name), classes)
+    if over_classes:
+        over_classes = replace(over_classes, mean=cell.value.mean)
+    return replace(cell, over_classes=over_classes, over_classes_difference=to(reference), over_classes_lead=to(lead))
 
 
 def _entry(label: str, groups: Sequence[Group], columns: Sequence[Column]) -> Entry:
@@ -253,16 +262,16 @@ def _entry(label: str, groups: Sequence[Group], columns: Sequence[Column]) -> En
     return Entry(label, record.run.method.partition("@")[0], record.method, " / ".join(words))
 
 
-def _p_values(values: Mapping[tuple[int, str, Column], NDArray[np.float64]]) -> Pairs:
+def _p_values(runs: Runs, metric: Metric) -> Pairs:
     """P-values of all pairs of methods that ran on the same tasks."""
-    columns: dict[tuple[int, Column], dict[str, NDArray[np.float64]]] = {}
-    for (source, label, column), one in values.items():
-        columns.setdefault((source, column), {})[label] = one
+    columns: dict[tuple[int, Column], dict[str, Record]] = {}
+    for (source, label, column), record in runs.items():
+        columns.setdefault((source, column), {})[label] = record
     p_values: Pairs = {}
-    for (source, column), by_label in columns.items():
-        for place, (label, one) in enumerate(by_label.items()):
-            for other in [*by_label][:place]:
-                p_values[source, column, frozenset((label, other))] = float(paired_p_values(by_label[other], one))
+    for (source, column), records in columns.items():
+        for one, other in itertools.combinations(records, 2):
+            values = paired_values(records[one], records[other], metric)
+            p_values[source, column, frozenset((one, other))] = float(paired_p_values(*values))
     return p_values
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fsbench.results.statistics import LEVEL, Interval, paired_difference
+from fsbench.results.comparison import difference
+from fsbench.results.statistics import LEVEL, Interval
 
 if TYPE_CHECKING:
     from fsbench.results.comparison import Cell, Column, Comparison, Entry, Group
@@ -82,14 +83,15 @@ def _standings(place: Place, comparison: Comparison) -> dict[str, Standing]:
     cells = {label: cell for (label, column), cell in place.group.cells.items() if column == place.column}
     sign = 1 if comparison.metric.higher_is_better else -1
     ordered = sorted(cells, key=lambda label: -sign * cells[label].value.mean)
-    values = {label: comparison.values(cells[label]) for label in ordered}
     best = next(label for label in ordered if cells[label].best)
     tested = place.group.p_values
     differ = [pair for (column, pair), p_value in tested.items() if column == place.column and p_value < LEVEL]
     ties = tie_letters(ordered, differ)
     return {
         label: Standing(
-            cells[label], None if label == best else paired_difference(values[label], values[best]), ties[label]
+            cells[label],
+            None if label == best else difference(cells[label].record, cells[best].record, comparison.metric),
+            ties[label],
         )
         for label in ordered
     }

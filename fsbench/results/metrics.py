@@ -22,12 +22,22 @@ BINS = 15
 
 @dataclass(frozen=True)
 class Metric:
-    """A number per task, in percent."""
+    """What a table shows, in percent: the mean over tasks of a number per task, or one number for all queries.
+
+    A number θ for all queries has pseudo-values of the jackknife over tasks in place of numbers per task: T θ minus
+    (T − 1) times the number without task t. Their mean is θ up to its bias, and intervals and tests follow from them.
+    """
 
     name: str
     title: str
-    per_task: Callable[[Answers], Floats]
+    per_task: Callable[[Answers], Floats]  # (T,)
     higher_is_better: bool = True
+    pooled: Callable[[Answers], float] | None = None  # θ, of a number for all queries
+    needs_confidence: bool = False
+
+    def mean(self, answers: Answers, values: Floats) -> float:
+        """What the table shows, from what `per_task` gave for the same answers."""
+        return float(values.mean()) if self.pooled is None else self.pooled(answers)
 
 
 def accuracy(answers: Answers) -> Floats:
@@ -40,26 +50,91 @@ def accuracy(answers: Answers) -> Floats:
 
 def balanced_accuracy(answers: Answers) -> Floats:
     """(T,) mean recall over the classes that are among the queries of a task, in percent."""
-    right, queries = _by_class(answers)
+    right, queries, _ = _by_class(answers)
     present = queries > 0
     recall = np.divide(right, queries, out=np.zeros(right.shape), where=present)
     means: Floats = 100.0 * recall.sum(axis=1) / present.sum(axis=1)
     return means
 
 
-def _by_class(answers: Answers) -> tuple[Ints, Ints]:
-    """(T, K) right answers to the queries of every class, and their number."""
+def macro_f1(answers: Answers) -> Floats:
+    """(T,) mean F1 over the classes that are among the queries of a task or the answers to them, in percent."""
+    right, queries, answered = _by_class(answers)
+    seen = queries + answered
+    f1 = np.divide(2.0 * right, seen, out=np.zeros(right.shape), where=seen > 0)
+    means: Floats = 100.0 * f1.sum(axis=1) / (seen > 0).sum(axis=1)
+    return means
+
+
+def _by_class(answers: Answers) -> tuple[Ints, Ints, Ints]:
+    """(T, K) right answers to the queries of every class, the number of these, and how often it was answered."""
     tasks, ways = answers.classes.shape
     present = answers.labels >= 0
-    place = (np.arange(tasks)[:, None] * ways + answers.labels)[present]
-    right = (answers.predicted == answers.labels)[present]
-    counts = [np.bincount(place[part], minlength=tasks * ways) for part in (right, slice(None))]
-    return counts[0].reshape(tasks, ways), counts[1].reshape(tasks, ways)
+    first = np.arange(tasks)[:, None] * ways
+    true, answered = ((first + array)[present] for array in (answers.labels, answers.predicted))
+    counted = (true[true == answered], true, answered)
+    right, queries, given = (np.bincount(one, minlength=tasks * ways).reshape(tasks, ways) for one in counted)
+    return right, queries, given
+
+
+def calibration_error(answers: Answers) -> float:
+    """Expected calibration error: mean |accuracy − confidence| over all queries, bin by bin, in points."""
+    return float(_error(*(part.sum(axis=0) for part in _by_bin(answers))))
+
+
+def _error(counts: Floats, confidence: Floats, right: Floats) -> Floats:
+    """(…,) the error from sums (…, 15) over the queries of every bin."""
+    error: Floats = 100.0 * np.abs(right - confidence).sum(axis=-1) / counts.sum(axis=-1)
+    return error
+
+
+def calibration_pseudo_values(answers: Answers) -> Floats:
+    """(T,) pseudo-values of the calibration error; the error itself for a single task."""
+    parts, tasks = _by_bin(answers), len(answers)
+    whole = calibration_error(answers)
+    if tasks == 1:
+        return np.array([whole])
+    return tasks * whole - (tasks - 1) * _error(*(part.sum(axis=0) - part for part in parts))
+
+
+def _by_bin(answers: Answers) -> tuple[Floats, Floats, Floats]:
+    """(T, 15) queries per bin of the confidence, and sums of their confidences and of their right answers."""
+    present = answers.labels >= 0
+    sure = answers.confidence[present].astype(np.float64)
+    right = (answers.predicted == answers.labels)[present].astype(np.float64)
+    bins = np.clip(np.ceil(BINS * sure).astype(np.int64) - 1, 0, BINS - 1)
+    place = np.nonzero(present)[0] * BINS + bins
+    shape, size = (len(answers), BINS), len(answers) * BINS
+
+    def summed(values: Floats) -> Floats:
+        sums: Floats = np.bincount(place, values, size).reshape(shape).astype(np.float64)
+        return sums
+
+    return summed(np.ones(len(sure))), summed(sure), summed(right)
+
+
+def has_confidence(answers: Answers) -> bool:
+    """Whether there are probabilities of all answers."""
+    sure = answers.confidence[answers.labels >= 0]
+    return bool(((sure >= 0) & (sure <= 1.001)).all())
 
 
 ACCURACY = Metric("accuracy", "accuracy", accuracy)
 METRICS = {
-    metric.name: metric for metric in (ACCURACY, Metric("balanced-accuracy", "balanced accuracy", balanced_accuracy))
+    metric.name: metric
+    for metric in (
+        ACCURACY,
+        Metric("balanced-accuracy", "balanced accuracy", balanced_accuracy),
+        Metric("macro-f1", "macro F1", macro_f1),
+        Metric(
+            "ece",
+            "expected calibration error",
+            calibration_pseudo_values,
+            higher_is_better=False,
+            pooled=calibration_error,
+            needs_confidence=True,
+        ),
+    )
 }
 
 
@@ -96,22 +171,16 @@ class Reliability:
     counts: Ints  # (15,) queries
     confidence: Floats  # (15,) mean confidence, in percent; NaN where there is no query
     accuracy: Floats  # (15,) percent of right answers
-    error: float  # expected calibration error: mean |accuracy − confidence| over queries, bin by bin, in points
+    error: float  # expected calibration error
 
 
 def reliability(record: Record) -> Reliability:
     """Confidence against accuracy of a method over all queries of all tasks."""
-    answers, present = record.answers, record.labels >= 0
-    sure = answers.confidence[present].astype(np.float64)
-    if not np.isfinite(sure).all() or sure.min() < 0 or sure.max() > 1.001:
+    if not has_confidence(record.answers):
         message = f"The probabilities of {record.run.method} do not sum to one, so calibration is undefined."
         raise FsbenchError(message, "Pass the record files of other methods.")
-    right = (answers.predicted == answers.labels)[present]
-    bins = np.clip(np.ceil(BINS * sure).astype(np.int64) - 1, 0, BINS - 1)
-    counts = np.bincount(bins, minlength=BINS)
-    confidence, accurate = (
-        np.divide(100.0 * np.bincount(bins, values, BINS), counts, out=np.full(BINS, np.nan), where=counts > 0)
-        for values in (sure, right)
+    counts, confidence, right = (part.sum(axis=0) for part in _by_bin(record.answers))
+    confident, accurate = (
+        np.divide(100.0 * sums, counts, out=np.full(BINS, np.nan), where=counts > 0) for sums in (confidence, right)
     )
-    gaps = np.nan_to_num(np.abs(accurate - confidence))
-    return Reliability(counts, confidence, accurate, float((counts * gaps).sum() / counts.sum()))
+    return Reliability(counts.astype(np.int64), confident, accurate, calibration_error(record.answers))

@@ -11,7 +11,7 @@ import json
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -190,18 +190,17 @@ class Record(BaseModel):
     created: str  # UTC, ISO 8601
     versions: dict[str, str]  # of fsbench, torch and Python
     _answers: Answers = PrivateAttr()
+    _metrics: dict[str, NDArray[np.float64]] = PrivateAttr(default_factory=dict)  # computed so far
 
     def update(self, answers: Answers | None = None, **fields: Any) -> Record:
         """The same record with other answers, or other values in some fields."""
         record = self.model_copy(update=fields)
-        for name in ("per_task", "mean"):  # cached
-            record.__dict__.pop(name, None)
         if answers is not None:
-            record._answers = answers
+            record._answers, record._metrics = answers, {}
         return record
 
     def __eq__(self, other: object) -> bool:
-        """Whether all fields and all answers are the same; pydantic would compare cached arrays."""
+        """Whether all fields and all answers are the same; pydantic would compare arrays."""
         if not isinstance(other, Record):
             return NotImplemented
         return self.model_dump_json() == other.model_dump_json() and self._answers == other._answers
@@ -237,30 +236,32 @@ class Record(BaseModel):
         return len(self._answers.labels)
 
     def metric(self, name: str) -> NDArray[np.float64]:
-        """(T,) a metric of every task, in percent."""
-        return metric_of(name).per_task(self._answers)
+        """(T,) a metric of every task, in percent; pseudo-values of one over all queries, such as `ece`. Read-only."""
+        if name not in self._metrics:
+            values = self._metrics[name] = metric_of(name).per_task(self._answers)
+            values.flags.writeable = False
+        return self._metrics[name]
 
-    @cached_property
+    def interval(self, name: str) -> Interval:
+        """A metric over all tasks, with its 95 % interval."""
+        values = self.metric(name)
+        return replace(interval(values), mean=metric_of(name).mean(self._answers, values))
+
+    @property
     def per_task(self) -> NDArray[np.float64]:
         """(T,) accuracy of every task, in percent; read-only."""
-        values = ACCURACY.per_task(self._answers)
-        values.flags.writeable = False
-        return values
-
-    @cached_property
-    def mean(self) -> Interval:
-        """Mean accuracy over the tasks, with its 95 % interval."""
-        return interval(self.per_task)
+        return self.metric(ACCURACY.name)
 
     @property
     def accuracy(self) -> float:
         """Mean over tasks, in percent."""
-        return self.mean.mean
+        return float(self.per_task.mean())
 
     @property
     def ci95(self) -> float | None:
         """Half-width of its 95 % interval over sampled tasks; a single task has none."""
-        return None if math.isnan(self.mean.half_width) else self.mean.half_width
+        half_width = interval(self.per_task).half_width
+        return None if math.isnan(half_width) else half_width
 
     @property
     def protocol(self) -> TaskProtocol:

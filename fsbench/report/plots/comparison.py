@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from fsbench.errors import FsbenchError
 from fsbench.report.comparison import is_significant, own_warnings
 from fsbench.report.plots.style import COLOURS, INK, Paper, Width, faint_grid, mark_look, short_name
-from fsbench.results.statistics import Interval, first_in_common, interval
+from fsbench.results.comparison import paired_values
+from fsbench.results.statistics import Interval, interval
 
 if TYPE_CHECKING:
     from fsbench.results.comparison import Cell, Column, Comparison, Group
@@ -230,7 +231,7 @@ def paired_runs(comparison: Comparison, method: str, baseline: str) -> list[Pair
         for column in comparison.columns:
             one, other = (group.cells.get((label, column)) for label in (method, baseline))
             if one and other:
-                values = np.subtract(*first_in_common(*(comparison.values(cell) for cell in (one, other))))
+                values = np.subtract(*paired_values(one.record, other.record, comparison.metric))
                 pairs.append(Paired(group, column.title, values, 100.0 / column.queries, interval(values)))
     return pairs
 

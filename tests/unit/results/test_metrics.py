@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from fsbench.errors import FsbenchError
-from fsbench.results.metrics import confusion, reliability
+from fsbench.results.metrics import calibration_error, calibration_pseudo_values, confusion, reliability
 from fsbench.results.record import Answers, Record
+from fsbench.results.statistics import interval
 from tests.records import make_record
+
+ARRAYS = ("predicted", "labels", "confidence", "classes")
 
 
 def drawn(tasks: int = 40, ways: int = 4, queries: int = 12, *, classes: int = 6) -> Record:
@@ -50,6 +53,47 @@ def test_accuracy_and_balanced_accuracy_are_those_of_loops() -> None:
     assert record.accuracy == pytest.approx(record.per_task.mean())
     with pytest.raises(FsbenchError, match="Did you mean 'accuracy'"):
         record.metric("acuracy")
+
+
+def test_macro_f1_is_that_of_loops() -> None:
+    record = drawn()
+    for task in range(record.tasks):
+        mine = [(label, answer) for own, label, answer, _ in queries_of(record) if own == task]
+        scores = []
+        for one in {number for pair in mine for number in pair}:  # among the queries or the answers
+            right = sum(label == answer == one for label, answer in mine)
+            scores.append(2 * right / sum((label == one) + (answer == one) for label, answer in mine))
+        assert record.metric("macro-f1")[task] == pytest.approx(100 * np.mean(scores))
+
+
+def test_the_calibration_error_has_the_jackknife_over_tasks() -> None:
+    record = drawn()
+    values, tasks = record.metric("ece"), record.tasks
+    assert record.interval("ece").mean == pytest.approx(reliability(record).error)
+    assert record.interval("ece").half_width == pytest.approx(interval(values).half_width)
+    for task in (0, 1, 17):
+        rest = Answers(*(np.delete(getattr(record.answers, name), task, axis=0) for name in ARRAYS))
+        without = reliability(record.update(rest)).error
+        assert values[task] == pytest.approx(tasks * reliability(record).error - (tasks - 1) * without)
+    assert record.first(1).metric("ece") == pytest.approx([reliability(record.first(1)).error])
+
+
+def test_the_interval_of_the_calibration_error_covers_it() -> None:
+    """Confidences that are too high, by an amount that differs from task to task."""
+
+    def answers(rng: np.random.Generator, tasks: int) -> Answers:
+        sure = rng.beta(3, 1.5, (tasks, 30))
+        logits = 0.6 * np.log(sure / (1 - sure)) + rng.normal(0, 0.4, (tasks, 1))
+        wrong = (rng.random(sure.shape) > 1 / (1 + np.exp(-logits))).astype(np.int8)
+        return Answers(wrong, np.zeros_like(wrong), sure.astype(np.float16), np.zeros((tasks, 2), np.int8))
+
+    rng = np.random.default_rng(0)
+    truth = calibration_error(answers(rng, 40_000))
+    drawings = (answers(rng, 150) for _ in range(1000))
+    inside = [
+        abs(calibration_error(one) - truth) <= interval(calibration_pseudo_values(one)).half_width for one in drawings
+    ]
+    assert 0.93 <= np.mean(inside) <= 0.97
 
 
 def test_confusion_is_that_of_loops_over_tasks_that_have_both_classes() -> None:
