@@ -115,6 +115,7 @@ class MethodFacts(BaseModel):
     starts_from: str = ""  # method whose result it starts from, and should not end below
     learns: bool = False  # whether its parameters are meant to be learned on val tasks
     published_as: tuple[str, ...] = ()  # its names in published tables, with these parameters
+    elsewhere: bool = False  # whether another program answered, whose predictions were scored here
 
     @field_validator("*")
     @classmethod
@@ -291,8 +292,8 @@ class Record(BaseModel):
 
     @property
     def tasks_per_second(self) -> float:
-        """Speed."""
-        return self.tasks / self.seconds
+        """Speed; NaN where another program answered."""
+        return self.tasks / self.seconds if self.seconds else math.nan
 
     @property
     def source(self) -> tuple[str, ...]:

@@ -1,0 +1,185 @@
+"""Task lists for models that are not methods of fsbench, and records of what these answered.
+
+A list is an npz file that NumPy alone reads: `support` (T, S) and `query` (T, Q) are row numbers, `support_labels`
+(T, S) are 0 to K − 1, `images` (M,) names the image of every row, and `about` is a JSON text with what determines the
+tasks. Labels of queries are not in it. Row −1 is no query, where tasks have unequal numbers of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import fsbench
+from fsbench.errors import FsbenchError, UsageError
+from fsbench.evaluation.source import image_counts_of, network_of
+from fsbench.exchange.containers import reading
+from fsbench.features.store import FeatureFile
+from fsbench.io.files import is_name, whole_file
+from fsbench.methods.registry import method_names
+from fsbench.results.record import Answers, MethodFacts, Origins, Record, Run, smallest_integer
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.sampling import TaskRows, sample_list
+
+FORMAT = "fsbench-tasks"
+_ORDER = 2000  # in lists of methods: after all others
+_SUM = 0.01  # by which probabilities may miss one
+
+
+@dataclass(frozen=True)
+class FrozenTasks:
+    """What determines a list of tasks, and a digest of their rows."""
+
+    split: str
+    features: str  # SHA-256 of the features of the split
+    protocol: TaskProtocol
+    seed: int
+    tasks: int
+    digest: str = ""
+
+    def draw(self, file: FeatureFile) -> TaskRows:
+        """The tasks, drawn again from a feature file; another file than theirs is refused."""
+        summary = file.summary(self.split)
+        if summary.digest != self.features:
+            message = f"The tasks were drawn from other features than those of split {self.split} in {file.path}."
+            raise FsbenchError(message, "Give the feature file that `fsbench tasks` was given.")
+        parts = [*sample_list(self.protocol, summary.offsets, self.seed, self.tasks)]
+        names = ("classes", "support", "query", "query_labels")
+        return TaskRows(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+def freeze(path: Path, file: FeatureFile, split: str, protocol: TaskProtocol, *, seed: int, tasks: int) -> FrozenTasks:
+    """Draw tasks from a feature file and write their list."""
+    summary = file.summary(split)
+    frozen = FrozenTasks(split, summary.digest, protocol.within(len(summary.class_names)), seed, tasks)
+    drawn = frozen.draw(file)
+    about = asdict(frozen) | {
+        "format": FORMAT, "version": 1, "digest": _digest(drawn), "dataset": file.provenance.dataset,
+        "backbone": file.provenance.backbone, "setting": protocol.title, "fsbench": fsbench.__version__,
+    }  # fmt: skip
+    rows, labels = smallest_integer(summary.rows), smallest_integer(drawn.classes.shape[1])
+    with whole_file(path) as temporary, temporary.open("wb") as stream:
+        np.savez_compressed(
+            stream,
+            about=np.array(json.dumps(about)),
+            support=drawn.support.astype(rows),
+            support_labels=drawn.support_labels.astype(labels),
+            query=drawn.query.astype(rows),
+            images=np.array(file.images(split)[0], dtype=np.str_),
+        )
+    return _known(about)
+
+
+def _digest(drawn: TaskRows) -> str:
+    content = hashlib.sha256(drawn.support.astype("<i8").tobytes() + drawn.query.astype("<i8").tobytes())
+    return content.hexdigest()[:16]
+
+
+def _known(about: dict[str, Any]) -> FrozenTasks:
+    return FrozenTasks(
+        about["split"],
+        about["features"],
+        TaskProtocol(**about["protocol"]),
+        int(about["seed"]),
+        int(about["tasks"]),
+        about["digest"],
+    )
+
+
+def read_frozen(path: Path) -> FrozenTasks:
+    """What a list of tasks was drawn from."""
+    with reading(path, "a list of tasks"), np.load(path, allow_pickle=False) as content:
+        about = json.loads(str(content["about"][()]))
+        if about.get("format") != FORMAT:
+            raise FsbenchError(f"{path} is not a list of tasks.", "Write one with fsbench tasks.")
+        return _known(about)
+
+
+def score(file: FeatureFile, tasks: Path, predictions: Path, *, name: str, assumes: str = "") -> Record:
+    """The record of a model by its predictions for a list of tasks."""
+    if not is_name(name) or name.partition(":")[0] in method_names() or set(name) & {"@", ","}:
+        raise UsageError("name", f"{name!r} is a method of fsbench, or not a name", "Choose another one.")
+    frozen = read_frozen(tasks)
+    drawn = frozen.draw(file)
+    if _digest(drawn) != frozen.digest:
+        raise FsbenchError(f"{tasks} is not the list that it says it is.", "Write it again with fsbench tasks.")
+    answers = _answers(drawn, predictions, frozen)
+    content = hashlib.sha256(answers.predicted.tobytes() + answers.confidence.tobytes()).hexdigest()
+    names = file.summary(frozen.split).class_names
+    run = Run(
+        features=frozen.features,
+        base=file.summary("base").digest if "base" in file.splits else "",
+        split=frozen.split,
+        protocol=frozen.protocol,
+        seed=frozen.seed,
+        method=f"{name}@{content[:8]}",
+        version=1,
+        params={},
+    )
+    record = Record(
+        run=run,
+        method=MethodFacts(label=name, title=name, assumes=assumes, order=_ORDER, elsewhere=True),
+        origins=Origins(),
+        command=f"fsbench score {file.path} {tasks} {predictions} --name {name}",
+        provenance=file.provenance,
+        network=network_of(file),
+        images=image_counts_of(file),
+        class_names=names,
+        seconds=0.0,
+        peak_memory=0,
+        device="",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions={"fsbench": fsbench.__version__},
+    )
+    return record.update(answers)
+
+
+def _answers(drawn: TaskRows, path: Path, frozen: FrozenTasks) -> Answers:
+    """What a file of predictions answers to drawn tasks, after a check of shapes and values."""
+    with reading(path, "predictions"), np.load(path, allow_pickle=False) as content:
+        arrays = {name: content[name] for name in content.files}
+    if "digest" in arrays and str(arrays["digest"][()]) != frozen.digest:
+        raise FsbenchError(f"{path} has predictions for another list of tasks.", "Predict the tasks of this list.")
+    shape, ways = drawn.query.shape, drawn.classes.shape[1]
+    present = drawn.query_labels >= 0
+    probabilities = arrays.get("probabilities")
+    if probabilities is not None:
+        _check_shape(path, "probabilities", probabilities, (*shape, ways))
+        shown = probabilities[present].astype(np.float64)
+        if not (shown >= 0).all() or np.abs(shown.sum(axis=1) - 1).max() > _SUM:
+            raise FsbenchError(f"{path}: probabilities must be numbers of at least 0 that sum to one for every query.")
+    if "predicted" not in arrays and probabilities is None:
+        raise FsbenchError(f"{path} has neither predicted (T, Q) nor probabilities (T, Q, K).")
+    predicted = arrays["predicted"] if "predicted" in arrays else probabilities.argmax(axis=2)  # type: ignore[union-attr]
+    _check_shape(path, "predicted", predicted, shape)
+    if predicted.dtype.kind not in "iu" or not ((predicted >= 0) & (predicted < ways))[present].all():
+        raise FsbenchError(f"{path}: predicted must be whole numbers from 0 to {ways - 1}, the labels of the support.")
+    confidence = arrays.get("confidence")
+    if probabilities is not None and confidence is None:
+        labels = np.where(present, predicted, 0).astype(np.int64)
+        confidence = np.take_along_axis(probabilities, labels[:, :, None], axis=2)[:, :, 0]
+    if confidence is None:
+        confidence = np.full(shape, np.nan)
+    else:
+        _check_shape(path, "confidence", confidence, shape)
+        if not ((confidence >= 0) & (confidence <= 1 + _SUM))[present].all():
+            raise FsbenchError(f"{path}: confidence must be numbers from 0 to 1.")
+    small = smallest_integer(ways)
+    return Answers(
+        np.where(present, predicted, -1).astype(small),
+        drawn.query_labels.astype(small),
+        np.where(present, np.minimum(confidence, 1), np.nan).astype(np.float16),
+        drawn.classes.astype(smallest_integer(int(drawn.classes.max()) + 1)),
+    )
+
+
+def _check_shape(path: Path, name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise FsbenchError(f"{path}: {name} must be {shape}, tasks by queries of the list, got {array.shape}.")
