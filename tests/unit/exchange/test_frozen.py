@@ -1,0 +1,128 @@
+"""Task lists for other programs, and records of their predictions."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from fsbench.errors import FsbenchError
+from fsbench.exchange.frozen import freeze, read_frozen, score
+from fsbench.features.store import FeatureFile
+from fsbench.results.collect import add_records
+from fsbench.results.record import load_record
+from fsbench.tasks.protocol import TaskProtocol
+from tests.comparing import QUIET, compared
+from tests.records import store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fsbench.results.comparison import Runs
+    from fsbench.results.record import Record
+    from tests.synthetic import Features
+
+ONE, SHORT = TaskProtocol(), TaskProtocol("veilleux", queries=90, alpha=0.3)
+TASKS = 12
+
+
+@pytest.fixture
+def file(features: Features, tmp_path: Path) -> FeatureFile:
+    return FeatureFile.open(features.write(tmp_path / "own.h5"))
+
+
+def scored(file: FeatureFile, folder: Path, name: str = "mine", **arrays: Any) -> Record:
+    np.savez(folder / "predictions.npz", **arrays)
+    return score(file, folder / "tasks.npz", folder / "predictions.npz", name=name, assumes="no prior")
+
+
+@pytest.mark.parametrize("rules", [ONE, SHORT])
+def test_a_list_has_all_that_a_model_needs_and_nothing_of_the_queries(
+    file: FeatureFile, tmp_path: Path, rules: TaskProtocol
+) -> None:
+    frozen = freeze(tmp_path / "tasks.npz", file, "novel", rules, seed=3, tasks=TASKS)
+    assert read_frozen(tmp_path / "tasks.npz") == frozen
+    drawn = frozen.draw(file)
+    with np.load(tmp_path / "tasks.npz", allow_pickle=False) as content:
+        assert {*content.files} == {"about", "support", "support_labels", "query", "images"}
+        for name in ("support", "query", "support_labels"):
+            np.testing.assert_array_equal(content[name], getattr(drawn, name))
+        assert content["images"].tolist() == list(file.images("novel")[0])
+        assert json.loads(str(content["about"]))["seed"] == 3
+    assert (drawn.query < 0).any() == (rules is SHORT)
+
+
+@pytest.mark.parametrize("rules", [ONE, SHORT])
+def test_the_answers_of_a_method_of_fsbench_scored_as_predictions_give_its_numbers(
+    file: FeatureFile, tmp_path: Path, rules: TaskProtocol
+) -> None:
+    freeze(tmp_path / "tasks.npz", file, "novel", rules, seed=0, tasks=TASKS)
+    table = compared("ncm", [file], [rules], tasks=TASKS, baseline="ncm")
+    ours = table.records[0]
+    record = scored(file, tmp_path, predicted=ours.predicted, confidence=ours.confidence)
+    assert record.answers == ours.answers
+    assert (record.method.label, record.method.assumes, record.method.elsewhere) == ("mine", "no prior", True)
+    (path,) = store(tmp_path / "results", record)
+    assert load_record(path) == record
+    runs: Runs = {(0, "ncm", table.columns[0]): ours}
+    assert add_records(runs, [path], QUIET) == ["mine"]
+    assert np.isnan(record.tasks_per_second)
+
+
+def test_probabilities_give_predictions_and_confidence(file: FeatureFile, tmp_path: Path) -> None:
+    freeze(tmp_path / "tasks.npz", file, "novel", ONE, seed=0, tasks=TASKS)
+    shares = np.random.default_rng(0).dirichlet(np.ones(5), (TASKS, 75))
+    record = scored(file, tmp_path, probabilities=shares)
+    np.testing.assert_array_equal(record.predicted, shares.argmax(axis=2))
+    np.testing.assert_allclose(record.confidence, shares.max(axis=2), atol=1e-3)
+    alone = scored(file, tmp_path, predicted=record.predicted)
+    assert np.isnan(alone.confidence).all()
+    assert alone.run.method != record.run.method  # other answers are another run
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({}, "neither predicted"),
+        ({"predicted": np.zeros((TASKS, 74), int)}, r"predicted must be \(12, 75\)"),
+        ({"predicted": np.full((TASKS, 75), 5)}, "whole numbers from 0 to 4"),
+        ({"predicted": np.zeros((TASKS, 75))}, "whole numbers"),
+        ({"predicted": np.zeros((TASKS, 75), int), "confidence": np.full((TASKS, 75), np.nan)}, "from 0 to 1"),
+        ({"probabilities": np.zeros((TASKS, 75, 5))}, "sum to one"),
+        ({"probabilities": np.full((TASKS, 75, 5), np.nan)}, "sum to one"),
+        ({"predicted": np.zeros((TASKS, 75), int), "digest": np.array("0" * 16)}, "another list of tasks"),
+        ({"predicted": np.array([{}])}, "cannot be read as predictions"),
+    ],
+)
+def test_predictions_that_do_not_fit_are_refused(
+    file: FeatureFile, tmp_path: Path, arrays: dict[str, Any], words: str
+) -> None:
+    freeze(tmp_path / "tasks.npz", file, "novel", ONE, seed=0, tasks=TASKS)
+    with pytest.raises(FsbenchError, match=words):
+        scored(file, tmp_path, **arrays)
+
+
+def test_other_features_other_rows_and_taken_names_are_refused(
+    features: Features, file: FeatureFile, tmp_path: Path
+) -> None:
+    freeze(tmp_path / "tasks.npz", file, "novel", ONE, seed=0, tasks=TASKS)
+    predicted = np.zeros((TASKS, 75), int)
+    for name in ("bavardage", "ncm:x", "a,b", "a\nb", ""):
+        with pytest.raises(FsbenchError, match="not a name"):
+            scored(file, tmp_path, name, predicted=predicted)
+    with np.load(tmp_path / "tasks.npz") as content:
+        changed = dict(content)
+    about = json.loads(str(changed["about"])) | {"digest": "0" * 16}
+    np.savez(tmp_path / "tasks.npz", **(changed | {"about": np.array(json.dumps(about))}))
+    with pytest.raises(FsbenchError, match="not the list that it says it is"):
+        scored(file, tmp_path, predicted=predicted)
+    about["features"] = "0" * 64
+    np.savez(tmp_path / "tasks.npz", **(changed | {"about": np.array(json.dumps(about))}))
+    with pytest.raises(FsbenchError, match="other features"):
+        scored(file, tmp_path, predicted=predicted)
+    for wrong in ({"about": np.array("{}")}, {"x": np.zeros(3)}):
+        np.savez(tmp_path / "tasks.npz", **wrong)
+        with pytest.raises(FsbenchError, match=r"tasks\.npz"):
+            scored(file, tmp_path, predicted=predicted)
