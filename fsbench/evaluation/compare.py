@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE
 from fsbench.reporter import Reporter
 from fsbench.results.collect import add_records
 from fsbench.results.comparison import Comparison, Runs, compare_records
+from fsbench.results.record import Record
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import check_feasible, pool_sizes
 
@@ -42,6 +43,7 @@ def compare(
         chosen = _with_images(spec, choices, baseline, files, runner)
     count = sum(len(own) * len(rules) for own, rules in zip(chosen, protocols, strict=True))
     runs: Runs = {}
+    failures: dict[str, FsbenchError] = {}
     with runner.reporter.bar("preparing", count * spec.tasks) as bar:
 
         def advance(done: int, label: str) -> None:
@@ -54,8 +56,12 @@ def compare(
                 jobs = [_job(spec, choice, protocol, source, file, runner) for choice in chosen[number]]
                 if spec.tune and not any(job.origins.tuning for job in jobs):
                     grid_of(spec.methods[0])  # an error that names the methods with a grid
-                records = runner.run_all(jobs, advance)
-                runs |= {(number, job.choice.label, protocol): one for job, one in zip(jobs, records, strict=True)}
+                for job, record in zip(jobs, runner.run_all(jobs, advance), strict=True):
+                    if isinstance(record, Record):
+                        runs[number, job.choice.label, protocol] = record
+                    else:
+                        failures.setdefault(f"{job.choice.label}, {protocol.title}", record)
+    _refuse_failures(failures, runs, baseline, runner.reporter)
     labels = [choice.label for choice in choices if any(choice.label == label for _, label, _ in runs)]
     if others:
         labels += add_records(runs, others, runner.reporter)
@@ -63,6 +69,14 @@ def compare(
     return compare_records(
         runs, labels, columns, baseline, with_published=spec.published, over_classes=spec.over_classes
     )
+
+
+def _refuse_failures(failures: Mapping[str, FsbenchError], runs: Runs, baseline: str, reporter: Reporter) -> None:
+    """Name the methods that failed; the table has the others, if there are others than the baseline."""
+    if failures and all(label == baseline for _, label, _ in runs):
+        raise next(iter(failures.values()))
+    for where, error in failures.items():
+        reporter.warn(f"{where}: {error.message} It is left out. {error.hint}")
 
 
 def _job(

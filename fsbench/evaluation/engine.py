@@ -58,6 +58,23 @@ class TaskList:
     numbers: NDArray[np.int64]
 
 
+class MethodError(FsbenchError):
+    """A method that fails on its tasks; `number` is its place in the list."""
+
+    def __init__(self, number: int, error: FsbenchError) -> None:
+        super().__init__(error.message, error.hint)
+        self.number = number
+
+
+@contextmanager
+def _naming(number: int) -> Iterator[None]:
+    """Turn an error within the block into one of the method with that number."""
+    try:
+        yield
+    except FsbenchError as error:
+        raise MethodError(number, error) from error
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What came out of one method over a list of tasks, and what it took."""
@@ -65,6 +82,7 @@ class Outcome:
     answers: Answers  # to all queries, in the order of the list
     seconds: float  # wall time from drawing the tasks to the answers, as if the method had been alone
     peak_memory: int  # bytes: of the process on the CPU, of the allocator on a GPU
+    redrawn: float  # share of the drawn class proportions that were refused for lack of images
 
 
 class Embedded(NamedTuple):
@@ -125,7 +143,9 @@ def solve(
     everything, *alone = busy
     shares = [own / everything if everything else 1.0 for own in alone]
     peak = peak_memory(device)
-    return [Outcome(answers.of(n), max(float(elapsed * share), 1e-9), peak) for n, share in enumerate(shares)]
+    seconds = [max(float(elapsed * share), 1e-9) for share in shares]
+    redrawn = float(answers.redraws.sum() / (answers.redraws.sum() + len(numbers)))
+    return [Outcome(answers.of(n), own, peak, redrawn) for n, own in enumerate(seconds)]
 
 
 def embed_all(
@@ -134,9 +154,11 @@ def embed_all(
     """The embeddings of several methods; equal tables are held once."""
     tables: list[Tensor] = []
     embedded = []
-    for method in methods:
+    for number, method in enumerate(methods):
         spaces = {}
-        for name, table in _embed(method, split, base, device).items():
+        with _naming(number):
+            own_tables = _embed(method, split, base, device)
+        for name, table in own_tables.items():
             # Most that differ do so in their first row.
             same = (one for one in tables if torch.equal(one[:1], table[:1]) and torch.equal(one, table))
             spaces[name] = next(same, table)
@@ -232,12 +254,13 @@ class _Sheets:
         self.confidence = np.zeros((methods, tasks, protocol.queries), np.float16)
         self.labels = np.zeros((tasks, protocol.queries), labels)
         self.classes = np.zeros((tasks, protocol.ways), smallest_integer(classes))
+        self.redraws = np.zeros(tasks, np.int64)
 
     def gather(self, ranks: Ranks) -> None:
         """Add what other processes filled in; half-precision numbers by their bits."""
         if ranks.count == 1:
             return
-        for name in ("predicted", "labels", "classes"):
+        for name in ("predicted", "labels", "classes", "redraws"):
             array = getattr(self, name)
             setattr(self, name, ranks.sum(array.astype(np.int64)).astype(array.dtype))
         bits = ranks.sum(self.confidence.view(np.int16).astype(np.int64))
@@ -256,7 +279,7 @@ def _solve_chunk(
     Shorter tasks are solved apart, so that shapes agree.
     """
     labels, ways = drawn.query_labels, drawn.classes.shape[1]
-    sheets.labels[part], sheets.classes[part] = labels, drawn.classes
+    sheets.labels[part], sheets.classes[part], sheets.redraws[part] = labels, drawn.classes, drawn.redraws
     queries = (labels >= 0).sum(axis=1)
     seconds = np.zeros(len(embedded) + 1)
     for size in np.unique(queries):
@@ -297,14 +320,15 @@ def _solve_alike(
             for number, (method, spaces) in enumerate(embedded):
                 tasks = _SharedTasks(shared, spaces, ways)
                 start = time_mark(device)
-                with torch.no_grad():  # not inference_mode, in which no method could differentiate
+                with _naming(number), torch.no_grad():  # not inference_mode, in which no method could differentiate
                     probabilities = method.classify(tasks)  # (B, Q, K)
                     best = probabilities.mT.max(dim=1)  # as argmax, which is slow along the last axis
                     finite = probabilities.sum(dim=(1, 2)).isfinite()[:, None]
                     predicted[number, part] = torch.where(finite, best.indices, -1).int()
                     confidence[number, part] = best.values.half()
                 timed += [(number, True, start, time_mark(device)), *((number, False, *lap) for lap in tasks.reused)]
-                shared.refuse_changes(method)
+                with _naming(number):
+                    shared.refuse_changes(method)
         except RuntimeError as error:
             if isinstance(error, NotImplementedError) and device != torch.device("cpu"):
                 message = f"{method.info.title} cannot run on {device}: {error}".partition("\n")[0]
@@ -318,11 +342,12 @@ def _solve_alike(
         done += len(rows[part])
     answers, sure = predicted.cpu().numpy(), confidence.cpu().numpy()
     if (answers < 0).any():
-        title = embedded[int(np.argwhere(answers < 0)[0, 0])].method.info.title
-        raise FsbenchError(
-            f"{title} gave NaN or infinity in place of probabilities.",
-            "Check its parameters and the features; in a method of your own, roots, logarithms and divisions by zero.",
-        )
+        number = int(np.argwhere(answers < 0)[0, 0])
+        with _naming(number):
+            raise FsbenchError(
+                f"{embedded[number].method.info.title} gave NaN or infinity in place of probabilities.",
+                "Check its parameters and the features; in a method of your own, roots, logarithms, divisions by zero.",
+            )
     seconds = np.zeros(len(embedded) + 1)
     for number, here, *marks in laps:
         lap = seconds_between(*marks)

@@ -17,7 +17,7 @@ import torch
 import fsbench
 from fsbench.devices import device_name
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.engine import Outcome, TaskList, solve
+from fsbench.evaluation.engine import MethodError, Outcome, TaskList, solve
 from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import MethodChoice, command_of
 from fsbench.io.files import require_writable
@@ -82,9 +82,12 @@ class Runner:
     force: bool = False  # recompute existing results
     images: ImageLoader = field(default_factory=ImageLoader)  # where methods on images find these and their networks
 
-    def run_all(self, jobs: Sequence[Job], progress: Callable[[int, str], None] | None = None) -> list[Record]:
+    def run_all(
+        self, jobs: Sequence[Job], progress: Callable[[int, str], None] | None = None
+    ) -> list[Record | MethodError]:
         """The records of jobs, in their order: stored ones, or with the missing tasks added.
 
+        In place of the record of a method that fails there is its error, unless several processes share the tasks.
         Fast methods that lack the same tasks are solved together, which draws these tasks once. Progress is told as
         tasks that are done, times methods, and what is under way.
         """
@@ -101,15 +104,29 @@ class Runner:
                 together.setdefault(key, []).append(place)
         if together and self.results:
             self.ranks.agree(partial(require_writable, self.results))
-        for places in together.values():
+        failed: dict[int, MethodError] = {}
+        while together:
+            key = next(iter(together))
+            places = together.pop(key)
             lacking = [(jobs[n], drafts[n], records[n]) for n in places]
-            for place, record in zip(places, self._extended(lacking, advance), strict=True):
-                records[place] = record
-        return [record.first(job.tasks) for job, record in zip(jobs, records, strict=True) if record]
+            try:
+                for place, record in zip(places, self._extended(lacking, advance), strict=True):
+                    records[place] = record
+            except MethodError as error:
+                if self.ranks.count > 1:
+                    raise
+                failed[places[error.number]] = error
+                if rest := [place for place in places if place not in failed]:
+                    together[key] = rest
+        whole = {n: record.first(jobs[n].tasks) for n, record in enumerate(records) if record}
+        return [failed.get(n) or whole[n] for n in range(len(jobs))]
 
-    def run(self, job: Job) -> Record:
+    def run(self, job: Job, progress: Callable[[int, str], None] | None = None) -> Record:
         """The record of one job."""
-        return self.run_all([job])[0]
+        (record,) = self.run_all([job], progress)
+        if isinstance(record, MethodError):
+            raise record
+        return record
 
     def _stored(self, draft: Record) -> Record | None:
         """The stored record of a run, as the present job names it; equal runs may have another origin."""
@@ -216,8 +233,14 @@ def _draft(job: Job, runner: Runner) -> Record:
 
 def _with(draft: Record, stored: Record | None, outcome: Outcome) -> Record:
     """A record of the stored tasks and of those that were just solved."""
-    new = draft.update(outcome.answers, seconds=outcome.seconds, peak_memory=outcome.peak_memory)
+    fields = {name: getattr(outcome, name) for name in ("seconds", "peak_memory", "redrawn")}
+    new = draft.update(outcome.answers, **fields)
     if stored is None:
         return new
-    seconds, peak = stored.seconds + new.seconds, max(stored.peak_memory, new.peak_memory)
-    return new.update(stored.answers + new.answers, seconds=seconds, peak_memory=peak)
+    share = stored.tasks / (stored.tasks + new.tasks)
+    return new.update(
+        stored.answers + new.answers,
+        seconds=stored.seconds + new.seconds,
+        peak_memory=max(stored.peak_memory, new.peak_memory),
+        redrawn=share * stored.redrawn + (1 - share) * new.redrawn,
+    )

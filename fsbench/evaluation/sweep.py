@@ -77,7 +77,7 @@ def run_sweep(
     apart = replace(runner, results=runner.results / POINTS if runner.results else None)
     every = [job for lines in jobs for along in lines for job in along]
     with runner.reporter.bar(f"{made.dataset} {name}", len(every) * tasks) as bar:
-        records = {job: apart.run_all([job], lambda done, label: bar(done))[0] for job in every}
+        records = {job: apart.run(job, lambda done, label: bar(done)) for job in every}
     panels = []
     for plan, lines in zip(plans, jobs, strict=True):
         pairs = zip(plan.lines, lines, strict=True)

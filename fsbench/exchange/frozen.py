@@ -51,7 +51,7 @@ class FrozenTasks:
             message = f"The tasks were drawn from other features than those of split {self.split} in {file.path}."
             raise FsbenchError(message, "Give the feature file that `fsbench tasks` was given.")
         parts = [*sample_list(self.protocol, summary.offsets, self.seed, self.tasks)]
-        names = ("classes", "support", "query", "query_labels")
+        names = ("classes", "support", "query", "query_labels", "redraws")
         return TaskRows(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 

@@ -186,6 +186,7 @@ class Record(BaseModel):
     warnings: tuple[str, ...] = ()  # what the run itself has shown that a reader must know
     seconds: float  # wall time from drawing the tasks to the answers; embedding all images comes before
     peak_memory: int  # bytes
+    redrawn: float = 0.0  # share of the drawn class proportions that were refused for lack of images
     device: str
     ranks: int = 1  # processes that shared the tasks: time covers all of them, memory and device describe process 0
     created: str  # UTC, ISO 8601

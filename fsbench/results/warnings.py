@@ -23,10 +23,12 @@ MEANINGS = {
     "grid-edge": "tuned to an end of the searched range: a better value may lie beyond",
     "network": "the network is not the one behind the published numbers",
     "image-counts": "other numbers of images than the benchmark",
+    "redrawn": "tasks are more balanced than asked for, as classes have too few images",
     "run": "seen while the tasks were drawn or solved",
 }
-OF_FEATURES = ("network", "image-counts")  # the same for all methods of a feature file
+OF_FEATURES = ("network", "image-counts", "run")  # the same for all methods of a feature file
 _CLEARLY_BELOW = 1.0  # points below the method that it starts from
+_OFTEN_REDRAWN = 0.01
 _NEAR_CHANCE = 0.05  # of the way from chance to 100 %
 
 
@@ -49,6 +51,9 @@ def own_warnings(record: Record) -> list[ResultWarning]:
     chance = 100 / record.classes.shape[1]
     if record.accuracy < chance + _NEAR_CHANCE * (100 - chance):
         warnings.append(ResultWarning("near-chance", f"near chance, which is {chance:.3g} %"))
+    if record.redrawn > _OFTEN_REDRAWN:
+        text = f"{record.redrawn:.0%} of the class proportions were drawn again for lack of images"
+        warnings.append(ResultWarning("redrawn", f"{text}, so tasks are more balanced than asked for"))
     origins = record.origins
     if origins.tuning and (edge := origins.tuning.edge):
         verb = "is" if len(edge) == 1 else "are"

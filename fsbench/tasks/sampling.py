@@ -40,6 +40,7 @@ class TaskRows:
     support: Ints  # (B, K · shots) rows, shot by shot, the labels 0..K-1 repeating
     query: Ints  # (B, Q) rows in random order; -1 where a task of the `veilleux` protocol has fewer queries
     query_labels: Ints  # (B, Q) labels in 0..K-1; -1 where there is no query
+    redraws: Ints  # (B,) class proportions that were refused before, as a class had too few images
 
     @property
     def support_labels(self) -> Ints:
@@ -67,7 +68,7 @@ def sample_tasks(protocol: TaskProtocol, offsets: Ints, seed: int, tasks: Ints) 
     keys = random.words(seed, tasks, _CLASSES, len(sizes))
     classes = np.argsort(keys, axis=1, kind="stable")[:, : protocol.ways]  # (B, K)
     room = sizes[classes]  # (B, K) images to choose from
-    counts = _draw_counts(protocol, seed, tasks, room)  # (B, K) queries per class
+    counts, redraws = _draw_counts(protocol, seed, tasks, room)  # (B, K) queries per class
     labels = _labels_of_slots(counts, protocol.queries)  # (B, Q), -1 past the last query
     keys = random.words(seed, tasks, _ORDER, protocol.queries).astype(np.uint32)
     order = np.argsort(keys, axis=1, kind="stable")
@@ -83,7 +84,7 @@ def sample_tasks(protocol: TaskProtocol, offsets: Ints, seed: int, tasks: Ints) 
         support, query = np.split(together, [support_labels.shape[1]], axis=1)
     support = support + np.take_along_axis(first, support_labels, axis=1)
     query = np.where(labels < 0, -1, query + np.take_along_axis(first, np.maximum(labels, 0), axis=1))
-    return TaskRows(classes, support, query, labels)
+    return TaskRows(classes, support, query, labels, redraws)
 
 
 def sample_list(protocol: TaskProtocol, offsets: Ints, seed: int, count: int) -> Iterator[TaskRows]:
@@ -187,37 +188,38 @@ def apportion(shares: NDArray[np.float64], total: int) -> Ints:
     return whole
 
 
-def _draw_counts(protocol: TaskProtocol, seed: int, tasks: Ints, room: Ints) -> Ints:
-    """(B, K) number of queries per class; those that are not present have none."""
+def _draw_counts(protocol: TaskProtocol, seed: int, tasks: Ints, room: Ints) -> tuple[Ints, Ints]:
+    """(B, K) number of queries per class, those that are not present have none; and (B,) redraws."""
     if protocol.present is None:
         return _counts_of_present(protocol, seed, tasks, room)
     keys = random.words(seed, tasks, _PRESENT, protocol.ways)
     present = np.argsort(keys, axis=1, kind="stable")[:, : protocol.held]  # (B, k_eff)
     counts = np.zeros_like(room)
-    drawn = _counts_of_present(protocol, seed, tasks, np.take_along_axis(room, present, axis=1))
+    drawn, redraws = _counts_of_present(protocol, seed, tasks, np.take_along_axis(room, present, axis=1))
     np.put_along_axis(counts, present, drawn, axis=1)
-    return counts
+    return counts, redraws
 
 
-def _counts_of_present(protocol: TaskProtocol, seed: int, tasks: Ints, room: Ints) -> Ints:
+def _counts_of_present(protocol: TaskProtocol, seed: int, tasks: Ints, room: Ints) -> tuple[Ints, Ints]:
     """(B, K) number of queries per class, redrawn while a class is too small, or cut where the protocol cuts.
 
     Redraws leave out what the classes cannot give, so the law is a truncated one: with 60 images per class, 1 shot and
     75 queries the counts have 14 % less variance at α = 0.5, 3 % less at 1, and the same to 0.1 % from 2 on.
     """
-    queries, limit = protocol.queries, _most_queries(protocol, room)
+    queries, limit, redraws = protocol.queries, _most_queries(protocol, room), np.zeros_like(tasks)
     if protocol.pooled:
-        return _counts_by_image(seed, tasks, limit, queries)
+        return _counts_by_image(seed, tasks, limit, queries), redraws
     if protocol.alpha is None:
         shares = np.full(room.shape, 1.0 / protocol.held)
-        return np.minimum(apportion(shares, queries), room)
+        return np.minimum(apportion(shares, queries), room), redraws
     counts = _dirichlet_counts(protocol, seed, tasks, attempt=0)
     if protocol.name == "veilleux":
-        return np.minimum(counts, room)
+        return np.minimum(counts, room), redraws
     for attempt in range(1, _MOST_REDRAWS):
         bad = np.flatnonzero((counts > limit).any(axis=1))
         if not bad.size:
-            return counts
+            return counts, redraws
+        redraws[bad] += 1
         counts[bad] = _dirichlet_counts(protocol, seed, tasks[bad], attempt)
     raise FsbenchError(
         f"Task {int(tasks[bad[0]])} was redrawn {_MOST_REDRAWS} times and its classes were always too small: they "

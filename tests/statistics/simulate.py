@@ -177,7 +177,7 @@ def truncation(alpha: float, images: int, tasks: int = 100_000) -> tuple[float, 
     """Share of tasks whose counts are redrawn, and what that does to the variance of the counts, both in percent."""
     protocol, numbers = TaskProtocol(alpha=alpha), np.arange(tasks)
     free = _dirichlet_counts(protocol, 0, numbers, attempt=0)
-    kept = _draw_counts(protocol, 0, numbers, np.full((tasks, 5), images))
+    kept, _ = _draw_counts(protocol, 0, numbers, np.full((tasks, 5), images))
     redrawn = (free > images - protocol.shots).any(axis=1).mean()
     return 100 * float(redrawn), 100 * float(kept.var() / free.var() - 1)
 

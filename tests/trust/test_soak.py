@@ -38,7 +38,7 @@ def soak(tasks: int, tmp_path: Path) -> tuple[list[float], list[float]]:
             sizes.append(memory())
             moments.append(time.perf_counter())
 
-    (record,) = runner().run_all([job(source, "bavardage", tasks, PROTOCOL)], progress)
+    record = runner().run(job(source, "bavardage", tasks, PROTOCOL), progress)
     assert record.tasks == tasks
     return sizes, moments
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from fsbench.errors import FsbenchError
+from fsbench.evaluation.compare import compare
 from fsbench.evaluation.spec import NO_BASELINE, Spec, parse_methods
 from fsbench.evaluation.verify import Verifier, detectable_share
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.reporter import Reporter
 from fsbench.results.collect import collect, read_records
 from fsbench.results.record import Answers, load_record
 from fsbench.tasks.protocol import TaskProtocol
@@ -138,6 +140,45 @@ def test_settings_that_are_not_feasible_are_refused_together_or_left_out(
     assert "Left out" in capsys.readouterr().err
     with pytest.raises(FsbenchError, match="small"):
         compared("ncm", files[1:], rules[:1], tasks=3, skip_infeasible=True)
+
+
+FAILING = """
+from typing import ClassVar
+
+from fsbench.methods.base import MethodInfo
+from fsbench.methods.ncm import NearestClassMean
+
+
+class Failing(NearestClassMean):
+    info: ClassVar[MethodInfo] = MethodInfo("failing", needs_base=True)
+
+    def classify(self, tasks):
+        return super().classify(tasks) / 0
+"""
+
+
+def test_a_method_that_fails_does_not_take_the_table_with_it(
+    file: FeatureFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "failing.py").write_text(FAILING)
+    failing = f"{tmp_path}/failing.py:Failing"
+    table = compare(
+        Spec.from_words(methods=["ncm", failing, "bavardage"], tasks=5, shots=[1]), [file], runner(reporter=Reporter())
+    )
+    assert labels(table) == ["soft-kmeans", "ncm", "bavardage"]
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Failing, balanced 1-shot: failing gave NaN or infinity in place of probabilities. It is left out." in said
+    with pytest.raises(FsbenchError, match="failing gave NaN"):
+        compared(failing, [file], [ONE], tasks=5)
+
+
+def test_tasks_that_are_more_balanced_than_asked_for_are_said(file: FeatureFile) -> None:
+    table = compared("ncm", [file], [TaskProtocol(alpha=0.05), ONE], tasks=30, baseline="ncm")
+    often, seldom = table.records
+    assert 0.3 < often.redrawn < 1
+    assert seldom.redrawn < 0.01
+    (line,) = [line for line in table.warnings() if "drawn again" in line]
+    assert f"{often.redrawn:.0%} of the class proportions were drawn again for lack of images" in line
 
 
 @pytest.mark.parametrize(
