@@ -151,7 +151,7 @@ class Runner:
         jobs, drafts, records = zip(*lacking, strict=True)
         first, source, told = jobs[0], jobs[0].source, False
         done = records[0].tasks if records[0] else 0
-        label = f"{source.dataset} {first.protocol.title} {', '.join(job.choice.label for job in jobs)}"
+        label = f"{source.provenance.dataset} {first.protocol.title} {', '.join(job.choice.label for job in jobs)}"
         threads = self.ranks.agree(torch.get_num_threads)  # all processes solve the same tasks together
         size = first.tasks if first.method.info.cost == "fast" else _FIRST_TASKS * threads * self.ranks.count
         while done < first.tasks:

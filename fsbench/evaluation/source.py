@@ -43,15 +43,10 @@ class Source:
     image_network: ImageNetwork | None = None  # for methods on images, whose rows are pixels: what these are for
 
     @property
-    def dataset(self) -> str:
-        """Name of the data set."""
-        return self.provenance.dataset
-
-    @property
     def title(self) -> str:
         """Data set and network, as headings name them."""
         words = network_words(self.provenance)
-        return f"{self.dataset} {self.provenance.backbone}" + (f" ({words})" if words else "")
+        return f"{self.provenance.dataset} {self.provenance.backbone}" + (f" ({words})" if words else "")
 
     def context(self, protocol: TaskProtocol, preset: str = "") -> Context:
         """What defaults of methods may depend on; with the preset `article`, its parameters for this data set."""
@@ -60,7 +55,7 @@ class Source:
         return Context(
             balanced=protocol.balanced,
             shots=protocol.shots,
-            preset=presets.benchmark_with_preset(self.dataset) if preset else "",
+            preset=presets.benchmark_with_preset(self.provenance.dataset) if preset else "",
             alpha=protocol.alpha or ALPHA,
             base=self.base,
             network=self.image_network,

@@ -162,7 +162,9 @@ def tune(search: Search, axes: Sequence[Axis], runner: Runner, *, tasks: int = T
         proposals, cells = _learned(search, runner, tasks, seed), [(), ()]
     points = replace(runner, results=runner.results / POINTS if runner.results else None, force=False)
     trials: list[Trial] = []
-    with runner.reporter.bar(f"{source.dataset} {protocol.shots}-shot tuning {choice.label} on val", len(cells)) as bar:
+    with runner.reporter.bar(
+        f"{source.provenance.dataset} {protocol.shots}-shot tuning {choice.label} on val", len(cells)
+    ) as bar:
         for params in proposals:
             cell = replace(choice, options={**choice.options, **params})
             record = points.run(Job(cell, *configure(cell, source, protocol), source, protocol, seed, tasks))
@@ -211,7 +213,7 @@ def configure_tuned(search: Search, source: Source, runner: Runner) -> tuple[Met
     if tuned is None:
         tuned = tune(search, grid_of(search.choice), runner)
     protocol, choice = search.protocol, search.choice
-    runner.reporter.say(f"{source.dataset}, {protocol.setting}, {protocol.shots}-shot: {tuned.describe()}")
+    runner.reporter.say(f"{source.provenance.dataset}, {protocol.setting}, {protocol.shots}-shot: {tuned.describe()}")
     method, origins = configure(replace(choice, options={**choice.options, **tuned.params}), source, protocol)
     params = {**origins.params, **dict.fromkeys(tuned.params, "tuned")}
     return method, origins.model_copy(update={"params": params, "tuning": tuned.facts()})

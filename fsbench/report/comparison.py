@@ -200,7 +200,7 @@ def _flat_row(comparison: Comparison, group: Group, entry: Entry, setting: Setti
         "dataset": group.dataset,
         "backbone": group.backbone,
         "method": entry.label,
-        "assumes": result.assumes,
+        "assumes": result.record.method.assumes,
         "setting": setting.setting,
         "alpha": setting.alpha,
         "shots": setting.shots,

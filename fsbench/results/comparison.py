@@ -58,11 +58,6 @@ class Cell:
     next_best: str = ""
     warnings: tuple[ResultWarning, ...] = ()
 
-    @property
-    def assumes(self) -> str:
-        """What the method assumes in this setting."""
-        return self.record.method.assumes
-
 
 @dataclass(frozen=True)
 class Group:
@@ -255,7 +250,7 @@ def _over_classes(cell: Cell, metric: Metric, reference: Record | None, lead: Re
 def _entry(label: str, groups: Sequence[Group], columns: Sequence[Column]) -> Entry:
     """The row of a method, with what it assumes, column after column where that differs: `free / uniform prior`."""
     cells = [cell for column in columns for group in groups if (cell := group.cells.get((label, column)))]
-    words = list(dict.fromkeys(cell.assumes for cell in cells))
+    words = list(dict.fromkeys(cell.record.method.assumes for cell in cells))
     if len(words) > 1 and all(word.endswith(" prior") for word in words):
         words = [*(word.removesuffix(" prior") for word in words[:-1]), words[-1]]
     record = cells[0].record

@@ -75,7 +75,7 @@ def draw_dots(comparison: Comparison, width: Width = "page", *, differences: boo
     filled = "significant" if differences else "the best of its panel, or not significantly worse"
     note = f"Dots: mean {means}; lines: 95 % intervals over {comparison.tasks:,} tasks. Filled: {filled} (Holm, 5 %)."
     note = paper.wrapped(note + (" !: the table has a warning." if any(map(own_warnings, cells)) else ""))
-    kinds = {cell.assumes for cell in cells}
+    kinds = {cell.record.method.assumes for cell in cells}
     foot_height = paper.line * (1.4 + note.count("\n") + math.ceil(len(kinds) / paper.grid(4)[1]))
     with paper.figure(sum(heights) + foot_height) as figure:
         parts = figure.subfigures(len(groups) + 1, 1, height_ratios=[*heights, foot_height], squeeze=False)[:, 0]
@@ -124,7 +124,7 @@ def _dots_of_group(grid: Any, comparison: Comparison, panels: Sequence[Dots], di
 
 
 def _draw_dot(axes: Axes, place: int, value: Interval, cell: Cell, filled: bool) -> None:
-    colour, marker = _LOOKS.get(cell.assumes, _OTHER)
+    colour, marker = _LOOKS.get(cell.record.method.assumes, _OTHER)
     look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "color": colour}
     low, width, mark = axes.get_xlim()[0], _width(value), "!" if own_warnings(cell) else ""
     if value.mean < low:  # outside: an arrow at the edge, with the number
