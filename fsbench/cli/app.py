@@ -130,7 +130,7 @@ COMMANDS = {  # summaries, so that `fsbench --help` loads no options
 }
 _FIGURES = {
     "From records": ("dots", "differences", "speed", "confusion", "calibration", "curves"),
-    "From features": ("simplex", "spectrum"),
+    "From features": ("spectrum",),
 }
 _MODULES = {"import": "exchange", "export": "exchange"}  # of functions that are not in a module of their name
 _SHARED = ("solve", "compare", "extract")  # whose options Python functions share

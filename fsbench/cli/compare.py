@@ -12,7 +12,6 @@ from fsbench.evaluation.spec import Spec
 from fsbench.features.store import FeatureFile
 from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE
 from fsbench.report.comparison import ComparisonTable
-from fsbench.results.collect import read_others
 
 
 def compare(options: Compare) -> None:
@@ -23,8 +22,7 @@ def compare(options: Compare) -> None:
     with open_runner(options) as runner:
         files = find_features(options, runner.reporter, runner.ranks)
         _check_watched(options, spec, files if base is None else [])
-        others = read_others(options.others, runner.reporter)
-        table = compare_files(spec, files, runner, base, others=others)
+        table = compare_files(spec, files, runner, base)
         if runner.ranks.leads:
             shown = table.best_first() if options.sort else table
             ComparisonTable(shown).show(form, options.out, timing=options.timing)

@@ -27,7 +27,6 @@ from fsbench.evaluation.options import (
     Prior,
     Quiet,
     ResultsFolder,
-    Sampling,
     Setting,
     Unbalanced,
     Ways,
@@ -116,9 +115,6 @@ class Report(Records, FeaturesFolder):
     Example: [bold]fsbench report --out report.html[/bold]
     """
 
-    others: list[Path] = of_output(
-        [], "Add records of other people from this folder, where tasks are the same.", flag="--with", metavar="DIR"
-    )
     baseline: str = option("soft-kmeans", "Method that others are compared to.", completion="methods")
     published: bool = option(True, "Show published numbers.", flag="--published/--no-published")
     title: str = option("Few-shot benchmark", "Heading of the page.", metavar="TEXT")
@@ -333,25 +329,6 @@ class Calibration(Records, Drawn):
 
     Example: [bold]fsbench plot calibration --out calibration.pdf[/bold]
     """
-
-
-class Simplex(Drawing, Unbalanced, BavardageParameters, Setting, Features, Drawn):
-    """Plot the queries of a 3-way task in the simplex.
-
-    Three panels: nearest class mean, Soft-KMEANS, BAVARDAGE. A query stands where its class probabilities put it.
-
-    Example: [bold]fsbench plot simplex features/mini-wrn.h5 --task 3 --shots 5 --out simplex.pdf[/bold]
-    """
-
-    number: Count = of_tasks(0, "Number of the task in the list.", flag="--task", ge=0, le=10**9)
-    shots: Count = of_tasks(1, "Labelled images per class.")  # type: ignore[assignment]
-    split: str = Sampling.model_fields["split"]  # type: ignore[assignment]
-    root: Count = option(4, "Plot p^(1/ROOT), to open up the corners; 1 plots the probabilities.", ge=1, le=64)
-
-    @property
-    def ways(self) -> int:
-        """Corners of the simplex."""
-        return 3
 
 
 class Spectrum(Features, Drawn):

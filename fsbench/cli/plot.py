@@ -1,4 +1,4 @@
-"""`fsbench plot FIGURE`: figures of records, of features, and of what BAVARDAGE does to a task."""
+"""`fsbench plot FIGURE`: figures of records and of features."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ from matplotlib.figure import Figure
 
 from fsbench.cli import options as use
 from fsbench.cli.session import find_features
-from fsbench.cli.solve import parameters_of
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.evaluation.options import BavardageParameters
-from fsbench.evaluation.source import base_of, load_source
-from fsbench.evaluation.spec import protocols_of
-from fsbench.evaluation.task_views import WatchedTask, watch
 from fsbench.features.scatter import base_statistics
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
 from fsbench.report.plots.comparison import draw_differences, draw_dots, draw_speed, paired_runs
 from fsbench.report.plots.predictions import draw_calibration, draw_confusion
-from fsbench.report.plots.simplex import draw_simplex
 from fsbench.report.plots.spectrum import Spectrum, draw_spectra
 from fsbench.report.plots.studies import draw_sweep
 from fsbench.report.plots.style import check_ending, save
@@ -110,12 +104,6 @@ def calibration(options: use.Calibration) -> None:
     _write(draw_calibration(panels, f"{group.title}, {comparison.tasks:,} tasks", options.width), out, reporter)
 
 
-def simplex(options: use.Simplex) -> None:
-    """The queries of a 3-way task in the simplex."""
-    out, reporter = _ready(options)
-    _write(draw_simplex(_watched(options, reporter), options.root, options.width), out, reporter)
-
-
 def spectrum(options: use.Spectrum) -> None:
     """The spectrum of S_w, and what the clamp cuts."""
     out, reporter = _ready(options)
@@ -127,17 +115,6 @@ def spectrum(options: use.Spectrum) -> None:
         clamp = Bavardage.configure(Context(balanced=False, base=base), **parameters).sigma
         spectra.append(Spectrum(f"{file.path.stem} {file.provenance.named_weights}".strip(), base, clamp))
     _write(draw_spectra(spectra, options.width), out, reporter)
-
-
-def _watched(options: use.Simplex, reporter: Reporter) -> WatchedTask:
-    """One task of the first feature file, solved; a note names the files left out."""
-    parameters = parameters_of(options, *BavardageParameters.model_fields)
-    (protocol,) = protocols_of(options, options.settings)
-    first, *rest = find_features(options, reporter)
-    if rest:
-        reporter.say(f"Plotting a task of {first.path}, the first of {1 + len(rest)} feature files.")
-    source = load_source(first, options.split, base_of(first, reporter))
-    return watch(source, protocol, options.seed, options.number, parameters)
 
 
 def _recorded(options: use.Records, reporter: Reporter) -> Comparison:

@@ -181,9 +181,6 @@ class Compare(Comparing, Features, ResultsFolder, Base, Quiet, AsJson):
     Example: [bold]fsbench compare --methods all --out table.tex[/bold]
     """
 
-    others: list[Path] = of_output(
-        [], "Add records of other people from this folder, where tasks are the same.", flag="--with", metavar="DIR"
-    )
     fail_if_worse: str = of_output(
         "", "End with status 1 if it is below the baseline, by the paired interval.", metavar="METHOD"
     )

@@ -71,8 +71,6 @@ def _nothing_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("solve --nonsense", 2, "No such option: --nonsense"),
         ("nonsense", 2, "No such command 'nonsense'"),
         ("reproduce", 2, "Missing argument 'WHAT'"),
-        ("plot simplex --task x", 2, "--task: expected a whole number"),
-        ("plot simplex --t-km 1 --set t_km=2", 2, "--set: t_km is also given by --t-km"),
         ("verify --sample some", 2, "--sample: expected a whole number"),
         ("sweep", 2, "--over: give either --over"),
         ("sweep --over tau=1 --figure 3", 2, "--over: give either --over"),
