@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from fsbench.backbones.families import BACKBONES, TIMM
-from fsbench.data.catalog import SPLITS
+from fsbench.data.catalog import SPLITS, dataset_names
 from fsbench.evaluation.options import (
     NAMED_BACKBONES,
     AsJson,
@@ -34,7 +34,7 @@ from fsbench.evaluation.options import (
     of_output,
     of_tasks,
 )
-from fsbench.options import AxisValues, Count, Names, Numbers, Words, argument, option
+from fsbench.options import AxisValues, Count, Names, Numbers, argument, option
 from fsbench.train.settings import CLASSES, HEADS, RECIPES
 
 PARTS = ("table1", "table2", "table3", "figure3", "figure4", "figure5")
@@ -63,7 +63,6 @@ class Reproduce(Computing, Force, Features, ResultsFolder, AsJson, Quiet):
     tasks: Count | None = of_tasks(None, "Tasks per setting. (default: 10,000; figures 1,000)", ge=1, le=10**9)
     seed: Count = of_tasks(0, "Random seed of the task lists.", ge=0)
     out: Path | None = of_output(None, "Table file (.tex, .md, .html, .json, .txt) or figure file (.png, .pdf, .svg).")
-    weights_dir: Path = ImageFolders.model_fields["weights_dir"]  # type: ignore[assignment]
 
 
 class Sweep(
@@ -76,10 +75,9 @@ class Sweep(
     Example: [bold]fsbench sweep --over tau=0.1,0.2,0.3,0.5 --split val,novel[/bold]
     """
 
-    over: AxisValues = option({}, "A parameter of the method, or shots, queries, ways, alpha.", metavar="NAME=VALUE,…")
-    figure: Count | None = option(None, "The curves of the article's figure 3, 4 or 5.")
+    over: AxisValues = option(..., "A parameter of the method, or shots, queries, ways, alpha.", metavar="NAME=VALUE,…")
     methods: Names = option(("bavardage",), "Names separated by commas.", completion="methods")
-    split: Words = option(("novel",), "Splits separated by commas: val, novel, base.", completion=tuple(SPLITS))
+    split: Names = option(("novel",), "Splits separated by commas: val, novel, base.", completion=tuple(SPLITS))
     tasks: Count = of_tasks(1_000, "Tasks per setting.", ge=1, le=10**9)
     out: Path | None = of_output(None, "Figure file: PNG, PDF or SVG.", metavar="FILE")
 
@@ -148,7 +146,7 @@ class Import(FeaturesFolder, AsJson, Quiet):
     """
 
     files: list[str] = argument(..., "Files of features; SPLIT=FILE names the split.", metavar="FILE")
-    dataset: str = option(..., "Name of the data set, such as mini, or one of your own.", completion="datasets")
+    dataset: str = option(..., "Name of the data set, such as mini, or one of your own.", completion=dataset_names())
     backbone: str = option(
         ..., f"Name of the backbone: {NAMED_BACKBONES}, or any other.", completion=(*BACKBONES, TIMM)
     )
@@ -240,7 +238,7 @@ class Train(OwnImages, Device, ImageFolders, Quiet):
         f"{CLASSES} trains on the base classes; {', '.join(RECIPES[1:])} on tasks drawn from them.",
         completion=RECIPES,
     )
-    dataset: str | None = option(None, "The data set. (default: the one found)", completion="datasets")
+    dataset: str | None = option(None, "The data set. (default: the one found)", completion=dataset_names())
     width: float | None = option(None, "Base width (rn12, rn18, conv4), widening factor (wrn). (default: 64; wrn 10)")
     image_size: Count | None = option(
         None, "Side of the images in pixels. (default: as published for the data set)", ge=16

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from fsbench.backbones.families import BACKBONES, TIMM
-from fsbench.data.catalog import SPLITS
-from fsbench.options import Count, Names, Numbers, Options, Parameters, Shares, Words, argument, option
+from fsbench.data.catalog import SPLITS, dataset_names
+from fsbench.options import Count, Names, Numbers, Options, Parameters, Shares, argument, option
 from fsbench.tasks.protocol import PROTOCOL_NAMES
 
 of_tasks, of_method, of_run, of_output, for_experts = (
@@ -109,7 +109,7 @@ class ResultsFolder(Options):
     results_dir: Path = of_run(Path("results"), "Folder of records.", metavar="DIR", envvar="FSBENCH_RESULTS")
 
 
-class Features(FeaturesFolder):
+class Features(FeaturesFolder, ImageFolders):
     features: list[Path] = argument(
         [], "Feature files. (default: all files in the features folder)", metavar="FEATURES"
     )
@@ -155,7 +155,7 @@ class Comparing(Sampling, Configuring, Computing, Force, ImageFolders):
         metavar="NAMES",
         completion="methods",
     )
-    settings: Words = of_tasks(SETTINGS, "unbalanced, balanced, or both.", metavar="NAMES", completion=SETTINGS)
+    settings: Names = of_tasks(SETTINGS, "unbalanced, balanced, or both.", metavar="NAMES", completion=SETTINGS)
     baseline: str | None = of_method(
         None,
         "Method that others are compared to. (default: soft-kmeans; without base classes simpleshot:L2N)",
@@ -187,7 +187,7 @@ class Compare(Comparing, Features, ResultsFolder, Base, Quiet, AsJson):
     by: float = of_output(0.0, "With --fail-if-worse: by more than X points.", ge=0)
     timing: bool = of_output(False, "Add tasks per second and peak memory.")
     sort: bool = of_output(False, "Order methods by their mean accuracy, the best first.")
-    output: str | None = of_output(
+    output: Literal["rich", "markdown", "latex", "csv", "json"] | None = of_output(
         None,
         "rich, markdown, latex, csv or json. (default: by the ending of --out, else rich)",
         flag="--format",
@@ -207,8 +207,8 @@ class Evaluating(Sampling, Configuring, Computing, Force, ImageFolders, InPython
 
 
 class Solve(
-    Sampling, Unbalanced, Configuring, BavardageParameters, Setting, Computing, Force, ImageFolders,
-    Features, ResultsFolder, Base, Quiet, AsJson,
+    Sampling, Unbalanced, Configuring, BavardageParameters, Setting, Computing, Force, Features, ResultsFolder, Base,
+    Quiet, AsJson,
 ):  # fmt: skip
     """Run one method, with Soft-KMEANS as the baseline.
 
@@ -247,7 +247,7 @@ class OwnImages(Options):
 class Extracting(OwnImages, Device, ImageFolders):
     backbone: str = option("rn12", f"{NAMED_BACKBONES}, or timm/NAME.", completion=(*BACKBONES, TIMM))
     weights: Path | None = option(None, "Checkpoint. (default: weights/DATASET/BACKBONE.*)")
-    random_weights: Count | None = option(None, "Use random weights of this seed (0 if none is given).", ge=0)
+    random_weights: Count | None = option(None, "Use random weights of this seed.", ge=0)
     pretrained: bool = option(False, "Use timm's published weights; timm downloads them if need be.")
     transform: str | None = option(None, "Replace the backbone's own transform, e.g. ptmap.")
     crops: Count = option(1, "Average the features of that many random crops (RN12*: 30).", ge=1)
@@ -280,4 +280,4 @@ class Extract(Extracting, FeaturesFolder, Quiet):
     Example: [bold]fsbench extract --backbone wrn[/bold]
     """
 
-    dataset: str | None = option(None, "Data sets, separated by commas. (default: all found)", completion="datasets")
+    dataset: str | None = option(None, "Data sets, separated by commas. (default: all)", completion=dataset_names())
