@@ -18,8 +18,7 @@ import fsbench
 from fsbench.report import comparison as texts
 from fsbench.report.plots.comparison import clipped_axis, draw_differences, draw_speed, paired_runs
 from fsbench.report.plots.style import INK, svg_text
-from fsbench.report.table import Cell, Column, Table, cells, plus_minus, signed
-from fsbench.report.writers import render_template
+from fsbench.report.writers import Cell, Column, Table, cells, interval_text, render_template
 from fsbench.results.collect import titles
 from fsbench.results.comparison import Cell as Result
 from fsbench.results.comparison import Column as Setting
@@ -55,7 +54,7 @@ def render_html(
     if any(cell.published for one in every for group in one.groups for cell in group.cells.values()):
         views["published"] = "gap to published"
     functions = (
-        run_anchor, method_anchor, origins, parameters, tone, on_axis, plus_minus, signed,
+        run_anchor, method_anchor, origins, parameters, tone, on_axis, interval_text,
         texts.own_warnings, texts.is_significant, texts.difference_text, texts.published_text,
     )  # fmt: skip
     return render_template(

@@ -1,4 +1,4 @@
-"""The formats of tables: terminal, Markdown, LaTeX, CSV, JSON and HTML."""
+"""Tables as plain data, and their formats: terminal, Markdown, LaTeX, CSV, JSON and HTML."""
 
 from __future__ import annotations
 
@@ -6,26 +6,94 @@ import csv
 import io
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len, chop_cells
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from fsbench.report.table import Cell, Note, Table, Value
 from fsbench.reporter import SafeConsole, printable
 
+if TYPE_CHECKING:
+    from fsbench.results.statistics import Interval
+
+Value = str | float | bool | None | dict[str, Any]
+Mark = Literal["", "best", "tied", "good", "doubtful", "bad"]
+NOTHING = "–"
 FORMATS = ("rich", "markdown", "latex", "csv", "json")
 _LONG_NAME = 40  # characters of the first column that are never broken into lines where numbers need the space
 _NARROW = 6  # characters that a column of text has at least
 _STYLES = {"": "", "tied": "", "best": "bold", "good": "green", "doubtful": "yellow", "bad": "bold red"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column and how it is printed."""
+
+    title: str  # with a line break where a terminal should break it
+    numeric: bool = False  # aligned to the right, never broken into lines
+    whole: bool = False  # text that is never broken into lines
+    optional: bool = False  # left out of a terminal that is too narrow for all columns
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell."""
+
+    text: str = ""  # for people
+    mark: Mark = ""  # what it is among others: the best of its column, tied with it; or how well a state is
+    warned: bool = False  # whether a warning belongs to it
+    note: str = ""  # what a page shows where the mouse points at it
+    value: Value = None  # for CSV and JSON, and for sorting; where it is None, they have the text
+
+
+@dataclass(frozen=True)
+class Note:
+    """A line below a table; `best` explains the mark of the best, which every format has its own sign for."""
+
+    text: str
+    kind: Literal["text", "item", "best", "warning", "signature"] = "text"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Title, columns, rows of cells, and notes below."""
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    notes: Sequence[Note] = ()
+
+
+def numbers(*titles: str) -> list[Column]:
+    """Numeric columns."""
+    return [Column(title, numeric=True) for title in titles]
+
+
+def cells(*texts: str) -> list[Cell]:
+    """Cells without marks."""
+    return [Cell(text) for text in texts]
+
+
+def interval_text(value: Interval | None, *, signed: bool = False) -> str:
+    """A mean or difference with its interval, which a single task does not have; nothing for None."""
+    if value is None:
+        return ""
+    mean = f"{value.mean:{'+' if signed else ''}.2f}"
+    return mean if math.isnan(value.half_width) else f"{mean} ± {value.half_width:.2f}"
+
+
+def number(value: float | str) -> str:
+    """Short, without needless digits."""
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def stdout_console() -> Console:
@@ -34,34 +102,27 @@ def stdout_console() -> Console:
     return console if console.is_terminal else SafeConsole(width=100)
 
 
-def show(*tables: Table) -> None:
-    """Print tables on the terminal."""
-    stdout_console().print(Printed(tables), crop=False)
+def show(*tables: Table, console: Console | None = None) -> None:
+    """Print tables on the terminal, or on another console.
+
+    Numbers are never cut. Where columns do not fit, intervals are set tight, then optional columns are left out;
+    columns of numbers that still do not fit continue below, with the columns of text repeated.
+    """
+    console = console or stdout_console()
+    for table in tables:
+        if table.title:
+            console.print(Text(table.title, style="bold"))
+        for part in _rich_tables(table, console.width):
+            console.print(part, crop=False)
+        for note in table.notes:
+            _print_note(note, console)
 
 
 def as_text(tables: Sequence[Table]) -> str:
     """What a terminal of 100 columns would show, without colours."""
     stream = io.StringIO()
-    SafeConsole(file=stream, width=100).print(Printed(tables), crop=False)
+    show(*tables, console=SafeConsole(file=stream, width=100))
     return stream.getvalue()
-
-
-@dataclass(frozen=True)
-class Printed:
-    """Tables for a rich console.
-
-    Numbers are never cut. Where columns do not fit, intervals are set tight, then optional columns are left out;
-    columns of numbers that still do not fit continue below, with the columns of text repeated.
-    """
-
-    tables: Sequence[Table]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for table in self.tables:
-            yield from [Text(table.title, style="bold")] if table.title else []
-            yield from _rich_tables(table, options.max_width)
-            for note in table.notes:
-                yield from _rich_note(note, options)
 
 
 def _rich_tables(table: Table, width: int) -> Iterator[RichTable]:
@@ -112,13 +173,13 @@ def _with_marks(cell: Cell, tight: bool) -> str:
     return f"{marks:2}{text}" if marks else text
 
 
-def _rich_note(note: Note, options: ConsoleOptions) -> Iterator[Text]:
+def _print_note(note: Note, console: Console) -> None:
     if note.kind == "signature":
-        lines = _lines(note.text, options.max_width) if options.is_terminal else [note.text]
-        yield from (Text(line, style="dim", no_wrap=True, overflow="ignore") for line in lines)
+        for line in _lines(note.text, console.width) if console.is_terminal else [note.text]:
+            console.print(Text(line, style="dim"), no_wrap=True, overflow="ignore", crop=False)
     else:
         start = {"best": "▲: ", "warning": "! "}.get(note.kind, "")
-        yield Text(start + note.text, style="yellow" if note.kind == "warning" else "dim")
+        console.print(Text(start + note.text, style="yellow" if note.kind == "warning" else "dim"))
 
 
 def _lines(signature: str, width: int) -> list[str]:
