@@ -90,7 +90,7 @@ COMMANDS = {  # summaries, so that `fsbench --help` loads no options
     "reproduce": (STUDIES, "Reproduce a table or figure of the article, next to its numbers."),
     "sweep": (STUDIES, "Show how accuracy depends on a parameter, as tables and a figure."),
     "tune": (STUDIES, "Tune parameters on the val classes, never on novel ones."),
-    "plot": (STUDIES, "Plot results, features or a task as PNG, PDF or SVG."),
+    "plot": (STUDIES, "Plot results or features as PNG, PDF or SVG."),
     "report": (STUDIES, "Write all records into one self-contained HTML page."),
     "verify": (EXCHANGE, "Solve tasks of stored records again, and compare."),
     "import": (EXCHANGE, "Make a feature file from features of another program."),
@@ -101,7 +101,7 @@ COMMANDS = {  # summaries, so that `fsbench --help` loads no options
     "demo": (SETUP, "Run the full pipeline on the built-in data set, in a minute."),
 }
 _FIGURES = {
-    "From records": ("dots", "differences", "speed", "confusion", "calibration", "curves"),
+    "From records": ("dots", "differences", "speed", "confusion", "calibration"),
     "From features": ("spectrum",),
 }
 _MODULES = {"solve": "compare", "import": "exchange", "export": "exchange"}  # of other names than their functions

@@ -300,15 +300,6 @@ class Differences(ResultsFolder, Drawn):
     records: list[Path] = Records.model_fields["records"]  # type: ignore[assignment]
 
 
-class Curves(Drawn):
-    """Plot the curves of a sweep again, for instance as PDF.
-
-    Example: [bold]fsbench plot curves results/sweeps/SWEEP.json --out curves.pdf[/bold]
-    """
-
-    sweep: Path = argument(..., "A file that `fsbench sweep` wrote into results/sweeps/.", metavar="SWEEP")
-
-
 class Confusion(Records, Drawn):
     """Plot which classes are confused, over all tasks.
 

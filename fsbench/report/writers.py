@@ -51,7 +51,6 @@ class Cell:
     text: str = ""  # for people
     mark: Mark = ""  # what it is among others: the best of its column, tied with it; or how well a state is
     warned: bool = False  # whether a warning belongs to it
-    note: str = ""  # what a page shows where the mouse points at it
     value: Value = None  # for CSV and JSON, and for sorting; where it is None, they have the text
 
 
