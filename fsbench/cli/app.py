@@ -185,31 +185,33 @@ _METAVARS = {int: "N", float: "X", Path: "PATH", str: "NAME"}
 def _typer_parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     from fsbench.options import about_field, kinds, spelling, text_of  # noqa: PLC0415 - imports pydantic
 
-    about, (first, *_) = about_field(field), kinds(field.annotation)
-    several = get_origin(first) in (list, dict)
-    kind: Any = bool if first is bool else list[str] if several else str
+    about, types = about_field(field), [*kinds(field.annotation)]
+    several = get_origin(types[0]) in (list, dict)
+    kind: Any = bool if types[0] is bool else list[str] if several else str
     default = field.default
     if field.is_required():
         default = inspect.Parameter.empty
     elif several or default in (None, ""):
         kind, default = kind | None, None
-    elif first is not bool:
+    elif kind is str:
         default = text_of(default)
-    info: dict[str, Any] = {"help": field.description, "metavar": about.get("metavar") or _METAVARS.get(first, "NAME")}
-    if words := about.get("completion"):
-        info["autocompletion"] = (
-            complete_methods if words == "methods" else lambda incomplete: _in_a_list(words, incomplete)
-        )
+    literals = [one for one in types if isinstance(one, str)]
+    metavar = about.get("metavar") or "|".join([*(_METAVARS[one] for one in types if one in _METAVARS), *literals])
+    info: dict[str, Any] = {"help": field.description, "metavar": "" if kind is bool else metavar or "NAME"}
+    if words := about.get("completion") or literals:
+        info["autocompletion"] = complete_methods if words == "methods" else _completion(words)
     if about.get("argument"):
         annotation: Any = Annotated[kind, typer.Argument(**info)]
     else:
         info |= {"rich_help_panel": about["panel"] or None, "envvar": about["envvar"] or None}
-        if first is bool:
-            info["metavar"] = ""
         flag = about["flag"] or spelling(name, field)
         names = flag.split("/") if "/-" in flag and "/--" not in flag else [flag]
         annotation = Annotated[kind, typer.Option(*names, **info)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _completion(words: Iterable[str]) -> Callable[[str], list[str]]:
+    return lambda incomplete: _in_a_list(words, incomplete)
 
 
 def complete_methods(incomplete: str) -> list[str]:

@@ -29,7 +29,7 @@ def compare(options: Compare) -> None:
         table = compare_files(spec, files, runner, base)
         if runner.ranks.leads:
             shown = table.best_first() if options.sort else table
-            ComparisonTable(shown).show(form, options.out, timing=options.timing)
+            ComparisonTable(shown).show(form, options.out)
             if options.out:
                 runner.reporter.say(f"Wrote {options.out}.")
     if watched and (worse := table.below_baseline(watched, options.by)):

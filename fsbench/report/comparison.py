@@ -42,31 +42,27 @@ class ComparisonTable:
         """All runs."""
         return self.comparison.records
 
-    def signature(self) -> str:
-        """What all runs have in common, in one line."""
-        return self.comparison.signature()
-
-    def show(self, form: str = "rich", out: str | Path | None = None, *, timing: bool = False) -> None:
+    def show(self, form: str = "rich", out: str | Path | None = None) -> None:
         """Print the table as `rich`, `markdown`, `latex`, `csv` or `json`, or write it to a file."""
         if out is not None:
-            write_text(Path(out), render(self.comparison, form, timing=timing))
+            write_text(Path(out), render(self.comparison, form))
         elif form == "rich":
-            writers.show(*comparison_tables(self.comparison, timing))
+            writers.show(*comparison_tables(self.comparison))
         else:
-            print(render(self.comparison, form, timing=timing), end="")
+            print(render(self.comparison, form), end="")
 
 
-def render(comparison: Comparison, form: str, *, timing: bool = False) -> str:
+def render(comparison: Comparison, form: str) -> str:
     """The text of a comparison in one of the formats."""
     if form not in writers.FORMATS:
         raise unknown_name("format", form, writers.FORMATS)
     if form in {"csv", "json"}:
         return (writers.as_csv if form == "csv" else writers.as_json)(flat_table(comparison))
     formats = {"rich": writers.as_text, "markdown": writers.markdown, "latex": writers.latex}
-    return formats[form](comparison_tables(comparison, timing))
+    return formats[form](comparison_tables(comparison))
 
 
-def comparison_tables(comparison: Comparison, timing: bool = False) -> list[Table]:
+def comparison_tables(comparison: Comparison) -> list[Table]:
     """Tables of methods by settings, several per feature file, with all notes below the last one."""
     columns = [Column("method"), Column("assumes", whole=True, optional=True)]
     columns += [Column(setting.title.replace(" ", "\n", 1), numeric=True) for setting in comparison.columns]
@@ -76,7 +72,7 @@ def comparison_tables(comparison: Comparison, timing: bool = False) -> list[Tabl
         labels[label] += (f" ({fewer})" if fewer else "") + (" †" if comparison.is_tuned(label) else "")
     tables = []
     for group in comparison.groups:
-        for number, (title, text_of) in enumerate(_views(comparison, group, timing)):
+        for number, (title, text_of) in enumerate(_views(comparison, group)):
             rows = []
             for entry in comparison.entries:
                 results = [group.cells.get((entry.label, setting)) for setting in comparison.columns]
@@ -94,7 +90,7 @@ def _cell(result: Result | None, text_of: Callable[[Result], str], *, marked: bo
     return Cell(text, "best" if result.best else "tied" if result.tied else "", bool(own_warnings(result)))
 
 
-def _views(comparison: Comparison, group: Group, timing: bool) -> Iterator[tuple[str, Callable[[Result], str]]]:
+def _views(comparison: Comparison, group: Group) -> Iterator[tuple[str, Callable[[Result], str]]]:
     """The tables of a group that have something to show: a title, and what makes the text of a result, or nothing."""
     results, metric, baseline = group.cells.values(), comparison.metric.title, comparison.baseline
     yield f"{metric} in %, {comparison.tasks:,} tasks ± 95 % interval", lambda result: interval_text(result.value)
@@ -106,8 +102,6 @@ def _views(comparison: Comparison, group: Group, timing: bool) -> Iterator[tuple
         yield f"{metric} ± 95 % interval for {_NEW_CLASSES}", lambda result: interval_text(result.over_classes)
     if any(result.over_classes_difference for result in results):
         yield f"difference to {baseline}, for {_NEW_CLASSES}", _over_classes_difference
-    if timing:
-        yield "tasks per second, peak memory", _timing_text
 
 
 def _over_classes_difference(result: Result) -> str:
@@ -140,12 +134,6 @@ def published_text(result: Result, *, interval: bool = False) -> str:
     mean, width = result.published.accuracy, result.published.ci95
     text = interval_text(Interval(mean, math.nan if width is None or not interval else width))
     return f"{text} ({result.value.mean - mean:+.1f})"
-
-
-def _timing_text(result: Result) -> str:
-    run = result.record
-    digits = ",.0f" if run.tasks_per_second >= 10 else ".2g"  # a network that is adapted to a task takes seconds
-    return f"{run.tasks_per_second:{digits}}/s {run.peak_memory / 2**30:.1f} GB"
 
 
 def _notes(comparison: Comparison) -> Iterator[Note]:

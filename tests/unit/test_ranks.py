@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from torch.distributed import HashStore, Store  # type: ignore[attr-defined]
+from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from fsbench import ranks as module
 from fsbench.backbones.load import load_backbone, save_backbone
@@ -87,22 +87,13 @@ def test_the_first_to_fail_speaks_and_the_others_wait_until_it_has(monkeypatch: 
 
 
 def test_who_finds_nobody_to_agree_with_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost() -> tuple[Store, int, int]:
-        raise RuntimeError("connection refused")
-
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(module, "_rendezvous", lost)
-    with first_to_report() as speaks:
-        assert speaks
-    with pytest.raises(FsbenchError, match="could not meet: connection refused"), join_ranks():
-        pass
-
-
-def test_an_environment_without_an_address_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    module._rendezvous.cache_clear()
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
     monkeypatch.delenv("MASTER_ADDR", raising=False)
-    with pytest.raises(FsbenchError, match="MASTER_ADDR") as caught, join_ranks():
+    with first_to_report() as speaks:
+        assert speaks
+    with pytest.raises(FsbenchError, match=r"could not meet: .*MASTER_ADDR") as caught, join_ranks():
         pass
     assert "torchrun" in caught.value.hint
 

@@ -168,15 +168,10 @@ def draw_speed(comparison: Comparison, width: Width = "page") -> Figure:
             _speeds(axes, comparison, column, labels)
         for row in grid:
             row[0].set_ylabel(f"{comparison.metric.title} (%)")
-        handles = [Line2D([], [], label=name, **_method_look(number)) for number, name in enumerate(names)]
+        handles = [Line2D([], [], label=name, **mark_look(number)) for number, name in enumerate(names)]
         figure.legend(handles=handles, loc="outside lower left", ncols=columns, frameon=False, handletextpad=0.1,
                       title=note, alignment="left")  # fmt: skip
     return figure
-
-
-def _method_look(number: int) -> dict[str, Any]:
-    colour, marker = mark_look(number)
-    return {"color": colour, "marker": marker, "linestyle": "", "markersize": 4}
 
 
 def _speeds(axes: Axes, comparison: Comparison, column: Column, labels: Sequence[str]) -> None:
@@ -194,7 +189,7 @@ def _speeds(axes: Axes, comparison: Comparison, column: Column, labels: Sequence
         axes.plot(*zip(*front, strict=True), color="0.7", linewidth=0.8, zorder=1)
     low, high = clipped_axis([Interval(mean, 0.0) for _, mean in points.values()]) if points else (0.0, 100.0)
     for label, (speed, mean) in points.items():
-        axes.plot(speed, max(mean, low), zorder=2, clip_on=mean >= low, **_method_look(labels.index(label)))
+        axes.plot(speed, max(mean, low), zorder=2, clip_on=mean >= low, **mark_look(labels.index(label)))
         if mean < low:  # outside: at the edge, with the number
             axes.annotate(f"▾ {mean:.1f}", (speed, low), (3, 3), textcoords="offset points")
     axes.set(xscale="log", xlabel="tasks per second" if points else "no runs", ylim=(low, high))

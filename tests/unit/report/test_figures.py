@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def test_marks_and_lines_are_never_shared() -> None:
-    assert len({mark_look(number) for number in range(56)}) == 56
+    assert len({tuple(mark_look(number).values()) for number in range(56)}) == 56
     assert len({tuple(line_look(number).values()) for number in range(32)}) == 32
 
 
@@ -72,4 +72,4 @@ def test_spectrum_without_clamp_and_with_empty_directions() -> None:
     assert "clamps 0 directions" in figure.legends[0].get_texts()[0].get_text()
     flat = dataclasses.replace(base, eigenvalues=torch.zeros(12, dtype=torch.float64))
     with pytest.raises(FsbenchError, match="no scatter"):
-        Spectrum("flat", flat, 20.0)
+        draw_spectra([Spectrum("flat", flat, 20.0)])
