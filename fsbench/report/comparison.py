@@ -57,7 +57,7 @@ def render(comparison: Comparison, form: str) -> str:
     if form not in writers.FORMATS:
         raise unknown_name("format", form, writers.FORMATS)
     if form in {"csv", "json"}:
-        return (writers.as_csv if form == "csv" else writers.as_json)(flat_table(comparison))
+        return (writers.as_csv if form == "csv" else writers.as_json)(flat_rows(comparison))
     formats = {"rich": writers.as_text, "markdown": writers.markdown, "latex": writers.latex}
     return formats[form](comparison_tables(comparison))
 
@@ -165,16 +165,15 @@ def _leads(comparison: Comparison) -> Iterator[str]:
                     yield f"{where}: {label} minus the next best, {result.next_best}: {lead}"
 
 
-def flat_table(comparison: Comparison) -> Table:
-    """One row per method and setting, of plain data."""
-    rows = [
+def flat_rows(comparison: Comparison) -> list[dict[str, Value]]:
+    """One row of plain data per method and setting."""
+    return [
         _flat_row(comparison, group, entry, setting, result)
         for group in comparison.groups
         for entry in comparison.entries
         for setting in comparison.columns
         if (result := group.cells.get((entry.label, setting))) is not None
     ]
-    return Table("", [*map(Column, rows[0])], [[Cell(value=value) for value in row.values()] for row in rows])
 
 
 def _flat_row(comparison: Comparison, group: Group, entry: Entry, setting: Setting, result: Result) -> dict[str, Value]:

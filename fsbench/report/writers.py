@@ -8,14 +8,14 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -25,7 +25,7 @@ from fsbench.reporter import SafeConsole, printable
 if TYPE_CHECKING:
     from fsbench.results.statistics import Interval
 
-Value = str | float | bool | None | dict[str, Any]
+Value = str | float | bool | None | dict[str, Any]  # of rows of plain data
 Mark = Literal["", "best", "tied", "good", "doubtful", "bad"]
 NOTHING = "–"
 FORMATS = ("rich", "markdown", "latex", "csv", "json")
@@ -51,7 +51,7 @@ class Cell:
     text: str = ""  # for people
     mark: Mark = ""  # what it is among others: the best of its column, tied with it; or how well a state is
     warned: bool = False  # whether a warning belongs to it
-    value: Value = None  # for CSV and JSON, and for sorting; where it is None, they have the text
+    value: float | None = None  # what a page sorts by
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,9 @@ def show(*tables: Table, console: Console | None = None) -> None:
         for part in _rich_tables(table, console.width):
             console.print(part, crop=False)
         for note in table.notes:
-            _print_note(note, console)
+            start = {"best": "▲: ", "warning": "! "}.get(note.kind, "")
+            text = Text(start + note.text, style="yellow" if note.kind == "warning" else "dim")
+            console.print(text, soft_wrap=note.kind == "signature")  # in one piece, to be copied
 
 
 def as_text(tables: Sequence[Table]) -> str:
@@ -172,30 +174,6 @@ def _with_marks(cell: Cell, tight: bool) -> str:
     return f"{marks:2}{text}" if marks else text
 
 
-def _print_note(note: Note, console: Console) -> None:
-    if note.kind == "signature":
-        for line in _lines(note.text, console.width) if console.is_terminal else [note.text]:
-            console.print(Text(line, style="dim"), no_wrap=True, overflow="ignore", crop=False)
-    else:
-        start = {"best": "▲: ", "warning": "! "}.get(note.kind, "")
-        console.print(Text(start + note.text, style="yellow" if note.kind == "warning" else "dim"))
-
-
-def _lines(signature: str, width: int) -> list[str]:
-    """A signature in lines of as many fields as fit; a field that is too long alone is broken where the width ends."""
-    lines = [""]
-    for field in _fields(signature):
-        if lines[-1] and cell_len(lines[-1] + field) > width:
-            lines.append("")
-        *full, last = chop_cells(lines[-1] + field, width)
-        lines[-1:] = [*full, last]
-    return lines
-
-
-def _fields(signature: str) -> list[str]:
-    return re.findall(r"[^|]+\|?", signature)
-
-
 def markdown(tables: Sequence[Table]) -> str:
     """GitHub's Markdown."""
     lines: list[str] = []
@@ -247,17 +225,12 @@ def latex(tables: Sequence[Table]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def as_csv(table: Table) -> str:
-    """One line per row, with values instead of texts where there are some."""
+def as_csv(rows: Sequence[Mapping[str, Value]]) -> str:
+    """One line per row of plain data, which all have the same columns."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([_csv_cell(column.title) for column in table.columns])
-    writer.writerows([_csv_cell(_value(cell)) for cell in row] for row in table.rows)
+    writer.writerows([rows[0], *(map(_csv_cell, row.values()) for row in rows)])
     return stream.getvalue()
-
-
-def _value(cell: Cell) -> Value:
-    return cell.text or None if cell.value is None else cell.value
 
 
 def _csv_cell(value: Value) -> Value:
@@ -268,10 +241,8 @@ def _csv_cell(value: Value) -> Value:
     return f"'{line}" if line.startswith(("=", "+", "-", "@")) else line
 
 
-def as_json(table: Table) -> str:
-    """A list of rows, with values instead of texts where there are some."""
-    titles = [column.title for column in table.columns]
-    rows = [dict(zip(titles, map(_value, row), strict=True)) for row in table.rows]
+def as_json(rows: Sequence[Mapping[str, Value]]) -> str:
+    """A list of rows of plain data."""
     return json.dumps(rows, indent=1, allow_nan=False) + "\n"
 
 
@@ -291,7 +262,7 @@ def _templates() -> Environment:
         loader=PackageLoader("fsbench.report", "html"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=StrictUndefined,
     )  # fmt: skip
-    made.filters["fields"] = _fields
+    made.filters["fields"] = partial(re.findall, r"[^|]+\|?")
     made.filters["minus"] = lambda text: text.replace("-", "−")  # as wide as a plus
     made.filters["setting_lines"] = lambda text: "\n".join(text.rsplit(" ", 1))
     return made
