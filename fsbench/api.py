@@ -135,7 +135,7 @@ def compare(
         methods: Names, or one text with commas between them; `all` is every method.
         features: One feature file or several, or arrays in memory.
         base: Feature file whose base classes to use, if not the files' own.
-        **options: No others.
+        **options: Those above; there are no others.
 
     Returns:
         The table: `print(it)`, `it.show("markdown")`, `it.records`.
@@ -177,7 +177,7 @@ def extract(dataset: str, backbone: str = "rn12", **options: Any) -> FeatureFile
     Args:
         dataset: `mini`, `tiered`, `cub`, `fc100`, `cifarfs` or `glyphs`; with `data`, a name for your own images.
         backbone: `rn12`, `rn18`, `wrn`, `conv4` or `timm/NAME`.
-        **options: No others.
+        **options: Those above; there are no others.
 
     Example:
         >>> import fsbench

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _WIDE = 5  # curves up to which a table has space for intervals
 _SHOWN = 10  # trials of a search that is not a grid
+_VERDICT = ("data set", "backbone", "method", "setting", "shots", "tasks", "result")
 _MEANING = "Cells: ours/published, and ours minus published before rounding."
 
 
@@ -90,10 +91,8 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
         texts = (record.dataset, record.backbone, record.method.label, protocol.mix_title, str(protocol.shots))
         checked = f"{len(verdict.tasks):,} of {record.tasks:,}"
         rows.append([*cells(*texts, checked), Cell(verdict.state, marks[verdict.state])])
-    names = [Column(name) for name in ("data set", "backbone", "method")]
-    facts = [Column(name, whole=True) for name in ("setting", "shots", "tasks", "result")]
-    facts[2] = Column("tasks", numeric=True)
-    return Table("Records, solved again on a sample of their tasks", [*names, *facts], rows)
+    columns = [Column(name, whole=name in ("setting", "shots", "result"), numeric=name == "tasks") for name in _VERDICT]
+    return Table("Records, solved again on a sample of their tasks", columns, rows)
 
 
 def sweep_tables(sweep: Sweep) -> list[Table]:

@@ -235,11 +235,8 @@ def draw_differences(pairs: Sequence[Paired], method: str, baseline: str, width:
     paper = Paper(width)
     down, across = paper.grid(len(pairs))
     titles = list(dict.fromkeys(pair.group.title for pair in pairs))
-    names = {pair.group.title: f"{pair.group.dataset} {pair.group.backbone}" for pair in pairs}
-    if len({*names.values()}) < len(titles):
-        names = {title: title for title in titles}
     title = f"{method} minus {baseline}, task by task" + (f", on {titles[0]}" if len(titles) == 1 else "")
-    heads = [_panel_title(pair, names[pair.group.title] if len(titles) > 1 else "") for pair in pairs]
+    heads = [_panel_title(pair, pair.group.title if len(titles) > 1 else "") for pair in pairs]
     heads = [paper.wrapped(head, paper.inches / across - 0.25) for head in heads]
     note = f"Dashed: mean over {len(pairs[0].values):,} tasks; grey band: its 95 % interval."
     height = down * (1.4 + paper.line * max(head.count("\n") + 1 for head in heads))
