@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from fsbench.api import evaluate as evaluate
     from fsbench.api import extract as extract
     from fsbench.api import predict as predict
-    from fsbench.api import trajectory as trajectory
     from fsbench.backbones.load import load_backbone as load_backbone
     from fsbench.errors import FsbenchError as FsbenchError
     from fsbench.features.scatter import BaseStatistics as BaseStatistics
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _HOMES = {
-    **dict.fromkeys(("compare", "evaluate", "extract", "predict", "trajectory"), "fsbench.api"),
+    **dict.fromkeys(("compare", "evaluate", "extract", "predict"), "fsbench.api"),
     "BaseStatistics": "fsbench.features.scatter",
     "FeatureFile": "fsbench.features.store",
     "FsbenchError": "fsbench.errors",

@@ -23,9 +23,9 @@ from fsbench.features.arrays import Arrays, described, is_arrays, opened
 from fsbench.features.extract import Settings, extract_all
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import FeatureFile
-from fsbench.methods.base import Context, Method, Stepwise
+from fsbench.methods.base import Context
 from fsbench.methods.images.loader import ImageLoader
-from fsbench.methods.registry import METHODS, method_class, split_variant
+from fsbench.methods.registry import method_class, split_variant
 from fsbench.options import takes_options
 from fsbench.ranks import ALONE
 from fsbench.report.comparison import ComparisonTable
@@ -76,63 +76,17 @@ def predict(
         >>> fsbench.predict("bavardage", support, labels, query, base=base).shape
         (2, 75, 5)
     """
-    configured, batch = _prepared(method, support, support_labels, query, base, balanced, preset, params)
-    return _like(query, configured.classify(batch))
-
-
-def trajectory(
-    method: str,
-    support: Tensor | NDArray[Any],
-    support_labels: Tensor | NDArray[Any],
-    query: Array,
-    *,
-    base: BaseStatistics | None = None,
-    balanced: bool = False,
-    preset: str = "",
-    **params: Any,
-) -> Array:
-    """Class probabilities of the queries after every step of `soft-kmeans` or `bavardage`.
-
-    Takes what `predict` takes. The first step is the nearest class mean, softmax(−T_km d²); steps 1 to `km_steps` are
-    Soft-KMEANS; those after are variational Bayes; the last one is what `predict` gives.
-
-    Returns:
-        (T, B, Q, K) for T steps, a NumPy array or a tensor like the queries.
-    """
-    configured, batch = _prepared(method, support, support_labels, query, base, balanced, preset, params)
-    if not isinstance(configured, Stepwise):
-        stepwise = [name for name in METHODS if hasattr(method_class(name), "assignments")]
-        raise FsbenchError(f"{method} does not show its steps.", f"Methods that do: {', '.join(stepwise)}.")
-    steps = torch.stack(list(configured.assignments(batch)))  # (T, B, K, Q)
-    return _like(query, steps.mT)
-
-
-def _prepared(
-    method: str,
-    support: Any,
-    support_labels: Any,
-    query: Any,
-    base: BaseStatistics | None,
-    balanced: bool,
-    preset: str,
-    params: dict[str, Any],
-) -> tuple[Method, TaskBatch]:
-    """The configured method, and the tasks as it wants them."""
     if base is not None and not isinstance(base, BaseStatistics):
         raise UsageError("base", f"expected BaseStatistics, got {described(base)}", _FIT)
     batch = batch_of(support, support_labels, query)
     if base is not None and len(base.mean) != batch.rows.shape[2]:
         raise UsageError("base", f"has {len(base.mean)} features per image, support has {batch.rows.shape[2]}")
-    context = Context(balanced=balanced, preset=preset, base=base, shots=batch.support_size // batch.ways)
     name, variant = split_variant(method)
+    context = Context(balanced=balanced, preset=preset, base=base, shots=batch.support_size // batch.ways)
     configured = method_class(name).configure(context, **{**variant, **params})
     spaces = by_name(configured.embed(batch.rows.flatten(end_dim=1), base))
     rows = {name: space.unflatten(0, batch.rows.shape[:2]) for name, space in spaces.items()}
-    return configured, TaskBatch(rows, batch.support_labels, batch.ways)
-
-
-def _like(query: Array, probabilities: Tensor) -> Array:
-    """Probabilities as the kind of array that the queries are."""
+    probabilities = configured.classify(TaskBatch(rows, batch.support_labels, batch.ways))
     if isinstance(query, torch.Tensor):
         return probabilities.to(query.dtype) if query.is_floating_point() else probabilities
     return probabilities.numpy()
@@ -181,7 +135,7 @@ def compare(
         methods: Names, or one text with commas between them; `all` is every method.
         features: One feature file or several, or arrays in memory.
         base: Feature file whose base classes to use, if not the files' own.
-        **options: No others.
+        **options: Those above; there are no others.
 
     Returns:
         The table: `print(it)`, `it.show("markdown")`, `it.records`.
@@ -223,7 +177,7 @@ def extract(dataset: str, backbone: str = "rn12", **options: Any) -> FeatureFile
     Args:
         dataset: `mini`, `tiered`, `cub`, `fc100`, `cifarfs` or `glyphs`; with `data`, a name for your own images.
         backbone: `rn12`, `rn18`, `wrn`, `conv4` or `timm/NAME`.
-        **options: No others.
+        **options: Those above; there are no others.
 
     Example:
         >>> import fsbench

@@ -30,7 +30,7 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     if "LOCAL_RANK" in os.environ:
-        name = device_of_process(name, int(os.environ["LOCAL_RANK"]), int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+        name = _device_of_process(name, int(os.environ["LOCAL_RANK"]), int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
@@ -42,19 +42,15 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def device_of_process(name: str, local_number: int, local_count: int) -> str:
+def _device_of_process(name: str, number: int, count: int) -> str:
     """The device of one of several processes on a machine: process i of them takes GPU i of those it may see."""
-    if name == "cuda":
-        gpus = torch.cuda.device_count()
-        if local_number >= gpus:
-            raise FsbenchError(
-                f"{local_count} processes were started where {gpus} GPU(s) can be seen.",
-                "Start one per GPU: torchrun --nproc-per-node gpu. CUDA_VISIBLE_DEVICES chooses among the GPUs.",
-            )
-        return f"cuda:{local_number}"
-    if name != "cpu" and local_count > 1:
-        raise FsbenchError(f"{local_count} processes cannot share {name}.", "Use --device cpu, cuda or auto.")
-    return name
+    gpus = torch.cuda.device_count()
+    if name == "cuda" and number >= gpus:
+        hint = "Start one per GPU: torchrun --nproc-per-node gpu. CUDA_VISIBLE_DEVICES chooses among the GPUs."
+        raise FsbenchError(f"{count} processes were started where {gpus} GPU(s) can be seen.", hint)
+    if name not in ("cpu", "cuda") and count > 1:
+        raise FsbenchError(f"{count} processes cannot share {name}.", "Use --device cpu, cuda or auto.")
+    return f"cuda:{number}" if name == "cuda" else name
 
 
 def out_of_memory(error: RuntimeError) -> bool:
@@ -92,19 +88,10 @@ def reading_processes(device: torch.device) -> int:
 def cpu_share(groups: Path = Path("/sys/fs/cgroup")) -> int:
     """Cores that this process may use: of those it may run on, within the quota of its container, its rank's part."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return max(1, int(min(cores, _quota(groups))) // ranks)
-
-
-def _quota(groups: Path) -> float:
-    """Cores that the control group of a container allows; infinite if it sets no limit."""
     with suppress(OSError, ValueError):
-        quota, period = (groups / "cpu.max").read_text().split()  # `max 100000` without a limit
-        return float("inf") if quota == "max" else int(quota) / int(period)
-    with suppress(OSError, ValueError):
-        quota, period = ((groups / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-        return int(quota) / int(period) if int(quota) > 0 else float("inf")
-    return float("inf")
+        quota, period = map(int, (groups / "cpu.max").read_text().split())  # `max 100000` without a limit
+        cores = min(cores, quota // period)
+    return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def available_memory(system: Path = Path("/proc/meminfo"), groups: Path = Path("/sys/fs/cgroup")) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
@@ -96,15 +96,6 @@ def _names(words: Any) -> Any:
     return tuple(dict.fromkeys(_parts(words)))
 
 
-def _words(words: Any) -> Any:
-    """Words, none of which may come twice."""
-    parts = _parts(words)
-    for part in parts:
-        if parts.count(part) > 1:
-            raise ValueError(f"{part} is given twice")
-    return tuple(parts)
-
-
 def value_of(text: str) -> Any:
     """A number, true, false, or the word itself."""
     if text in {"true", "false"}:
@@ -151,7 +142,6 @@ def _joined(shares: Any) -> Any:
 Count = Annotated[int, BeforeValidator(whole_number)]
 Numbers = Annotated[tuple[int, ...], BeforeValidator(_numbers)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
-Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 Shares = Annotated[str, BeforeValidator(_joined)]  # 0.64,0.16,0.2, or a sequence of numbers
 Parameters = Annotated[dict[str, Any], BeforeValidator(_parameters)]  # NAME=VALUE, several times
 AxisValues = Annotated[dict[str, tuple[Any, ...]], BeforeValidator(_axes)]  # NAME=VALUE,VALUE, several times
@@ -189,18 +179,18 @@ class Options(BaseModel):
         arguments: list[str] = []
         options: list[str] = []
         for place, field in type(self).model_fields.items():
-            value, about = getattr(self, place), about_field(field)
+            value = getattr(self, place)
             if value == field.default:
-                continue
-            if isinstance(value, bool):
-                options.append(spelling(place, field, value))
                 continue
             several = [f"{key}={text_of(one)}" for key, one in value.items()] if isinstance(value, dict) else value
             words = [text_of(one) for one in (several if isinstance(several, list) else [value])]
-            flag = spelling(place, field)
-            arguments += words if about.get("argument") else []
-            options += [] if about.get("argument") else [part for word in words for part in (flag, word)]
-        return shlex.join(["fsbench", *name.split(), *arguments, *options])
+            if isinstance(value, bool):
+                options.append(spelling(place, field, value))
+            elif about_field(field).get("argument"):
+                arguments += words
+            else:
+                options += [part for word in words for part in (spelling(place, field), word)]
+        return shlex.join(["fsbench", name, *arguments, *options])
 
 
 def text_of(value: Any) -> str:
@@ -253,25 +243,19 @@ def _range(field: FieldInfo) -> str:
 
 
 def takes_options(model: type[Options]) -> Callable[[Function], Function]:
-    """Decorates a Python function whose `**options` are the fields of a model: signature and docstring list them.
-
-    In the docstring they stand before the line on `**options`, which says what else may be given.
-    """
+    """Decorates a Python function whose `**options` are the fields of a model: signature and docstring list them."""
 
     def decorate(function: Function) -> Function:
-        own = dict(inspect.signature(function).parameters)
-        rest = own.pop("options")
-        fields = {name: field for name, field in model.model_fields.items() if name not in own}
+        *own, rest = inspect.signature(function).parameters.values()
+        fields = {name: field for name, field in model.model_fields.items() if name not in {one.name for one in own}}
         more = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=type_of(field))
             for name, field in fields.items()
         ]
-        before, _, after = inspect.cleandoc(function.__doc__ or "").partition("    **options: ")
-        others = "" if after.startswith("No others.") else "    **options: "
-        lines = [f"    {name} ({type_of(field)}): {described(field)}" for name, field in fields.items()]
-        function.__doc__ = before + "\n".join(lines) + "\n" + others + after.removeprefix("No others.\n")
-        last = [rest] if others else []
-        function.__signature__ = inspect.Signature([*own.values(), *more, *last])  # type: ignore[attr-defined]
+        before, line, after = inspect.cleandoc(function.__doc__ or "").partition("    **options: ")
+        lines = [f"    {name} ({type_of(field)}): {described(field)}\n" for name, field in fields.items()]
+        function.__doc__ = "".join([before, *lines, line, after])
+        function.__signature__ = inspect.Signature([*own, *more, rest])  # type: ignore[attr-defined]
         return function
 
     return decorate
@@ -288,9 +272,3 @@ def described(field: FieldInfo) -> str:
     """Help and default of an option, for docstrings and the reference page."""
     silent = field.is_required() or field.default is False or field.default in (None, "", [], {}, ())
     return f"{field.description}" + ("" if silent else f" [default: {text_of(field.default)}]")
-
-
-def typed_options(options: Options, names: Iterable[str]) -> list[str]:
-    """Of the named fields, those that were set, as the command line spells them."""
-    fields = type(options).model_fields
-    return [spelling(n, fields[n], getattr(options, n)) for n in names if n in options.model_fields_set]

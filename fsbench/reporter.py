@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TextColumn
 from rich.segment import Segment
 from rich.table import Column
-from rich.text import Text
 
 SECONDS_OF_SILENCE = 30.0
+_WIDE = 100  # columns of a terminal that has room for all fields of a bar
 # Control characters except tab and newline, and the characters that change the direction of writing.
 _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
 
@@ -52,9 +53,16 @@ class Reporter:
 
         A bar within the block of another one is drawn below it.
         """
-        outer = self._drawn
+        outer, whole = self._drawn, Column(no_wrap=True)
+        details = (
+            BarColumn(),
+            MofNCompleteColumn(table_column=whole),
+            TextColumn("{task.fields[speed]}", table_column=whole),
+        )
         drawn = self._drawn = outer or Progress(
-            *_columns(self.console.width),
+            TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
+            *(details if self.console.width >= _WIDE else ()),
+            TextColumn("{task.fields[left]}", table_column=whole),
             console=self.console,
             transient=True,
             expand=True,
@@ -62,12 +70,12 @@ class Reporter:
             get_time=lambda: time.monotonic(),
             disable=self.quiet or not self.console.is_terminal,
         )
-        bar = Bar(self, drawn, label, total)
+        number = drawn.add_task(label, total=total or None, speed="", left="")
         try:
             with nullcontext() if outer else drawn:
-                yield bar
+                yield Bar(self, drawn, drawn.tasks[-1])
         finally:
-            drawn.remove_task(bar.task.id)
+            drawn.remove_task(number)
             self._drawn = outer
 
     def say(self, text: str) -> None:
@@ -81,54 +89,23 @@ class Reporter:
         self.console.print(f"warning: {text}", style="yellow", soft_wrap=True)
 
 
+@dataclass(frozen=True)
 class Bar:
     """Advances a bar on a terminal; in a log, prints a line when nothing was printed for a while."""
 
-    def __init__(self, reporter: Reporter, drawn: Progress, label: str, total: int) -> None:
-        self.reporter, self.drawn = reporter, drawn
-        number = drawn.add_task(label, total=total or None)
-        self.task = next(task for task in drawn.tasks if task.id == number)
+    reporter: Reporter
+    drawn: Progress
+    task: Task
 
     def __call__(self, done: int, total: int | None = None) -> None:
-        """Add to what is done; set the total if it has become known."""
+        """Add to what is done; set the total if it has become known. Speed and time left are empty until measured."""
         task = self.task
         self.drawn.update(task.id, advance=done, total=total or task.total)
+        seconds = task.time_remaining if task.total else None
+        left = "" if seconds is None else f"{timedelta(seconds=round(seconds))} left"
+        speed = f"{task.speed:,.{0 if task.speed > 10 else 1}f}/s" if task.speed else ""
+        self.drawn.update(task.id, speed=speed, left=left)
         silent = time.monotonic() - self.reporter.spoken < SECONDS_OF_SILENCE
         if self.drawn.disable and not silent and task.total and 0 < task.completed < task.total:
-            words = [f"{task.description}: {task.completed:,.0f} of {task.total:,.0f}", _speed(task), _left(task)]
+            words = [f"{task.description}: {task.completed:,.0f} of {task.total:,.0f}", speed, left]
             self.reporter.say(", ".join(filter(None, words)))
-
-
-def _speed(task: Task) -> str:
-    """Steps per second; empty until measured."""
-    return f"{task.speed:,.{0 if task.speed > 10 else 1}f}/s" if task.speed else ""
-
-
-def _left(task: Task) -> str:
-    """The time that the other steps take; empty until measured."""
-    seconds = task.time_remaining if task.total else None
-    return "" if seconds is None else f"{timedelta(seconds=round(seconds))} left"
-
-
-class _Field(ProgressColumn):
-    """A field of a bar whose text is made by a function."""
-
-    def __init__(self, text: Callable[[Task], str]) -> None:
-        super().__init__(Column(no_wrap=True))
-        self.text = text
-
-    def render(self, task: Task) -> Text:
-        """The text."""
-        return Text(self.text(task))
-
-
-def _columns(width: int) -> list[ProgressColumn]:
-    """The fields of a bar, the less important ones only where there is room; labels are cut before fields are."""
-    fields: list[tuple[int, ProgressColumn]] = [
-        (0, TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True))),
-        (70, BarColumn(bar_width=24 if width >= 110 else 12)),
-        (100, MofNCompleteColumn(table_column=Column(no_wrap=True))),
-        (85, _Field(_speed)),
-        (0, _Field(_left)),
-    ]
-    return [field for least, field in fields if width >= least]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import inspect
-import io
-import itertools
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_origin
@@ -38,75 +35,50 @@ class Interrupt(BaseException):
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        self.number = number
         self.status = 128 + number
-        reason = _REASONS[signal.Signals(number).name]
-        self.sentence = f"{reason}. Run the same command again to resume."
-
-
-def _signals() -> list[signal.Signals]:
-    return [getattr(signal, name) for name in _REASONS if hasattr(signal, name)]
+        self.sentence = f"{_REASONS[signal.Signals(number).name]}. Run the same command again to resume."
 
 
 @contextmanager
-def interrupts_raise() -> Iterator[None]:
-    """Let signals raise an Interrupt within the block; those that the caller ignores, as nohup does, stay ignored."""
-    process = os.getpid()
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if os.getpid() != process:  # a worker, forked before it had handlers of its own
-            os._exit(128 + number)
-        signal.signal(number, signal.SIG_DFL)  # a second one ends at once
-        if hasattr(signal, "SIGCHLD"):  # torch raises when a worker dies: here they are meant to
-            signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        raise Interrupt(number)
-
-    def raise_again(ignored: sys.UnraisableHookArgs) -> None:
-        """Send the signal once more, where Python ignores exceptions: collecting garbage, say, or in `__del__`."""
-        if isinstance(ignored.exc_value, Interrupt):
-            signal.signal(ignored.exc_value.number, handle)
-            later = threading.Timer(0.01, os.kill, (process, ignored.exc_value.number))
-            later.daemon = True
-            later.start()
-        else:
-            previous_hook(ignored)
-
-    usual = (signal.SIG_DFL, signal.default_int_handler)
-    before = {number: handler for number in _signals() if (handler := signal.getsignal(number)) in usual}
+def _on_signals(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Call a function on signals within the block; those that the caller ignores, as nohup does, stay ignored."""
+    numbers = [getattr(signal, name) for name in _REASONS if hasattr(signal, name)]
+    before = {number: handler for number in numbers if (handler := signal.getsignal(number)) != signal.SIG_IGN}
     for number in before:
         signal.signal(number, handle)
-    previous_hook, sys.unraisablehook = sys.unraisablehook, raise_again
     try:
         yield
     finally:
-        sys.unraisablehook = previous_hook
         for number, handler in before.items():
             if signal.getsignal(number) is handle:
                 signal.signal(number, handler)
 
 
-@contextmanager
-def interrupts_end() -> Iterator[None]:
-    """Exit immediately on a signal that would raise; used while importing torch.
+def interrupts_raise() -> AbstractContextManager[None]:
+    """Let signals raise an Interrupt within the block; a second one ends the program at once."""
+    process = os.getpid()
 
-    Torch may swallow an exception while it is imported, or be left in parts that raise others.
-    """
+    def handle(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != process:  # a worker, forked before it had handlers of its own
+            os._exit(128 + number)
+        signal.signal(number, signal.SIG_DFL)
+        if hasattr(signal, "SIGCHLD"):  # torch raises when a worker dies: here they are meant to
+            signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        raise Interrupt(number)
 
-    def end(number: int, frame: FrameType | None) -> None:
+    return _on_signals(handle)
+
+
+def interrupts_end() -> AbstractContextManager[None]:
+    """Exit immediately on a signal; used while torch is imported, which may swallow an exception."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
         cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # hidden while the sign of life moves
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.write(2, f"{cursor}error: {Interrupt(number).sentence}\n".encode())
-        os._exit(Interrupt(number).status)
+        os._exit(128 + number)
 
-    unlike = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler, None)
-    raising = {number: handler for number in _signals() if (handler := signal.getsignal(number)) not in unlike}
-    for number in raising:
-        signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number, handler in raising.items():
-            signal.signal(number, handler)
+    return _on_signals(handle)
 
 
 MAIN, STUDIES, EXCHANGE, SETUP = "From images to a table", "Studies", "Exchange", "Setup"
@@ -118,7 +90,7 @@ COMMANDS = {  # summaries, so that `fsbench --help` loads no options
     "reproduce": (STUDIES, "Reproduce a table or figure of the article, next to its numbers."),
     "sweep": (STUDIES, "Show how accuracy depends on a parameter, as tables and a figure."),
     "tune": (STUDIES, "Tune parameters on the val classes, never on novel ones."),
-    "plot": (STUDIES, "Plot results, features or a task as PNG, PDF or SVG."),
+    "plot": (STUDIES, "Plot results or features as PNG, PDF or SVG."),
     "report": (STUDIES, "Write all records into one self-contained HTML page."),
     "verify": (EXCHANGE, "Solve tasks of stored records again, and compare."),
     "import": (EXCHANGE, "Make a feature file from features of another program."),
@@ -129,10 +101,10 @@ COMMANDS = {  # summaries, so that `fsbench --help` loads no options
     "demo": (SETUP, "Run the full pipeline on the built-in data set, in a minute."),
 }
 _FIGURES = {
-    "From records": ("dots", "differences", "speed", "confusion", "calibration", "curves"),
-    "From features": ("simplex", "spectrum"),
+    "From records": ("dots", "differences", "speed", "confusion", "calibration"),
+    "From features": ("spectrum",),
 }
-_MODULES = {"import": "exchange", "export": "exchange"}  # of functions that are not in a module of their name
+_MODULES = {"solve": "compare", "import": "exchange", "export": "exchange"}  # of other names than their functions
 _SHARED = ("solve", "compare", "extract")  # whose options Python functions share
 
 
@@ -148,7 +120,7 @@ class LazyGroup(TyperGroup):
         """The command that is called, loaded."""
         if args and args[0] in COMMANDS:
             self.commands[args[0]] = load_command(args[0])
-        return super().resolve_command(ctx, _with_seeds(args))
+        return super().resolve_command(ctx, args)
 
     def get_params(self, ctx: Any) -> Any:
         """The options of `fsbench` itself, none of which takes a value."""
@@ -156,14 +128,6 @@ class LazyGroup(TyperGroup):
         for option in options:
             option.metavar = ""
         return options
-
-
-def _with_seeds(args: list[str]) -> list[str]:
-    """The words of the command line, with a 0 after `--random-weights` where no seed follows."""
-    bare = [
-        a == "--random-weights" and not b.isdecimal() for a, b in itertools.zip_longest(args, args[1:], fillvalue="")
-    ]
-    return [word for arg, lacks in zip(args, bare, strict=True) for word in ([arg, "0"] if lacks else [arg])]
 
 
 def load_command(name: str) -> Any:
@@ -221,42 +185,33 @@ _METAVARS = {int: "N", float: "X", Path: "PATH", str: "NAME"}
 def _typer_parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     from fsbench.options import about_field, kinds, spelling, text_of  # noqa: PLC0415 - imports pydantic
 
-    about, (first, *_) = about_field(field), kinds(field.annotation)
-    several = get_origin(first) in (list, dict)
-    kind: Any = bool if first is bool else list[str] if several else str
+    about, types = about_field(field), [*kinds(field.annotation)]
+    several = get_origin(types[0]) in (list, dict)
+    kind: Any = bool if types[0] is bool else list[str] if several else str
     default = field.default
     if field.is_required():
         default = inspect.Parameter.empty
     elif several or default in (None, ""):
         kind, default = kind | None, None
-    elif first is not bool:
+    elif kind is str:
         default = text_of(default)
-    info: dict[str, Any] = {"help": field.description, "metavar": about.get("metavar") or _METAVARS.get(first, "NAME")}
-    if completion := about.get("completion"):
-        info["autocompletion"] = _completion(completion)
+    literals = [one for one in types if isinstance(one, str)]
+    metavar = about.get("metavar") or "|".join([*(_METAVARS[one] for one in types if one in _METAVARS), *literals])
+    info: dict[str, Any] = {"help": field.description, "metavar": "" if kind is bool else metavar or "NAME"}
+    if words := about.get("completion") or literals:
+        info["autocompletion"] = complete_methods if words == "methods" else _completion(words)
     if about.get("argument"):
         annotation: Any = Annotated[kind, typer.Argument(**info)]
     else:
         info |= {"rich_help_panel": about["panel"] or None, "envvar": about["envvar"] or None}
-        if first is bool:
-            info["metavar"] = ""
         flag = about["flag"] or spelling(name, field)
         names = flag.split("/") if "/-" in flag and "/--" not in flag else [flag]
         annotation = Annotated[kind, typer.Option(*names, **info)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _completion(words: Iterable[str] | str) -> Callable[[str], list[str]]:
-    """The completion of fixed words, or of a list by name."""
-    if words == "methods":
-        return complete_methods
-    return lambda incomplete: _in_a_list(_datasets() if words == "datasets" else words, incomplete)
-
-
-def _datasets() -> Iterable[str]:
-    from fsbench.data.catalog import dataset_names  # noqa: PLC0415
-
-    return dataset_names()
+def _completion(words: Iterable[str]) -> Callable[[str], list[str]]:
+    return lambda incomplete: _in_a_list(words, incomplete)
 
 
 def complete_methods(incomplete: str) -> list[str]:
@@ -275,30 +230,6 @@ def _in_a_list(names: Iterable[str], incomplete: str) -> list[str]:
     before, comma, last = incomplete.rpartition(",")
     taken = before.split(",")
     return [before + comma + name for name in names if name.startswith(last) and name not in taken]
-
-
-@contextmanager
-def _colons_within_words() -> Iterator[None]:
-    """Let bash complete words with a colon in them, which it passes and replaces in parts: `bavardage`, `:`, `rel`."""
-    if os.environ.get("_FSBENCH_COMPLETE") != "complete_bash":
-        yield
-        return
-    current = int(os.environ["COMP_CWORD"])
-    words: list[str] = []
-    for place, word in enumerate(os.environ["COMP_WORDS"].split("\n")[: current + 1]):
-        if place > 1 and (word == ":" or words[-1].endswith(":")):
-            words[-1] += word
-        else:
-            words.append(word)
-    joined = len(words) <= current
-    os.environ |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
-    printed = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(printed):
-            yield
-    finally:
-        lines = printed.getvalue().splitlines(keepends=True)
-        sys.stdout.writelines(line.rpartition(":")[2] if joined else line for line in lines)
 
 
 @contextmanager
@@ -368,12 +299,7 @@ def fsbench_command(
 
 
 def _prepare_streams() -> None:
-    """Make printing safe: names of files are UTF-8, a closed stream is /dev/null, other characters are replaced.
-
-    Python takes names of files for ASCII in a C locale where PYTHONUTF8=0 forbids its UTF-8 mode: start again in it.
-    """
-    if sys.getfilesystemencoding() == "ascii" and not sys.flags.utf8_mode:
-        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+    """Make printing safe: a closed stream is /dev/null, and characters that a stream cannot show are replaced."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -388,8 +314,7 @@ def main() -> None:
     try:
         with interrupts_raise():
             try:
-                with _colons_within_words():
-                    status = app(standalone_mode=False, prog_name="fsbench")
+                status = app(standalone_mode=False, prog_name="fsbench")
             finally:
                 sys.stdout.flush()  # here, where a full disk behind it can still be named
         if isinstance(status, int):  # that of typer.Exit
@@ -403,7 +328,7 @@ def main() -> None:
     except MemoryError:
         _fail(FsbenchError("There is not enough memory.", "Use a smaller --batch, fewer --tasks, or another machine."))
     except OSError as error:
-        with contextlib.suppress(OSError):  # keep Python from trying once more, on its way out, to write the rest
+        with suppress(OSError):  # keep Python from trying once more, on its way out, to write the rest
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             _fail(system_trouble(f"Could not go on with {error.filename or 'the output'}", error))
@@ -423,11 +348,11 @@ def _misread(error: Any) -> FsbenchError:
 
 def _fail(error: FsbenchError, status: int = 1) -> NoReturn:
     """Show an error and end; at once, if threads are in the midst of a long computation that nobody will read."""
-    with first_to_report() as first, contextlib.suppress(OSError):  # stderr may be on the full disk too
+    with first_to_report() as first, suppress(OSError):  # stderr may be on the full disk too
         if first:
             _show(error)
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)

@@ -1,4 +1,4 @@
-"""`fsbench compare`."""
+"""`fsbench compare`, and `fsbench solve`, which compares one method with its baseline."""
 
 from __future__ import annotations
 
@@ -7,38 +7,60 @@ from collections.abc import Sequence
 from fsbench.cli.session import find_features, format_of, open_runner
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.compare import compare as compare_files
-from fsbench.evaluation.options import Compare
+from fsbench.evaluation.options import BavardageParameters, Compare, Solve
 from fsbench.evaluation.spec import Spec
 from fsbench.features.store import FeatureFile
+from fsbench.io.files import write_text
 from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE
-from fsbench.report.comparison import ComparisonTable
+from fsbench.report.comparison import ComparisonTable, render
+from fsbench.report.tables import solved_table
+from fsbench.report.writers import show
 
 
 def compare(options: Compare) -> None:
     """Compare methods and print or write the table; with `--fail-if-worse`, an error if a method is too weak."""
     form = format_of(options.output or ("json" if options.as_json else None), options.out)
-    spec = Spec.of(options, options.methods, {})
+    spec, watched = Spec.of(options, options.methods, {}), options.fail_if_worse
     base = FeatureFile.open(options.base) if options.base else None
     with open_runner(options) as runner:
         files = find_features(options, runner.reporter, runner.ranks)
-        _check_watched(options, spec, files if base is None else [])
+        if watched:
+            _check_watched(watched, spec, files if base is None else [])
         table = compare_files(spec, files, runner, base, others=options.others)
         if runner.ranks.leads:
             shown = table.best_first() if options.sort else table
-            ComparisonTable(shown).show(form, options.out, timing=options.timing)
+            ComparisonTable(shown).show(form, options.out)
             if options.out:
                 runner.reporter.say(f"Wrote {options.out}.")
-    if options.fail_if_worse and (worse := table.below_baseline(options.fail_if_worse, options.by)):
-        raise FsbenchError(f"{options.fail_if_worse} is below {table.baseline}: {'; '.join(worse)}.")
+    if watched and (worse := table.below_baseline(watched, options.by)):
+        raise FsbenchError(f"{watched} is below {table.baseline}: {'; '.join(worse)}.")
 
 
-def _check_watched(options: Compare, spec: Spec, files: Sequence[FeatureFile]) -> None:
+def _check_watched(watched: str, spec: Spec, files: Sequence[FeatureFile]) -> None:
     """Refuse, before anything is computed, to watch a method that is not compared with the baseline."""
-    watched, labels = options.fail_if_worse, [choice.label for choice in spec.methods]
-    if options.by and not watched:
-        raise UsageError("by", "has a meaning with --fail-if-worse METHOD only")
-    if watched and watched not in labels:
+    labels = [choice.label for choice in spec.methods]
+    if watched not in labels:
         raise UsageError("fail_if_worse", f"expected one of {', '.join(labels)}, got {watched!r}")
     usual = BASELINE if all("base" in file.splits for file in files) else BASELINE_WITHOUT_BASE
-    if watched and watched == (spec.baseline or usual):
+    if watched == (spec.baseline or usual):
         raise UsageError("fail_if_worse", f"{watched} is the baseline itself", "Name another one with --baseline.")
+
+
+def solve(options: Solve) -> None:
+    """Run one method and its baseline, and print accuracies with their signatures."""
+    names = (*BavardageParameters.model_fields, "beta", "mixing", "stage")
+    parameters = {name: value for name in names if (value := getattr(options, name)) is not None}
+    for name in parameters.keys() & options.parameters.keys():
+        raise UsageError("set", f"{name} is also given by --{name.replace('_', '-')}; choose one")
+    spec = Spec.of(options, [options.method], parameters | options.parameters, published=False)
+    base = FeatureFile.open(options.base) if options.base else None
+    with open_runner(options) as runner:
+        table = compare_files(spec, find_features(options, runner.reporter, runner.ranks), runner, base)
+        if not runner.ranks.leads:
+            return
+        if options.out:
+            write_text(options.out, render(table, "json"))
+        if options.as_json:
+            print(render(table, "json"), end="")
+        else:
+            show(solved_table(table))

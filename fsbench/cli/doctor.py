@@ -11,8 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from fsbench.doctor import diagnose
-from fsbench.report.table import Cell, Column, Table, cells, numbers
-from fsbench.report.writers import Printed, stdout_console
+from fsbench.report.writers import Cell, Column, Table, cells, numbers, show, stdout_console
 from fsbench.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from fsbench.cli.options import Doctor
     from fsbench.doctor import DatasetReport, DoctorReport
-    from fsbench.report.table import Mark
+    from fsbench.report.writers import Mark
 
 _WIDTH = 100
 _MARKS: dict[str, Mark] = {
@@ -50,7 +49,7 @@ def _show(report: DoctorReport) -> None:
         counts = numbers("classes", "expected", "images", "expected")
         columns = [Column("data set"), Column("split"), *counts, Column("state")]
         rows = [row for dataset in report.datasets for row in _rows(dataset)]
-        console.print(Printed([Table(f"Data sets in {report.data_root}", columns, rows)]))
+        show(Table(f"Data sets in {report.data_root}", columns, rows), console=console)
     for dataset in report.datasets:
         _say(console, f"{dataset.name}, {dataset.path}:", dataset.sentences)
     _say(console, "Data:", report.data_sentences)

@@ -15,8 +15,7 @@ from fsbench.evaluation.spec import ALL, parse_methods
 from fsbench.methods.base import Context
 from fsbench.methods.images.loader import FEATURES
 from fsbench.methods.registry import learns, method_class, told, working_methods
-from fsbench.report.table import Column, Table, cells, number
-from fsbench.report.writers import show, stdout_console
+from fsbench.report.writers import Column, Table, cells, number, show, stdout_console
 from fsbench.tasks.protocol import RULES
 
 _SETTINGS = {

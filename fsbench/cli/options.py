@@ -9,39 +9,16 @@ from pathlib import Path
 from typing import Literal
 
 from fsbench.backbones.families import BACKBONES, TIMM
-from fsbench.data.catalog import SPLITS
-from fsbench.evaluation.options import (
-    NAMED_BACKBONES,
-    AsJson,
-    BavardageParameters,
-    Computing,
-    Device,
-    Drawing,
-    Features,
-    FeaturesFolder,
-    Force,
-    ImageFolders,
-    OwnImages,
-    Present,
-    Preset,
-    Prior,
-    Quiet,
-    ResultsFolder,
-    Sampling,
-    Setting,
-    Unbalanced,
-    Ways,
-    of_method,
-    of_output,
-    of_tasks,
-)
-from fsbench.options import AxisValues, Count, Names, Numbers, Words, argument, option
+from fsbench.data.catalog import SPLITS, dataset_names
+from fsbench.evaluation import options as shared
+from fsbench.evaluation.options import NAMED_BACKBONES, of_method, of_output, of_tasks
+from fsbench.options import AxisValues, Count, Names, Numbers, argument, option
 from fsbench.train.settings import CLASSES, HEADS, RECIPES
 
 PARTS = ("table1", "table2", "table3", "figure3", "figure4", "figure5")
 
 
-class Scatter(Features, AsJson, Quiet):
+class Scatter(shared.Features, shared.AsJson, shared.Quiet):
     """Compute mean and within-class scatter S_w of the base features.
 
     Writes a file next to each feature file. Other commands compute missing ones automatically.
@@ -50,7 +27,7 @@ class Scatter(Features, AsJson, Quiet):
     """
 
 
-class Reproduce(Computing, Force, Features, ResultsFolder, AsJson, Quiet):
+class Reproduce(shared.Running, shared.Force):
     """Reproduce a table or figure of the article, next to its numbers.
 
     Uses all feature files that have a place in it, and says which checkpoints the other cells need. Parameters are the
@@ -64,11 +41,10 @@ class Reproduce(Computing, Force, Features, ResultsFolder, AsJson, Quiet):
     tasks: Count | None = of_tasks(None, "Tasks per setting. (default: 10,000; figures 1,000)", ge=1, le=10**9)
     seed: Count = of_tasks(0, "Random seed of the task lists.", ge=0)
     out: Path | None = of_output(None, "Table file (.tex, .md, .html, .json, .txt) or figure file (.png, .pdf, .svg).")
-    weights_dir: Path = ImageFolders.model_fields["weights_dir"]  # type: ignore[assignment]
 
 
 class Sweep(
-    Drawing, Ways, Unbalanced, Preset, Prior, Setting, Computing, Force, Features, ResultsFolder, AsJson, Quiet
+    shared.Drawing, shared.Unbalanced, shared.Preset, shared.Prior, shared.Setting, shared.Running, shared.Force
 ):
     """Show how accuracy depends on a parameter, as tables and a figure.
 
@@ -77,15 +53,14 @@ class Sweep(
     Example: [bold]fsbench sweep --over tau=0.1,0.2,0.3,0.5 --split val,novel[/bold]
     """
 
-    over: AxisValues = option({}, "A parameter of the method, or shots, queries, ways, alpha.", metavar="NAME=VALUE,…")
-    figure: Count | None = option(None, "The curves of the article's figure 3, 4 or 5.")
+    over: AxisValues = option(..., "A parameter of the method, or shots, queries, ways, alpha.", metavar="NAME=VALUE,…")
     methods: Names = option(("bavardage",), "Names separated by commas.", completion="methods")
-    split: Words = option(("novel",), "Splits separated by commas: val, novel, base.", completion=tuple(SPLITS))
+    split: Names = option(("novel",), "Splits separated by commas: val, novel, base.", completion=tuple(SPLITS))
     tasks: Count = of_tasks(1_000, "Tasks per setting.", ge=1, le=10**9)
     out: Path | None = of_output(None, "Figure file: PNG, PDF or SVG.", metavar="FILE")
 
 
-class Tune(Drawing, Ways, Unbalanced, Present, Prior, Setting, Computing, Features, ResultsFolder, AsJson, Quiet):
+class Tune(shared.Drawing, shared.Unbalanced, shared.Prior, shared.Setting, shared.Running):
     """Tune parameters on the val classes, never on novel ones.
 
     By a grid, or by gradient where a method learns its parameters (unem-gaussian). The result is stored next to the
@@ -103,11 +78,11 @@ class Tune(Drawing, Ways, Unbalanced, Present, Prior, Setting, Computing, Featur
     out: Path | None = of_output(None, "Figure of the surface, per setting: PNG, PDF or SVG.", metavar="FILE")
 
 
-class Records(ResultsFolder, Quiet):
+class Records(shared.ResultsFolder, shared.Quiet):
     records: list[Path] = argument([], "Records, or folders of them. (default: the results folder)", metavar="RECORDS")
 
 
-class Report(Records, FeaturesFolder):
+class Report(Records, shared.FeaturesFolder):
     """Write all records into one self-contained HTML page.
 
     A leaderboard with filters, a table per feature file, ablations, sweeps and tuning, and the command behind every
@@ -116,16 +91,13 @@ class Report(Records, FeaturesFolder):
     Example: [bold]fsbench report --out report.html[/bold]
     """
 
-    others: list[Path] = of_output(
-        [], "Add records of other people from this folder, where tasks are the same.", flag="--with", metavar="DIR"
-    )
     baseline: str = option("soft-kmeans", "Method that others are compared to.", completion="methods")
     published: bool = option(True, "Show published numbers.", flag="--published/--no-published")
     title: str = option("Few-shot benchmark", "Heading of the page.", metavar="TEXT")
     out: Path = option(Path("report.html"), "The HTML file to write.", metavar="FILE")
 
 
-class Verify(Records, Device, FeaturesFolder, ImageFolders, AsJson):
+class Verify(Records, shared.Device, shared.FeaturesFolder, shared.ImageFolders, shared.AsJson):
     """Solve tasks of stored records again, and compare.
 
     A random sample of each record's tasks is solved, and the right answers are compared task by task. Features are
@@ -135,14 +107,12 @@ class Verify(Records, Device, FeaturesFolder, ImageFolders, AsJson):
     Example: [bold]fsbench verify theirs/ --sample 500[/bold]
     """
 
-    sample: Count | Literal["all"] = option(
-        200, "Tasks of every record to solve again, drawn at random.", metavar="N|all", completion=("all",)
-    )
+    sample: Count | Literal["all"] = option(200, "Tasks of every record to solve again, drawn at random.")
     seed: Count | None = option(None, "Random seed of the sample. (default: a new one each time)", ge=0)
     methods: Names = option((), "Methods of your own in the records: file.py:CLASS, with commas.", metavar="NAMES")
 
 
-class Import(FeaturesFolder, AsJson, Quiet):
+class Import(shared.FeaturesFolder, shared.AsJson, shared.Quiet):
     """Make a feature file from features of another program.
 
     Pickles of S2M2, PT-MAP, BAVARDAGE, SimpleShot and TIM, EASY's tensors, S2M2's HDF5, npz, npy and torch files are
@@ -152,7 +122,7 @@ class Import(FeaturesFolder, AsJson, Quiet):
     """
 
     files: list[str] = argument(..., "Files of features; SPLIT=FILE names the split.", metavar="FILE")
-    dataset: str = option(..., "Name of the data set, such as mini, or one of your own.", completion="datasets")
+    dataset: str = option(..., "Name of the data set, such as mini, or one of your own.", completion=dataset_names())
     backbone: str = option(
         ..., f"Name of the backbone: {NAMED_BACKBONES}, or any other.", completion=(*BACKBONES, TIMM)
     )
@@ -161,7 +131,7 @@ class Import(FeaturesFolder, AsJson, Quiet):
     force: bool = option(False, "Overwrite an existing file.")
 
 
-class Export(AsJson, Quiet):
+class Export(shared.AsJson, shared.Quiet):
     """Write a feature file in a format that other programs read.
 
     `fsbench import` reads it back to the same rows.
@@ -170,17 +140,12 @@ class Export(AsJson, Quiet):
     """
 
     features: Path = argument(..., "The feature file.", metavar="FEATURES")
-    to: str = option(
-        "npz",
-        "npz: one archive. ptmap: a folder of pickles, one per split.",
-        metavar="npz|ptmap",
-        completion=("npz", "ptmap"),
-    )
+    to: Literal["npz", "ptmap"] = option("npz", "npz: one archive. ptmap: a folder of pickles, one per split.")
     out: Path | None = option(None, "File or folder. (default: next to the feature file)")
     force: bool = option(False, "Overwrite existing files.")
 
 
-class Doctor(ImageFolders, FeaturesFolder, AsJson):
+class Doctor(shared.ImageFolders, shared.FeaturesFolder, shared.AsJson):
     """Check data, weights and environment.
 
     Data sets are compared with the benchmark, split by split; weights, features, libraries and devices are listed.
@@ -189,11 +154,11 @@ class Doctor(ImageFolders, FeaturesFolder, AsJson):
     Example: [bold]fsbench doctor --data-dir /mnt/data[/bold]
     """
 
-    data: Path | None = OwnImages.model_fields["data"]  # type: ignore[assignment]
+    data: Path | None = shared.OwnImages.model_fields["data"]  # type: ignore[assignment]
     deep: bool = option(False, "Decode every image, and find duplicate images and damaged feature files.")
 
 
-class Methods(AsJson):
+class Methods(shared.AsJson):
     """List methods, protocols, data sets or backbones.
 
     NAME describes one method: what it assumes, needs and is told, its parameters with defaults and tuning grid, and its
@@ -213,7 +178,7 @@ class Methods(AsJson):
     backbones: bool = of_output(False, "List the families of backbones.")
 
 
-class Demo(ImageFolders, FeaturesFolder, ResultsFolder, Quiet):
+class Demo(shared.ImageFolders, shared.FeaturesFolder, shared.ResultsFolder, shared.Quiet):
     """Run the full pipeline on the built-in data set, in a minute.
 
     Render, extract, scatter, solve, compare, one figure. Works offline and needs no data.
@@ -224,7 +189,7 @@ class Demo(ImageFolders, FeaturesFolder, ResultsFolder, Quiet):
     tasks: Count = of_tasks(2_000, "Tasks per setting.", ge=2, le=10**9)
 
 
-class Train(OwnImages, Device, ImageFolders, Quiet):
+class Train(shared.OwnImages, shared.Device, shared.ImageFolders, shared.Quiet):
     """Train a backbone on the base classes.
 
     Writes the weights, in half precision, where `fsbench extract` looks for them, and a card (.json) next to them.
@@ -244,7 +209,7 @@ class Train(OwnImages, Device, ImageFolders, Quiet):
         f"{CLASSES} trains on the base classes; {', '.join(RECIPES[1:])} on tasks drawn from them.",
         completion=RECIPES,
     )
-    dataset: str | None = option(None, "The data set. (default: the one found)", completion="datasets")
+    dataset: str | None = option(None, "The data set. (default: the one found)", completion=dataset_names())
     width: float | None = option(None, "Base width (rn12, rn18, conv4), widening factor (wrn). (default: 64; wrn 10)")
     image_size: Count | None = option(
         None, "Side of the images in pixels. (default: as published for the data set)", ge=16
@@ -262,7 +227,7 @@ class Train(OwnImages, Device, ImageFolders, Quiet):
     inner_steps: Count = of_tasks(5, "MAML: steps within a task.", ge=1)
     inner_rate: float = of_tasks(0.1, "MAML: rate of these steps.")
     adapts: Literal["all", "all but norm", "head"] = of_tasks(
-        "all", "MAML: what they change: all, all but norm, head.", completion=("all", "all but norm", "head")
+        "all", "MAML: what they change: all, all but norm, head.", metavar="NAME"
     )
     first_order: bool = of_tasks(False, "MAML: no gradients through them.")
     head: str = of_tasks("zero", f"MAML: start of the head: {', '.join(HEADS)}.", completion=HEADS)
@@ -272,10 +237,8 @@ class Train(OwnImages, Device, ImageFolders, Quiet):
     force: bool = option(False, "Overwrite an existing weights file.")
 
 
-class Drawn(Quiet):
-    width: Literal["column", "page"] = of_output(
-        "page", "True width on paper: column is 3.25 in, page 6.75 in.", metavar="column|page"
-    )
+class Drawn(shared.Quiet):
+    width: Literal["column", "page"] = of_output("page", "True width on paper: column is 3.25 in, page 6.75 in.")
     out: Path | None = of_output(None, "PNG, PDF or SVG file. (default: named after the figure, PNG)", metavar="FILE")
 
 
@@ -295,7 +258,7 @@ class Speed(Records, Drawn):
     """
 
 
-class Differences(ResultsFolder, Drawn):
+class Differences(shared.ResultsFolder, Drawn):
     """Plot the difference of two methods, task by task.
 
     Example: [bold]fsbench plot differences bavardage soft-kmeans[/bold]
@@ -304,15 +267,6 @@ class Differences(ResultsFolder, Drawn):
     method: str = argument(..., "Label of the method, as in `fsbench compare`.", metavar="METHOD")
     baseline: str = argument("soft-kmeans", "The method to subtract.", metavar="BASELINE")
     records: list[Path] = Records.model_fields["records"]  # type: ignore[assignment]
-
-
-class Curves(Drawn):
-    """Plot the curves of a sweep again, for instance as PDF.
-
-    Example: [bold]fsbench plot curves results/sweeps/SWEEP.json --out curves.pdf[/bold]
-    """
-
-    sweep: Path = argument(..., "A file that `fsbench sweep` wrote into results/sweeps/.", metavar="SWEEP")
 
 
 class Confusion(Records, Drawn):
@@ -335,30 +289,11 @@ class Calibration(Records, Drawn):
     """
 
 
-class Simplex(Drawing, Unbalanced, BavardageParameters, Setting, Features, Drawn):
-    """Plot the queries of a 3-way task in the simplex.
-
-    Three panels: nearest class mean, Soft-KMEANS, BAVARDAGE. A query stands where its class probabilities put it.
-
-    Example: [bold]fsbench plot simplex features/mini-wrn.h5 --task 3 --shots 5 --out simplex.pdf[/bold]
-    """
-
-    number: Count = of_tasks(0, "Number of the task in the list.", flag="--task", ge=0, le=10**9)
-    shots: Count = of_tasks(1, "Labelled images per class.")  # type: ignore[assignment]
-    split: str = Sampling.model_fields["split"]  # type: ignore[assignment]
-    root: Count = option(4, "Plot p^(1/ROOT), to open up the corners; 1 plots the probabilities.", ge=1, le=64)
-
-    @property
-    def ways(self) -> int:
-        """Corners of the simplex."""
-        return 3
-
-
-class Spectrum(Features, Drawn):
+class Spectrum(shared.Features, Drawn):
     """Plot the spectrum of S_w, and what the clamp σ cuts.
 
     Example: [bold]fsbench plot spectrum features/mini-wrn.h5 features/mini-rn18.h5 --out spectrum.pdf[/bold]
     """
 
-    s_max: float | None = BavardageParameters.model_fields["s_max"]  # type: ignore[assignment]
-    sigma: float | None = BavardageParameters.model_fields["sigma"]  # type: ignore[assignment]
+    s_max: float | None = shared.BavardageParameters.model_fields["s_max"]  # type: ignore[assignment]
+    sigma: float | None = shared.BavardageParameters.model_fields["sigma"]  # type: ignore[assignment]

@@ -1,66 +1,60 @@
-"""`fsbench plot FIGURE`: figures of records, of features, and of what BAVARDAGE does to a task."""
+"""`fsbench plot FIGURE`: figures of records and of features."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from fsbench.cli import options as use
 from fsbench.cli.session import find_features
-from fsbench.cli.solve import parameters_of
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.evaluation.options import BavardageParameters
-from fsbench.evaluation.source import base_of, load_source
-from fsbench.evaluation.spec import protocols_of
-from fsbench.evaluation.task_views import WatchedTask, watch
 from fsbench.features.scatter import base_statistics
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
 from fsbench.report.plots.comparison import draw_differences, draw_dots, draw_speed, paired_runs
 from fsbench.report.plots.predictions import draw_calibration, draw_confusion
-from fsbench.report.plots.simplex import draw_simplex
 from fsbench.report.plots.spectrum import Spectrum, draw_spectra
-from fsbench.report.plots.studies import draw_sweep
 from fsbench.report.plots.style import check_ending, save
 from fsbench.reporter import Reporter
 from fsbench.results.collect import collect, read_records, titles
 from fsbench.results.comparison import Comparison
 from fsbench.results.metrics import Reliability, reliability
 from fsbench.results.metrics import confusion as confused
-from fsbench.results.studies import load_sweep
 
 
-def _ready(options: use.Drawn) -> tuple[Path, Reporter]:
-    """The file to draw to, whose ending is checked before anything is computed, and the reporter."""
-    out = options.out or Path(f"{type(options).__name__.lower()}.png")
-    check_ending(out)
-    return out, Reporter(options.quiet)
+def _written(draw: Callable[[Any, Reporter], Figure]) -> Callable[[Any], None]:
+    """The command of a figure: checks the ending of its file before anything is computed, draws, and writes it."""
+
+    def command(options: use.Drawn) -> None:
+        out, reporter = options.out or Path(f"{draw.__name__}.png"), Reporter(options.quiet)
+        check_ending(out)
+        save(draw(options, reporter), out)
+        reporter.say(f"Wrote {out}.")
+
+    return command
 
 
-def _write(figure: Figure, out: Path, reporter: Reporter) -> None:
-    save(figure, out)
-    reporter.say(f"Wrote {out}.")
-
-
-def dots(options: use.Dots) -> None:
+@_written
+def dots(options: use.Dots, reporter: Reporter) -> Figure:
     """Accuracies or differences as dots with intervals."""
-    out, reporter = _ready(options)
     records, baseline = read_records(options.records, options.results_dir, reporter), options.baseline
     first = _first(collect(records, baseline) if baseline else collect(records), reporter)
-    _write(draw_dots(first, options.width, differences=bool(baseline)), out, reporter)
+    return draw_dots(first, options.width, differences=bool(baseline))
 
 
-def speed(options: use.Speed) -> None:
+@_written
+def speed(options: use.Speed, reporter: Reporter) -> Figure:
     """Accuracy against tasks per second."""
-    out, reporter = _ready(options)
     records = read_records(options.records, options.results_dir, reporter)
-    _write(draw_speed(_first(collect(records), reporter), options.width), out, reporter)
+    return draw_speed(_first(collect(records), reporter), options.width)
 
 
-def differences(options: use.Differences) -> None:
+@_written
+def differences(options: use.Differences, reporter: Reporter) -> Figure:
     """The difference of two methods, task by task."""
-    out, reporter = _ready(options)
     method, baseline = options.method, options.baseline
     comparisons = collect(read_records(options.records, options.results_dir, reporter))
     labels = {entry.label for comparison in comparisons for entry in comparison.entries}
@@ -73,19 +67,12 @@ def differences(options: use.Differences) -> None:
             f"{method} and {baseline} did not run on the same tasks of the same features.",
             f"Run them together: fsbench compare --methods {method} --baseline {baseline}",
         )
-    runs = paired_runs(_first(both, reporter), method, baseline)
-    _write(draw_differences(runs, method, baseline, options.width), out, reporter)
+    return draw_differences(paired_runs(_first(both, reporter), method, baseline), method, baseline, options.width)
 
 
-def curves(options: use.Curves) -> None:
-    """The curves of a sweep."""
-    out, reporter = _ready(options)
-    _write(draw_sweep(load_sweep(options.sweep), options.width), out, reporter)
-
-
-def confusion(options: use.Confusion) -> None:
+@_written
+def confusion(options: use.Confusion, reporter: Reporter) -> Figure:
     """Which classes are confused, over all tasks."""
-    out, reporter = _ready(options)
     comparison = _recorded(options, reporter)
     group, column = comparison.groups[0], comparison.columns[0]
     cells = {label: cell for (label, one), cell in group.cells.items() if one == column}
@@ -94,12 +81,12 @@ def confusion(options: use.Confusion) -> None:
     label = options.method or max(cells, key=lambda name: cells[name].value.mean)
     record = cells[label].record
     title = f"{label} on {group.title}, {column.title}, {record.tasks:,} tasks: {record.accuracy:.2f} % right"
-    _write(draw_confusion(confused(record), record.class_names, title, options.width), out, reporter)
+    return draw_confusion(confused(record), record.class_names, title, options.width)
 
 
-def calibration(options: use.Calibration) -> None:
+@_written
+def calibration(options: use.Calibration, reporter: Reporter) -> Figure:
     """How often methods are right against how sure they are, one panel per setting."""
-    out, reporter = _ready(options)
     comparison = _recorded(options, reporter)
     group = comparison.groups[0]
     panels: dict[str, dict[str, Reliability]] = {}
@@ -107,18 +94,12 @@ def calibration(options: use.Calibration) -> None:
         for entry in comparison.entries:
             if cell := group.cells.get((entry.label, column)):
                 panels.setdefault(column.title, {})[entry.label] = reliability(cell.record)
-    _write(draw_calibration(panels, f"{group.title}, {comparison.tasks:,} tasks", options.width), out, reporter)
+    return draw_calibration(panels, f"{group.title}, {comparison.tasks:,} tasks", options.width)
 
 
-def simplex(options: use.Simplex) -> None:
-    """The queries of a 3-way task in the simplex."""
-    out, reporter = _ready(options)
-    _write(draw_simplex(_watched(options, reporter), options.root, options.width), out, reporter)
-
-
-def spectrum(options: use.Spectrum) -> None:
+@_written
+def spectrum(options: use.Spectrum, reporter: Reporter) -> Figure:
     """The spectrum of S_w, and what the clamp cuts."""
-    out, reporter = _ready(options)
     parameters = {n: value for n in ("s_max", "sigma") if (value := getattr(options, n)) is not None}
     spectra = []
     for file in find_features(options, reporter):
@@ -126,18 +107,7 @@ def spectrum(options: use.Spectrum) -> None:
             base = base_statistics(file, advance)
         clamp = Bavardage.configure(Context(balanced=False, base=base), **parameters).sigma
         spectra.append(Spectrum(f"{file.path.stem} {file.provenance.named_weights}".strip(), base, clamp))
-    _write(draw_spectra(spectra, options.width), out, reporter)
-
-
-def _watched(options: use.Simplex, reporter: Reporter) -> WatchedTask:
-    """One task of the first feature file, solved; a note names the files left out."""
-    parameters = parameters_of(options, *BavardageParameters.model_fields)
-    (protocol,) = protocols_of(options, options.settings)
-    first, *rest = find_features(options, reporter)
-    if rest:
-        reporter.say(f"Plotting a task of {first.path}, the first of {1 + len(rest)} feature files.")
-    source = load_source(first, options.split, base_of(first, reporter))
-    return watch(source, protocol, options.seed, options.number, parameters)
+    return draw_spectra(spectra, options.width)
 
 
 def _recorded(options: use.Records, reporter: Reporter) -> Comparison:

@@ -11,20 +11,14 @@ from fsbench.report.page import render_html
 from fsbench.report.plots.studies import draw_surface, draw_sweep
 from fsbench.report.plots.style import svg_text
 from fsbench.reporter import Reporter
-from fsbench.results.collect import (
-    collect,
-    read_records,
-    read_sweeps,
-    split_ablations,
-)
+from fsbench.results.collect import collect, read_records, read_sweeps, split_ablations
 from fsbench.results.studies import read_memory
 
 
 def report(options: Report) -> None:
     """Write the page of all records, sweeps and searches."""
     reporter, baseline = Reporter(options.quiet), options.baseline
-    records = read_records(options.records, options.results_dir, reporter)
-    ranking, studied = split_ablations(records, baseline)
+    ranking, studied = split_ablations(read_records(options.records, options.results_dir, reporter), baseline)
     comparisons = collect(ranking, baseline, published=options.published)
     ablations = collect(studied, baseline, published=options.published) if studied else []
     sweeps = read_sweeps(options.results_dir, reporter)

@@ -21,22 +21,18 @@ from fsbench.evaluation.spec import (
     with_prior,
 )
 from fsbench.evaluation.sweep import Plan, plan_sweep, run_sweep
-from fsbench.evaluation.sweep import figure as figure_plans
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import require_writable
-from fsbench.options import typed_options
 from fsbench.report.plots.studies import draw_sweep
 from fsbench.report.plots.style import check_ending, save
 from fsbench.report.tables import sweep_tables
 from fsbench.report.writers import show, stdout_console
 from fsbench.results.studies import SWEEPS, Sweep, save_sweep
 
-_FIXED_BY_FIGURES = ("methods", "split", "unbalanced", "alpha", "shots", "ways", "queries", "protocol")
-
 
 def sweep(options: Options) -> None:
     """Measure the curves for every feature file, then print, draw and store them."""
-    plans, name = _plans(options)
+    plans, name = _plans(options), f"{','.join(options.methods)} over {', '.join(options.over)}"
     if options.out:
         check_ending(options.out)
     with open_runner(options) as runner:
@@ -48,18 +44,10 @@ def sweep(options: Options) -> None:
         show_sweeps(sweeps, runner, options.results_dir, options.out, as_json=options.as_json)
 
 
-def _plans(options: Options) -> tuple[list[Plan], str]:
-    """The panels to measure, and their name."""
-    if (options.figure is None) == (not options.over):
-        raise UsageError("over", "give either --over NAME=VALUE,VALUE or --figure 3, 4 or 5")
-    if options.figure is not None:
-        if idle := typed_options(options, (*_FIXED_BY_FIGURES, "parameters", "prior_alpha")):
-            raise UsageError("figure", f"fixes methods, splits and tasks; leave out {', '.join(idle)}")
-        return figure_plans(options.figure, options.preset), f"figure {options.figure}"
-    along = [Axis(*item) for item in options.over.items()]
-    for name in set(OF_PROTOCOL) & options.over.keys():
-        if spelled := typed_options(options, [name]):
-            raise UsageError("over", f"{name} is swept and also given by {spelled[0]}; choose one")
+def _plans(options: Options) -> list[Plan]:
+    """The panels to measure."""
+    for name in set(OF_PROTOCOL) & options.over.keys() & options.model_fields_set:
+        raise UsageError("over", f"{name} is swept and also given by --{name}; choose one")
     if "alpha" in options.over and not options.unbalanced:
         raise UsageError("over", "α has no meaning for balanced tasks; leave out --balanced")
     refuse_common(options.parameters, "--set", options.over, "over")
@@ -71,8 +59,9 @@ def _plans(options: Options) -> tuple[list[Plan], str]:
     for choice in choices:
         for names, argument in ((options.parameters, "set"), (options.over, "over")):
             refuse_common(choice.options, f"--methods {choice.label}", names, argument)
-    plans = plan_sweep(choices, along, options.split, protocols, options.parameters)
-    return plans, f"{','.join(options.methods)} over {', '.join(options.over)}"
+    return plan_sweep(
+        choices, [Axis(*item) for item in options.over.items()], options.split, protocols, options.parameters
+    )
 
 
 def refuse_one_figure_for_many(plot: Path | None, files: Sequence[FeatureFile]) -> None:

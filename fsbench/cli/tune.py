@@ -10,11 +10,10 @@ from fsbench.cli.options import Tune
 from fsbench.cli.session import find_features, open_runner
 from fsbench.errors import UsageError
 from fsbench.evaluation.run import Runner
-from fsbench.evaluation.source import Source, base_of, with_pixels
+from fsbench.evaluation.source import base_of, with_pixels
 from fsbench.evaluation.spec import Axis, parse_methods, protocols_of, refuse_common, with_prior
 from fsbench.evaluation.tuning import Search, grid_of, validation_source
 from fsbench.evaluation.tuning import tune as search_parameters
-from fsbench.features.store import FeatureFile
 from fsbench.io.files import require_writable
 from fsbench.report.plots.studies import draw_surface
 from fsbench.report.plots.style import check_ending, save
@@ -42,7 +41,9 @@ def tune(options: Tune) -> None:
             runner.ranks.agree(lambda: require_writable(plot.parent))
         searched: list[Tuned] = []
         for file in find_features(options, runner.reporter, runner.ranks):
-            val = _val_source(file, choice.network, runner)
+            val = validation_source(file, base_of(file, runner.reporter, runner.ranks))
+            if choice.network:
+                val = with_pixels(val, choice.network, file, runner)
             for protocol in protocols:
                 search = Search(choice, val, protocol, tuning_path(file.path))
                 tuned = search_parameters(search, grid, runner, tasks=options.tasks, seed=options.seed)
@@ -54,12 +55,6 @@ def tune(options: Tune) -> None:
                 _draw(tuned, plot, file.path.stem, f"{protocol.setting}-{protocol.shots}shot", runner)
         if runner.ranks.leads and options.as_json:
             print(json.dumps([asdict(tuned) | {"params": tuned.params} for tuned in searched], indent=1))
-
-
-def _val_source(file: FeatureFile, network: str, runner: Runner) -> Source:
-    """The val classes of a feature file; their images, for a method on these."""
-    val = validation_source(file, base_of(file, runner.reporter, runner.ranks))
-    return with_pixels(val, network, file, runner) if network else val
 
 
 def _draw(tuned: Tuned, plot: Path | None, features: str, setting: str, runner: Runner) -> None:

@@ -10,12 +10,13 @@ import typer
 
 import fsbench
 from fsbench.cli.options import Verify
-from fsbench.cli.session import find_features, image_places
+from fsbench.cli.session import find_features
 from fsbench.devices import choose_device
 from fsbench.errors import UsageError
 from fsbench.evaluation.options import Features
 from fsbench.evaluation.run import Runner
 from fsbench.evaluation.verify import Verdict, Verifier, detectable_share
+from fsbench.methods.images.loader import ImageLoader
 from fsbench.report.tables import verdicts_table
 from fsbench.report.writers import show, stdout_console
 from fsbench.reporter import Reporter
@@ -29,8 +30,10 @@ def verify(options: Verify) -> None:
         raise UsageError("sample", f"expected a number of tasks, or all, got {count}")
     reporter, seed = Reporter(options.quiet), secrets.randbits(32) if options.seed is None else options.seed
     records = sorted(read_records(options.records, options.results_dir, reporter), key=lambda record: record.source)
-    runner = Runner(choose_device(options.device), reporter=reporter, images=image_places(options))
-    files = find_features(Features(features_dir=options.features_dir), reporter)
+    images = ImageLoader(options.data_dir, options.weights_dir)
+    runner = Runner(choose_device(options.device), reporter=reporter, images=images)
+    folders = {name: getattr(options, name) for name in ("features_dir", "data_dir", "weights_dir")}
+    files = find_features(Features(**folders), reporter)
     verifier = Verifier(files, list(options.methods), count, seed, runner)
     with reporter.bar("verifying", sum(map(verifier.count, records))) as advance:
         verdicts = [verifier.verify(record, advance) for record in records]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from fsbench.backbones.families import BACKBONES, TIMM
-from fsbench.data.catalog import SPLITS
-from fsbench.options import Count, Names, Numbers, Options, Parameters, Shares, Words, argument, option
+from fsbench.data.catalog import SPLITS, dataset_names
+from fsbench.options import Count, Names, Numbers, Options, Parameters, Shares, argument, option
 from fsbench.tasks.protocol import PROTOCOL_NAMES
 
 of_tasks, of_method, of_run, of_output, for_experts = (
@@ -29,10 +29,8 @@ class Drawing(Options):
         "How tasks are drawn: disjoint, released, veilleux, keff, keff-released. See fsbench methods --protocols.",
         completion=PROTOCOL_NAMES,
     )
-
-
-class Ways(Options):
     ways: Count | None = of_tasks(None, "Classes per task. (default: 5; keff: all of the split)")
+    present: Count | None = for_experts(None, "With keff: classes among the queries. (default: 5)", ge=1)
 
 
 class Unbalanced(Options):
@@ -44,11 +42,7 @@ class Unbalanced(Options):
         return SETTINGS[:1] if self.unbalanced else SETTINGS[1:]
 
 
-class Present(Options):
-    present: Count | None = for_experts(None, "With keff: classes among the queries. (default: 5)", ge=1)
-
-
-class Sampling(Drawing, Ways, Present):
+class Sampling(Drawing):
     tasks: Count = of_tasks(10_000, "Tasks per setting.", ge=1, le=MOST_TASKS)
     split: str = of_tasks(
         "novel", "Classes that tasks are drawn from.", metavar="novel|val|base", completion=tuple(SPLITS)
@@ -58,18 +52,13 @@ class Sampling(Drawing, Ways, Present):
 
 class Preset(Options):
     preset: Literal["", "article"] = of_method(
-        "",
-        "`article`: the article's parameters for its own data sets. (default: scale-free ones)",
-        completion=("article",),
+        "", "`article`: the article's parameters for its own data sets. (default: scale-free ones)", metavar="NAME"
     )
 
 
 class Prior(Options):
     prior_alpha: float | Literal["sampler"] | None = for_experts(
-        None,
-        "Dirichlet prior α_o of BAVARDAGE; `sampler`: that of --alpha. (default: 2)",
-        metavar="X|sampler",
-        completion=("sampler",),
+        None, "Dirichlet prior α_o of BAVARDAGE; `sampler`: that of --alpha. (default: 2)"
     )
 
 
@@ -109,7 +98,7 @@ class ResultsFolder(Options):
     results_dir: Path = of_run(Path("results"), "Folder of records.", metavar="DIR", envvar="FSBENCH_RESULTS")
 
 
-class Features(FeaturesFolder):
+class Features(FeaturesFolder, ImageFolders):
     features: list[Path] = argument(
         [], "Feature files. (default: all files in the features folder)", metavar="FEATURES"
     )
@@ -123,6 +112,10 @@ class AsJson(Options):
     as_json: bool = of_output(False, "Print JSON instead of text.", flag="--json")
 
 
+class Running(Computing, Features, ResultsFolder, AsJson, Quiet):
+    """What every command that solves tasks of feature files has."""
+
+
 class InPython(Options):
     results: Path | None = option(None, "Folder of records: existing results are reused. (default: nothing is stored)")
     progress: bool = option(False, "Show progress and notes on stderr.")
@@ -133,9 +126,7 @@ class BavardageParameters(Options):
         None, "Variant of BAVARDAGE: article, released or transport.", completion=("article", "released", "transport")
     )
     t_km: float | None = for_experts(None, "Temperature T_km of Soft-KMEANS and BAVARDAGE.")
-    tau: float | Literal["learned"] | None = for_experts(
-        None, "Scale-free precision τ of BAVARDAGE. (default: 0.3)", metavar="X|learned"
-    )
+    tau: float | Literal["learned"] | None = for_experts(None, "Scale-free precision τ of BAVARDAGE. (default: 0.3)")
     sigma: float | None = for_experts(None, "Scale-free largest scaling σ of BAVARDAGE. (default: 20)")
     t_vb: float | None = for_experts(None, "Precision T_vb of BAVARDAGE, in the article's units.")
     s_max: float | None = for_experts(None, "Largest scaling s_max, in the article's units.")
@@ -155,7 +146,7 @@ class Comparing(Sampling, Configuring, Computing, Force, ImageFolders):
         metavar="NAMES",
         completion="methods",
     )
-    settings: Words = of_tasks(SETTINGS, "unbalanced, balanced, or both.", metavar="NAMES", completion=SETTINGS)
+    settings: Names = of_tasks(SETTINGS, "unbalanced, balanced, or both.", metavar="NAMES", completion=SETTINGS)
     baseline: str | None = of_method(
         None,
         "Method that others are compared to. (default: soft-kmeans; without base classes simpleshot:L2N)",
@@ -170,7 +161,7 @@ class ComparingInPython(Comparing, InPython):
     """The options of `fsbench.compare`."""
 
 
-class Compare(Comparing, Features, ResultsFolder, Base, Quiet, AsJson):
+class Compare(Comparing, Base, Running):
     """Compare methods on the same tasks, with paired statistics.
 
     Shows accuracy with its interval, the paired difference to a baseline, and the published numbers that match data
@@ -188,13 +179,12 @@ class Compare(Comparing, Features, ResultsFolder, Base, Quiet, AsJson):
         "", "End with status 1 if it is below the baseline, by the paired interval.", metavar="METHOD"
     )
     by: float = of_output(0.0, "With --fail-if-worse: by more than X points.", ge=0)
-    timing: bool = of_output(False, "Add tasks per second and peak memory.")
     sort: bool = of_output(False, "Order methods by their mean accuracy, the best first.")
-    output: str | None = of_output(
+    output: Literal["rich", "markdown", "latex", "csv", "json"] | None = of_output(
         None,
         "rich, markdown, latex, csv or json. (default: by the ending of --out, else rich)",
         flag="--format",
-        completion=("rich", "markdown", "latex", "csv", "json"),
+        metavar="NAME",
     )
     out: Path | None = of_output(None, "Write the table to this file: .md, .tex, .csv, .json, .txt.", metavar="FILE")
 
@@ -209,10 +199,7 @@ class Evaluating(Sampling, Configuring, Computing, Force, ImageFolders, InPython
         return SETTINGS[1:] if self.balanced else SETTINGS[:1]
 
 
-class Solve(
-    Sampling, Unbalanced, Configuring, BavardageParameters, Setting, Computing, Force, ImageFolders,
-    Features, ResultsFolder, Base, Quiet, AsJson,
-):  # fmt: skip
+class Solve(Sampling, Unbalanced, Configuring, BavardageParameters, Setting, Base, Running, Force):
     """Run one method, with Soft-KMEANS as the baseline.
 
     Every run is recorded task by task in results/ and reused. BAVARDAGE has scale-free parameters, τ = T_vb/n̄ and
@@ -226,14 +213,9 @@ class Solve(
     )
     beta: float | None = for_experts(None, "Prior precision β_o of BAVARDAGE. (default: 10)")
     mixing: Literal["learned", "uniform"] | None = for_experts(
-        None,
-        "Mixing weights of BAVARDAGE. (default: by setting)",
-        metavar="learned|uniform",
-        completion=("learned", "uniform"),
+        None, "Mixing weights of BAVARDAGE. (default: by setting)"
     )
-    stage: Literal["plda", "vb"] | None = for_experts(
-        None, "Where BAVARDAGE ends. (default: plda)", metavar="plda|vb", completion=("plda", "vb")
-    )
+    stage: Literal["plda", "vb"] | None = for_experts(None, "Where BAVARDAGE ends. (default: plda)")
     out: Path | None = of_output(None, "Also write the rows to this JSON file.", metavar="FILE")
 
 
@@ -250,7 +232,7 @@ class OwnImages(Options):
 class Extracting(OwnImages, Device, ImageFolders):
     backbone: str = option("rn12", f"{NAMED_BACKBONES}, or timm/NAME.", completion=(*BACKBONES, TIMM))
     weights: Path | None = option(None, "Checkpoint. (default: weights/DATASET/BACKBONE.*)")
-    random_weights: Count | None = option(None, "Use random weights of this seed (0 if none is given).", ge=0)
+    random_weights: Count | None = option(None, "Use random weights of this seed.", ge=0)
     pretrained: bool = option(False, "Use timm's published weights; timm downloads them if need be.")
     transform: str | None = option(None, "Replace the backbone's own transform, e.g. ptmap.")
     crops: Count = option(1, "Average the features of that many random crops (RN12*: 30).", ge=1)
@@ -283,4 +265,4 @@ class Extract(Extracting, FeaturesFolder, Quiet):
     Example: [bold]fsbench extract --backbone wrn[/bold]
     """
 
-    dataset: str | None = option(None, "Data sets, separated by commas. (default: all found)", completion="datasets")
+    dataset: str | None = option(None, "Data sets, separated by commas. (default: all)", completion=dataset_names())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self, get_type_hints, runtime_checkable
 
@@ -86,14 +86,6 @@ class Method:
         """The parameters as plain data; JSON knows no infinity, so that one is a word."""
         values = {name: getattr(self, name) for name in _kinds(type(self))}
         return {name: "inf" if value == math.inf else value for name, value in values.items()}
-
-
-@runtime_checkable
-class Stepwise(Protocol):
-    """A method that can be watched at work."""
-
-    def assignments(self, tasks: TaskBatch) -> Iterator[Tensor]:
-        """Soft assignments (B, K, Q) of the queries after every step; `classify` takes the last."""
 
 
 @runtime_checkable

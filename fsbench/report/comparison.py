@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from fsbench.errors import unknown_name
 from fsbench.io.files import write_text
-from fsbench.report.table import NOTHING, Cell, Column, Mark, Note, Table, Value, cells, numbers, plus_minus, signed
-from fsbench.report.writers import FORMATS, as_csv, as_json, as_text, latex, markdown, show
+from fsbench.report import writers
+from fsbench.report.writers import NOTHING, Cell, Column, Note, Table, Value, interval_text
 from fsbench.results.statistics import LEVEL, Interval
 from fsbench.results.warnings import OF_FEATURES
 
@@ -42,82 +42,73 @@ class ComparisonTable:
         """All runs."""
         return self.comparison.records
 
-    def signature(self) -> str:
-        """What all runs have in common, in one line."""
-        return self.comparison.signature()
-
-    def show(self, form: str = "rich", out: str | Path | None = None, *, timing: bool = False) -> None:
+    def show(self, form: str = "rich", out: str | Path | None = None) -> None:
         """Print the table as `rich`, `markdown`, `latex`, `csv` or `json`, or write it to a file."""
         if out is not None:
-            write_text(Path(out), render(self.comparison, form, timing=timing))
+            write_text(Path(out), render(self.comparison, form))
         elif form == "rich":
-            show(*comparison_tables(self.comparison, timing))
+            writers.show(*comparison_tables(self.comparison))
         else:
-            print(render(self.comparison, form, timing=timing), end="")
+            print(render(self.comparison, form), end="")
 
 
-def render(comparison: Comparison, form: str, *, timing: bool = False) -> str:
+def render(comparison: Comparison, form: str) -> str:
     """The text of a comparison in one of the formats."""
-    if form not in FORMATS:
-        raise unknown_name("format", form, FORMATS)
+    if form not in writers.FORMATS:
+        raise unknown_name("format", form, writers.FORMATS)
     if form in {"csv", "json"}:
-        return {"csv": as_csv, "json": as_json}[form](flat_table(comparison))
-    return {"rich": as_text, "markdown": markdown, "latex": latex}[form](comparison_tables(comparison, timing))
+        return (writers.as_csv if form == "csv" else writers.as_json)(flat_rows(comparison))
+    formats = {"rich": writers.as_text, "markdown": writers.markdown, "latex": writers.latex}
+    return formats[form](comparison_tables(comparison))
 
 
-def comparison_tables(comparison: Comparison, timing: bool = False) -> list[Table]:
+def comparison_tables(comparison: Comparison) -> list[Table]:
     """Tables of methods by settings, several per feature file, with all notes below the last one."""
     columns = [Column("method"), Column("assumes", whole=True, optional=True)]
-    columns += numbers(*(setting.title.replace(" ", "\n", 1) for setting in comparison.columns))
+    columns += [Column(setting.title.replace(" ", "\n", 1), numeric=True) for setting in comparison.columns]
+    labels = {entry.label: entry.label for entry in comparison.entries}
+    for label in labels:
+        fewer = comparison.fewer_tasks(label)
+        labels[label] += (f" ({fewer})" if fewer else "") + (" †" if comparison.is_tuned(label) else "")
     tables = []
     for group in comparison.groups:
-        for number, (title, text_of) in enumerate(_views(comparison, group, timing)):
+        for number, (title, text_of) in enumerate(_views(comparison, group)):
             rows = []
             for entry in comparison.entries:
                 results = [group.cells.get((entry.label, setting)) for setting in comparison.columns]
-                row = [_cell(result, text_of(result), marked=number == 0) if result else Cell() for result in results]
-                if any(cell.text for cell in row):
-                    fewer = comparison.fewer_tasks(entry.label)
-                    label = entry.label + (f" ({fewer})" if fewer else "")
-                    label += " †" if comparison.is_tuned(entry.label) else ""
-                    row = [cell if cell.text else Cell(NOTHING) for cell in row]
-                    rows.append([*cells(label, entry.assumes), *row])
+                row = [_cell(result, text_of, marked=number == 0) for result in results]
+                if any(cell.text != NOTHING for cell in row):
+                    rows.append([Cell(labels[entry.label]), Cell(entry.assumes), *row])
             tables.append(Table(f"{group.title}: {title}", columns, rows))
     return [*tables[:-1], replace(tables[-1], notes=[*_notes(comparison)])]
 
 
-def _cell(result: Result, text: str, *, marked: bool) -> Cell:
-    mark: Mark = "best" if result.best else "tied" if result.tied else ""
-    return Cell(text, mark, bool(own_warnings(result))) if marked else Cell(text)
+def _cell(result: Result | None, text_of: Callable[[Result], str], *, marked: bool) -> Cell:
+    text = text_of(result) if result else ""
+    if not (result and text and marked):
+        return Cell(text or NOTHING)
+    return Cell(text, "best" if result.best else "tied" if result.tied else "", bool(own_warnings(result)))
 
 
-def _views(comparison: Comparison, group: Group, timing: bool) -> Iterator[tuple[str, Callable[[Result], str]]]:
+def _views(comparison: Comparison, group: Group) -> Iterator[tuple[str, Callable[[Result], str]]]:
     """The tables of a group that have something to show: a title, and what makes the text of a result, or nothing."""
     results, metric, baseline = group.cells.values(), comparison.metric.title, comparison.baseline
-    yield f"{metric} in %, {comparison.tasks:,} tasks ± 95 % interval", lambda result: _interval_text(result.value)
+    yield f"{metric} in %, {comparison.tasks:,} tasks ± 95 % interval", lambda result: interval_text(result.value)
     if any(result.difference for result in results):
         yield f"difference to {baseline} on the same tasks", difference_text
     if any(result.published for result in results):
         yield "published (ours minus published)", published_text
     if any(result.over_classes for result in results):
-        title = f"{metric} ± 95 % interval for {_NEW_CLASSES}"
-        yield title, lambda result: _interval_text(result.over_classes)
+        yield f"{metric} ± 95 % interval for {_NEW_CLASSES}", lambda result: interval_text(result.over_classes)
     if any(result.over_classes_difference for result in results):
         yield f"difference to {baseline}, for {_NEW_CLASSES}", _over_classes_difference
-    if timing:
-        yield "tasks per second, peak memory", _timing_text
-
-
-def _interval_text(interval: Interval | None) -> str:
-    return plus_minus(interval.mean, interval.half_width) if interval else ""
 
 
 def _over_classes_difference(result: Result) -> str:
     """In brackets if 0 is within the interval."""
     difference = result.over_classes_difference
-    if difference is None:
-        return ""
-    return f"({signed(difference)})" if abs(difference.mean) <= difference.half_width else signed(difference)
+    text = interval_text(difference, signed=True)
+    return f"({text})" if difference and abs(difference.mean) <= difference.half_width else text
 
 
 def own_warnings(result: Result) -> list[str]:
@@ -127,10 +118,8 @@ def own_warnings(result: Result) -> list[str]:
 
 def difference_text(result: Result) -> str:
     """Difference to the baseline, with its interval; in brackets where it is not significant."""
-    if result.difference is None:
-        return ""
-    text = signed(result.difference)
-    return text if math.isnan(result.difference.half_width) or is_significant(result) else f"({text})"
+    text = interval_text(result.difference, signed=True)
+    return text if is_significant(result) or "±" not in text else f"({text})"
 
 
 def is_significant(result: Result) -> bool:
@@ -142,14 +131,9 @@ def published_text(result: Result, *, interval: bool = False) -> str:
     """The published number, and how far ours is from it; with its interval where there is space."""
     if result.published is None:
         return ""
-    text = plus_minus(result.published.accuracy, result.published.ci95 if interval else None)
-    return f"{text} ({result.value.mean - result.published.accuracy:+.1f})"
-
-
-def _timing_text(result: Result) -> str:
-    run = result.record
-    digits = ",.0f" if run.tasks_per_second >= 10 else ".2g"  # a network that is adapted to a task takes seconds
-    return f"{run.tasks_per_second:{digits}}/s {run.peak_memory / 2**30:.1f} GB"
+    mean, width = result.published.accuracy, result.published.ci95
+    text = interval_text(Interval(mean, math.nan if width is None or not interval else width))
+    return f"{text} ({result.value.mean - mean:+.1f})"
 
 
 def _notes(comparison: Comparison) -> Iterator[Note]:
@@ -177,20 +161,19 @@ def _leads(comparison: Comparison) -> Iterator[str]:
             for (label, at), result in group.cells.items():
                 if at == setting and result.over_classes_lead:
                     where = f"{group.title}, {setting.title}" if len(comparison.groups) > 1 else setting.title
-                    lead = f"{signed(result.over_classes_lead)} for new classes"
+                    lead = f"{interval_text(result.over_classes_lead, signed=True)} for new classes"
                     yield f"{where}: {label} minus the next best, {result.next_best}: {lead}"
 
 
-def flat_table(comparison: Comparison) -> Table:
-    """One row per method and setting, of plain data."""
-    rows = [
+def flat_rows(comparison: Comparison) -> list[dict[str, Value]]:
+    """One row of plain data per method and setting."""
+    return [
         _flat_row(comparison, group, entry, setting, result)
         for group in comparison.groups
         for entry in comparison.entries
         for setting in comparison.columns
         if (result := group.cells.get((entry.label, setting))) is not None
     ]
-    return Table("", [*map(Column, rows[0])], [[Cell(value=value) for value in row.values()] for row in rows])
 
 
 def _flat_row(comparison: Comparison, group: Group, entry: Entry, setting: Setting, result: Result) -> dict[str, Value]:

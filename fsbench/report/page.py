@@ -7,7 +7,6 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from importlib import resources
 from types import SimpleNamespace
 from xml.etree import ElementTree
@@ -16,10 +15,9 @@ from markupsafe import Markup
 
 import fsbench
 from fsbench.report import comparison as texts
-from fsbench.report.plots.comparison import clipped_axis, draw_differences, draw_speed, paired_runs
+from fsbench.report.plots.comparison import clipped_axis, draw_speed
 from fsbench.report.plots.style import INK, svg_text
-from fsbench.report.table import Cell, Column, Table, cells, plus_minus, signed
-from fsbench.report.writers import render_template
+from fsbench.report.writers import Cell, Column, Table, cells, interval_text, render_template
 from fsbench.results.collect import titles
 from fsbench.results.comparison import Cell as Result
 from fsbench.results.comparison import Column as Setting
@@ -55,7 +53,7 @@ def render_html(
     if any(cell.published for one in every for group in one.groups for cell in group.cells.values()):
         views["published"] = "gap to published"
     functions = (
-        run_anchor, method_anchor, origins, parameters, tone, on_axis, plus_minus, signed,
+        run_anchor, method_anchor, origins, parameters, tone, on_axis, interval_text,
         texts.own_warnings, texts.is_significant, texts.difference_text, texts.published_text,
     )  # fmt: skip
     return render_template(
@@ -111,28 +109,18 @@ def _filters(comparisons: Sequence[Comparison]) -> dict[str, list[str]]:
 
 def _part(comparison: Comparison, anchor: str, heading: str) -> SimpleNamespace:
     """A comparison on the page: its ranking, then a table per feature file, folded on all but the first."""
-    board, run, metric = leaderboard(comparison), comparison.records[0].run, comparison.metric.title.capitalize()
-    rules = run.protocol
-    words = [f"{rules.ways}-way", f"{rules.queries} queries", f"{run.split} classes"]
-    words += [f"protocol {rules.name}", f"seed {run.seed}"]
-    caption = (
-        f"{metric} in %, below it the difference to the baseline on the same tasks. ▲ best of its column. Methods that "
-        "share a letter do not differ significantly (paired test, 5 %, Holm-corrected over all pairs of a feature "
-        "file). Average and mean rank are over the columns shown, for methods that ran in all of them."
-    )
-    first, speed = anchor == "c1", None
+    board, first, speed = leaderboard(comparison), anchor == "c1", None
     if first and sum(row.average is not None for row in board.rows) > 1:
-        label = f"{metric} against tasks per second, one panel per setting"
+        label = f"{comparison.metric.title.capitalize()} against tasks per second, one panel per setting"
         speed = _figure(svg_text(draw_speed(comparison)), f"{anchor}-s", label, f"{label}.")
     groups = [_group(comparison, group, board, f"{anchor}-g{n}") for n, group in enumerate(comparison.groups, start=1)]
     return SimpleNamespace(
-        anchor=anchor, heading=heading, comparison=comparison, board=board, caption=caption, speed=speed, first=first,
-        words=words, groups=groups,
-    )  # fmt: skip
+        anchor=anchor, heading=heading, comparison=comparison, board=board, speed=speed, first=first, groups=groups
+    )
 
 
 def _group(comparison: Comparison, group: Group, board: Leaderboard, anchor: str) -> SimpleNamespace:
-    """The table of one feature file, and histograms of the method that gains most over the baseline."""
+    """The table of one feature file."""
     columns = [place.column for place in board.places if place.group is group]
     rows = [(row.entry, [group.cells.get((row.entry.label, column)) for column in columns]) for row in board.rows]
     axis = clipped_axis([cell.value for cell in group.cells.values()])
@@ -142,29 +130,10 @@ def _group(comparison: Comparison, group: Group, board: Leaderboard, anchor: str
         caption += f"; the difference to {comparison.baseline}, in brackets where it is not significant"
     if any(cell.published for cell in group.cells.values()):
         caption += "; the published number, in brackets ours minus published, and its source"
-    pair, differences = _task_by_task(comparison, group, anchor)
     return SimpleNamespace(
         anchor=anchor, group=group, columns=columns, rows=[(entry, results) for entry, results in rows if any(results)],
-        axis=axis, caption=f"{caption}. A number links to its run.", pair=pair, differences=differences,
+        axis=axis, caption=f"{caption}. A number links to its run.",
     )  # fmt: skip
-
-
-def _task_by_task(comparison: Comparison, group: Group, anchor: str) -> tuple[str, SimpleNamespace | None]:
-    """The differences to the baseline of the method that gains the most on a feature file, over all settings."""
-    alone, baseline = replace(comparison, groups=[group]), comparison.baseline
-    gains = {entry.label: 0.0 for entry in alone.entries if entry.label != baseline}
-    for (label, _), cell in group.cells.items():
-        if cell.difference:
-            gains[label] += cell.difference.mean if comparison.metric.higher_is_better else -cell.difference.mean
-    leader = max(gains, key=gains.__getitem__, default=baseline)
-    pairs = paired_runs(alone, leader, baseline) if leader != baseline else []
-    if not pairs:
-        return "", None
-    words = f"{leader} minus {baseline}"
-    label = (
-        f"Histograms of the {comparison.metric.title} of {leader} minus that of {baseline} per task, on {group.title}"
-    )
-    return words, _figure(svg_text(draw_differences(pairs, leader, baseline)), f"{anchor}-d", label)
 
 
 def _runs(comparisons: Sequence[Comparison]) -> dict[str, tuple[Group, Entry, Setting, Result]]:

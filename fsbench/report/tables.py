@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fsbench.errors import FsbenchError
-from fsbench.report.table import NOTHING, Cell, Column, Mark, Note, Table, cells, number, numbers, plus_minus, signed
-from fsbench.report.writers import as_text, html, latex, markdown
+from fsbench.report import writers
+from fsbench.report.writers import NOTHING, Cell, Column, Mark, Note, Table, cells, interval_text, number, numbers
 from fsbench.results.comparison import Comparison
+from fsbench.results.statistics import Interval
 from fsbench.results.studies import Curve, Panel, Sweep, Trial, Tuned, Value, symbol
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 _WIDE = 5  # curves up to which a table has space for intervals
 _SHOWN = 10  # trials of a search that is not a grid
+_VERDICT = ("data set", "backbone", "method", "setting", "shots", "tasks", "result")
 _MEANING = "Cells: ours/published, and ours minus published before rounding."
 
 
@@ -37,13 +40,13 @@ def solved_table(comparison: Comparison) -> Table:
     heads = ["shots", comparison.metric.title, *((reference, "gain") if reference else ())]
     rows = []
     for one in paired:
-        record, value, baseline, gain = one.cell.record, one.cell.value, one.baseline, one.cell.difference
+        record = one.cell.record
         weights, setting = record.provenance.named_weights, [record.protocol.setting, str(record.protocol.shots)]
         backbone = record.backbone + (f" ({weights})" if weights.startswith("random ") else "")
-        texts = [record.dataset, backbone, *setting, plus_minus(value.mean, value.half_width)]
+        texts = [record.dataset, backbone, *setting, interval_text(one.cell.value)]
         if reference:
-            beside = plus_minus(baseline.value.mean, baseline.value.half_width) if baseline else ""
-            texts += [beside, signed(gain) if gain else ""]
+            beside = interval_text(one.baseline.value if one.baseline else None)
+            texts += [beside, interval_text(one.cell.difference, signed=True)]
         rows.append(cells(*texts, f"{record.tasks_per_second:,.0f}"))
     over = f"± 95 % interval over {first.tasks:,} tasks"
     return Table(
@@ -88,10 +91,8 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
         texts = (record.dataset, record.backbone, record.method.label, protocol.mix_title, str(protocol.shots))
         checked = f"{len(verdict.tasks):,} of {record.tasks:,}"
         rows.append([*cells(*texts, checked), Cell(verdict.state, marks[verdict.state])])
-    names = [Column(name) for name in ("data set", "backbone", "method")]
-    facts = [Column(name, whole=True) for name in ("setting", "shots", "tasks", "result")]
-    facts[2] = Column("tasks", numeric=True)
-    return Table("Records, solved again on a sample of their tasks", [*names, *facts], rows)
+    columns = [Column(name, whole=name in ("setting", "shots", "result"), numeric=name == "tasks") for name in _VERDICT]
+    return Table("Records, solved again on a sample of their tasks", columns, rows)
 
 
 def sweep_tables(sweep: Sweep) -> list[Table]:
@@ -115,7 +116,7 @@ def _panel_table(panel: Panel) -> Table:
 
 def _point(curve: Curve, x: Value, interval: bool) -> Cell:
     (point,) = (point for point in curve.points if point.x == x)
-    text = plus_minus(point.accuracy, point.ci95 if interval else None)
+    text = interval_text(Interval(point.accuracy, math.nan if point.ci95 is None or not interval else point.ci95))
     published = {point.x: point.accuracy for point in curve.published}
     text += f" (published {published[x]:.2f})" if x in published else ""
     return Cell(text, "best" if point == curve.best else "")
@@ -151,7 +152,10 @@ def _best_trials(tuned: Tuned) -> Table:
         f"{tuned.method}, {tuned.setting}: best of {len(tuned.trials)} trials, accuracy on val in %",
         numbers(*map(symbol, names), "accuracy"),
         [
-            cells(*(number(trial.params[name]) for name in names), plus_minus(trial.accuracy, trial.ci95))
+            cells(
+                *map(number, trial.params.values()),
+                interval_text(Interval(trial.accuracy, math.nan if trial.ci95 is None else trial.ci95)),
+            )
             for trial in best
         ],
     )
@@ -212,13 +216,13 @@ def reproduced_json(reproduction: Reproduction) -> str:
 
 def writer_for(out: Path) -> Callable[[Reproduction], str]:
     """What makes the text of a file of the article's table, by its ending."""
-    writers: dict[str, Callable[[Reproduction], str]] = {
-        ".tex": lambda table: latex(reproduced_tables(table)),
-        ".md": lambda table: markdown(reproduced_tables(table)),
-        ".html": lambda table: html(reproduced_tables(table), table.caption),
+    makers: dict[str, Callable[[Reproduction], str]] = {
+        ".tex": lambda table: writers.latex(reproduced_tables(table)),
+        ".md": lambda table: writers.markdown(reproduced_tables(table)),
+        ".html": lambda table: writers.html(reproduced_tables(table), table.caption),
         ".json": reproduced_json,
-        ".txt": lambda table: as_text(reproduced_tables(table)),
+        ".txt": lambda table: writers.as_text(reproduced_tables(table)),
     }
-    if out.suffix.lower() not in writers:
-        raise FsbenchError(f"Cannot write a table as {out.name}.", f"Endings: {', '.join(writers)}.")
-    return writers[out.suffix.lower()]
+    if out.suffix.lower() not in makers:
+        raise FsbenchError(f"Cannot write a table as {out.name}.", f"Endings: {', '.join(makers)}.")
+    return makers[out.suffix.lower()]

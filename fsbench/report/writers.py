@@ -1,4 +1,4 @@
-"""The formats of tables: terminal, Markdown, LaTeX, CSV, JSON and HTML."""
+"""Tables as plain data, and their formats: terminal, Markdown, LaTeX, CSV, JSON and HTML."""
 
 from __future__ import annotations
 
@@ -6,26 +6,93 @@ import csv
 import io
 import itertools
 import json
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len, chop_cells
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.cells import cell_len
+from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from fsbench.report.table import Cell, Note, Table, Value
 from fsbench.reporter import SafeConsole, printable
 
+if TYPE_CHECKING:
+    from fsbench.results.statistics import Interval
+
+Value = str | float | bool | None | dict[str, Any]  # of rows of plain data
+Mark = Literal["", "best", "tied", "good", "doubtful", "bad"]
+NOTHING = "–"
 FORMATS = ("rich", "markdown", "latex", "csv", "json")
 _LONG_NAME = 40  # characters of the first column that are never broken into lines where numbers need the space
 _NARROW = 6  # characters that a column of text has at least
 _STYLES = {"": "", "tied": "", "best": "bold", "good": "green", "doubtful": "yellow", "bad": "bold red"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column and how it is printed."""
+
+    title: str  # with a line break where a terminal should break it
+    numeric: bool = False  # aligned to the right, never broken into lines
+    whole: bool = False  # text that is never broken into lines
+    optional: bool = False  # left out of a terminal that is too narrow for all columns
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell."""
+
+    text: str = ""  # for people
+    mark: Mark = ""  # what it is among others: the best of its column, tied with it; or how well a state is
+    warned: bool = False  # whether a warning belongs to it
+    value: float | None = None  # what a page sorts by
+
+
+@dataclass(frozen=True)
+class Note:
+    """A line below a table; `best` explains the mark of the best, which every format has its own sign for."""
+
+    text: str
+    kind: Literal["text", "item", "best", "warning", "signature"] = "text"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Title, columns, rows of cells, and notes below."""
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    notes: Sequence[Note] = ()
+
+
+def numbers(*titles: str) -> list[Column]:
+    """Numeric columns."""
+    return [Column(title, numeric=True) for title in titles]
+
+
+def cells(*texts: str) -> list[Cell]:
+    """Cells without marks."""
+    return [Cell(text) for text in texts]
+
+
+def interval_text(value: Interval | None, *, signed: bool = False) -> str:
+    """A mean or difference with its interval, which a single task does not have; nothing for None."""
+    if value is None:
+        return ""
+    mean = f"{value.mean:{'+' if signed else ''}.2f}"
+    return mean if math.isnan(value.half_width) else f"{mean} ± {value.half_width:.2f}"
+
+
+def number(value: float | str) -> str:
+    """Short, without needless digits."""
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def stdout_console() -> Console:
@@ -34,34 +101,29 @@ def stdout_console() -> Console:
     return console if console.is_terminal else SafeConsole(width=100)
 
 
-def show(*tables: Table) -> None:
-    """Print tables on the terminal."""
-    stdout_console().print(Printed(tables), crop=False)
+def show(*tables: Table, console: Console | None = None) -> None:
+    """Print tables on the terminal, or on another console.
+
+    Numbers are never cut. Where columns do not fit, intervals are set tight, then optional columns are left out;
+    columns of numbers that still do not fit continue below, with the columns of text repeated.
+    """
+    console = console or stdout_console()
+    for table in tables:
+        if table.title:
+            console.print(Text(table.title, style="bold"))
+        for part in _rich_tables(table, console.width):
+            console.print(part, crop=False)
+        for note in table.notes:
+            start = {"best": "▲: ", "warning": "! "}.get(note.kind, "")
+            text = Text(start + note.text, style="yellow" if note.kind == "warning" else "dim")
+            console.print(text, soft_wrap=note.kind == "signature")  # in one piece, to be copied
 
 
 def as_text(tables: Sequence[Table]) -> str:
     """What a terminal of 100 columns would show, without colours."""
     stream = io.StringIO()
-    SafeConsole(file=stream, width=100).print(Printed(tables), crop=False)
+    show(*tables, console=SafeConsole(file=stream, width=100))
     return stream.getvalue()
-
-
-@dataclass(frozen=True)
-class Printed:
-    """Tables for a rich console.
-
-    Numbers are never cut. Where columns do not fit, intervals are set tight, then optional columns are left out;
-    columns of numbers that still do not fit continue below, with the columns of text repeated.
-    """
-
-    tables: Sequence[Table]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for table in self.tables:
-            yield from [Text(table.title, style="bold")] if table.title else []
-            yield from _rich_tables(table, options.max_width)
-            for note in table.notes:
-                yield from _rich_note(note, options)
 
 
 def _rich_tables(table: Table, width: int) -> Iterator[RichTable]:
@@ -110,30 +172,6 @@ def _with_marks(cell: Cell, tight: bool) -> str:
     marks = {"best": "▲", "tied": "*"}.get(cell.mark, "") + ("!" if cell.warned else "")
     text = cell.text.replace(" ± ", "±") if tight else cell.text
     return f"{marks:2}{text}" if marks else text
-
-
-def _rich_note(note: Note, options: ConsoleOptions) -> Iterator[Text]:
-    if note.kind == "signature":
-        lines = _lines(note.text, options.max_width) if options.is_terminal else [note.text]
-        yield from (Text(line, style="dim", no_wrap=True, overflow="ignore") for line in lines)
-    else:
-        start = {"best": "▲: ", "warning": "! "}.get(note.kind, "")
-        yield Text(start + note.text, style="yellow" if note.kind == "warning" else "dim")
-
-
-def _lines(signature: str, width: int) -> list[str]:
-    """A signature in lines of as many fields as fit; a field that is too long alone is broken where the width ends."""
-    lines = [""]
-    for field in _fields(signature):
-        if lines[-1] and cell_len(lines[-1] + field) > width:
-            lines.append("")
-        *full, last = chop_cells(lines[-1] + field, width)
-        lines[-1:] = [*full, last]
-    return lines
-
-
-def _fields(signature: str) -> list[str]:
-    return re.findall(r"[^|]+\|?", signature)
 
 
 def markdown(tables: Sequence[Table]) -> str:
@@ -187,17 +225,12 @@ def latex(tables: Sequence[Table]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def as_csv(table: Table) -> str:
-    """One line per row, with values instead of texts where there are some."""
+def as_csv(rows: Sequence[Mapping[str, Value]]) -> str:
+    """One line per row of plain data, which all have the same columns."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([_csv_cell(column.title) for column in table.columns])
-    writer.writerows([_csv_cell(_value(cell)) for cell in row] for row in table.rows)
+    writer.writerows([rows[0], *(map(_csv_cell, row.values()) for row in rows)])
     return stream.getvalue()
-
-
-def _value(cell: Cell) -> Value:
-    return cell.text or None if cell.value is None else cell.value
 
 
 def _csv_cell(value: Value) -> Value:
@@ -208,10 +241,8 @@ def _csv_cell(value: Value) -> Value:
     return f"'{line}" if line.startswith(("=", "+", "-", "@")) else line
 
 
-def as_json(table: Table) -> str:
-    """A list of rows, with values instead of texts where there are some."""
-    titles = [column.title for column in table.columns]
-    rows = [dict(zip(titles, map(_value, row), strict=True)) for row in table.rows]
+def as_json(rows: Sequence[Mapping[str, Value]]) -> str:
+    """A list of rows of plain data."""
     return json.dumps(rows, indent=1, allow_nan=False) + "\n"
 
 
@@ -231,7 +262,7 @@ def _templates() -> Environment:
         loader=PackageLoader("fsbench.report", "html"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=StrictUndefined,
     )  # fmt: skip
-    made.filters["fields"] = _fields
+    made.filters["fields"] = partial(re.findall, r"[^|]+\|?")
     made.filters["minus"] = lambda text: text.replace("-", "−")  # as wide as a plus
     made.filters["setting_lines"] = lambda text: "\n".join(text.rsplit(" ", 1))
     return made

@@ -119,7 +119,7 @@ def test_what_is_there_and_differs_is_refused_with_the_difference_and_both_ways_
 
 @pytest.mark.usefixtures("folder")
 def test_two_networks_of_one_backbone_live_side_by_side() -> None:
-    assert own("--random-weights").returncode == 0  # of seed 0
+    assert own("--random-weights", "0").returncode == 0
     assert own("--random-weights", "1", "--tag", "other").returncode == 0
     assert {path.name for path in Path("features").glob("*.h5")} == {"photos-rn18.h5", "photos-rn18-other.h5"}
     done = run("compare", "--methods", "simpleshot", "--ways", "2", "--queries", "4", "--shots", "1", "--tasks", "5")
@@ -140,7 +140,7 @@ def test_two_networks_of_one_backbone_live_side_by_side() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_the_preflight_says_which_tasks_are_feasible() -> None:
-    done = own("--random-weights")
+    done = own("--random-weights", "0")
     start = "photos: 3-way tasks of its novel classes: balanced 1-shot with --queries 9 or fewer; "
     assert f"{start}unbalanced 1-shot with --queries 6 or fewer; " in done.stderr
     assert "unbalanced 5-shot, balanced 5-shot not at all (smallest class: 4 images)" in done.stderr

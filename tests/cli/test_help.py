@@ -105,22 +105,6 @@ def test_the_shell_completes_names(line: str, expected: set[str], monkeypatch: p
     assert set(printed.getvalue().split()) == expected
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("fsbench solve --method bavardage : rel", ["released"]),
-        ("fsbench solve --method bavardage :", ["article", "released", "transport"]),
-        ("fsbench compare --methods ncm,bavardage:r", ["ncm,bavardage:released"]),  # where a colon ends no word
-        ("fsbench solve --method bavardage : released --split n", ["novel"]),
-    ],
-)
-def test_bash_completes_across_a_colon(words: str, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("_FSBENCH_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", words.replace(" ", "\n"))
-    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
-    assert run().stdout.split() == expected
-
-
 def test_zsh_gets_the_help_of_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_FSBENCH_COMPLETE", "complete_zsh")
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "fsbench solve --see")

@@ -97,7 +97,7 @@ def test_broken_images_are_named_where_they_stop_and_all_by_doctor(photos: Path)
     whole = next((photos / "f").iterdir()).read_bytes()
     (photos / "f" / "broken.jpg").write_bytes(whole[: len(whole) // 2])
     (photos / "g" / "page.jpg").write_text("<html>not found</html>")
-    stopped = run(*EXTRACT, *DIVIDED, "--random-weights")
+    stopped = run(*EXTRACT, *DIVIDED, "--random-weights", "0")
     assert stopped.returncode == 1
     assert "An image of photos cannot be used: " in stopped.stderr
     assert "fsbench doctor --deep --data photos" in stopped.stderr
@@ -111,7 +111,7 @@ def test_broken_images_are_named_where_they_stop_and_all_by_doctor(photos: Path)
 
 
 def test_class_folders_that_nothing_divides_are_told_the_options(photos: Path) -> None:
-    told = run("extract", "--data", photos.name, "--random-weights").stderr
+    told = run("extract", "--data", photos.name, "--random-weights", "0").stderr
     assert "Found 12 class folders in photos, but not which of them are base, val and novel." in told
     assert "--split-fractions 0.6,0.2,0.2" in told
     assert "--split-file FILE" in told

@@ -54,7 +54,7 @@ def test_a_sweep_prints_draws_and_stores(folder: Path) -> None:
 
 
 def test_a_figure_of_the_article_is_one_command(folder: Path) -> None:
-    assert "queries" in fsbench("sweep", "--figure", "4", "--tasks", "4", "--quiet").stdout
+    assert "queries" in fsbench("reproduce", "figure4", "--tasks", "4", "--quiet").stdout
     assert len(list((folder / "results" / "sweeps").glob("mini-wrn-figure-4-*.png"))) == 1
 
 

@@ -1,4 +1,4 @@
-"""Results that travel: `compare --with`, `--fail-if-worse`, `report --with` and `fsbench verify`."""
+"""Results that travel: records of others, `--fail-if-worse` and `fsbench verify`."""
 
 from __future__ import annotations
 
@@ -18,22 +18,6 @@ if TYPE_CHECKING:
 FEW = ("--tasks", "30", "--settings", "unbalanced", "--shots", "1,5", "--no-published", "--quiet")
 
 
-def rows(*words: str) -> dict[tuple[str, int], tuple[float, float, float | None]]:
-    """Accuracy, interval and difference to the baseline, by method and shots; origins are cut off."""
-    done = run("compare", *words, "--format", "csv")
-    assert done.returncode == 0, done.stderr
-    head, *lines = [line.split(",") for line in done.stdout.splitlines()]
-    named = [dict(zip(head, line, strict=False)) for line in lines]
-    return {
-        (row["method"].partition(" (")[0], int(row["shots"])): (
-            float(row["accuracy"]),
-            float(row["ci95"]),
-            float(row["difference"]) if row.get("difference") else None,
-        )
-        for row in named
-    }
-
-
 @pytest.fixture
 def exchanged(folder: Path) -> Path:
     """Records of Soft-KMEANS and NCM in `results`, of Soft-KMEANS and BAVARDAGE in `anna/results`."""
@@ -42,43 +26,15 @@ def exchanged(folder: Path) -> Path:
     return folder
 
 
-def test_two_folders_of_records_give_the_table_of_one(exchanged: Path) -> None:
-    together = rows("--methods", "ncm,bavardage", *FEW, "--results-dir", "both")
-    joined = rows("--methods", "ncm", *FEW, "--with", "anna/results")
-    assert joined == together
-    back = rows("--methods", "bavardage", *FEW, "--results-dir", "anna/results", "--with", "results")
-    assert back == together
-    assert not [path for path in (exchanged / "results").glob("*bavardage*")]  # theirs are not taken over
-
-
-def test_of_longer_records_the_first_tasks_are_taken(exchanged: Path) -> None:
-    assert (
-        run("compare", "--methods", "bavardage", *FEW, "--tasks", "50", "--results-dir", "ben/results").returncode == 0
-    )
-    assert rows("--methods", "ncm", *FEW, "--with", "ben/results") == rows("--methods", "ncm,bavardage", *FEW)
-
-
-def test_origins_are_named_in_table_and_report(exchanged: Path) -> None:
-    done = run("compare", "--methods", "ncm", *FEW[:-1], "--with", "anna/results")
-    assert "bavardage (anna)" in done.stdout
-    assert "2 records of anna left out: the same as here." in done.stderr
-    assert run("report", "--with", "anna/results", "--no-published").returncode == 0
-    assert "bavardage (anna)" in (exchanged / "report.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ("--tasks=31", "2 records of anna left out: fewer tasks"),
-        ("--seed=1", "4 records of anna left out: another seed"),
-        ("--queries=60", "4 records of anna left out: another protocol"),
-    ],
-)
-def test_records_of_other_tasks_are_named_and_left_out(exchanged: Path, change: str, reason: str) -> None:
-    done = run("compare", "--methods", "ncm", *FEW[:-1], change, "--with", "anna/results")
-    assert done.returncode == 0
-    assert "(anna)" not in done.stdout
-    assert f"{reason}." in done.stderr
+def test_records_that_were_copied_are_reused_and_folders_are_reported_together(exchanged: Path) -> None:
+    assert run("report", "results", "anna/results", "--no-published").returncode == 0
+    page = (exchanged / "report.html").read_text(encoding="utf-8")
+    assert page.count('<section id="c') == 1  # both are in one table
+    assert all(f">{name}</a>" in page for name in ("ncm", "bavardage"))
+    (theirs,) = (exchanged / "anna/results").glob("*bavardage-unbalanced-5shot*")
+    shutil.copy(theirs, "results")
+    assert run("compare", "--methods", "bavardage", *FEW).returncode == 0
+    assert (exchanged / "results" / theirs.name).read_bytes() == theirs.read_bytes()
 
 
 def forge(path: Path, task: int) -> None:
@@ -101,8 +57,6 @@ def test_a_changed_record_is_found(exchanged: Path) -> None:
     assert wrong["different"] == [17]
     shown = run("verify", "anna/results")
     assert "task 17." in shown.stdout
-    done = run("compare", "--methods", "bavardage", *FEW[:-1], "--with", "anna/results")
-    assert "than here in 1 task" in done.stderr
 
 
 def test_a_sample_says_what_it_would_find(exchanged: Path) -> None:

@@ -33,7 +33,6 @@ SOUND: dict[tuple[str, ...], tuple[str, ...]] = {
     ("import",): ("novel=theirs.npz", "--dataset", "own", "--backbone", "theirs"),
     ("export",): ("features/a.h5",),
     ("plot", "differences"): ("bavardage", "ncm"),
-    ("plot", "simplex"): ("features/a.h5",),
     ("plot", "spectrum"): ("features/a.h5",),
 }  # those not named here need no words
 LONG_WORK = {"demo", "doctor", "extract", "train"}  # minutes, on lucky words: stopped from outside

@@ -57,25 +57,6 @@ def with_usual_signals() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # whoever runs the tests may ignore it
 
 
-class SignalsWhenDeleted:
-    """A signal that comes where Python ignores exceptions."""
-
-    def __del__(self) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-def work_with_a_lost_signal() -> None:
-    SignalsWhenDeleted()
-    time.sleep(20)
-
-
-def test_a_signal_that_python_ignores_comes_again() -> None:
-    started = time.monotonic()
-    with pytest.raises(Interrupt), interrupts_raise():
-        work_with_a_lost_signal()
-    assert time.monotonic() - started < 15
-
-
 def test_a_signal_while_a_command_is_loaded_ends_at_once() -> None:
     code = (
         "import os, signal\n"

@@ -20,7 +20,7 @@ from fsbench.evaluation.options import ComparingInPython, Evaluating, Extracting
 from fsbench.evaluation.spec import command_of, protocols_of
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
-from tests.workspace import SHIPPED, write_feature_files, write_photos
+from tests.workspace import write_feature_files, write_photos
 
 if TYPE_CHECKING:
     from tests.synthetic import Features
@@ -57,13 +57,6 @@ def test_every_public_name_is_there_and_no_other() -> None:
         _ = fsbench.nothing
 
 
-def test_load_backbone_gives_features() -> None:
-    network = fsbench.load_backbone("wrn", weights=SHIPPED / "wrn.safetensors")
-    assert not network.training
-    with torch.inference_mode():
-        assert network(torch.zeros(2, 3, 32, 32)).shape == (2, 64)
-
-
 def test_importing_is_free() -> None:
     code = "import sys, fsbench; print('torch' in sys.modules, 'numpy' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["False", "False"]
@@ -79,22 +72,6 @@ def test_tensors_in_tensors_out_arrays_in_arrays_out(features: Features) -> None
     assert isinstance(tensor, torch.Tensor)
     assert tensor.dtype == torch.float32
     np.testing.assert_allclose(tensor, array, atol=1e-6)
-
-
-@pytest.mark.usefixtures("folder")
-def test_evaluate_agrees_with_predict_on_sampled_tasks() -> None:
-    file = fsbench.FeatureFile.open(GLYPHS)
-    novel, base = file.read("novel"), fsbench.BaseStatistics.fit_file(file)
-    protocol = fsbench.TaskProtocol(shots=5, alpha=None)
-    tasks = fsbench.sample_tasks(protocol, novel.offsets, seed=3, tasks=np.arange(20))
-    probabilities = fsbench.predict(
-        "bavardage", novel.features[tasks.support], tasks.support_labels, novel.features[tasks.query],
-        base=base, balanced=True, tau=0.2,
-    )  # fmt: skip
-    by_hand = 100 * (probabilities.argmax(axis=2) == tasks.query_labels).mean(axis=1)
-    record = fsbench.evaluate("bavardage", file, shots=5, balanced=True, tasks=20, seed=3, tau=0.2)
-    np.testing.assert_allclose(record.per_task, by_hand)
-    assert record.accuracy == pytest.approx(by_hand.mean())
 
 
 def test_evaluate_says_nothing_and_stores_nothing_unless_asked(
@@ -144,12 +121,8 @@ def test_what_is_printed_of_a_record_and_a_table_is_short() -> None:
         (lambda: fsbench.evaluate("bavardage", GLYPHS, taw=1), "Did you mean 'tau'"),
         (lambda: fsbench.evaluate("ncm", GLYPHS, balanced=True, alpha=1.0), "no meaning"),
         (lambda: fsbench.evaluate("ncm", GLYPHS, tasks=0), "tasks: expected 1 to 1,000,000,000, got 0"),
-        (lambda: fsbench.evaluate("ncm", GLYPHS, tasks=10**20), "tasks: expected 1 to 1,000,000,000"),
         (lambda: fsbench.compare("ncm", []), "no feature file"),
-        (
-            lambda: fsbench.compare("ncm", GLYPHS, settings="unbalancd"),
-            "got 'unbalancd'",
-        ),
+        (lambda: fsbench.compare("ncm", GLYPHS, settings="unbalancd"), "got 'unbalancd'"),
         (lambda: fsbench.compare("ncm", GLYPHS, task=3), "Unknown argument 'task'.\nDid you mean 'tasks'?"),
         (lambda: fsbench.extract("mini,cub", "rn12"), "One data set at a time"),
         (lambda: fsbench.evaluate("ncm", SQUARE), "features: expected a feature file, got an array of shape"),
@@ -191,15 +164,6 @@ def test_arrays_in_memory_give_what_their_file_gives(features: Features) -> None
     assert alone.answers == same.answers
 
 
-@pytest.mark.usefixtures("folder")
-def test_a_printed_file_has_three_lines() -> None:
-    lines = str(fsbench.FeatureFile.open(GLYPHS)).splitlines()
-    assert lines[0] == "features/glyphs-rn12.h5: glyphs rn12"
-    assert lines[1].startswith("base 16 classes, ")
-    assert lines[2] == "D = 48, 1 crop, extracted"
-    assert len(lines) == 3
-
-
 def test_errors_name_the_argument_here_and_the_option_on_the_command_line() -> None:
     with pytest.raises(UsageError, match=r"^skip_infeasible: expected true or false, got 'x'") as caught:
         fsbench.compare("ncm", GLYPHS, skip_infeasible="x")
@@ -209,26 +173,29 @@ def test_errors_name_the_argument_here_and_the_option_on_the_command_line() -> N
     assert UsageError("device", "none", message).hint == message  # as it is, in Python too
 
 
-@pytest.mark.parametrize("alpha", [0.5, 2.0, 10.0])
+@pytest.mark.parametrize("alpha", [0.5, 10.0, None])
 @pytest.mark.parametrize("method", ["bavardage", "bavardage:released", "alpha-tim", "soft-kmeans"])
 def test_predict_and_evaluate_agree_for_every_alpha(
-    features: Features, tmp_path: Path, method: str, alpha: float
+    features: Features, tmp_path: Path, method: str, alpha: float | None
 ) -> None:
     path = features.write(tmp_path / "f.h5")
-    params: dict[str, Any] = {"steps": 50, "rate": 2e-3} if method == "alpha-tim" else {}
-    record = fsbench.evaluate(method, path, alpha=alpha, queries=30, tasks=6, **params)
-    tasks = sample_tasks(TaskProtocol(alpha=alpha, queries=30), features.novel.offsets, 0, np.arange(6))
+    params: dict[str, Any] = {"steps": 50, "rate": 2e-3} if method == "alpha-tim" else {"t_km": 20.0}
+    balanced = alpha is None
+    record = fsbench.evaluate(method, path, alpha=alpha, balanced=balanced, queries=30, tasks=6, seed=3, **params)
+    tasks = sample_tasks(TaskProtocol(alpha=alpha, queries=30), features.novel.offsets, 3, np.arange(6))
     support, query = features.novel.features[tasks.support], features.novel.features[tasks.query]
-    p = fsbench.predict(method, support, tasks.support_labels, query, base=features.statistics, **params)
+    base = features.statistics
+    p = fsbench.predict(method, support, tasks.support_labels, query, base=base, balanced=balanced, **params)
     np.testing.assert_array_equal(p.argmax(axis=2), record.predicted)
+    np.testing.assert_allclose(record.per_task, 100 * (record.predicted == tasks.query_labels).mean(axis=1))
 
 
 @pytest.mark.parametrize(
     ("function", "model", "own"),
     [
         (fsbench.evaluate, Evaluating, {"method", "features", "base", "options"}),
-        (fsbench.compare, ComparingInPython, {"methods", "features", "base"}),
-        (fsbench.extract, Extracting, {"dataset", "backbone", "progress"}),
+        (fsbench.compare, ComparingInPython, {"methods", "features", "base", "options"}),
+        (fsbench.extract, Extracting, {"dataset", "backbone", "progress", "options"}),
     ],
 )
 def test_signature_and_help_list_every_option(function: Any, model: Any, own: set[str]) -> None:

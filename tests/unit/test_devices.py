@@ -18,27 +18,19 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "no_memory"),
     [
-        "[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes",
-        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-        "cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling `cusolverDnCreate(handle)`",
-        "cusolver error: CUSOLVER_STATUS_INTERNAL_ERROR, when calling `cusolverDnCreate(handle)`",
-        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
-        "MPS backend out of memory (MPS allocated: 8.0 GB, other allocations: 1.0 GB, max allowed: 9.0 GB).",
-        "CUDA out of memory. Tried to allocate 20.00 GiB.",
-        "CUDA error: out of memory",
+        ("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried to", True),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", True),
+        ("cusolver error: CUSOLVER_STATUS_INTERNAL_ERROR, when calling `cusolverDnCreate(handle)`", True),
+        ("cuDNN error: CUDNN_STATUS_ALLOC_FAILED", True),
+        ("MPS backend out of memory (MPS allocated: 8.0 GB, max allowed: 9.0 GB).", True),
+        ("CUDA error: an illegal memory access", False),
+        ("CUBLAS_STATUS_EXECUTION_FAILED", False),
     ],
 )
-def test_every_librarys_words_for_no_memory_are_known(message: str) -> None:
-    assert out_of_memory(RuntimeError(message))
-
-
-@pytest.mark.parametrize(
-    "message", ["CUDA error: an illegal memory access", "CUBLAS_STATUS_EXECUTION_FAILED", "sizes do not match"]
-)
-def test_other_errors_are_not_taken_for_it(message: str) -> None:
-    assert not out_of_memory(RuntimeError(message))
+def test_every_librarys_words_for_no_memory_are_known(message: str, no_memory: bool) -> None:
+    assert out_of_memory(RuntimeError(message)) is no_memory
 
 
 def test_tf32_is_off_unless_named_and_what_was_set_comes_back() -> None:
@@ -60,35 +52,25 @@ def test_tf32_is_refused_where_there_is_none() -> None:
         refuse_unusable("int8", torch.device("cpu"))
 
 
-def test_cores_are_those_of_the_affinity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(12)), raising=False)
-    assert cpu_share(tmp_path) == 12
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert cpu_share(tmp_path) == 3
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "99")
-    assert cpu_share(tmp_path) == 1
-
-
 @pytest.mark.parametrize(
-    ("files", "cores"),
+    ("quota", "processes", "cores"),
     [
-        ({"cpu.max": "250000 100000\n"}, 2),
-        ({"cpu.max": "50000 100000\n"}, 1),
-        ({"cpu.max": "max 100000\n"}, 12),
-        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
-        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 12),
-        ({"cpu.max": "nonsense"}, 12),
+        (None, 1, 12),
+        (None, 4, 3),
+        (None, 99, 1),
+        ("250000 100000\n", 1, 2),
+        ("50000 100000\n", 1, 1),
+        ("max 100000\n", 1, 12),
+        ("nonsense", 1, 12),
     ],
 )
-def test_a_container_may_have_fewer(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: dict[str, str], cores: int
+def test_cores_are_those_of_the_affinity_and_the_container_shared_by_processes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quota: str | None, processes: int, cores: int
 ) -> None:
-    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(12)), raising=False)
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+    if quota is not None:
+        (tmp_path / "cpu.max").write_text(quota)
     assert cpu_share(tmp_path) == cores
 
 

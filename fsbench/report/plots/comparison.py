@@ -169,15 +169,10 @@ def draw_speed(comparison: Comparison, width: Width = "page") -> Figure:
             _speeds(axes, comparison, column, labels)
         for row in grid:
             row[0].set_ylabel(f"{comparison.metric.title} (%)")
-        handles = [Line2D([], [], label=name, **_method_look(number)) for number, name in enumerate(names)]
+        handles = [Line2D([], [], label=name, **mark_look(number)) for number, name in enumerate(names)]
         figure.legend(handles=handles, loc="outside lower left", ncols=columns, frameon=False, handletextpad=0.1,
                       title=note, alignment="left")  # fmt: skip
     return figure
-
-
-def _method_look(number: int) -> dict[str, Any]:
-    colour, marker = mark_look(number)
-    return {"color": colour, "marker": marker, "linestyle": "", "markersize": 4}
 
 
 def _speeds(axes: Axes, comparison: Comparison, column: Column, labels: Sequence[str]) -> None:
@@ -195,7 +190,7 @@ def _speeds(axes: Axes, comparison: Comparison, column: Column, labels: Sequence
         axes.plot(*zip(*front, strict=True), color="0.7", linewidth=0.8, zorder=1)
     low, high = clipped_axis([Interval(mean, 0.0) for _, mean in points.values()]) if points else (0.0, 100.0)
     for label, (speed, mean) in points.items():
-        axes.plot(speed, max(mean, low), zorder=2, clip_on=mean >= low, **_method_look(labels.index(label)))
+        axes.plot(speed, max(mean, low), zorder=2, clip_on=mean >= low, **mark_look(labels.index(label)))
         if mean < low:  # outside: at the edge, with the number
             axes.annotate(f"▾ {mean:.1f}", (speed, low), (3, 3), textcoords="offset points")
     axes.set(xscale="log", xlabel="tasks per second" if points else "no runs", ylim=(low, high))
@@ -241,11 +236,8 @@ def draw_differences(pairs: Sequence[Paired], method: str, baseline: str, width:
     paper = Paper(width)
     down, across = paper.grid(len(pairs))
     titles = list(dict.fromkeys(pair.group.title for pair in pairs))
-    names = {pair.group.title: f"{pair.group.dataset} {pair.group.backbone}" for pair in pairs}
-    if len({*names.values()}) < len(titles):
-        names = {title: title for title in titles}
     title = f"{method} minus {baseline}, task by task" + (f", on {titles[0]}" if len(titles) == 1 else "")
-    heads = [_panel_title(pair, names[pair.group.title] if len(titles) > 1 else "") for pair in pairs]
+    heads = [_panel_title(pair, pair.group.title if len(titles) > 1 else "") for pair in pairs]
     heads = [paper.wrapped(head, paper.inches / across - 0.25) for head in heads]
     note = f"Dashed: mean over {len(pairs[0].values):,} tasks; grey band: its 95 % interval."
     height = down * (1.4 + paper.line * max(head.count("\n") + 1 for head in heads))

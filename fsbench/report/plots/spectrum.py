@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from fsbench.errors import FsbenchError
 from fsbench.report.plots.style import Paper, Width, line_look, short_name
@@ -18,31 +16,16 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-12  # eigenvalues below this share of the largest are zero but for rounding
 
 
-@dataclass(frozen=True)
-class Spectrum:
+class Spectrum(NamedTuple):
     """The base statistics of one feature file, and the largest scaling σ that BAVARDAGE admits there."""
 
     name: str
     base: BaseStatistics
     sigma: float
 
-    def __post_init__(self) -> None:
-        if not float(self.base.eigenvalues[0]) > 0:
-            raise FsbenchError(
-                f"The base classes of {self.name} have no scatter: the images of a class do not differ.",
-                "Base classes need several different images each.",
-            )
-
-    @property
-    def eigenvalues(self) -> NDArray[np.float64]:
-        """(D,) of S_w, in descending order; 0 where there is nothing but rounding."""
-        values: NDArray[np.float64] = self.base.eigenvalues.numpy()
-        return np.where(values > _ROUNDING * values[0], values, 0.0)
-
-    @property
     def label(self) -> str:
         """A line of the legend."""
-        directions = len(self.eigenvalues)
+        directions = len(self.base.eigenvalues)
         clamped = round(self.base.share_clamped(self.sigma) * directions)  # those whose λ^(-1/2) exceeds σ
         label = f"{short_name(self.name, 60)}: effective rank {self.base.effective_rank:.1f} of {directions}"
         return f"{label}; σ = {self.sigma:g} clamps {clamped} directions"
@@ -50,13 +33,19 @@ class Spectrum:
 
 def draw_spectra(spectra: list[Spectrum], width: Width = "page") -> Figure:
     """Eigenvalues of S_w, and next to them (in a column: below) the scalings with their clamp; one line per file."""
+    for name in (spectrum.name for spectrum in spectra if not float(spectrum.base.eigenvalues[0]) > 0):
+        raise FsbenchError(
+            f"The base classes of {name} have no scatter: the images of a class do not differ.",
+            "Base classes need several different images each.",
+        )
     paper = Paper(width)
     shape = (1, 2) if width == "page" else (2, 1)
-    labels = [paper.wrapped(spectrum.label, paper.inches - 0.5) for spectrum in spectra]
+    labels = [paper.wrapped(spectrum.label(), paper.inches - 0.5) for spectrum in spectra]
     with paper.figure(2.5 * shape[0] + paper.line * sum(1 + label.count("\n") for label in labels)) as figure:
         left, right = figure.subplots(*shape)
         for number, (spectrum, label) in enumerate(zip(spectra, labels, strict=True)):
-            values, rank, look = spectrum.eigenvalues, spectrum.base.effective_rank, line_look(number)
+            values, rank, look = spectrum.base.eigenvalues.numpy(), spectrum.base.effective_rank, line_look(number)
+            values = np.where(values > _ROUNDING * values[0], values, 0.0)
             positive = np.flatnonzero(values)
             left.plot(positive + 1, values[positive], label=label, **look)
             height = np.exp(np.interp(rank, positive + 1, np.log(values[positive])))

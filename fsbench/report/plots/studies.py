@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from fsbench.report.plots.style import COLOURS, LINES, MARKERS, Paper, Width, faint_grid
-from fsbench.report.table import number
 from fsbench.report.tables import grid_axes, split_axes
+from fsbench.report.writers import number
 from fsbench.results.studies import Panel, Sweep, Tuned, Value, symbol
 
 

@@ -92,9 +92,10 @@ def line_look(number: int) -> dict[str, Any]:
     return {"color": COLOURS[place], "linestyle": LINES[(place + cycle) % len(LINES)]}
 
 
-def mark_look(number: int) -> tuple[str, str]:
+def mark_look(number: int) -> dict[str, Any]:
     """Colour and shape of a mark, another pair for each of 56: in grey the shapes tell 8 apart."""
-    return DARKER[number % len(DARKER)], MARKERS[number % len(MARKERS)]
+    colour, marker = DARKER[number % len(DARKER)], MARKERS[number % len(MARKERS)]
+    return {"color": colour, "marker": marker, "linestyle": "", "markersize": 4}
 
 
 def faint_grid(axes: Axes, along: Literal["x", "y", "both"] = "both") -> None:

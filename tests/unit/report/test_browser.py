@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fsbench.report.page import render_html
+from fsbench.report.plots.comparison import draw_speed
+from fsbench.report.plots.style import svg_text
 from fsbench.results.collect import collect
 from tests.browser import CHROMIUM, MISSING, Page, browser
 from tests.records import four_settings, make_record
@@ -69,7 +71,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records += [make_record("tim-gd", **mini), make_record("paddle", 0.2, **mini)]
     records += [make_record(dataset=long, features="e" * 64), make_record("ncm", tasks=30, seed=1)]
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(render_html(collect(records)), encoding="utf-8")
+    comparisons = collect(records)
+    drawn = [("Accuracy over speed", svg_text(draw_speed(comparisons[0])), "caption")]
+    path.write_text(render_html(comparisons, studies={"Sweeps": drawn}), encoding="utf-8")
     return path
 
 
