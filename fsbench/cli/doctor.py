@@ -51,18 +51,24 @@ def _show(report: DoctorReport) -> None:
         columns = [Column("data set"), Column("split"), *counts, Column("state")]
         rows = [row for dataset in report.datasets for row in _rows(dataset)]
         console.print(Printed([Table(f"Data sets in {report.data_root}", columns, rows)]))
-    for dataset in report.datasets:
-        _say(console, f"{dataset.name}, {dataset.path}:", dataset.sentences)
-    _say(console, "Data:", report.data_sentences)
-    _say(console, f"Weights in {report.weights_root}:", _lines(report.weights) or ["none"])
-    _say(console, "Weights that come with fsbench:", _lines(report.shipped))
-    _say(console, f"Features in {report.features_root}:", _lines(report.features) or ["none"])
-    _say(console, "Images and feature files, read in full:", report.deep_sentences)
     environment = report.environment
     versions = ", ".join(f"{name} {version or 'missing'}" for name, version in environment.versions.items())
-    _say(console, "Libraries:", [text for text in (versions, environment.problem, environment.advice) if text])
     devices = [f"{name}: {description}" for name, description in environment.devices.items()]
-    _say(console, "Devices:", devices or ["none: torch does not start"])
+    sections: dict[str, Sequence[str]] = {
+        **{f"{dataset.name}, {dataset.path}:": dataset.sentences for dataset in report.datasets},
+        "Data:": report.data_sentences,
+        f"Weights in {report.weights_root}:": _lines(report.weights) or ["none"],
+        "Weights that come with fsbench:": _lines(report.shipped),
+        f"Features in {report.features_root}:": _lines(report.features) or ["none"],
+        "Images and feature files, read in full:": report.deep_sentences,
+        "Libraries:": [text for text in (versions, environment.problem, environment.advice) if text],
+        "Devices:": devices or ["none: torch does not start"],
+    }
+    for heading, sentences in sections.items():
+        if sentences:
+            console.print(Text(heading, style="bold"))
+        for sentence in sentences:
+            console.print(Padding(Text(sentence), (0, 0, 0, 2)))
 
 
 def _rows(dataset: DatasetReport) -> list[list[Cell]]:
@@ -74,13 +80,6 @@ def _rows(dataset: DatasetReport) -> list[list[Cell]]:
     rows = rows or [cells(*[""] * 7)]
     rows[0][0], rows[0][-1] = Cell(dataset.name), Cell(dataset.state, _MARKS.get(dataset.state, "bad"))
     return rows
-
-
-def _say(console: Console, heading: str, sentences: Sequence[str]) -> None:
-    if sentences:
-        console.print(Text(heading, style="bold"))
-        for sentence in sentences:
-            console.print(Padding(Text(sentence), (0, 0, 0, 2)))
 
 
 def _lines(files: dict[str, int]) -> list[str]:

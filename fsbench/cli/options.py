@@ -145,7 +145,7 @@ class Verify(Records, Device, FeaturesFolder, ImageFolders, AsJson):
 class Import(FeaturesFolder, AsJson, Quiet):
     """Make a feature file from features of another program.
 
-    Pickles of S2M2, PT-MAP, BAVARDAGE, SimpleShot and TIM, EASY's tensors, S2M2's HDF5, npz, npy and torch files are
+    Pickles of S2M2, PT-MAP, BAVARDAGE, SimpleShot and TIM, EASY's tensors, S2M2's HDF5, npz and torch files are
     recognised by their content. Nothing in them is executed. Reports missing, conflicting and inferred fields.
 
     Example: [bold]fsbench import base=base_cub.plk novel=cub.plk --dataset cub --backbone rn18[/bold]

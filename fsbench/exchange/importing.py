@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fsbench.data.catalog import SPLIT_WORDS, SPLITS, canonical_split, dataset_info, dataset_names, resolve_name
+from fsbench.data.catalog import SPLIT_WORDS, SPLITS, canonical_split, dataset_info, dataset_names, find_info
 from fsbench.errors import FsbenchError
-from fsbench.exchange.containers import REPAIR, Part, text_of
-from fsbench.exchange.detect import read_file
+from fsbench.exchange.containers import REPAIR, text_of
+from fsbench.exchange.layouts import Part, read_file
 from fsbench.features.overlap import overlaps
 from fsbench.features.store import FeatureFile, Provenance, digest, make_split, write_features
 from fsbench.io.files import is_name, only_writer, readable_part, sha256_of
@@ -29,10 +28,6 @@ if TYPE_CHECKING:
 
 def split_from(part: Part, origin: str) -> Split:
     """The checked rows of a split; `origin` says in messages where they come from."""
-    if part.features is None or part.labels is None:
-        missing = "features" if part.features is None else "labels"
-        hint = f"Give the file of {missing} too, for the same split: novel=features.npy novel=labels.npy."
-        raise FsbenchError(f"{origin}: there are no {missing}.", hint)
     rows = len(part.features)
     if part.labels.shape != (rows,):
         raise FsbenchError(f"{origin}: {rows} rows of features, labels of shape {part.labels.shape}.", REPAIR)
@@ -69,15 +64,10 @@ def _classes(labels: NDArray[Any], class_names: Sequence[str], origin: str) -> t
 
 
 def remarks_on(split: Split, name: str) -> list[str]:
-    """Remarks on the rows of a split: single images, zeros, unit norm, negative values."""
+    """Remarks on the rows of a split that do not look like the output of a backbone."""
     remarks = []
-    single = [split.class_names[c] for c in np.flatnonzero(np.diff(split.offsets) == 1)]
-    if single:
-        remarks.append(f"{name}: {len(single)} classes have a single image: {', '.join(single[:5])}")
     norms = np.sqrt(np.einsum("md,md->m", split.features, split.features, dtype=np.float64))  # (M,)
-    if (norms == 0).any():
-        remarks.append(f"{name}: {int((norms == 0).sum())} rows are all zero")
-    elif np.abs(norms - 1).max() < 1e-3:
+    if np.abs(norms - 1).max() < 1e-3:
         remarks.append(f"{name}: all rows have unit norm; methods expect features as the backbone gives them")
     negative = float((split.features < 0).mean())
     if negative:
@@ -94,8 +84,6 @@ def check_together(splits: Mapping[str, Split], origins: Mapping[str, str]) -> l
         if widths[0] != widths[1]:
             message = f"{one} has {widths[0]} features per image, {other} has {widths[1]} {where}."
             raise FsbenchError(message, "All splits must come from one backbone.")
-        if np.array_equal(first.features, second.features):
-            raise FsbenchError(f"{one} and {other} hold the same rows {where}.", "Give each split its own file.")
         shared = sorted(set(first.class_names) & set(second.class_names))
         named = [name for name in shared if not name.lstrip("-").isdigit()]
         if named:
@@ -132,10 +120,8 @@ class Naming:
 
 def known_dataset(name: str) -> str:
     """The catalog's name for a data set, or the name itself."""
-    try:
-        return resolve_name(name)
-    except FsbenchError:
-        return name
+    info = find_info(name)
+    return info.name if info else name
 
 
 @dataclass
@@ -150,26 +136,14 @@ class _Gathered:
     def add(self, text: str, dataset: str) -> None:
         stated, path = _parse_source(text)
         kind, recognised = read_file(path, dataset, stated)
-        assigned = _assigned(recognised.parts, stated, path)
         self.remarks += [f"{path.name}: {remark}" for remark in recognised.remarks]
-        if not stated and any(not part.split for part in recognised.parts):
-            self.remarks.append(f"{path.name}: taken as {assigned[0].split}, by its name")
-        for part in assigned:
-            self._join(part, path)
-        splits = ", ".join(part.split for part in assigned)
+        for part in recognised.parts:
+            split = _split_of(part, stated, path)
+            if split in self.parts:
+                raise FsbenchError(f"Two files hold the split {split}: {self.origins[split]} and {path}.", "Give one.")
+            self.parts[split], self.origins[split] = part, str(path)
+        splits = ", ".join(_split_of(part, stated, path) for part in recognised.parts)
         self.sources.append({"file": path.name, "sha256": sha256_of(path), "format": kind, "splits": splits})
-
-    def _join(self, part: Part, path: Path) -> None:
-        """Keep a part, together with its other half if features and labels come in two files."""
-        before = self.parts.get(part.split)
-        if before is None:
-            self.parts[part.split], self.origins[part.split] = part, str(path)
-            return
-        origin = self.origins[part.split] = f"{self.origins[part.split]} and {path}"
-        features, labels = (before, part) if before.labels is None else (part, before)
-        if features.labels is not None or labels.features is not None:
-            raise FsbenchError(f"Two files hold the split {part.split}: {origin}.", "Give one of them.")
-        self.parts[part.split] = replace(labels, features=features.features, images=features.images)
 
     def splits(self) -> dict[str, Split]:
         """The checked rows; remarks on them are added."""
@@ -213,16 +187,14 @@ def import_files(
     return FeatureFile.open(out)
 
 
-def _assigned(parts: Sequence[Part], stated: str, path: Path) -> list[Part]:
-    """Parts with their splits: what the user says, else what the file says, else its name."""
-    if stated and any(part.split and part.split != stated for part in parts):
-        own = ", ".join(part.split for part in parts)
-        raise FsbenchError(f"{path} says itself that it holds {own}, not {stated}.", f"Leave out `{stated}=`.")
-    split = stated or _split_in_name(path)
-    if not split and any(not part.split for part in parts):
-        message = f"Neither the content of {path} nor its name says which split it holds."
+def _split_of(part: Part, stated: str, path: Path) -> str:
+    """The split of a part: what the file says, which the user must not contradict, else what the user says."""
+    if stated and part.split not in {"", stated}:
+        raise FsbenchError(f"{path} says itself that it holds {part.split}, not {stated}.", f"Leave out `{stated}=`.")
+    if not (stated or part.split):
+        message = f"The content of {path} does not say which split it holds."
         raise FsbenchError(message, f"Name the split: base={path}, val={path} or novel={path}.")
-    return [part if part.split else replace(part, split=split) for part in parts]
+    return stated or part.split
 
 
 def _on_naming(naming: Naming, splits: Mapping[str, Split]) -> list[str]:
@@ -250,12 +222,3 @@ def _parse_source(text: str) -> tuple[str, Path]:
     if word.lower() not in SPLIT_WORDS:
         raise FsbenchError(f"{word!r} in {text!r} is not a split.", "Write base=FILE, val=FILE or novel=FILE.")
     return canonical_split(word), Path(path)
-
-
-def _split_in_name(path: Path) -> str:
-    """The one split that the file's name, or else its folder's, speaks of; empty if there is none."""
-    for words in (re.split(r"[^a-z]+", path.stem.lower()), [path.absolute().parent.name.lower()]):
-        splits = {canonical_split(word) for word in words if word in SPLIT_WORDS}
-        if splits:
-            return splits.pop() if len(splits) == 1 else ""
-    return ""

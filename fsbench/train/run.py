@@ -26,9 +26,8 @@ from fsbench.data.transforms import EvalTransform, transform_for
 from fsbench.devices import keep_freed_memory
 from fsbench.errors import FsbenchError
 from fsbench.features.contents import INDEX, HashedSplit, hashed
-from fsbench.features.store import digest
+from fsbench.features.store import digest, library_versions
 from fsbench.io.files import only_writer, whole_file
-from fsbench.machine import library_versions
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import check_feasible, pool_sizes
 from fsbench.train.checkpoint import CheckpointFile, Progress, changes

@@ -14,8 +14,8 @@ from huggingface_hub import constants
 from PIL import Image
 from safetensors.torch import save_file
 
+from fsbench.doctor import Environment
 from fsbench.features.store import FeatureFile
-from fsbench.machine import Environment
 from tests.cli import run
 from tests.images import write_images
 

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fsbench.exchange.detect import read_file
 from fsbench.exchange.exporting import export_npz
 from fsbench.exchange.importing import split_from
+from fsbench.exchange.layouts import read_file
 from fsbench.features.scatter import BaseStatistics, base_statistics
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.io.files import is_name

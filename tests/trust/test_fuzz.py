@@ -27,11 +27,11 @@ from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.data.dataset import open_image
 from fsbench.data.scan import load_own, read_split_file
 from fsbench.errors import FsbenchError
-from fsbench.exchange.detect import read_file
 from fsbench.exchange.importing import split_from
+from fsbench.exchange.layouts import read_file
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.io.files import read_sealed, write_sealed
 from fsbench.io.hdf5 import attribute_of, dataset_of, open_hdf5, sealed_hdf5
-from fsbench.io.sealed import read_sealed, write_sealed
 from tests.images import write_images
 from tests.unit.exchange.samples import WRITERS, Rows, easy, make_rows
 

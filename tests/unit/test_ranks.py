@@ -9,8 +9,7 @@ import torch
 from torch.distributed import HashStore, Store  # type: ignore[attr-defined]
 
 from fsbench import ranks as module
-from fsbench.backbones.load import load_backbone, save_backbone
-from fsbench.backbones.weights import Weights
+from fsbench.backbones.load import Weights, load_backbone, save_backbone
 from fsbench.data.scan import load_own
 from fsbench.devices import choose_device, device_of_process
 from fsbench.errors import FsbenchError

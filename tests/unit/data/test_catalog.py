@@ -13,7 +13,7 @@ from fsbench.data.catalog import (
     canonical_split,
     dataset_info,
     dataset_names,
-    resolve_name,
+    find_info,
     split_digest,
 )
 from fsbench.errors import FsbenchError
@@ -91,13 +91,13 @@ def test_digest_is_the_sha256_of_the_sorted_lists() -> None:
     assert digest != split_digest({"base": ["a", "b"], "val": ["c"]})
 
 
-def test_what_people_type_resolves() -> None:
+def test_what_people_type_is_understood() -> None:
     typed = {"mini": "miniImageNet", "tiered": "tieredImageNet", "cub": "CUB_200_2011", "cub-feat": "cub_feat"}
     for name, text in {**typed, "cifarfs": "CIFAR_FS"}.items():
-        assert resolve_name(text) == name
         assert dataset_info(text) is dataset_info(name)
+    assert find_info("my-photos") is None
     with pytest.raises(FsbenchError, match="Did you mean 'tiered'"):
-        resolve_name("tierd")
+        dataset_info("tierd")
     splits = [canonical_split(text) for text in ("train", "Validation", " test ", "meta-val", "meta-test")]
     assert splits == ["base", "val", "novel", "val", "novel"]
     with pytest.raises(FsbenchError, match="Unknown split 'holdout'"):

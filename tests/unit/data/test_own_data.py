@@ -96,7 +96,7 @@ def test_wrong_fractions_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("s.json", "{", "as json"),
+        ("s.json", "{", "Could not read lists of class names"),
         ("gone.json", None, "Could not read"),
         ("s.json", '{"base": "cat"}', "lists of class names"),
         ("s.json", '{"base": []}', "found none"),
@@ -161,7 +161,7 @@ def test_small_classes_are_left_out_and_named(tmp_path: Path, how: str) -> None:
 
 def test_own_folders_with_the_same_classes_are_not_splits(tmp_path: Path) -> None:
     put(tmp_path, [f"train/{name}/1.png" for name in ANIMALS] + [f"test/{name}/2.png" for name in ANIMALS[1:]])
-    with pytest.raises(FsbenchError, match=r"test/ and train/ hold the same classes.*not the classes"):
+    with pytest.raises(FsbenchError, match=r"hold the same classes.*not the classes"):
         load_own(tmp_path)
     dataset = load_own(tmp_path, fractions=(0, 0, 1))
     assert classes(dataset) == {"novel": tuple(ANIMALS)}

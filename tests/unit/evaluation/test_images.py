@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fsbench.backbones.load import load_backbone, save_backbone
-from fsbench.backbones.weights import Weights
+from fsbench.backbones.load import Weights, load_backbone, save_backbone
 from fsbench.data.scan import OwnData, choose_datasets
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.compare import compare
