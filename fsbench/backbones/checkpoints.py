@@ -152,8 +152,9 @@ def fill(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, title: s
     expected = network.state_dict()
     # Counters are not in files older than torch 0.4.1, and have no effect on features.
     counters = {name: torch.zeros((), dtype=torch.long) for name in expected if name.endswith("num_batches_tracked")}
-    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items() if name not in counters}
-    wanted = {name: tuple(tensor.shape) for name, tensor in expected.items() if name not in counters}
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    optional = counters.keys() - tensors.keys()
+    wanted = {name: tuple(tensor.shape) for name, tensor in expected.items() if name not in optional}
     if shapes != wanted:
         names = [name for name in {**wanted, **shapes} if wanted.get(name) != shapes.get(name)]
         listed = _listed(

@@ -170,7 +170,14 @@ def read_image_rows(path: Path) -> list[tuple[int, str, str]]:
 
     Header and columns are found by content: code bases that skip the first line of every csv lose an image per split.
     """
-    rows = read_csv(path)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.reader(stream)
+            rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if any(cells)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise FsbenchError(f"Could not read {path} as csv: {error}", "Copy the file again.") from error
+    if not rows:
+        raise FsbenchError(f"Expected rows, found an empty file: {path}.", "Copy the file again.")
     header = [] if any(map(_names_image, rows[0][1])) else [cell.lower() for cell in rows.pop(0)[1]]
     sample = rows[0][1] if rows else []
     file = next((column for column, cell in enumerate(sample) if _names_image(cell)), None)
@@ -189,19 +196,6 @@ def read_image_rows(path: Path) -> list[tuple[int, str, str]]:
 
 def _names_image(cell: str) -> bool:
     return is_image(cell.replace("\\", "/").rpartition("/")[2])
-
-
-def read_csv(path: Path) -> list[tuple[int, list[str]]]:
-    """The rows of a csv that are not blank, stripped, with their line numbers; at least one."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if any(cells)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise FsbenchError(f"Could not read {path} as csv: {error}", "Copy the file again.") from error
-    if not rows:
-        raise FsbenchError(f"Expected rows, found an empty file: {path}.", "Copy the file again.")
-    return rows
 
 
 def _list_csv(root: Path, files: Mapping[str, Path], info: DatasetInfo | None) -> Listing:

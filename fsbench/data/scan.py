@@ -20,7 +20,7 @@ from fsbench.data.catalog import (
     variants,
 )
 from fsbench.data.dataset import build_dataset, counted, drop_small, first_names
-from fsbench.data.layouts import list_folder, read_csv, visible_folders
+from fsbench.data.layouts import list_folder, visible_folders
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def load_dataset(root: Path, name: str) -> ImageDataset:
 def load_own(
     root: Path,
     *,
-    split_file: Path | None = None,  # a json or csv that divides class folders into splits
+    split_file: Path | None = None,  # a json that divides class folders into splits
     fractions: Sequence[float] | None = None,  # shares of base, val and novel classes
     seed: int = 0,  # of the draw of those classes
     min_images: int = 1,  # smaller classes are left out before fractions are taken
@@ -250,40 +250,27 @@ def differences(listing: Listing, info: DatasetInfo) -> list[str]:
 
 
 def read_split_file(path: Path) -> dict[str, str]:
-    """Read the split of each class from a json or csv file.
+    """Read the split of each class from a json file, which maps splits to lists of classes.
 
-    The json maps splits to lists of classes; the csv has rows `class,split`. `train`, `validation`, `test` and the
-    like stand for base, val and novel.
+    `train`, `validation`, `test` and the like stand for base, val and novel.
     """
-    split_of: dict[str, str] = {}
-    for name, text in _pairs_of_json(path) if path.suffix.lower() == ".json" else _pairs_of_csv(path):
-        try:
-            split = canonical_split(text)
-        except FsbenchError as error:
-            raise FsbenchError(f"{path}: {error.message}", error.hint) from error
-        if split_of.setdefault(name, split) != split:
-            message = f"The class {name!r} is both {split_of[name]} and {split} in {path}."
-            raise FsbenchError(message, "Base, val and novel classes must differ. Remove one of the two entries.")
-    if not split_of:
-        raise FsbenchError(f"Expected classes, found none in {path}.", _EXAMPLE)
-    return split_of
-
-
-def _pairs_of_json(path: Path) -> list[tuple[str, str]]:
     try:
         lists = TypeAdapter(dict[str, list[str]]).validate_json(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise FsbenchError(f"Could not read lists of class names per split in {path}: {error}", _EXAMPLE) from error
-    return [(name, split) for split, names in lists.items() for name in names]
-
-
-def _pairs_of_csv(path: Path) -> list[tuple[str, str]]:
-    rows = read_csv(path)
-    for line, cells in rows:
-        if len(cells) != 2:
-            message = f"Expected the two columns class,split, found {len(cells)} in line {line} of {path}."
-            raise FsbenchError(message, "Write one class per line, for example `cat,base`.")
-    return [(name, split) for _, (name, split) in rows if split.lower() != "split"]  # without the header
+    split_of: dict[str, str] = {}
+    for text, names in lists.items():
+        try:
+            split = canonical_split(text)
+        except FsbenchError as error:
+            raise FsbenchError(f"{path}: {error.message}", error.hint) from error
+        for name in names:
+            if split_of.setdefault(name, split) != split:
+                message = f"The class {name!r} is both {split_of[name]} and {split} in {path}."
+                raise FsbenchError(message, "Base, val and novel classes must differ. Remove one of the two entries.")
+    if not split_of:
+        raise FsbenchError(f"Expected classes, found none in {path}.", _EXAMPLE)
+    return split_of
 
 
 def parse_fractions(text: str) -> tuple[float, float, float]:

@@ -66,7 +66,7 @@ class EvalTransform:
 
     def describe(self) -> dict[str, Any]:
         """The transform as plain data, in a stable order, for records."""
-        return {**asdict(self), "mean": list(self.mean), "std": list(self.std)}
+        return asdict(self)
 
     def _cropped(self, image: Image.Image) -> torch.Tensor:
         """The centre crop as a tensor (3, crop, crop) with values in [0, 1]."""
@@ -128,8 +128,7 @@ class CropTransform:
 
     def describe(self) -> dict[str, Any]:
         """The transform as plain data, in a stable order, for records."""
-        lists = {key: list(getattr(self, key)) for key in ("area", "mean", "std", "ratio")}
-        return {**asdict(self), **lists}
+        return asdict(self)
 
 
 def normalise(tensor: torch.Tensor, mean: Triple, std: Triple) -> torch.Tensor:

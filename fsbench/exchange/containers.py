@@ -63,12 +63,10 @@ def open_file(path: Path) -> tuple[str, object]:
     try:
         with path.open("rb") as file:
             start = file.read(_START)
-    except IsADirectoryError:
-        raise FsbenchError(f"{path} is a folder.", "Name the files in it.") from None
     except FileNotFoundError:
         raise missing_file(path, "Check the path.") from None
     except OSError as error:
-        raise FsbenchError(f"{path} cannot be read: {error.strerror or error}.", "Check its permissions.") from error
+        raise FsbenchError(f"{path} cannot be read: {error.strerror or error}.", "Name a readable file.") from error
     for container in CONTAINERS:
         if container.recognise(path, start):
             with reading(path, container.name):

@@ -13,7 +13,7 @@ from fsbench.io.files import whole_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.features.store import FeatureFile, Split
+    from fsbench.features.store import FeatureFile
     from fsbench.reporter import Reporter
 
 # numpy 2 writes its own new name, which numpy 1 does not know; both know the old one.
@@ -37,31 +37,19 @@ def export_npz(file: FeatureFile, out: Path | None, reporter: Reporter, force: b
 
 
 def export_ptmap(file: FeatureFile, out: Path | None, reporter: Reporter, force: bool) -> list[Path]:
-    """One pickle per split, as PT-MAP reads them: class number → list of vectors."""
+    """One pickle per split, as PT-MAP reads them: class number → list of vectors; classes are numbered on and on."""
     folder, first = out or file.path.with_suffix(""), 0
     paths = [folder / f"{name}.plk" for name in file.splits]
     _refuse_existing(paths, force)
     for name, path in zip(file.splits, paths, strict=True):
         split = file.read(name)
-        numbers = _numbers(split, first)
-        if [str(number) for number in numbers] != list(split.class_names):
-            numbered = f"classes are numbered {numbers[0]} to {numbers[-1]}"
-            reporter.say(f"note: {name}: {numbered}; a pickle has no names for them.")
-        first = max(first, numbers[-1] + 1)
         rows = np.split(split.features, split.offsets[1:-1])
-        classes = {number: list(features) for number, features in zip(numbers, rows, strict=True)}
+        classes = {first + number: list(features) for number, features in enumerate(rows)}
+        reporter.say(f"note: {name}: classes are numbered {first} to {first + len(rows) - 1}; a pickle has no names.")
+        first += len(rows)
         with whole_file(path) as temporary:
             temporary.write_bytes(pickle.dumps(classes, protocol=3).replace(_NEW_NAME, _OLD_NAME, 1))
     return paths
-
-
-def _numbers(split: Split, first: int) -> list[int]:
-    """The numbers that the classes have for names, if they ascend; else the next free ones."""
-    if all(name.isascii() and name.isdigit() for name in split.class_names):
-        numbers = [int(name) for name in split.class_names]
-        if sorted(set(numbers)) == numbers:
-            return numbers
-    return list(range(first, first + len(split.class_names)))
 
 
 def _refuse_existing(paths: list[Path], force: bool) -> None:

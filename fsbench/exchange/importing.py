@@ -198,20 +198,14 @@ def _split_of(part: Part, stated: str, path: Path) -> str:
 
 
 def _on_naming(naming: Naming, splits: Mapping[str, Split]) -> list[str]:
-    """Remarks that follow from the names of data set and backbone."""
-    remarks = ["weights, transform and image size are not known for imported features"]
-    if naming.dataset in dataset_names():
-        catalogued = dataset_info(naming.dataset).splits
-        for name, split in splits.items():
-            expected, classes = len(catalogued[name]), len(split.class_names)
-            if classes != expected:
-                message = f"{naming.dataset} has {expected} {name} classes, the file has {classes}"
-                remarks.append(f"{message}: is it another data set?")
-    else:
-        remarks.append(f"{naming.dataset} is not in the catalog, so it has neither presets nor published numbers")
-    if "base" not in splits:
-        remarks.append("there are no base classes: methods that need them take those of another file with --base")
-    return remarks
+    """Remarks that follow from the name of the data set."""
+    catalogued = dataset_info(naming.dataset).splits if naming.dataset in dataset_names() else {}
+    pairs = [(name, len(catalogued[name]), len(split.class_names)) for name, split in splits.items() if catalogued]
+    return [
+        f"{naming.dataset} has {expected} {name} classes, the file has {classes}: is it another data set?"
+        for name, expected, classes in pairs
+        if classes != expected
+    ]
 
 
 def _parse_source(text: str) -> tuple[str, Path]:

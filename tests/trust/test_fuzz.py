@@ -135,8 +135,6 @@ KINDS = [
     Kind("csv of images", _write_csv_split, lambda path: load_own(path.parent), file="train.csv"),
     Kind("json split", lambda path: path.write_text('{"base": ["a", "b"], "val": ["c"], "novel": ["d"]}'),
          read_split_file, file="split.json"),
-    Kind("csv split", lambda path: path.write_text("class,split\na,base\nb,val\nc,novel\n"),
-         read_split_file, file="split.csv"),
 ]  # fmt: skip
 
 

@@ -52,12 +52,6 @@ def test_json_with_other_split_names(animals: Path, tmp_path: Path) -> None:
     assert any("1 class folder is in no split and is left out: hen" in note for note in dataset.notes)
 
 
-@pytest.mark.parametrize("header", ["", "class,split\n"])
-def test_csv_with_and_without_header(animals: Path, tmp_path: Path, header: str) -> None:
-    file = write(tmp_path / "s.csv", header + "cat,train\ncow,novel\n")
-    assert classes(load_own(animals, split_file=file)) == {"base": ("cat",), "novel": ("cow",)}
-
-
 def test_fractions_are_reproducible_and_depend_on_the_seed(animals: Path) -> None:
     fractions = parse_fractions("0.4, 0.2, 0.4")
     found = [classes(load_own(animals, fractions=fractions, seed=seed)) for seed in (0, 0, 1, 2)]
@@ -102,8 +96,6 @@ def test_wrong_fractions_are_refused(text: str) -> None:
         ("s.json", '{"base": []}', "found none"),
         ("s.json", '{"holdout": ["cat"]}', "Unknown split 'holdout'"),
         ("s.json", '{"base": ["cat"], "test": ["cat"]}', "'cat' is both base and novel"),
-        ("s.csv", "", "empty file"),
-        ("s.csv", "cat,base\ndog\n", "found 1 in line 2"),
     ],
 )
 def test_wrong_split_files_are_refused(tmp_path: Path, name: str, text: str | None, message: str) -> None:

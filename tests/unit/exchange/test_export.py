@@ -73,13 +73,6 @@ def test_pickles_load_anywhere_and_number_classes_as_s2m2_does(file: FeatureFile
     assert subprocess.check_output([sys.executable, "-W", "error", "-c", code], text=True).strip() == "False"
 
 
-def test_class_numbers_are_kept_where_they_are_names(tmp_path: Path) -> None:
-    rows = make_rows()
-    write_features(tmp_path / "f.h5", Provenance("a", "b"), {"novel": make_split(rows.features, rows.labels)})
-    (path,) = export_file(FeatureFile.open(tmp_path / "f.h5"), "ptmap", tmp_path, QUIET)
-    assert list(pickle.loads(path.read_bytes())) == [3, 7, 11]
-
-
 def test_unknown_layouts_are_refused(file: FeatureFile) -> None:
     with pytest.raises(FsbenchError, match="Did you mean 'ptmap'"):
         export_file(file, "pt-map", None, QUIET)

@@ -46,7 +46,7 @@ def saved(content: object) -> Callable[[Path], None]:
 
 
 CASES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "folder": (lambda path: path.mkdir(), "is a folder"),
+    "folder": (lambda path: path.mkdir(), "cannot be read: Is a directory"),
     "nothing": (lambda path: None, "No such file"),
     "empty": (lambda path: path.touch(), "it starts with b''"),
     "page": (lambda path: path.write_text("<!DOCTYPE html><html>"), "it starts with b'<!DOCTYPE ht'"),
