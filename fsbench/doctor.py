@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import json
 import re
-import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -140,8 +139,6 @@ def probe_environment(code: str = _PROBE) -> Environment:
     if done.returncode == 0:
         return Environment(library_versions(), devices=devices)
     reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-    if done.returncode < 0:
-        reason = f"the process died with {signal.Signals(-done.returncode).name}"
     return Environment(library_versions(), f"torch and torchvision do not work together: {reason}", _ADVICE, devices)
 
 

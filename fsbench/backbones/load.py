@@ -69,8 +69,6 @@ def load_backbone(
         found = "neither" if weights is None else "both"
         message = f"Backbone {name!r} needs either a weights file or a random seed, found {found}."
         raise FsbenchError(message, "Give --weights FILE, or a seed for random weights.")
-    if random_seed is not None and not 0 <= random_seed < 2**63:
-        raise FsbenchError(f"A random seed is a whole number from 0 to 2^63 - 1, found {random_seed}.")
     if width is not None and (weights is not None or name.startswith(TIMM)):
         message = f"A width belongs to random weights of {', '.join(BACKBONES)}; otherwise the network determines it."
         raise FsbenchError(message, "Leave it out.")

@@ -6,7 +6,6 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
@@ -31,11 +30,7 @@ _MARKS: dict[str, Mark] = {
 def doctor(options: Doctor) -> None:
     """Print what is found of data, weights, features, libraries and devices."""
     places = options.data_dir, options.weights_dir, options.features_dir
-    if options.deep:
-        report = diagnose(*places, Reporter(), options.data)
-    else:
-        with Console(stderr=True).status("Checking data sets, libraries and devices …"):
-            report = diagnose(*places, own=options.data)
+    report = diagnose(*places, Reporter() if options.deep else None, options.data)
     if options.as_json:
         print(json.dumps(asdict(report), indent=2))
     else:

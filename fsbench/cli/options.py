@@ -161,23 +161,17 @@ class Import(FeaturesFolder, AsJson, Quiet):
     force: bool = option(False, "Overwrite an existing file.")
 
 
-class Export(AsJson, Quiet):
+class Export(AsJson):
     """Write a feature file in a format that other programs read.
 
-    `fsbench import` reads it back to the same rows.
+    It is an npz archive, which `fsbench import` reads back to the same rows.
 
-    Example: [bold]fsbench export features/cub-rn18.h5 --to ptmap --out pickles[/bold]
+    Example: [bold]fsbench export features/cub-rn18.h5 --out cub.npz[/bold]
     """
 
     features: Path = argument(..., "The feature file.", metavar="FEATURES")
-    to: str = option(
-        "npz",
-        "npz: one archive. ptmap: a folder of pickles, one per split.",
-        metavar="npz|ptmap",
-        completion=("npz", "ptmap"),
-    )
-    out: Path | None = option(None, "File or folder. (default: next to the feature file)")
-    force: bool = option(False, "Overwrite existing files.")
+    out: Path | None = option(None, "The archive. (default: next to the feature file)")
+    force: bool = option(False, "Overwrite an existing file.")
 
 
 class Doctor(ImageFolders, FeaturesFolder, AsJson):

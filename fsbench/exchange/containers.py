@@ -97,11 +97,9 @@ def _read_torch(path: Path) -> object:
 
 
 def _as_array(value: object) -> object:
-    """A dense tensor of real numbers as an array, numpy's numbers too; other values as they are."""
+    """A tensor as an array, numpy's numbers too; other values as they are."""
     if not isinstance(value, torch.Tensor):
         return np.asarray(value) if isinstance(value, np.number) else value
-    if value.layout is not torch.strided or value.is_quantized or value.is_complex() or value.is_meta:
-        raise FsbenchError("It holds a tensor that is not a plain one of real numbers.", "Save it dense.")
     if value.dtype.is_floating_point and value.dtype not in {torch.float16, torch.float32, torch.float64}:
         value = value.float()  # numpy has no bfloat16
     return value.detach().cpu().numpy()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,11 +38,6 @@ _WORDS = {
     "count": "count",
 }
 _ROLES = {word: role for role, words in _WORDS.items() for word in words.split()}
-_ON_SIMPLESHOT = (
-    "the file holds the mean of the base features but not the features themselves; methods that need base classes need "
-    "a file of them too",
-    "classes are numbered in the order of their names as text ('103' before '11')",
-)
 _ROUND_OFF = 1e-4
 Fields = dict[tuple[str, str], "NDArray[Any]"]
 
@@ -109,19 +104,13 @@ def _is_table(value: object) -> bool:
 
 
 def _is_rows(content: object) -> bool:
-    """Whether there are features under a known name, or a pair of features and labels."""
-    if isinstance(content, list):
-        return len(content) == 2 and _is_table(content[0]) and isinstance(content[1], np.ndarray)
+    """Whether there are features under a known name."""
     return any(role == "features" and array.ndim == 2 for (_, role), array in _fields(content)[0].items())
 
 
-def _read_rows(content: Any, dataset: str, split: str) -> Recognised:
+def _read_rows(content: object, dataset: str, split: str) -> Recognised:
     """The rows of every split that the names speak of."""
-    others: list[str] = []
-    if isinstance(content, list):
-        arrays: Fields = {("", "features"): content[0], ("", "labels"): content[1]}
-    else:
-        arrays, others = _fields(content)
+    arrays, others = _fields(content)
     remarks = [f"left out, as no features or labels: {', '.join(others[:5])}"] if others else []
     parts = []
     for name in dict.fromkeys(name for name, role in arrays if role in {"features", "labels"}):
@@ -243,8 +232,7 @@ def _is_simpleshot(content: object) -> bool:
 
 def _read_simpleshot(content: list[Any], dataset: str, split: str) -> Recognised:
     """The vectors by class; means and logits are left out."""
-    rows = _read_by_class(content[len(content) // 2], dataset, split)
-    return replace(rows, remarks=rows.remarks + _ON_SIMPLESHOT)
+    return _read_by_class(content[len(content) // 2], dataset, split)
 
 
 def _read_stacked(content: object, dataset: str, split: str) -> Recognised:

@@ -152,9 +152,12 @@ def test_an_existing_file_is_kept_unless_forced(tmp_path: Path) -> None:
 
 
 def test_names_must_be_names() -> None:
-    for dataset, backbone in [*((bad, "rn12") for bad in ("a\nb", "", " ", "../x", "a/..")), ("mini", "a/b/c")]:
+    bad = "a\nb", "", " ", "../x", "a/..", 256 * "d"
+    for dataset, backbone in [*((name, "rn12") for name in bad), ("mini", "a/b/c"), ("mini", 256 * "b")]:
         with pytest.raises(FsbenchError, match="cannot name a"):
             Naming(dataset, backbone)
+    with pytest.raises(FsbenchError, match="too long for the name of a file"):
+        Naming(100 * "é", "rn12").file_name()
     assert Naming("mini", "timm/vit_tiny").file_name() == "mini-timm_vit_tiny.h5"
     for name in ("Möwe grün", "鳥の写真", "हिन्दी", "👩‍🔬 lab", "نیم‌فاصله"):
         assert Naming(name, "rn12").file_name() == f"{name}-rn12.h5"
