@@ -77,7 +77,6 @@ def remarks_on(split: Split, name: str) -> list[str]:
 
 def check_together(splits: Mapping[str, Split], origins: Mapping[str, str]) -> list[str]:
     """Refuse splits that cannot belong together; remark on what may be right or wrong."""
-    numbers_shared = False
     for (one, first), (other, second) in itertools.combinations(splits.items(), 2):
         where = f"({origins[one]}, {origins[other]})"
         widths = first.features.shape[1], second.features.shape[1]
@@ -85,14 +84,11 @@ def check_together(splits: Mapping[str, Split], origins: Mapping[str, str]) -> l
             message = f"{one} has {widths[0]} features per image, {other} has {widths[1]} {where}."
             raise FsbenchError(message, "All splits must come from one backbone.")
         shared = sorted(set(first.class_names) & set(second.class_names))
-        named = [name for name in shared if not name.lstrip("-").isdigit()]
+        named = [name for name in shared if not name.lstrip("-").isdigit()]  # splits may number their classes anew
         if named:
             message = f"{one} and {other} share {len(named)} classes: {', '.join(named[:5])} {where}."
             raise FsbenchError(message, "A class belongs to one split: remove it from the other.")
-        numbers_shared |= bool(shared)
     remarks = [shared_rows.refuse_many("they cannot belong together.") for shared_rows in overlaps(splits)]
-    if numbers_shared:
-        remarks.append("splits share class numbers: right if each numbers its classes anew, else they share classes")
     return list(filter(None, remarks))
 
 

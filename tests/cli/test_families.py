@@ -123,15 +123,6 @@ def test_from_a_checkpoint_to_the_published_number(name: str, folder: Path) -> N
     assert any("the network is not the published one: widths" in one.text for one in warnings) is bool(family.published)
 
 
-def test_any_transform_can_replace_that_of_a_family(folder: Path) -> None:
-    write_checkpoint(folder / "a.pth", "rn12-easy")
-    extract = ("extract", "--data", "photos", "--backbone", "rn12", "--weights", "a.pth", "--workers", "0", "--quiet")
-    done = run(*extract, "--transform", "ptmap")
-    assert done.returncode == 0, done.stderr
-    made = FeatureFile.open(folder / "features" / "photos-rn12.h5").provenance
-    assert json.loads(made.transform) == json.loads(json.dumps(transform_for("ptmap", None, 20).describe()))
-
-
 def test_the_registry_is_whole() -> None:
     assert {family.backbone for family in FAMILIES.values()} == set(BACKBONES) == set(SHAPES)
     assert {family.transform for family in FAMILIES.values()} <= set(RECIPES)

@@ -39,7 +39,6 @@ class TestFolders:
         called = dict(zip(SPLITS, names, strict=True))
         put(tmp_path, (f"{called[split]}/{name}/a.jpg" for split in SPLITS for name in MINI.classes(split)))
         dataset = load_dataset(tmp_path, "miniimagenet")
-        assert list(dataset.splits) == ["base", "val", "novel"]
         assert dataset.split_digest == MINI.split_digest
         assert any("another number of images" in note for note in dataset.notes)
 
@@ -93,7 +92,6 @@ class TestFolders:
         (["train/cat/1.png", "test/dog/1.png"], "None of the 2 classes .* is one of mini-ImageNet: cat, dog"),
         ([f"test/{WNID}/\udcff.jpg"], rf"test/{WNID}/\?\.jpg in .* is not valid UTF-8"),
         (["mini-imagenet-cache-train.pkl"], r"found mini-imagenet-cache-train\.pkl"),
-        ([], "found nothing"),
     ],
 )
 def test_unfit_folders_are_refused(tmp_path: Path, files: list[str], words: str) -> None:
@@ -253,11 +251,6 @@ class TestCifar:
         (tmp_path / "train").write_bytes(pickle.dumps(content))
         split = load_dataset(tmp_path, "cifarfs").splits["base"]
         assert [split.reader.content(image) for image in split.images] == [row.tobytes() for row in data]
-
-    def test_missing_part_is_an_error(self, tmp_path: Path) -> None:
-        write_cifar(tmp_path, FINE, {"train": list(range(100))})
-        with pytest.raises(FsbenchError, match=r"Expected FC100 in .*, found meta, train"):
-            load_dataset(tmp_path, "fc100")
 
     @pytest.mark.parametrize(
         ("key", "value"),

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from fsbench.data.catalog import split_digest
 from fsbench.data.scan import OwnData, choose_datasets, load_own, parse_fractions, read_split_file, split_by_fractions
 from fsbench.errors import FsbenchError
 from fsbench.reporter import Reporter
@@ -36,28 +35,11 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def test_split_folders(tmp_path: Path) -> None:
-    put(tmp_path / "zoo", ["train/cat/1.png", "val/dog/1.png", "test/hen/1.png"])
-    dataset = load_own(tmp_path / "zoo")
-    assert classes(dataset) == {"base": ("cat",), "val": ("dog",), "novel": ("hen",)}
-    assert dataset.name == "zoo"
-    assert dataset.info is None
-    assert dataset.split_digest == split_digest({"base": ["cat"], "val": ["dog"], "novel": ["hen"]})
-
-
 def test_json_with_other_split_names(animals: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "s.json", json.dumps({"train": ["cat", "dog"], "valid": ["cow"], "test": ["pig"]}))
     dataset = load_own(animals, split_file=file)
     assert classes(dataset) == {"base": ("cat", "dog"), "val": ("cow",), "novel": ("pig",)}
     assert any("1 class folder is in no split and is left out: hen" in note for note in dataset.notes)
-
-
-def test_fractions_are_reproducible_and_depend_on_the_seed(animals: Path) -> None:
-    fractions = parse_fractions("0.4, 0.2, 0.4")
-    found = [classes(load_own(animals, fractions=fractions, seed=seed)) for seed in (0, 0, 1, 2)]
-    assert found[0] == found[1]
-    assert len({json.dumps(division) for division in found}) > 1
-    assert {split: len(names) for split, names in found[0].items()} == {"base": 2, "val": 1, "novel": 2}
 
 
 def test_fractions_never_change() -> None:
