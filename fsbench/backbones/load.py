@@ -20,7 +20,7 @@ from fsbench.backbones.timm_models import find_timm_weights, refuse_unknown_timm
 from fsbench.data.catalog import dataset_names
 from fsbench.data.transforms import transform_for
 from fsbench.errors import FsbenchError, UsageError, unknown_name
-from fsbench.io.files import sha256_of, whole_file
+from fsbench.io.files import sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -182,13 +182,6 @@ def encode_backbone(
     for name, tensor in state.items():
         state[name] = (tensor.half() if _fits_half(tensor) else tensor).detach().cpu().contiguous()
     return save(state, metadata={"fsbench": json.dumps({**metadata, **facts}, sort_keys=True)})
-
-
-def save_backbone(backbone: Extractor, path: Path, metadata: Mapping[str, str]) -> None:
-    """Write the weights to a file; an older one is replaced in a single step."""
-    content = encode_backbone(backbone, metadata)
-    with whole_file(path) as temporary:
-        temporary.write_bytes(content)
 
 
 def _fits_half(tensor: Tensor) -> bool:

@@ -32,12 +32,12 @@ def methods(options: Methods) -> None:
     name = None if options.name == ALL else options.name
     if len(lists) + (name is not None) > 1:
         raise UsageError(lists[-1], "choose one: a method, --protocols, --datasets or --backbones")
-    what = (lists or ["methods"])[0]
-    facts: Any = _LISTS[what]() if name is None else _describe(name)
+    make_list, title = _LISTS[(lists or ["methods"])[0]]
+    facts: Any = make_list() if name is None else _describe(name)
     if options.as_json:
         print(json.dumps(facts, indent=1, ensure_ascii=False))
     elif name is None:
-        _show_list(what, facts)
+        _show_list(title, facts)
     else:
         _show_page(facts)
 
@@ -147,16 +147,15 @@ def _backbones() -> list[dict[str, Any]]:
     return [{head: getattr(family, fields.get(head, head)) for head in heads} for family in FAMILIES.values()]
 
 
-_LISTS = {"methods": _methods, "protocols": _protocols, "datasets": _datasets, "backbones": _backbones}
-_HEADINGS = {
-    "methods": "Methods; fsbench methods NAME describes one",
-    "protocols": "Protocols, for --protocol",
-    "datasets": "Data sets, for --dataset: classes / images of each split",
-    "backbones": "Families of backbones, recognised by their checkpoints; --backbone timm/NAME takes any other",
+_LISTS = {
+    "methods": (_methods, "Methods; fsbench methods NAME describes one"),
+    "protocols": (_protocols, "Protocols, for --protocol"),
+    "datasets": (_datasets, "Data sets, for --dataset: classes / images of each split"),
+    "backbones": (_backbones, "Families of backbones, by checkpoint; --backbone timm/NAME takes any other"),
 }
 
 
-def _show_list(what: str, rows: list[dict[str, Any]]) -> None:
+def _show_list(title: str, rows: list[dict[str, Any]]) -> None:
     columns = [Column(name, whole=place == 0) for place, name in enumerate(rows[0])]
     shown = [cells(*(re.sub(', ".*"', "", text) for text in row.values())) for row in rows]  # sources without titles
-    show(Table(_HEADINGS[what], columns, shown))
+    show(Table(title, columns, shown))

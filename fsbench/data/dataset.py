@@ -170,10 +170,6 @@ class ImageSplit:
         """The image of that row in RGB."""
         return self.reader.open(self.images[index])
 
-    def image_name(self, index: int) -> str:
-        """The relative name of that row's image."""
-        return self.images[index]
-
     def image_mark(self, index: int) -> int:
         """A number that almost always changes when that row's image is replaced by another."""
         return self.reader.mark(self.images[index])

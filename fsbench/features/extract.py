@@ -183,7 +183,7 @@ class Extraction:
     def places(self) -> list[Place]:
         """Split, class, name and hash of every image."""
         return [
-            (split.name, split.class_names[label], split.image_name(row), value)
+            (split.name, split.class_names[label], split.images[row], value)
             for split in self.images.splits
             if isinstance(split, HashedSplit)
             for row, (label, value) in enumerate(zip(split.labels, split.hashes, strict=True))

@@ -113,7 +113,7 @@ class Plan:
         }
         for name in ("base", "val") if episodes else ("base",):  # val chooses among networks
             if isinstance(split := self.dataset.splits.get(name), HashedSplit):
-                names = [(split.class_names[label], split.image_name(row)) for row, label in enumerate(split.labels)]
+                names = [(split.class_names[label], split.images[row]) for row, label in enumerate(split.labels)]
                 facts[f"{name} images"] = len(split)
                 facts[f"names of {name} images"] = digest(names)[:16]
                 facts[f"content of {name} images"] = digest(split.hashes)[:16]

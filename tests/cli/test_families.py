@@ -11,7 +11,7 @@ import torch
 
 from fsbench.backbones.checkpoints import read_checkpoint, recognise
 from fsbench.backbones.families import BACKBONES, FAMILIES, SHAPES, family_of
-from fsbench.backbones.load import load_backbone, save_backbone
+from fsbench.backbones.load import encode_backbone, load_backbone
 from fsbench.data.transforms import RECIPES, transform_for
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.source import load_source
@@ -91,7 +91,7 @@ def test_from_a_checkpoint_to_the_published_number(name: str, folder: Path) -> N
     family = FAMILIES[name]
     path = write_checkpoint(folder / "a.pth", name)
     assert recognise(read_checkpoint(path)).family == family
-    save_backbone(load_backbone(family.backbone, path), folder / "saved.safetensors", {})
+    (folder / "saved.safetensors").write_bytes(encode_backbone(load_backbone(family.backbone, path), {}))
     assert load_backbone(family.backbone, folder / "saved.safetensors").info.family == name
 
     extract = ("extract", "--data", "photos", "--backbone", family.backbone, "--workers", "0", "--quiet")
@@ -137,7 +137,7 @@ def test_random_and_own_weights_are_not_the_published_ones(folder: Path) -> None
     assert (source.provenance.named_weights, source.network) == ("random seed 3", "random weights")
     assert network_mark(source.provenance) == "rn12(rn12-easy@seed3)"
     narrow = load_backbone("rn12", random_seed=0, width=4)
-    save_backbone(narrow, folder / "own.safetensors", {"epochs": "2"})
+    (folder / "own.safetensors").write_bytes(encode_backbone(narrow, {"epochs": "2"}))
     assert run(*extract, "--weights", "own.safetensors").returncode == 0
     source = load_source(FeatureFile.open(folder / "features/photos-rn12.h5"), "novel", None)
     assert source.network == "trained by fsbench; widths 4-10-20-40, not widths 64-160-320-640"

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from timm.data.config import resolve_model_data_config
 
-from fsbench.backbones.load import encode_backbone, halve, load_backbone, save_backbone
+from fsbench.backbones.load import encode_backbone, halve, load_backbone
 from fsbench.data.transforms import timm_transform
 from fsbench.errors import FsbenchError
 
@@ -103,8 +103,8 @@ def test_timm_weights_of_another_model_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "width"), [("rn12", 4), ("rn18", 3), ("wrn", 1), ("timm/resnet10t", None)])
 def test_what_is_saved_is_read_back(tmp_path: Path, name: str, width: int | None) -> None:
     backbone = load_backbone(name, random_seed=5, width=width)
-    path = tmp_path / "glyphs" / "new.safetensors"
-    save_backbone(backbone, path, {"dataset": "glyphs", "image_size": "32"})
+    path = tmp_path / "new.safetensors"
+    path.write_bytes(encode_backbone(backbone, {"dataset": "glyphs", "image_size": "32"}))
     again = load_backbone(name, path)
     assert torch.equal(again(IMAGES), backbone(IMAGES))
     assert again.info.family == backbone.info.family
@@ -113,7 +113,6 @@ def test_what_is_saved_is_read_back(tmp_path: Path, name: str, width: int | None
     facts = json.loads(again.info.metadata["fsbench"])
     assert facts["dataset"] == "glyphs"
     assert facts["family"] == backbone.info.family
-    assert list(path.parent.iterdir()) == [path]
     if width is not None:
         assert again.info.image_size == 32
         assert tuple(facts["widths"]) == tuple(backbone.info.architecture["widths"])

@@ -238,7 +238,7 @@ class TestCifar:
             assert np.bincount(split.labels).tolist() == [3] * len(info.classes(split.name))
             assert list(split.images[:3]) == sorted(split.images[:3], key=lambda image: image.split("/")[1])
             for row in range(0, len(split), 7):
-                part, file = split.image_name(row).split("/")
+                part, file = split.images[row].split("/")
                 original = len(labels[part]) - int(file[4:10])
                 assert FINE[labels[part][original]] == split.class_names[split.labels[row]]
                 planes = data[part][original].reshape(3, 32, 32)
