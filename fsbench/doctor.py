@@ -52,8 +52,7 @@ class Environment:
     """The installed libraries and the devices they can use."""
 
     versions: dict[str, str]
-    problem: str = ""  # why torch and torchvision do not work together
-    advice: str = ""  # how to repair it
+    problem: str = ""  # why torch and torchvision do not work together, and how to repair it
     devices: dict[str, str] = field(default_factory=dict)  # `cuda:0` with model and memory; none without torch
 
 
@@ -139,7 +138,8 @@ def probe_environment(code: str = _PROBE) -> Environment:
     if done.returncode == 0:
         return Environment(library_versions(), devices=devices)
     reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-    return Environment(library_versions(), f"torch and torchvision do not work together: {reason}", _ADVICE, devices)
+    problem = f"torch and torchvision do not work together: {reason}. {_ADVICE}"
+    return Environment(library_versions(), problem, devices)
 
 
 def _read_images(listing: Listing, reporter: Reporter) -> list[str]:

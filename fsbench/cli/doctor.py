@@ -56,7 +56,7 @@ def _show(report: DoctorReport) -> None:
         "Weights that come with fsbench:": _lines(report.shipped),
         f"Features in {report.features_root}:": _lines(report.features) or ["none"],
         "Images and feature files, read in full:": report.deep_sentences,
-        "Libraries:": [text for text in (versions, environment.problem, environment.advice) if text],
+        "Libraries:": [text for text in (versions, environment.problem) if text],
         "Devices:": devices or ["none: torch does not start"],
     }
     for heading, sentences in sections.items():

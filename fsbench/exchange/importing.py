@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,37 +120,6 @@ def known_dataset(name: str) -> str:
     return info.name if info else name
 
 
-@dataclass
-class _Gathered:
-    """The content of all files: parts and their origins by split, sources for the provenance, remarks."""
-
-    parts: dict[str, Part] = field(default_factory=dict)
-    origins: dict[str, str] = field(default_factory=dict)
-    sources: list[dict[str, str]] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-
-    def add(self, text: str, dataset: str) -> None:
-        stated, path = _parse_source(text)
-        kind, recognised = read_file(path, dataset, stated)
-        self.remarks += [f"{path.name}: {remark}" for remark in recognised.remarks]
-        for part in recognised.parts:
-            split = _split_of(part, stated, path)
-            if split in self.parts:
-                raise FsbenchError(f"Two files hold the split {split}: {self.origins[split]} and {path}.", "Give one.")
-            self.parts[split], self.origins[split] = part, str(path)
-        splits = ", ".join(_split_of(part, stated, path) for part in recognised.parts)
-        self.sources.append({"file": path.name, "sha256": sha256_of(path), "format": kind, "splits": splits})
-
-    def splits(self) -> dict[str, Split]:
-        """The checked rows; remarks on them are added."""
-        splits = {}
-        for name in sorted(self.parts, key=SPLITS.index):
-            splits[name] = split_from(self.parts[name], f"{self.origins[name]}, {name}")
-            self.remarks += remarks_on(splits[name], name)
-        self.remarks += check_together(splits, self.origins)
-        return splits
-
-
 def import_files(
     sources: Sequence[str], out: Path, naming: Naming, reporter: Reporter, *, force: bool = False
 ) -> FeatureFile:
@@ -158,16 +127,27 @@ def import_files(
 
     Remarks on missing, conflicting and inferred fields go to the reporter and into the provenance.
     """
-    gathered = _Gathered()
-    for text in sources:
-        gathered.add(text, naming.dataset)
-        if out.exists() and out.samefile(_parse_source(text)[1]):
+    read: dict[str, Split] = {}
+    origins: dict[str, str] = {}
+    imported, remarks = [], []
+    for stated, path in map(_parse_source, sources):
+        if out.exists() and path.exists() and out.samefile(path):
             raise FsbenchError(f"{out} would be replaced by what is read from it.", "Choose another --out.")
-    splits = gathered.splits()
-    remarks = [*gathered.remarks, *_on_naming(naming, splits)]
+        kind, recognised = read_file(path, naming.dataset, stated)
+        names = [_split_of(part, stated, path) for part in recognised.parts]
+        for name, part in zip(names, recognised.parts, strict=True):
+            if name in read:
+                raise FsbenchError(f"Two files hold the split {name}: {origins[name]} and {path}.", "Give one.")
+            read[name], origins[name] = split_from(part, f"{path}, {name}"), str(path)
+        remarks += [f"{path.name}: {remark}" for remark in recognised.remarks]
+        facts = {"file": path.name, "sha256": sha256_of(path), "format": kind, "splits": ", ".join(names)}
+        imported.append(facts)
+    splits = {name: read[name] for name in SPLITS if name in read}
+    remarks += [remark for name, split in splits.items() for remark in remarks_on(split, name)]
+    remarks += [*check_together(splits, origins), *_on_naming(naming, splits)]
     provenance = Provenance(
-        naming.dataset, naming.backbone, crops=naming.crops, precision="", notes=remarks, imported=gathered.sources,
-        fingerprint=digest({"imported": gathered.sources, "crops": naming.crops}),
+        naming.dataset, naming.backbone, crops=naming.crops, precision="", notes=remarks, imported=imported,
+        fingerprint=digest({"imported": imported, "crops": naming.crops}),
     )  # fmt: skip
     with only_writer(out):
         if out.exists() and not force:

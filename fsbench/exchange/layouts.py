@@ -265,14 +265,13 @@ def _tensor(content: object) -> NDArray[Any] | None:
 
 def _sizes(tensor: NDArray[Any], dataset: str, info: DatasetInfo | None) -> dict[str, int]:
     """Numbers of classes of the three splits, if together they are those of the tensor."""
-    content = f"It holds {len(tensor)} classes of {tensor.shape[1]} images in one tensor"
-    hint = "If all are of one split, say which: novel=FILE."
-    if info is None:
-        raise FsbenchError(f"{content}; how they divide into splits is known for {', '.join(dataset_names())}.", hint)
-    sizes = {split: len(info.splits[split]) for split in SPLITS}
+    sizes = {split: len(info.splits[split]) for split in SPLITS} if info else {}
     if sum(sizes.values()) != len(tensor):
-        expected = " + ".join(map(str, sizes.values()))
-        raise FsbenchError(f"{content}, but {dataset} has {expected} = {sum(sizes.values())}.", hint)
+        known = " + ".join(map(str, sizes.values())) or "an unknown number"
+        message = (
+            f"It holds {len(tensor)} classes of {tensor.shape[1]} images in one tensor, but {dataset} has {known}."
+        )
+        raise FsbenchError(message, "If all are of one split, say which: novel=FILE.")
     return sizes
 
 

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 ENVIRONMENT = Environment(
     {"python": "3.11.7", "torch": "2.15.0", "torchvision": ""},
-    "torch and torchvision do not work together: operator torchvision::nms does not exist",
-    "Install torch and torchvision together.",
+    "torch and torchvision do not work together: operator torchvision::nms does not exist. Install them together.",
     {"cpu": "2 threads"},
 )
 
@@ -47,7 +46,7 @@ def test_tables_fit_a_hundred_columns(here: Path) -> None:
     assert "mini-ImageNet is incomplete: 64 of 60,000 images are here." in flat
     for words in ("wrn.tar 2.0 MB", "torchvision missing", "::nms does not exist", "cpu: 2 threads"):
         assert words in flat
-    assert "Install torch and torchvision together." in flat
+    assert "Install them together." in flat
 
 
 def test_nothing_here(here: Path) -> None:
@@ -74,7 +73,7 @@ def test_roots_come_from_the_environment_and_json_is_all_that_is_printed(
 
 def test_this_machine_is_found() -> None:
     environment = probe_environment()
-    assert environment.problem == environment.advice == ""
+    assert environment.problem == ""
     assert "thread" in environment.devices["cpu"]
     assert environment.versions["torch"]
 
@@ -88,7 +87,6 @@ def test_this_machine_is_found() -> None:
 )
 def test_a_broken_pair_of_libraries_gets_advice(code: str, problem: str) -> None:
     environment = probe_environment(f'print(\'{{"cpu": "4 threads"}}\', flush=True)\n{code}')
-    assert environment.problem.endswith(problem)
-    assert "pip install" in environment.advice
+    assert f"{problem}. Install torch and torchvision together" in environment.problem
     assert environment.devices == {"cpu": "4 threads"}
     assert probe_environment(code).devices == {}
