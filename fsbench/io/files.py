@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import hashlib
 import json
 import os
@@ -16,7 +15,6 @@ from glob import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from filelock import FileLock, Timeout
-from pydantic import TypeAdapter, ValidationError
 
 from fsbench.errors import FsbenchError, system_trouble
 
@@ -142,6 +140,8 @@ def read_sealed(path: Path, kind: type[T], what: str, remedy: str) -> T:
 
     Messages call the file a `what`, such as `record`, and end with the remedy.
     """
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - completion imports this module for names alone
+
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -154,18 +154,11 @@ def read_sealed(path: Path, kind: type[T], what: str, remedy: str) -> T:
     if seal != _digest_of(content):
         raise FsbenchError(f"The {what} {path} is not as it was written: its SHA-256 differs.", remedy)
     try:
-        value: T = _adapter_of(kind).validate_python(content)  # type: ignore[arg-type]  # types are hashable
+        return TypeAdapter(kind).validate_python(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise FsbenchError(f"The {what} {path} is damaged: {where}: {first['msg']}.", remedy) from error
-    return value
-
-
-@functools.cache
-def _adapter_of(kind: Any) -> TypeAdapter[Any]:
-    """The validator of a type; made once, as that takes longer than a check."""
-    return TypeAdapter(kind)
 
 
 def _digest_of(content: Mapping[str, Any]) -> str:
