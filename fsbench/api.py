@@ -10,8 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fsbench.backbones.load import refuse_unknown
-from fsbench.backbones.weights import Weights
+from fsbench.backbones.load import Weights, refuse_unknown
 from fsbench.data.scan import OwnData, choose_datasets
 from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError, UsageError

@@ -4,40 +4,56 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import re
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fsbench.backbones.find_weights import SUFFIXES, shipped_weights
-from fsbench.data.catalog import SPLITS, dataset_names
-from fsbench.data.dataset import PIXEL_FOLDER, build_dataset, drop_small, first_names
-from fsbench.data.scan import compare_with_catalog, find_datasets, other_folders, preflight, scan_folder
+from fsbench.data.catalog import SPLITS, dataset_info, dataset_names
+from fsbench.data.dataset import build_dataset, drop_small, first_names
+from fsbench.data.layouts import list_folder
+from fsbench.data.scan import differences, find_datasets, preflight, wrong_split
 from fsbench.errors import FsbenchError
 from fsbench.features.overlap import overlap
-from fsbench.features.store import FeatureFile
-from fsbench.machine import Environment, probe_environment
+from fsbench.features.store import FeatureFile, library_versions
 from fsbench.tasks.sampling import feasible_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fsbench.data.catalog import DatasetInfo
     from fsbench.data.dataset import Listing
-    from fsbench.data.scan import FoundDataset
     from fsbench.reporter import Reporter
 
 _NOT_READ = "Images were counted, not read: --deep decodes every one of them."
 _IMAGES_AT_ONCE = 256  # per call of the threads that decode
-_DOUBLES = (
-    "occur in more than one split, so that novel images were seen before",
-    "occur in more than one class, so that labels contradict each other",
-    "occur more than once in a class, so that a query may equal a support image",
+_PROBE = """
+import json, torch
+devices = {"cpu": f"{torch.get_num_threads()} threads"}
+for number in range(torch.cuda.device_count()):
+    gpu = torch.cuda.get_device_properties(number)
+    devices[f"cuda:{number}"] = f"{gpu.name}, {gpu.total_memory / 2**30:.0f} GiB"
+print(json.dumps(devices), flush=True)
+from torchvision.ops import nms
+nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
+"""
+_ADVICE = (
+    "Install torch and torchvision together, from the same index, so that they belong to each other: "
+    "python -m pip install --upgrade --force-reinstall torch torchvision"
 )
-_FAULTS = {  # what each kind of difference makes of a data set, the gravest first
-    "wrong split": {"wrong split", "two splits"},
-    "incomplete": {"files", "empty", "missing split", "missing", "short", "sizes"},
-    "differs": {"extra", "long"},
-}
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The installed libraries and the devices they can use."""
+
+    versions: dict[str, str]
+    problem: str = ""  # why torch and torchvision do not work together, and how to repair it
+    devices: dict[str, str] = field(default_factory=dict)  # `cuda:0` with model and memory; none without torch
 
 
 @dataclass(frozen=True)
@@ -86,15 +102,19 @@ def diagnose(
     A folder of `own` images takes the place of the data sets. The reporter `deep` shows progress while every image and
     every feature file is read; without it, none is.
     """
-    if own is None:
-        candidates = find_datasets(data)
-        datasets = tuple(map(_report_dataset, candidates))
-        listings = [candidate.listing for candidate in candidates if candidate.listing is not None]
-        sentences = _on_data_root(data, datasets, deep is not None)
-    else:
-        listings = [scan_folder(own, None, undivided=True)]
-        datasets = (_report_own(listings[0]),)
-        sentences = [] if deep else [_NOT_READ]
+    datasets: list[DatasetReport] = []
+    listings: list[Listing] = []
+    if own is not None:
+        listings.append(list_folder(own, None))
+        datasets.append(_report_own(listings[0]))
+    for name, folder in find_datasets(data) if own is None else ():
+        try:
+            listings.append(list_folder(folder, dataset_info(name)))
+            datasets.append(_report_benchmark(listings[-1], dataset_info(name)))
+        except FsbenchError as error:
+            datasets.append(DatasetReport(name, str(folder), "unreadable", (), (str(error),)))
+    sentences = [] if datasets else [_on_missing_data(data)]
+    sentences += [_NOT_READ] if listings and deep is None else []
     sizes = {path: size for path, size in _files(features, "*.h5").items() if not path.endswith(".scatter.h5")}
     read: list[str] = []
     if deep is not None:
@@ -103,28 +123,40 @@ def diagnose(
         read = read or ["There are neither data sets nor feature files to read."]
     shipped = {} if weights.resolve() == shipped_weights().resolve() else _list_weights(shipped_weights())
     return DoctorReport(
-        data_root=str(own or data), datasets=datasets, data_sentences=tuple(sentences),
+        data_root=str(own or data), datasets=tuple(datasets), data_sentences=tuple(sentences),
         weights_root=str(weights), weights=_list_weights(weights), shipped=shipped,
         features_root=str(features), features=sizes,
         environment=probe_environment(), deep_sentences=tuple(read),
     )  # fmt: skip
 
 
+def probe_environment(code: str = _PROBE) -> Environment:
+    """Try out torch and torchvision in a child process: a pair that does not fit can end a process without a word."""
+    child = [sys.executable, "-P", "-c", code]  # -P: nothing is imported from the current folder
+    done = subprocess.run(child, capture_output=True, text=True, check=False)
+    devices = json.loads(done.stdout.splitlines()[0]) if done.stdout else {}
+    if done.returncode == 0:
+        return Environment(library_versions(), devices=devices)
+    reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+    problem = f"torch and torchvision do not work together: {reason}. {_ADVICE}"
+    return Environment(library_versions(), problem, devices)
+
+
 def _read_images(listing: Listing, reporter: Reporter) -> list[str]:
     """Which images cannot be decoded, and which are the same, byte for byte."""
-    classes = [(split, name, images) for split, of in listing.splits.items() for name, images in of.items()]
-    places = [(split, name, image) for split, name, images in classes for image in images]
+    classes = [(split, images) for split, of in listing.splits.items() for images in of.values()]
+    places = [(split, image) for split, images in classes for image in images]
 
-    def read(place: tuple[str, str, str]) -> tuple[str, str]:
+    def read(place: tuple[str, str]) -> tuple[str, str]:
         """The digest of an image, or why it cannot be read."""
         try:
-            listing.reader.open(place[2])
-            return hashlib.sha256(listing.reader.content(place[2])).hexdigest(), ""
+            listing.reader.open(place[1])
+            return hashlib.sha256(listing.reader.content(place[1])).hexdigest(), ""
         except (FsbenchError, OSError) as error:
             return "", str(error).partition("\n")[0]
 
     broken: list[str] = []
-    equal: dict[str, list[tuple[str, str, str]]] = {}
+    equal: dict[str, list[tuple[str, str]]] = {}
     with reporter.bar(f"reading images of {listing.root.name}", len(places)) as advance, ThreadPoolExecutor() as pool:
         for start in range(0, len(places), _IMAGES_AT_ONCE):
             batch = places[start : start + _IMAGES_AT_ONCE]
@@ -132,24 +164,15 @@ def _read_images(listing: Listing, reporter: Reporter) -> list[str]:
                 broken += [trouble] if trouble else []
                 equal.setdefault(digest or trouble, []).append(place)
             advance(len(batch))
-    doubles = _on_doubles([group for group in equal.values() if len(group) > 1])
-    broken = broken and [f"{len(broken):,} of {len(places):,} images cannot be read:", *broken]
-    sentences = broken or [f"all {len(places):,} images can be read."]
-    return [f"{listing.root}: {sentence}" for sentence in sentences + (doubles or ["no two images are the same."])]
-
-
-def _on_doubles(groups: list[list[tuple[str, str, str]]]) -> list[str]:
-    """A sentence for each kind of equal images, with the first examples."""
-    kinds: tuple[list[str], ...] = ([], [], [])
-    for group in groups:
-        splits, names = ({place[part] for place in group} for part in (0, 1))
-        kind = 0 if len(splits) > 1 else 1 if len(names) > 1 else 2
-        kinds[kind].append(" = ".join(f"{split} {image}" for split, _, image in group))
-    return [
-        f"{len(examples):,} images {where}: {first_names(sorted(examples))}."
-        for examples, where in zip(kinds, _DOUBLES, strict=True)
-        if examples
-    ]
+    doubles = [group for group in equal.values() if len(group) > 1]
+    doubles.sort(key=lambda group: len({split for split, _ in group}), reverse=True)
+    sentences = [f"{len(broken):,} of {len(places):,} images cannot be read:", *broken]
+    if not broken:
+        sentences = [f"all {len(places):,} images can be read."]
+    if doubles:
+        named = (" = ".join(f"{split} {image}" for split, image in group) for group in doubles)
+        sentences.append(f"{len(doubles):,} images occur more than once, across splits first: {first_names(named)}.")
+    return [f"{listing.root}: {sentence}" for sentence in sentences]
 
 
 def _read_features(path: Path) -> list[str]:
@@ -165,33 +188,26 @@ def _read_features(path: Path) -> list[str]:
     return [f"{path}: intact, its SHA-256 is right.", *doubts]
 
 
-def _report_dataset(candidate: FoundDataset) -> DatasetReport:
+def _report_benchmark(listing: Listing, info: DatasetInfo) -> DatasetReport:
     """Compare a folder with the catalog and say how they differ."""
-    info, named, listing = candidate.info, candidate.named, candidate.listing
-    if listing is None:
-        return DatasetReport(info.name, str(candidate.path), "unreadable", (), (str(candidate.problem),))
-    splits = tuple(_report_split(split, info.splits[split], listing.counts(split)) for split in SPLITS)
-    differences = compare_with_catalog(listing, info)
-    kinds = {difference.kind for difference in differences}
-    state = next((state for state, faults in _FAULTS.items() if kinds & faults), "complete")
+    counts = [(split, info.splits[split], listing.counts(split)) for split in SPLITS]
+    splits = tuple(
+        SplitReport(split, len(expected), len(found), sum(expected.values()), sum(found.values()))
+        for split, expected, found in counts
+    )
+    wrong, others = wrong_split(listing, info), differences(listing, info)
     present, expected = sum(split.found_images for split in splits), sum(split.expected_images for split in splits)
-    verdicts = {
-        "complete": f"{info.title} is complete.",
-        "incomplete": f"{info.title} is incomplete: {present:,} of {expected:,} images are here. "
-        "Copy the rest; until then accuracies do not compare with published ones.",
-        "differs": f"{info.title} is all here, but the folder holds more than the benchmark.",
-        "wrong split": f"The classes of {info.title} are not divided as in the benchmark; it cannot be used.",
-    }
-    sentences = [verdicts[state]]
-    if info is not named:
-        looks = f"this looks like {info.split_title} split, not {named.split_title}. It is used as {info.name}"
-        sentences.append(f"The folder is named {named.name}, but {looks}; do not use weights trained on {named.name}.")
-    sentences += [*(difference.sentence for difference in differences), *listing.notes]
-    return DatasetReport(info.name, str(candidate.path), state, splits, tuple(sentences))
-
-
-def _report_split(split: str, expected: dict[str, int], present: dict[str, int]) -> SplitReport:
-    return SplitReport(split, len(expected), len(present), sum(expected.values()), sum(present.values()))
+    if wrong:
+        state, verdict = "wrong split", "is not divided as in the benchmark; it cannot be used."
+    elif not others:
+        state, verdict = "complete", "is complete."
+    elif present < expected:
+        rest = "Copy the rest; until then accuracies do not compare with published ones."
+        state, verdict = "incomplete", f"is incomplete: {present:,} of {expected:,} images are here. {rest}"
+    else:
+        state, verdict = "differs", "differs from the benchmark."
+    sentences = (f"{info.title} {verdict}", *([wrong] if wrong else []), *others, *listing.notes)
+    return DatasetReport(info.name, str(listing.root), state, splits, sentences)
 
 
 def _report_own(listing: Listing) -> DatasetReport:
@@ -213,18 +229,8 @@ def _files(root: Path, pattern: str) -> dict[str, int]:
     return {path.relative_to(root).as_posix(): path.stat().st_size for path in paths}
 
 
-def _on_data_root(root: Path, datasets: tuple[DatasetReport, ...], deep: bool) -> list[str]:
+def _on_missing_data(root: Path) -> str:
     if not root.is_dir():
-        return [f"There is no folder {root}. Put data sets there, or name it with --data-dir or FSBENCH_DATA."]
-    if not any(root.iterdir()):
-        return [f"The folder {root} is empty. Copy a data set into it, for example as {root / 'mini'}."]
-    sentences = []
-    if not datasets:
-        sentences.append(f"No folder in {root} is named as a known data set: {', '.join(dataset_names())}.")
-    if others := other_folders(root):
-        sentences.append(f"Other folders: {first_names(others, 5)}. Check your own images with --data FOLDER.")
-    if size := sum(_files(root / PIXEL_FOLDER, "*.npy").values()) / 1e6:
-        sentences.append(f"Decoded images in {root / PIXEL_FOLDER}: {size:,.0f} MB, which may be deleted at any time.")
-    if datasets and not deep:
-        sentences.append(_NOT_READ)
-    return sentences
+        return f"There is no folder {root}. Put data sets there, or name it with --data-dir or FSBENCH_DATA."
+    known = ", ".join(dataset_names())
+    return f"No folder in {root} is named as a known data set: {known}. Check your own images with --data FOLDER."

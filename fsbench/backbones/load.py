@@ -1,9 +1,10 @@
-"""Builds backbones: from a checkpoint, or fresh from a seed. Nothing is downloaded."""
+"""Builds backbones: from a checkpoint, wherever it is found, or fresh from a seed."""
 
 from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,13 @@ from safetensors.torch import save
 from fsbench.backbones.base import BackboneInfo, Extractor
 from fsbench.backbones.checkpoints import Checkpoint, fill, read_checkpoint, recognise
 from fsbench.backbones.families import BACKBONES, TIMM, Family, family_of, first_family
+from fsbench.backbones.find_weights import find_weights
 from fsbench.backbones.networks import NETWORKS
-from fsbench.backbones.timm_models import refuse_unknown_timm, timm_backbone
+from fsbench.backbones.timm_models import find_timm_weights, refuse_unknown_timm, timm_backbone
 from fsbench.data.catalog import dataset_names
 from fsbench.data.transforms import transform_for
-from fsbench.errors import FsbenchError, unknown_name
-from fsbench.io.files import sha256_of, whole_file
+from fsbench.errors import FsbenchError, UsageError, unknown_name
+from fsbench.io.files import sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +30,30 @@ if TYPE_CHECKING:
     from fsbench.data.transforms import EvalTransform
 
 EXTRAS = "classifier."  # before the names of tensors that a weights file holds beside the backbone
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A backbone by name, and where its weights come from."""
+
+    backbone: str
+    file: Path | None  # a checkpoint of the user's
+    seed: int | None  # random weights of this seed instead
+    root: Path  # folder that is searched for `<dataset>/<backbone>.*` if there is neither
+    pretrained: bool = False  # the published weights of a timm model, which timm downloads
+
+    def __post_init__(self) -> None:
+        if self.pretrained and (self.file or self.seed is not None or not self.backbone.startswith(TIMM)):
+            raise UsageError("pretrained", "downloads the published weights of timm/NAME, and takes no others")
+
+    def load(self, dataset: str) -> Extractor:
+        """The backbone for a data set."""
+        file = self.file
+        if self.file is None and self.seed is None and self.backbone.startswith(TIMM):
+            file = find_timm_weights(self.root, dataset, self.backbone, pretrained=self.pretrained)
+        elif self.file is None and self.seed is None:
+            file = find_weights(self.root, dataset, self.backbone)
+        return load_backbone(self.backbone, file, random_seed=self.seed)
 
 
 def load_backbone(
@@ -43,8 +69,6 @@ def load_backbone(
         found = "neither" if weights is None else "both"
         message = f"Backbone {name!r} needs either a weights file or a random seed, found {found}."
         raise FsbenchError(message, "Give --weights FILE, or a seed for random weights.")
-    if random_seed is not None and not 0 <= random_seed < 2**63:
-        raise FsbenchError(f"A random seed is a whole number from 0 to 2^63 - 1, found {random_seed}.")
     if width is not None and (weights is not None or name.startswith(TIMM)):
         message = f"A width belongs to random weights of {', '.join(BACKBONES)}; otherwise the network determines it."
         raise FsbenchError(message, "Leave it out.")
@@ -158,13 +182,6 @@ def encode_backbone(
     for name, tensor in state.items():
         state[name] = (tensor.half() if _fits_half(tensor) else tensor).detach().cpu().contiguous()
     return save(state, metadata={"fsbench": json.dumps({**metadata, **facts}, sort_keys=True)})
-
-
-def save_backbone(backbone: Extractor, path: Path, metadata: Mapping[str, str]) -> None:
-    """Write the weights to a file; an older one is replaced in a single step."""
-    content = encode_backbone(backbone, metadata)
-    with whole_file(path) as temporary:
-        temporary.write_bytes(content)
 
 
 def _fits_half(tensor: Tensor) -> bool:

@@ -50,7 +50,6 @@ def refuse_unknown_timm(name: str) -> None:
 
 def timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Extractor:
     """Build `timm/<name>` without its head; weights must fit it exactly, after timm's own conversion of the file."""
-    refuse_unknown_timm(name)
     model = name.removeprefix(TIMM)
     try:
         with torch.random.fork_rng(devices=[]):
@@ -146,11 +145,8 @@ def _download(name: str) -> Path | None:
     try:
         timm.create_model(model, pretrained=True, num_classes=0)  # leaves them in the cache
     except Exception as error:  # of any of the libraries that it downloads with
-        cause: BaseException = error
-        while (behind := cause.__cause__ or cause.__context__) is not None:
-            cause = behind
         address = f"https://huggingface.co/{config.hf_hub_id}" if config.hf_hub_id else config.url
-        reason = next(iter(str(cause).strip().splitlines()), "") or type(cause).__name__
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise FsbenchError(
             f"timm could not download the weights of {model}: {reason}",
             f"Connect to the network, or download {address} elsewhere and give it with --weights FILE.",

@@ -6,7 +6,6 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
@@ -30,11 +29,7 @@ _MARKS: dict[str, Mark] = {
 def doctor(options: Doctor) -> None:
     """Print what is found of data, weights, features, libraries and devices."""
     places = options.data_dir, options.weights_dir, options.features_dir
-    if options.deep:
-        report = diagnose(*places, Reporter(), options.data)
-    else:
-        with Console(stderr=True).status("Checking data sets, libraries and devices …"):
-            report = diagnose(*places, own=options.data)
+    report = diagnose(*places, Reporter() if options.deep else None, options.data)
     if options.as_json:
         print(json.dumps(asdict(report), indent=2))
     else:
@@ -50,18 +45,24 @@ def _show(report: DoctorReport) -> None:
         columns = [Column("data set"), Column("split"), *counts, Column("state")]
         rows = [row for dataset in report.datasets for row in _rows(dataset)]
         show(Table(f"Data sets in {report.data_root}", columns, rows), console=console)
-    for dataset in report.datasets:
-        _say(console, f"{dataset.name}, {dataset.path}:", dataset.sentences)
-    _say(console, "Data:", report.data_sentences)
-    _say(console, f"Weights in {report.weights_root}:", _lines(report.weights) or ["none"])
-    _say(console, "Weights that come with fsbench:", _lines(report.shipped))
-    _say(console, f"Features in {report.features_root}:", _lines(report.features) or ["none"])
-    _say(console, "Images and feature files, read in full:", report.deep_sentences)
     environment = report.environment
     versions = ", ".join(f"{name} {version or 'missing'}" for name, version in environment.versions.items())
-    _say(console, "Libraries:", [text for text in (versions, environment.problem, environment.advice) if text])
     devices = [f"{name}: {description}" for name, description in environment.devices.items()]
-    _say(console, "Devices:", devices or ["none: torch does not start"])
+    sections: dict[str, Sequence[str]] = {
+        **{f"{dataset.name}, {dataset.path}:": dataset.sentences for dataset in report.datasets},
+        "Data:": report.data_sentences,
+        f"Weights in {report.weights_root}:": _lines(report.weights) or ["none"],
+        "Weights that come with fsbench:": _lines(report.shipped),
+        f"Features in {report.features_root}:": _lines(report.features) or ["none"],
+        "Images and feature files, read in full:": report.deep_sentences,
+        "Libraries:": [text for text in (versions, environment.problem) if text],
+        "Devices:": devices or ["none: torch does not start"],
+    }
+    for heading, sentences in sections.items():
+        if sentences:
+            console.print(Text(heading, style="bold"))
+        for sentence in sentences:
+            console.print(Padding(Text(sentence), (0, 0, 0, 2)))
 
 
 def _rows(dataset: DatasetReport) -> list[list[Cell]]:
@@ -73,13 +74,6 @@ def _rows(dataset: DatasetReport) -> list[list[Cell]]:
     rows = rows or [cells(*[""] * 7)]
     rows[0][0], rows[0][-1] = Cell(dataset.name), Cell(dataset.state, _MARKS.get(dataset.state, "bad"))
     return rows
-
-
-def _say(console: Console, heading: str, sentences: Sequence[str]) -> None:
-    if sentences:
-        console.print(Text(heading, style="bold"))
-        for sentence in sentences:
-            console.print(Padding(Text(sentence), (0, 0, 0, 2)))
 
 
 def _lines(files: dict[str, int]) -> list[str]:

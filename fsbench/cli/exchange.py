@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from fsbench.cli.options import Export, Import
-from fsbench.exchange.exporting import export_file
+from fsbench.exchange.exporting import export_npz
 from fsbench.exchange.importing import Naming, import_files, known_dataset
 from fsbench.features.store import FeatureFile
 from fsbench.report.writers import stdout_console
@@ -26,10 +26,6 @@ def import_(options: Import) -> None:
 
 
 def export(options: Export) -> None:
-    """Write a feature file in another format, and print the names of the files."""
-    file, reporter = FeatureFile.open(options.features), Reporter(options.quiet)
-    written = [str(path) for path in export_file(file, options.to, options.out, reporter, force=options.force)]
-    if options.as_json:
-        print(json.dumps({"files": written}, indent=1))
-    else:
-        stdout_console().print("\n".join(written), soft_wrap=True)
+    """Write a feature file as an npz archive, and print the name of the archive."""
+    path = export_npz(FeatureFile.open(options.features), options.out, force=options.force)
+    print(json.dumps({"file": str(path)}, indent=1) if options.as_json else path)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fsbench.backbones.load import refuse_unknown
-from fsbench.backbones.weights import Weights
+from fsbench.backbones.load import Weights, refuse_unknown
 from fsbench.data.scan import OwnData, choose_datasets
 from fsbench.devices import choose_device
 from fsbench.errors import UsageError

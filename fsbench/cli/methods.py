@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from fsbench.backbones.families import FAMILIES
@@ -23,8 +22,6 @@ _SETTINGS = {
     for balanced in (False, True)
     for shots in (1, 5)
 }
-
-
 _SPEED = {"fast": "fast", "slow": "slow", "network": "slowest"}  # by cost
 
 
@@ -34,58 +31,17 @@ def methods(options: Methods) -> None:
     name = None if options.name == ALL else options.name
     if len(lists) + (name is not None) > 1:
         raise UsageError(lists[-1], "choose one: a method, --protocols, --datasets or --backbones")
-    if name is not None:
-        described = _described(name)
-        _print(described, _page(described), options.as_json)
-        return
-    what = (lists or ["methods"])[0]
-    rows = _LISTS[what]()
-    _print(rows, _table(what, rows), options.as_json)
-
-
-def _print(data: Any, shown: Table | str, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(data, indent=1, ensure_ascii=False))
-    elif isinstance(shown, str):
-        stdout_console().print(shown)
+    make_list, title = _LISTS[(lists or ["methods"])[0]]
+    facts: Any = make_list() if name is None else _describe(name)
+    if options.as_json:
+        print(json.dumps(facts, indent=1, ensure_ascii=False))
+    elif name is None:
+        _show_list(title, facts)
     else:
-        show(shown)
+        _show_page(facts)
 
 
-def _methods() -> list[dict[str, Any]]:
-    rows = []
-    for name in working_methods():
-        info = method_class(name).info
-        rows.append(
-            {
-                "method": name,
-                "assumes": _assumes(name),
-                "images": "needed" if info.network else "",
-                "base classes": "needed" if info.needs_base else "",
-                "speed": _SPEED[info.cost],
-                "variants": ", ".join(info.variants.values) if info.variants else "",
-                "source": info.reference,
-            }
-        )
-    return rows
-
-
-def _assumes(name: str, options: dict[str, Any] | None = None) -> str:
-    """What a method assumes with its defaults, in all settings."""
-    method = method_class(name)
-    priors = [
-        method.info.assumes(_configured(name, context, options or {}), None if context.balanced else context.alpha)
-        for context in _SETTINGS.values()
-    ]
-    return " / ".join(dict.fromkeys(priors)).replace(" prior / ", " / ")
-
-
-def _configured(name: str, context: Context, options: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of a method in a setting, without any features."""
-    return method_class(name).configure(context, **options).params()
-
-
-def _described(label: str) -> dict[str, Any]:
+def _describe(label: str) -> dict[str, Any]:
     """The facts of a method."""
     (choice,) = parse_methods([label])
     info, options = method_class(choice.method).info, dict(choice.options)
@@ -103,11 +59,21 @@ def _described(label: str) -> dict[str, Any]:
         "speed": _SPEED[info.cost],
         "variants": [*info.variants.values] if info.variants else [],
         "parameters": [
-            {"name": name, "default": value, "tuning grid": "learned" if learned else [*info.grid.get(name, ())]}
-            for name, value in _defaults(choice.method, options).items()
+            {"name": name, "default": values, "tuning grid": "learned" if learned else [*info.grid.get(name, ())]}
+            for name, values in _defaults(choice.method, options).items()
         ],
         "published as": [*info.published],
     }
+
+
+def _assumes(name: str, options: dict[str, Any]) -> str:
+    """What a method assumes with its defaults, in all settings."""
+    method = method_class(name)
+    priors = [
+        method.info.assumes(method.configure(context, **options).params(), None if context.balanced else context.alpha)
+        for context in _SETTINGS.values()
+    ]
+    return " / ".join(dict.fromkeys(priors)).replace(" prior / ", " / ")
 
 
 def _works_on(network: str) -> str:
@@ -118,50 +84,46 @@ def _works_on(network: str) -> str:
     return f"images, with {which}"
 
 
-def _defaults(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Parameters with their defaults; by setting where these differ."""
-    by_setting = {title: _configured(name, context, options) for title, context in _SETTINGS.items()}
-    defaults: dict[str, Any] = {}
-    for parameter in next(iter(by_setting.values())):
-        values = {title: params[parameter] for title, params in by_setting.items()}
-        alike = len({repr(value) for value in values.values()}) == 1
-        defaults[parameter] = next(iter(values.values())) if alike else values
-    return defaults
+def _defaults(name: str, options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The default of every parameter in every setting."""
+    params = {title: method_class(name).configure(context, **options).params() for title, context in _SETTINGS.items()}
+    names = next(iter(params.values()))
+    return {parameter: {title: params[title][parameter] for title in params} for parameter in names}
 
 
-def _page(described: dict[str, Any]) -> Table | str:
-    """A method as a page: a line per fact, and its parameters as a table."""
-    facts = {
-        name: value for name, value in described.items() if name not in ("method", "title", "parameters") and value
-    }
-    lines = []
-    for name, value in facts.items():
+def _show_page(described: dict[str, Any]) -> None:
+    """Print a line per fact, and the parameters as a table."""
+    lines = [f"{described['title']} ({described['method']})"]
+    for name, value in described.items():
         if isinstance(value, dict):
             lines += [f"{name}:", *(f"  {what}: {effect}" for what, effect in value.items())]
-        else:
+        elif value and name not in {"method", "title", "parameters"}:
             lines.append(f"{name}: {', '.join(value) if isinstance(value, list) else value}")
-    heading = "\n".join([f"{described['title']} ({described['method']})", *lines])
-    if not described["parameters"]:
-        return f"{heading}\nIt has no parameters."
+    stdout_console().print("\n".join([*lines, ""]), markup=False)
+    columns = [Column(title.replace(" ", "\n"), whole=True) for title in ("name", *_SETTINGS)]
     rows = []
     for one in described["parameters"]:
         grid = one["tuning grid"]
-        shown = grid if grid == "learned" else ", ".join(map(number, grid))
-        rows.append(cells(one["name"], _value(one["default"]), shown))
-    columns = [Column("name", whole=True), Column("default"), Column("tuning grid")]
-    return Table(f"{heading}\n\nParameters (fsbench solve --set NAME=VALUE)", columns, rows)
+        defaults = (number(value) if isinstance(value, float) else str(value) for value in one["default"].values())
+        rows.append(cells(one["name"], *defaults, grid if grid == "learned" else ", ".join(map(number, grid))))
+    if rows:
+        show(Table("Parameters (fsbench solve --set NAME=VALUE)", [*columns, Column("tuning grid")], rows))
 
 
-def _value(value: Any) -> str:
-    """A default: `0.3`, or `50 unbalanced, 10 balanced`."""
-    if not isinstance(value, dict):
-        return number(value) if isinstance(value, float) else str(value)
-    by_setting, by_shots = ({title.split()[place]: one for title, one in value.items()} for place in (0, 1))
-    for short, place in ((by_setting, 0), (by_shots, 1)):
-        if all(short[title.split()[place]] == one for title, one in value.items()):
-            value = short
-            break
-    return ", ".join(f"{_value(one)} {title}" for title, one in value.items())
+def _methods() -> list[dict[str, Any]]:
+    infos = {name: method_class(name).info for name in working_methods()}
+    return [
+        {
+            "method": name,
+            "assumes": _assumes(name, {}),
+            "images": "needed" if info.network else "",
+            "base classes": "needed" if info.needs_base else "",
+            "speed": _SPEED[info.cost],
+            "variants": ", ".join(info.variants.values) if info.variants else "",
+            "source": info.reference,
+        }
+        for name, info in infos.items()
+    ]
 
 
 def _protocols() -> list[dict[str, Any]]:
@@ -179,28 +141,20 @@ def _datasets() -> list[dict[str, Any]]:
 
 
 def _backbones() -> list[dict[str, Any]]:
-    return [
-        {
-            "family": family.name,
-            "backbone": family.backbone,
-            "title": family.title,
-            "transform": family.transform,
-            "published as": family.published,
-        }
-        for family in FAMILIES.values()
-    ]
+    fields = {"family": "name", "published as": "published"}
+    heads = ("family", "backbone", "title", "transform", "published as")
+    return [{head: getattr(family, fields.get(head, head)) for head in heads} for family in FAMILIES.values()]
 
 
-_LISTS = {"methods": _methods, "protocols": _protocols, "datasets": _datasets, "backbones": _backbones}
-_HEADINGS = {
-    "methods": "Methods; fsbench methods NAME describes one",
-    "protocols": "Protocols, for --protocol",
-    "datasets": "Data sets, for --dataset: classes / images of each split",
-    "backbones": "Families of backbones, recognised by their checkpoints; --backbone timm/NAME takes any other",
+_LISTS = {
+    "methods": (_methods, "Methods; fsbench methods NAME describes one"),
+    "protocols": (_protocols, "Protocols, for --protocol"),
+    "datasets": (_datasets, "Data sets, for --dataset: classes / images of each split"),
+    "backbones": (_backbones, "Families of backbones, by checkpoint; --backbone timm/NAME takes any other"),
 }
 
 
-def _table(what: str, rows: Sequence[dict[str, Any]]) -> Table:
+def _show_list(title: str, rows: list[dict[str, Any]]) -> None:
     columns = [Column(name, whole=place == 0) for place, name in enumerate(rows[0])]
     shown = [cells(*(re.sub(', ".*"', "", text) for text in row.values())) for row in rows]  # sources without titles
-    return Table(_HEADINGS[what], columns, shown)
+    show(Table(title, columns, shown))

@@ -115,7 +115,7 @@ class Verify(Records, shared.Device, shared.FeaturesFolder, shared.ImageFolders,
 class Import(shared.FeaturesFolder, shared.AsJson, shared.Quiet):
     """Make a feature file from features of another program.
 
-    Pickles of S2M2, PT-MAP, BAVARDAGE, SimpleShot and TIM, EASY's tensors, S2M2's HDF5, npz, npy and torch files are
+    Pickles of S2M2, PT-MAP, BAVARDAGE, SimpleShot and TIM, EASY's tensors, S2M2's HDF5, npz and torch files are
     recognised by their content. Nothing in them is executed. Reports missing, conflicting and inferred fields.
 
     Example: [bold]fsbench import base=base_cub.plk novel=cub.plk --dataset cub --backbone rn18[/bold]
@@ -131,18 +131,17 @@ class Import(shared.FeaturesFolder, shared.AsJson, shared.Quiet):
     force: bool = option(False, "Overwrite an existing file.")
 
 
-class Export(shared.AsJson, shared.Quiet):
+class Export(shared.AsJson):
     """Write a feature file in a format that other programs read.
 
-    `fsbench import` reads it back to the same rows.
+    It is an npz archive, which `fsbench import` reads back to the same rows.
 
-    Example: [bold]fsbench export features/cub-rn18.h5 --to ptmap --out pickles[/bold]
+    Example: [bold]fsbench export features/cub-rn18.h5 --out cub.npz[/bold]
     """
 
     features: Path = argument(..., "The feature file.", metavar="FEATURES")
-    to: Literal["npz", "ptmap"] = option("npz", "npz: one archive. ptmap: a folder of pickles, one per split.")
-    out: Path | None = option(None, "File or folder. (default: next to the feature file)")
-    force: bool = option(False, "Overwrite existing files.")
+    out: Path | None = option(None, "The archive. (default: next to the feature file)")
+    force: bool = option(False, "Overwrite an existing file.")
 
 
 class Doctor(shared.ImageFolders, shared.FeaturesFolder, shared.AsJson):

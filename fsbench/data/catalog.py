@@ -113,17 +113,18 @@ def dataset_names() -> tuple[str, ...]:
     return tuple(_CATALOG)
 
 
-def resolve_name(name: str) -> str:
-    """The catalog's name for what a user typed; an unknown name is refused."""
-    for info in _CATALOG.values():
-        if _plain(name) in map(_plain, (info.name, *info.aliases)):
-            return info.name
-    raise unknown_name("data set", name, _CATALOG)
+def find_info(name: str) -> DatasetInfo | None:
+    """The catalog entry for what a user typed, a name or an alias; None if there is none."""
+    plain = _plain(name)
+    return next((info for info in _CATALOG.values() if plain in map(_plain, (info.name, *info.aliases))), None)
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    """The catalog entry of a data set, by its name or an alias of it."""
-    return _CATALOG[name if name in _CATALOG else resolve_name(name)]
+    """The catalog entry of a data set, by its name or an alias of it; an unknown name is refused."""
+    info = _CATALOG.get(name) or find_info(name)
+    if info is None:
+        raise unknown_name("data set", name, _CATALOG)
+    return info
 
 
 def benchmark_of(name: str) -> str:

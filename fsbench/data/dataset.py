@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import zlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -137,29 +137,14 @@ class Listing:
     layout: str  # how the folder is organised, in words
     reader: ImageReader
     splits: Mapping[str, Mapping[str, Sequence[str]]]  # per split, per class, the names of the images; may be empty
-    unassigned: Mapping[str, int] = field(default_factory=dict)  # classes of no split, with their number of images
-    missing: tuple[str, ...] = ()  # files that a csv names, or that belong to an archive, but are not there
+    unassigned: tuple[str, ...] = ()  # class folders that are of no split
     notes: tuple[str, ...] = ()  # what whoever uses the data must know; recorded with the features
-    anonymous: bool = False  # whether classes are known by number only, so that they cannot be compared by name
+    divided: bool = True  # else all classes stand under novel until they are divided
 
     def counts(self, split: str) -> dict[str, int]:
         """Images per class of a split, empty classes left out."""
         classes = self.splits.get(split, {})
         return {label: len(images) for label, images in sorted(classes.items()) if images}
-
-    def empty_classes(self) -> tuple[str, ...]:
-        """Classes that have a folder but no image."""
-        pairs = [(split, label) for split, classes in self.splits.items() for label in sorted(classes)]
-        return tuple(f"{split}: {label}" for split, label in pairs if not self.splits[split][label])
-
-    def shared_classes(self) -> tuple[str, ...]:
-        """Classes that occur in more than one split."""
-        labels = {label for classes in self.splits.values() for label in classes}
-        return tuple(sorted(label for label in labels if len(self.splits_of(label)) > 1))
-
-    def splits_of(self, label: str) -> list[str]:
-        """The splits that a class occurs in."""
-        return [split for split in SPLITS if label in self.splits.get(split, {})]
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,10 +169,6 @@ class ImageSplit:
     def open(self, index: int) -> Image.Image:
         """The image of that row in RGB."""
         return self.reader.open(self.images[index])
-
-    def image_name(self, index: int) -> str:
-        """The relative name of that row's image."""
-        return self.images[index]
 
     def image_mark(self, index: int) -> int:
         """A number that almost always changes when that row's image is replaced by another."""
@@ -230,31 +211,29 @@ def build_dataset(
 ) -> ImageDataset:
     """Turn a listing into a data set; without a catalog entry it is a user's own data.
 
-    It is refused if there is no image, a class is empty or in two splits, or files are missing.
+    It is refused if there is no image, or a class is in two splits. Classes without images are left out.
     """
-    for names, what, hint in (
-        (listing.missing, "files that should be there are missing", "Is the copy complete? Copy the missing files."),
-        (listing.empty_classes(), "class folders hold no image", "Copy their images, or remove the folders."),
-        (
-            [f"{label} ({' and '.join(listing.splits_of(label))})" for label in listing.shared_classes()],
-            "classes are in more than one split",
-            "Base, val and novel classes must differ, or accuracies are meaningless. Remove one of the two.",
-        ),
-    ):
-        if names:
-            message = f"{listing.root} ({listing.layout}): {len(names):,} {what}: {first_names(names)}."
-            raise FsbenchError(message, hint)
-    splits = {split: _build_split(listing, split, name) for split in SPLITS if listing.counts(split)}
-    if not splits:
+    splits_of: dict[str, list[str]] = {}
+    for split in SPLITS:
+        for label in listing.counts(split):
+            splits_of.setdefault(label, []).append(split)
+    shared = [f"{label} ({' and '.join(splits)})" for label, splits in sorted(splits_of.items()) if len(splits) > 1]
+    if shared:
+        message = f"{listing.root} ({listing.layout}): {len(shared):,} classes are in more than one split"
+        hint = "Base, val and novel classes must differ, or accuracies are meaningless. Remove one of the two."
+        raise FsbenchError(f"{message}: {first_names(shared)}.", hint)
+    present = {split: _build_split(listing, split, name) for split in SPLITS if listing.counts(split)}
+    if not present:
         message = f"Expected images of {name}, found none in {listing.root}."
         raise FsbenchError(message, "Run `fsbench doctor` to see what is there.")
-    return ImageDataset(name, info, listing.root, listing.layout, splits, (*listing.notes, *notes))
+    return ImageDataset(name, info, listing.root, listing.layout, present, (*listing.notes, *notes))
 
 
 def _build_split(listing: Listing, split: str, dataset: str) -> ImageSplit:
     classes = listing.splits[split]
     # By file name before folder, so that all layouts of a data set list it in the same order.
-    images = {name: sorted(classes[name], key=lambda path: (path.rpartition("/")[2], path)) for name in sorted(classes)}
+    names = listing.counts(split)
+    images = {name: sorted(classes[name], key=lambda path: (path.rpartition("/")[2], path)) for name in names}
     labels = np.repeat(np.arange(len(images), dtype=np.int64), [len(paths) for paths in images.values()])
     rows = tuple(path for paths in images.values() for path in paths)
     for text in (*images, *rows):
@@ -267,17 +246,17 @@ def _build_split(listing: Listing, split: str, dataset: str) -> ImageSplit:
 def drop_small(listing: Listing, min_images: int) -> Listing:
     """The listing without classes that have fewer images, which its notes name; classes without any always go."""
     least = max(1, min_images)
-    counts = {name: len(images) for classes in listing.splits.values() for name, images in classes.items()}
-    small = sorted(f"{name} ({count})" for name, count in {**listing.unassigned, **counts}.items() if count < least)
+    classes = [(name, images) for group in listing.splits.values() for name, images in group.items()]
+    small = sorted(f"{name} ({len(images)})" for name, images in classes if len(images) < least)
+    if not small:
+        return listing
     words = "without a readable image" if least == 1 else f"with fewer than {least} readable images"
     note = f"{counted(len(small), f'class {words} is', f'classes {words} are')} left out: {first_names(small)}."
     splits = {
-        split: {name: images for name, images in classes.items() if len(images) >= least}
-        for split, classes in listing.splits.items()
+        split: {name: images for name, images in group.items() if len(images) >= least}
+        for split, group in listing.splits.items()
     }
-    unassigned = {name: count for name, count in listing.unassigned.items() if count >= least}
-    notes = (*listing.notes, note) if small else listing.notes
-    return replace(listing, splits=splits, unassigned=unassigned, notes=notes)
+    return replace(listing, splits=splits, notes=(*listing.notes, note))
 
 
 def first_names(names: Iterable[str], limit: int = 3) -> str:

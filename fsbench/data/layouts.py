@@ -1,26 +1,63 @@
-"""The layouts in which image data sets circulate: class folders, csv files, and the raw CIFAR-100 archive."""
+"""The layouts in which image data sets circulate, in the order in which they are tried.
+
+The raw archive `cifar-100-python`; class folders under split folders that divide the classes; images in one place and
+a csv per split; class folders that the catalog's class lists divide, or nothing divides yet. If none fits and there is
+a single folder inside, the data set is looked for in that.
+"""
 
 from __future__ import annotations
 
 import csv
 import os
 import re
-from collections import Counter
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from fsbench.data.catalog import SPLIT_ALIASES, SPLIT_WORDS, names_for_folder
-from fsbench.data.dataset import CifarImages, FolderImages, Listing, is_image
+from fsbench.data.catalog import SPLIT_ALIASES, SPLIT_WORDS
+from fsbench.data.dataset import CifarImages, FolderImages, Listing, first_names, is_image
 from fsbench.errors import FsbenchError
 from fsbench.io.pickles import read_plain_pickle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from fsbench.data.catalog import DatasetInfo
+
+_CIFAR_PARTS = ("train", "test")
+_SAME_CLASSES = "Folders such as train/ and test/ hold the same classes: they divide the images, not the classes."
+
+
+def list_folder(root: Path, info: DatasetInfo | None) -> Listing:
+    """List what a folder holds of a data set, or of a user's own data if there is no catalog entry."""
+    if not root.is_dir():
+        raise FsbenchError(f"Expected a folder, found none at {root}.", "Check the path.")
+    try:
+        inside = visible_folders(root)
+        for folder in (root, *inside) if len(inside) == 1 else (root,):
+            if (listing := _list_here(folder, info)) is not None:
+                return listing
+        entries = sorted(entry.name for entry in root.iterdir() if not entry.name.startswith("."))
+    except OSError as error:
+        raise FsbenchError(f"Could not read {error.filename}: {error.strerror}.", "Check its rights.") from error
+    raise FsbenchError(
+        f"Expected {info.title if info else 'a data set'} in {root}, found {first_names(entries, 5) or 'nothing'}.",
+        "Known layouts: class folders under train/, val/ and test/; images with train.csv, val.csv and test.csv; "
+        "class folders alone; cifar-100-python. Archives must be unpacked.",
+    )
+
+
+def _list_here(root: Path, info: DatasetInfo | None) -> Listing | None:
+    if info is not None and info.images_of == "cifar100" and _is_cifar(root):
+        return _list_cifar(root, info)
+    if (listing := _list_split_folders(root, info)) is not None:
+        return listing
+    for folder in (root, root / "split", root / "splits"):
+        if files := _by_split(sorted(folder.glob("*.csv")), folder):
+            return _list_csv(root, files, info)
+    return _list_class_folders(root, info)
 
 
 def visible_folders(folder: Path) -> list[Path]:
@@ -63,7 +100,7 @@ def _by_split(paths: Iterable[Path], folder: Path) -> dict[str, Path]:
     return by_split
 
 
-def list_split_folders(root: Path, info: DatasetInfo | None) -> Listing | None:
+def _list_split_folders(root: Path, info: DatasetInfo | None) -> Listing | None:
     """Class folders under split folders, such as `train/<class>/*.jpg`; None if it is not that layout."""
     tops = _by_split(visible_folders(root), root)
     classes = {split: visible_folders(top) for split, top in tops.items()}
@@ -74,7 +111,24 @@ def list_split_folders(root: Path, info: DatasetInfo | None) -> Listing | None:
     return Listing(root, layout, FolderImages(root), splits)
 
 
-def find_class_folders(root: Path, info: DatasetInfo | None) -> dict[str, list[Path]]:
+def _list_class_folders(root: Path, info: DatasetInfo | None) -> Listing | None:
+    """Class folders that the catalog divides, own ones as novel classes; None if it is not that layout."""
+    folders = _find_class_folders(root, info)
+    if not folders:
+        return None
+    images = {name: [path for one in same for path in images_below(one, root)] for name, same in folders.items()}
+    split_of = info.split_of if info else dict.fromkeys(images, "novel")
+    splits: dict[str, dict[str, list[str]]] = {}
+    for name in images.keys() & split_of.keys():
+        splits.setdefault(split_of[name], {})[name] = images[name]
+    unassigned = tuple(sorted(name for name in images if images[name] and name not in split_of))
+    notes = (_SAME_CLASSES,) if any(len(same) > 1 for same in folders.values()) else ()
+    how = f"split by {info.split_title} class list" if info else "not divided into base, val and novel"
+    divided = info is not None
+    return Listing(root, f"class folders, {how}", FolderImages(root), splits, unassigned, notes=notes, divided=divided)
+
+
+def _find_class_folders(root: Path, info: DatasetInfo | None) -> dict[str, list[Path]]:
     """The folders of each class where no split folders divide the classes.
 
     They are in the root, in `images/` or in `data/`; or below folders such as `train` and `test` that hold the same
@@ -108,180 +162,101 @@ def _hold_same_classes(tops: Iterable[Sequence[Path]], info: DatasetInfo | None)
     names = [{folder.name for folder in folders} for folders in tops if folders]
     largest = max(names, key=len, default=set())
     # Rare classes of own data may lack test images; in a benchmark such a folder has a class in the wrong split.
-    if len(names) > 1 and all(other <= largest if info is None else other == largest for other in names):
-        return True
-    return info is not None and largest.issuperset(info.split_of)
+    return len(names) > 1 and all(other <= largest if info is None else other == largest for other in names)
 
 
-def same_classes_note(folders: Mapping[str, Sequence[Path]]) -> str:
-    """That the class folders stand below folders that look like splits and are none; empty if they do not."""
-    tops = sorted({folder.parent.name for same in folders.values() for folder in same})
-    if not SPLIT_WORDS.issuperset(top.lower() for top in tops):
-        return ""
-    named = " and ".join(f"{top}/" for top in tops)
-    return f"{named} hold the same classes: they divide the images, not the classes, and are read as one set."
-
-
-def list_class_folders(
-    root: Path, folders: Mapping[str, Sequence[Path]], split_of: Mapping[str, str], layout: str
-) -> Listing:
-    """Class folders that a list of class names divides into splits."""
-    images = {name: [path for one in same for path in images_below(one, root)] for name, same in folders.items()}
-    splits: dict[str, dict[str, list[str]]] = {}
-    for name in images.keys() & split_of.keys():
-        splits.setdefault(split_of[name], {})[name] = images[name]
-    unassigned = {name: len(images[name]) for name in sorted(images.keys() - split_of.keys())}
-    notes = tuple(filter(None, [same_classes_note(folders)]))
-    return Listing(root, layout, FolderImages(root), splits, unassigned, notes=notes)
-
-
-class ImageRow(NamedTuple):
-    """One image of a csv, file and class as written."""
-
-    line: int  # counted from 1
-    file: str
-    label: str  # empty if the csv has one column only
-
-
-def read_image_rows(path: Path) -> list[ImageRow]:
-    """Read a csv that lists images and their classes.
+def read_image_rows(path: Path) -> list[tuple[int, str, str]]:
+    """Read the line, the file and the class of every image that a csv lists.
 
     Header and columns are found by content: code bases that skip the first line of every csv lose an image per split.
     """
-    rows = read_csv(path)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.reader(stream)
+            rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if any(cells)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise FsbenchError(f"Could not read {path} as csv: {error}", "Copy the file again.") from error
+    if not rows:
+        raise FsbenchError(f"Expected rows, found an empty file: {path}.", "Copy the file again.")
     header = [] if any(map(_names_image, rows[0][1])) else [cell.lower() for cell in rows.pop(0)[1]]
     sample = rows[0][1] if rows else []
     file = next((column for column, cell in enumerate(sample) if _names_image(cell)), None)
-    if file is None:
-        hint = "Write rows such as `image.jpg,class`, with or without a header `filename,label`."
-        raise FsbenchError(f"Expected a column with names of images in {path}.", hint)
     others = [column for column in range(len(sample)) if column != file]
+    if file is None or not others:
+        hint = "Write rows such as `image.jpg,class`, with or without a header `filename,label`."
+        raise FsbenchError(f"Expected columns with names of images and of classes in {path}.", hint)
     named = [column for column in others if re.search("label|class", "".join(header[column : column + 1]))]
-    label = next(iter(named or others), None)
+    label = (named or others)[0]
     for line, cells in rows:
-        if len(cells) <= max(file, label or 0):
+        if len(cells) <= max(file, label):
             message = f"Line {line} of {path} has {len(cells)} columns, too few."
             raise FsbenchError(message, "Is the file cut off? Copy it again, or repair the line.")
-    return [ImageRow(line, cells[file], "" if label is None else cells[label]) for line, cells in rows]
+    return [(line, cells[file], cells[label]) for line, cells in rows]
 
 
 def _names_image(cell: str) -> bool:
     return is_image(cell.replace("\\", "/").rpartition("/")[2])
 
 
-def read_csv(path: Path) -> list[tuple[int, list[str]]]:
-    """The rows of a csv that are not blank, stripped, with their line numbers; at least one."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if any(cells)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise FsbenchError(f"Could not read {path} as csv: {error}", "Copy the file again.") from error
-    if not rows:
-        raise FsbenchError(f"Expected rows, found an empty file: {path}.", "Copy the file again.")
-    return rows
+def _list_csv(root: Path, files: Mapping[str, Path], info: DatasetInfo | None) -> Listing:
+    """List the images that csv files, one per split, name; an image with two classes or splits is refused.
 
-
-def find_split_files(root: Path, info: DatasetInfo | None) -> dict[str, Path]:
-    """The csv files that list the images of each split; none if it is not that layout.
-
-    They are beside the images, in `split/` or `splits/` or one folder below; for a benchmark also in
-    `split/<data set>/` beside the data root.
+    The class is the label; if that is not one of the benchmark, it is the folder of the image.
     """
-    for folder in _split_places(root, info):
-        if files := _by_split(sorted(folder.glob("*.csv")), folder):
-            return files
-    return {}
-
-
-def _split_places(root: Path, info: DatasetInfo | None) -> Iterator[Path]:
-    yield root
-    for folder in (root / "split", root / "splits"):
-        if folder.is_dir():
-            yield folder
-            yield from visible_folders(folder)
-    for folder in (above / name for above in (root.parent, root.parent.parent) for name in ("split", "splits")):
-        if info is not None and folder.is_dir():
-            yield from (inside for inside in visible_folders(folder) if info.name in names_for_folder(inside.name))
-
-
-def list_csv(root: Path, files: Mapping[str, Path], info: DatasetInfo | None) -> Listing:
-    """List the images that csv files, one per split, name; an image with two classes or splits is refused."""
     by_name: dict[str, list[str]] = {}
     for folder in (root, *(folder for folder in visible_folders(root) if folder.is_symlink())):
         for path in images_below(folder, root):
             by_name.setdefault(path.rpartition("/")[2], []).append(path)
-    classes = {name: name for name in info.split_of} if info else {}
-    if info and info.images_of == "cub":  # FEAT's csv files and images name the bird in the file name alone
-        classes |= {_letters(name): name for name in info.split_of}
     owners: dict[str, tuple[str, str]] = {}
     missing: list[str] = []
     for split, csv_path in files.items():
-        for row in read_image_rows(csv_path):
-            where = f"line {row.line} of {csv_path}"
-            image = _find(row, by_name, where)
+        for line, file, label in read_image_rows(csv_path):
+            where = f"line {line} of {csv_path}"
+            image = _find_image(file, label, by_name, where)
             if image is None:
-                missing.append(row.file)
+                missing.append(file)
                 continue
-            owner = split, _class_of(row, image, split, classes, where)
+            folder_name = f"/{image}".split("/")[-2]
+            in_folder = info is not None and label not in info.split_of and folder_name in info.split_of
+            owner = split, folder_name if in_folder else label
             if owners.setdefault(image, owner) != owner:
                 message = f"The image {image} is {' '.join(owners[image])}, and {' '.join(owner)} in {where}."
                 raise FsbenchError(message, "An image must have one class and one split. Repair the csv files.")
+    listed = ", ".join(path.name for path in files.values())
+    if missing:
+        message = f"{len(missing):,} images that {listed} name are not in {root}: {first_names(missing)}."
+        raise FsbenchError(message, "Is the copy complete? Copy the missing files.")
     splits: dict[str, dict[str, list[str]]] = {}
     for path, (split, label) in owners.items():
         splits.setdefault(split, {}).setdefault(label, []).append(path)
-    labels = {label for names in splits.values() for label in names}
-    anonymous = bool(info and labels) and all(re.fullmatch(r"(base|val|novel)-\d{4,}", label) for label in labels)
-    note = "The csv files number the classes split by split, so their names (wnids) are unknown."
-    layout = "images listed by " + ", ".join(path.name for path in files.values())
-    return Listing(
-        root, layout, FolderImages(root), splits, {}, tuple(missing), (note,) if anonymous else (), anonymous
-    )
+    return Listing(root, f"images listed by {listed}", FolderImages(root), splits)
 
 
-def _find(row: ImageRow, by_name: Mapping[str, Sequence[str]], where: str) -> str | None:
+def _find_image(file: str, label: str, by_name: Mapping[str, Sequence[str]], where: str) -> str | None:
     """The image whose path ends with a name of the csv; of several, the one in the folder of its class."""
-    wanted = "/" + PurePosixPath(row.file.replace("\\", "/")).as_posix()
+    wanted = "/" + PurePosixPath(file.replace("\\", "/")).as_posix()
     fitting = [path for path in by_name.get(wanted.rpartition("/")[2], ()) if f"/{path}".endswith(wanted)]
     if len(fitting) > 1:
-        fitting = [path for path in fitting if f"/{path}".split("/")[-2] == row.label] or fitting
+        fitting = [path for path in fitting if f"/{path}".split("/")[-2] == label] or fitting
     if len(fitting) > 1:
-        message = f"The name {row.file!r} in {where} fits {len(fitting)} files: {fitting[0]} and {fitting[1]}."
+        message = f"The name {file!r} in {where} fits {len(fitting)} files: {fitting[0]} and {fitting[1]}."
         raise FsbenchError(message, "Give the folder in the csv too, or remove the copy that is not meant.")
     return fitting[0] if fitting else None
 
 
-def _class_of(row: ImageRow, path: str, split: str, classes: Mapping[str, str], where: str) -> str:
-    """The class of an image: its label, or for a benchmark the class that its folder or file is named after."""
-    *_, folder, file = f"/{path}".split("/")
-    for name in (row.label, folder, _letters(PurePosixPath(file).stem)):
-        if name in classes:
-            return classes[name]
-    if not row.label:
-        raise FsbenchError(f"The class of {row.file!r} in {where} is unknown.", "Add a second column with the class.")
-    # The csv files of tiered-ImageNet count classes from 0 again in every split.
-    return f"{split}-{int(row.label):04d}" if classes and row.label.isdecimal() else row.label
+def _is_cifar(root: Path) -> bool:
+    """Whether a folder is the unpacked archive `cifar-100-python`."""
+    return all((root / part).is_file() for part in ("meta", *_CIFAR_PARTS))
 
 
-def _letters(name: str) -> str:
-    return re.sub(r"[^a-z]", "", name.lower())
-
-
-def is_cifar(root: Path) -> bool:
-    """Whether a folder is the unpacked archive `cifar-100-python`, complete or not."""
-    return (root / "meta").is_file() and any((root / part).is_file() for part in ("train", "test"))
-
-
-def list_cifar(root: Path, info: DatasetInfo) -> Listing:
+def _list_cifar(root: Path, info: DatasetInfo) -> Listing:
     """List the images of the archive, train and test part merged, split by the catalog's classes."""
-    missing = tuple(part for part in ("train", "test") if not (root / part).is_file())
-    present = [part for part in ("train", "test") if part not in missing]
     try:
         class_names = [_text(name) for name in _read_dictionary(root / "meta")["fine_label_names"]]
-        parts = [_read_dictionary(root / part) for part in present]
-        data = np.concatenate([part["data"].reshape(-1, 3072) for part in parts])  # (M, 3072)
-        labels = [class_names[label] for part in parts for label in part["fine_labels"]]
-        files = [f"{name}/{_text(f)}" for name, part in zip(present, parts, strict=True) for f in part["filenames"]]
+        parts = {name: _read_dictionary(root / name) for name in _CIFAR_PARTS}
+        data = np.concatenate([part["data"].reshape(-1, 3072) for part in parts.values()])  # (M, 3072)
+        labels = [class_names[label] for part in parts.values() for label in part["fine_labels"]]
+        files = [f"{name}/{_text(file)}" for name, part in parts.items() for file in part["filenames"]]
         if data.dtype != np.uint8 or not len(data) == len(labels) == len(files):
             raise ValueError("parts of different lengths, or no bytes")
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -295,9 +270,8 @@ def list_cifar(root: Path, info: DatasetInfo) -> Listing:
         rows[name] = row
         if label in info.split_of:
             splits.setdefault(info.split_of[label], {}).setdefault(label, []).append(name)
-    unassigned = Counter(label for label in labels if label not in info.split_of)
     layout = f"cifar-100-python, split by {info.split_title} class list"
-    return Listing(root, layout, CifarImages(data, rows), splits, unassigned, missing)
+    return Listing(root, layout, CifarImages(data, rows), splits)
 
 
 def _read_dictionary(path: Path) -> dict[str, Any]:

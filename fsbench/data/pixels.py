@@ -91,7 +91,7 @@ def normalised(pixels: Tensor, transform: EvalTransform) -> Tensor:
 def _file_name(split: ImageSplit, transform: EvalTransform) -> str:
     """The name of the file, with the key of its content: the images and how they are resized and cropped."""
     geometry = {key: value for key, value in transform.describe().items() if key not in {"mean", "std"}}
-    images = [[split.image_name(row), split.image_mark(row)] for row in range(len(split))]
+    images = [[name, split.image_mark(row)] for row, name in enumerate(split.images)]
     digest = hashlib.sha256(json.dumps([split.dataset, split.name, geometry, images]).encode()).hexdigest()
     return f"{readable_part(split.dataset)}-{split.name}-{transform.crop}px-{digest[:16]}.npy"
 
@@ -115,7 +115,7 @@ def _decode_one(split: ImageSplit, row: int, transform: EvalTransform) -> tuple[
     try:
         return transform.pixels(image), image.size
     except FsbenchError as error:
-        raise FsbenchError(f"The image {split.image_name(row)} cannot be used: {error.message}", error.hint) from error
+        raise FsbenchError(f"The image {split.images[row]} cannot be used: {error.message}", error.hint) from error
 
 
 def _write(path: Path, split: ImageSplit, transform: EvalTransform, reporter: Reporter) -> None:

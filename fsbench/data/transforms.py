@@ -19,7 +19,7 @@ import torch
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as steps
 
-from fsbench.data.catalog import dataset_info
+from fsbench.data.catalog import find_info
 from fsbench.errors import FsbenchError, unknown_name
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL import Image
 
-    from fsbench.data.catalog import DatasetInfo
 
 Triple = tuple[float, float, float]
 Resize = Literal["shorter", "exact", "none"]
@@ -67,7 +66,7 @@ class EvalTransform:
 
     def describe(self) -> dict[str, Any]:
         """The transform as plain data, in a stable order, for records."""
-        return {**asdict(self), "mean": list(self.mean), "std": list(self.std)}
+        return asdict(self)
 
     def _cropped(self, image: Image.Image) -> torch.Tensor:
         """The centre crop as a tensor (3, crop, crop) with values in [0, 1]."""
@@ -129,8 +128,7 @@ class CropTransform:
 
     def describe(self) -> dict[str, Any]:
         """The transform as plain data, in a stable order, for records."""
-        lists = {key: list(getattr(self, key)) for key in ("area", "mean", "std", "ratio")}
-        return {**asdict(self), **lists}
+        return asdict(self)
 
 
 def normalise(tensor: torch.Tensor, mean: Triple, std: Triple) -> torch.Tensor:
@@ -222,7 +220,7 @@ def transform_for(
     """
     if recipe not in RECIPES:
         raise unknown_name("transform", recipe, RECIPES)
-    chosen, info = RECIPES[recipe], _info_or_none(dataset)
+    chosen, info = RECIPES[recipe], find_info(dataset or "")
     side = info.image_size if info else image_size
     published = chosen.small if side is not None and side <= _SMALL else chosen.usual
     if info:
@@ -240,7 +238,7 @@ def crops_for(transform: EvalTransform, dataset: str | None, seed: int = 0) -> C
     Published for EASY's ResNet12 ("AS"); size, normalisation and antialiasing are those of the transform.
     Names of data sets mean the same as for `transform_for`.
     """
-    info = _info_or_none(dataset)
+    info = find_info(dataset or "")
     area = _CROP_AREAS.get(info.images_of, _USUAL_CROP_AREA) if info else _USUAL_CROP_AREA
     return CropTransform(transform.crop, area, transform.mean, transform.std, antialias=transform.antialias, seed=seed)
 
@@ -260,11 +258,3 @@ def timm_transform(config: Mapping[str, Any]) -> EvalTransform:
     size = math.floor(height / (config.get("crop_pct") or 0.875))
     norm: Any = {key: tuple(map(float, config[key])) for key in ("mean", "std")}
     return EvalTransform(resize, size, height, **norm, interpolation=config["interpolation"])
-
-
-def _info_or_none(dataset: str | None) -> DatasetInfo | None:
-    """The catalog entry of that name or alias, None if there is none."""
-    try:
-        return dataset_info(dataset) if dataset else None
-    except FsbenchError:
-        return None

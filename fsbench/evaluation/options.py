@@ -221,7 +221,7 @@ class Solve(Sampling, Unbalanced, Configuring, BavardageParameters, Setting, Bas
 
 class OwnImages(Options):
     data: Path | None = option(None, "Folder of your own images, one folder per class.")
-    split_file: Path | None = option(None, "With --data: json or csv file with the split of each class.")
+    split_file: Path | None = option(None, "With --data: json file with the classes of each split.")
     split_fractions: Shares | None = option(
         None, "With --data: shares of base, val and novel classes, such as 0.64,0.16,0.2.", metavar="X,X,X"
     )

@@ -1,29 +1,25 @@
-"""`fsbench export`: a feature file in the layouts that other programs read."""
+"""`fsbench export`: a feature file as an npz archive, which other programs read."""
 
 from __future__ import annotations
 
-import pickle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fsbench.errors import FsbenchError, unknown_name
+from fsbench.errors import FsbenchError
 from fsbench.io.files import whole_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsbench.features.store import FeatureFile, Split
-    from fsbench.reporter import Reporter
-
-# numpy 2 writes its own new name, which numpy 1 does not know; both know the old one.
-_NEW_NAME, _OLD_NAME = b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n"
+    from fsbench.features.store import FeatureFile
 
 
-def export_npz(file: FeatureFile, out: Path | None, reporter: Reporter, force: bool) -> list[Path]:
-    """One archive with `{base,val,novel}_{features,labels,class_names,images}`."""
+def export_npz(file: FeatureFile, out: Path | None = None, *, force: bool = False) -> Path:
+    """Write one archive with `{base,val,novel}_{features,labels,class_names,images}` and return its path."""
     path = out or file.path.with_suffix(".npz")
-    _refuse_existing([path], force)
+    if path.exists() and not force:  # it may be the one that the features were imported from
+        raise FsbenchError(f"{path} exists already.", "Replace it with --force, or choose another --out.")
     arrays: dict[str, Any] = {}
     for name in file.splits:
         split = file.read(name)
@@ -33,51 +29,4 @@ def export_npz(file: FeatureFile, out: Path | None, reporter: Reporter, force: b
             arrays[f"{name}_images"] = np.array(split.images)
     with whole_file(path) as temporary, temporary.open("wb") as stream:
         np.savez(stream, **arrays)
-    return [path]
-
-
-def export_ptmap(file: FeatureFile, out: Path | None, reporter: Reporter, force: bool) -> list[Path]:
-    """One pickle per split, as PT-MAP reads them: class number → list of vectors."""
-    folder, first = out or file.path.with_suffix(""), 0
-    paths = [folder / f"{name}.plk" for name in file.splits]
-    _refuse_existing(paths, force)
-    for name, path in zip(file.splits, paths, strict=True):
-        split = file.read(name)
-        numbers = _numbers(split, first)
-        if [str(number) for number in numbers] != list(split.class_names):
-            numbered = f"classes are numbered {numbers[0]} to {numbers[-1]}"
-            reporter.say(f"note: {name}: {numbered}; a pickle has no names for them.")
-        first = max(first, numbers[-1] + 1)
-        rows = np.split(split.features, split.offsets[1:-1])
-        classes = {number: list(features) for number, features in zip(numbers, rows, strict=True)}
-        with whole_file(path) as temporary:
-            temporary.write_bytes(pickle.dumps(classes, protocol=3).replace(_NEW_NAME, _OLD_NAME, 1))
-    return paths
-
-
-def _numbers(split: Split, first: int) -> list[int]:
-    """The numbers that the classes have for names, if they ascend; else the next free ones."""
-    if all(name.isascii() and name.isdigit() for name in split.class_names):
-        numbers = [int(name) for name in split.class_names]
-        if sorted(set(numbers)) == numbers:
-            return numbers
-    return list(range(first, first + len(split.class_names)))
-
-
-def _refuse_existing(paths: list[Path], force: bool) -> None:
-    """Refuse to overwrite files, which may be those that the features were imported from."""
-    for path in paths:
-        if path.exists() and not force:
-            raise FsbenchError(f"{path} exists already.", "Replace it with --force, or choose another --out.")
-
-
-LAYOUTS = {"npz": export_npz, "ptmap": export_ptmap}
-
-
-def export_file(
-    file: FeatureFile, layout: str, out: Path | None, reporter: Reporter, *, force: bool = False
-) -> list[Path]:
-    """Write a feature file in another layout and return the paths that were written."""
-    if layout not in LAYOUTS:
-        raise unknown_name("layout", layout, LAYOUTS)
-    return LAYOUTS[layout](file, out, reporter, force)
+    return path

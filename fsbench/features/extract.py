@@ -19,8 +19,7 @@ from torch.utils.data import DataLoader
 
 from fsbench.backbones.base import Extractor
 from fsbench.backbones.families import BACKBONES, describe_architecture
-from fsbench.backbones.load import transform_of
-from fsbench.backbones.weights import Weights
+from fsbench.backbones.load import Weights, transform_of
 from fsbench.data.catalog import EMBEDDED
 from fsbench.data.dataset import ImageDataset
 from fsbench.data.scan import choose_datasets
@@ -32,9 +31,8 @@ from fsbench.features.contents import INDEX, HashedSplit, hashed
 from fsbench.features.forward import PRECISIONS, Forward, Images, collate
 from fsbench.features.overlap import overlaps
 from fsbench.features.rows import Place, Row, RowStore, differences, row_key
-from fsbench.features.store import FeatureFile, Provenance, digest, make_split, write_features
+from fsbench.features.store import FeatureFile, Provenance, digest, library_versions, make_split, write_features
 from fsbench.io.files import is_name, only_writer, readable_part
-from fsbench.machine import library_versions
 from fsbench.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
@@ -185,7 +183,7 @@ class Extraction:
     def places(self) -> list[Place]:
         """Split, class, name and hash of every image."""
         return [
-            (split.name, split.class_names[label], split.image_name(row), value)
+            (split.name, split.class_names[label], split.images[row], value)
             for split in self.images.splits
             if isinstance(split, HashedSplit)
             for row, (label, value) in enumerate(zip(split.labels, split.hashes, strict=True))

@@ -88,7 +88,7 @@ class Images(Dataset[Item]):
         try:
             image = split.open(index)
             if self.random_crops is not None:
-                return row, self.random_crops(image, split.image_name(index), self.crops)
+                return row, self.random_crops(image, split.images[index], self.crops)
             if self.transform.on == "pil":
                 return row, torch.from_numpy(self.transform.pixels(image))[None]
             return row, self.transform(image)[None]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,17 @@ class Provenance:
     def recipe(self) -> str:
         """A digest of these aspects, whatever the weights file is called."""
         return digest({**self.aspects, "weights": self.weights_sha256 or self.weights})
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of Python and the packages that matter; an empty text for one that is not installed."""
+    versions = {"python": sys.version.split()[0]}
+    for package in ("torch", "torchvision", "timm", "numpy", "pillow", "h5py"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = ""
+    return versions
 
 
 def digest(content: Any) -> str:

@@ -1,29 +1,30 @@
-"""Files that appear whole or not at all, with one writer at a time."""
+"""Files that appear whole or not at all, with one writer at a time; JSON with the SHA-256 of its own content."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import hashlib
+import json
 import os
 import re
 import secrets
 import socket
 import tempfile
 from glob import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from filelock import FileLock, Timeout
 
 from fsbench.errors import FsbenchError, system_trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+T = TypeVar("T")
+_SEAL = "sha256"
 TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.tmp")
-_DAY = 86_400.0
 _LONGEST_NAME = 255  # as in file systems
 # Control characters and changes of the direction of writing steer a terminal; half a surrogate pair is not text.
 _NO_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -53,7 +54,6 @@ def whole_file(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         _flush(temporary)
-        _remove_old_leftovers(path.parent)
         _refuse_another_kind(path, temporary)
         temporary.replace(path)
         _flush_folder(path.parent)
@@ -129,17 +129,41 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-@functools.cache
-def _remove_old_leftovers(folder: Path) -> None:
-    """Remove, once per folder, temporary files of runs that were killed a day ago or earlier.
+def write_sealed(path: Path, content: Mapping[str, Any], *, indent: int | None = None) -> None:
+    """Write an object with its seal, whole or not at all."""
+    sealed = {**content, _SEAL: _digest_of(content)}
+    write_text(path, json.dumps(sealed, indent=indent, ensure_ascii=False, allow_nan=False) + "\n")
 
-    A file has just been written into the folder, so its time is the present one on the clock of the file system.
+
+def read_sealed(path: Path, kind: type[T], what: str, remedy: str) -> T:
+    """Read an object of a type and compare it with its seal.
+
+    Messages call the file a `what`, such as `record`, and end with the remedy.
     """
-    with contextlib.suppress(OSError):
-        now = folder.stat().st_mtime
-        for leftover in folder.glob(".*.tmp"):
-            if TEMPORARY.fullmatch(leftover.name) and now - leftover.stat().st_mtime > _DAY:
-                leftover.unlink(missing_ok=True)
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - completion imports this module for names alone
+
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise system_trouble(f"The {what} {path} cannot be read", error) from error
+    try:
+        content = json.loads(text)
+        seal = content.pop(_SEAL, None)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:  # the second two: not an object
+        raise FsbenchError(f"The {what} {path} is damaged: it is not JSON as fsbench writes it.", remedy) from error
+    if seal != _digest_of(content):
+        raise FsbenchError(f"The {what} {path} is not as it was written: its SHA-256 differs.", remedy)
+    try:
+        return TypeAdapter(kind).validate_python(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise FsbenchError(f"The {what} {path} is damaged: {where}: {first['msg']}.", remedy) from error
+
+
+def _digest_of(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def _flush(path: Path) -> None:

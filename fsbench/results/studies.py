@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from fsbench.errors import FsbenchError
-from fsbench.io.sealed import read_sealed, write_sealed
+from fsbench.io.files import read_sealed, write_sealed
 from fsbench.results.record import Tuning
 
 Value = float | int | str  # of a parameter

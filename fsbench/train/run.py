@@ -26,9 +26,8 @@ from fsbench.data.transforms import EvalTransform, transform_for
 from fsbench.devices import keep_freed_memory
 from fsbench.errors import FsbenchError
 from fsbench.features.contents import INDEX, HashedSplit, hashed
-from fsbench.features.store import digest
+from fsbench.features.store import digest, library_versions
 from fsbench.io.files import only_writer, whole_file
-from fsbench.machine import library_versions
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import check_feasible, pool_sizes
 from fsbench.train.checkpoint import CheckpointFile, Progress, changes
@@ -114,7 +113,7 @@ class Plan:
         }
         for name in ("base", "val") if episodes else ("base",):  # val chooses among networks
             if isinstance(split := self.dataset.splits.get(name), HashedSplit):
-                names = [(split.class_names[label], split.image_name(row)) for row, label in enumerate(split.labels)]
+                names = [(split.class_names[label], split.images[row]) for row, label in enumerate(split.labels)]
                 facts[f"{name} images"] = len(split)
                 facts[f"names of {name} images"] = digest(names)[:16]
                 facts[f"content of {name} images"] = digest(split.hashes)[:16]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fsbench.cli.app import load_command
-from fsbench.machine import Environment
+from fsbench.doctor import Environment
 from tests.cli import run
 from tests.workspace import write_feature_files, write_mini, write_photos, write_pickles
 

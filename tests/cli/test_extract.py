@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from fsbench.backbones.load import load_backbone, save_backbone
+from fsbench.backbones.load import encode_backbone, load_backbone
 from fsbench.cli.app import app
 from fsbench.features.store import FeatureFile
 from tests.cli import Done, run
@@ -93,7 +93,7 @@ def test_what_is_there_and_differs_is_refused_with_the_difference_and_both_ways_
     place = Path("features/photos-rn18.h5")
     content = place.read_bytes()
     assert "exists already" in own(*FRACTIONS, *random).stderr
-    save_backbone(load_backbone("rn18", random_seed=1, width=4), Path("my.safetensors"), {})
+    Path("my.safetensors").write_bytes(encode_backbone(load_backbone("rn18", random_seed=1, width=4), {}))
     for arguments, words in (
         ((*FRACTIONS, *random, "--split-seed", "1"), "4 classes move: c4 (base → val), "),
         (("--split-fractions", "0.25,0.25,0.5", *random), "classes move: "),

@@ -44,20 +44,18 @@ def test_every_method_is_described(name: str) -> None:
     assert described["title"] in run("methods", name).stdout
 
 
-def test_defaults_by_setting_and_variants() -> None:
+def test_the_page_has_defaults_by_setting_and_says_who_is_told_what() -> None:
     shown = run("methods", "bavardage").stdout
-    assert "50 unbalanced, 10 balanced" in shown
-    assert "0.1, 0.2, 0.3, 0.5, 1" in shown
-    described = json.loads(run("methods", "bavardage:transport", "--json").stdout)
-    assert described["assumes"] == "uniform prior"
-    assert json.loads(run("methods", "simpleshot:L2N", "--json").stdout)["needs base classes"] == "no"
-
-
-def test_the_page_says_who_is_told_what() -> None:
-    shown = run("methods", "bavardage").stdout
+    assert "t_km         50          50          10        10        10, 50" in shown
     assert "balanced or not: sets t_km, mixing; with --blind as if unbalanced" in " ".join(shown.split())
     assert shown.count("sampler's α: only with --prior-alpha sampler") == 1
     assert "fsbench tune" in run("methods", "unem-gaussian").stdout
+
+
+def test_variants_are_described_as_they_run() -> None:
+    described = json.loads(run("methods", "bavardage:transport", "--json").stdout)
+    assert described["assumes"] == "uniform prior"
+    assert json.loads(run("methods", "simpleshot:L2N", "--json").stdout)["needs base classes"] == "no"
 
 
 def test_one_thing_at_a_time_and_known_names() -> None:

@@ -14,8 +14,8 @@ from huggingface_hub import constants
 from PIL import Image
 from safetensors.torch import save_file
 
+from fsbench.doctor import Environment
 from fsbench.features.store import FeatureFile
-from fsbench.machine import Environment
 from tests.cli import run
 from tests.images import write_images
 
@@ -108,10 +108,3 @@ def test_broken_images_are_named_where_they_stop_and_all_by_doctor(photos: Path)
     assert "not divided into base, val and novel" in shown
     plain = json.loads(run("doctor", "--data", "photos", "--json").stdout)
     assert plain["data_sentences"] == ["Images were counted, not read: --deep decodes every one of them."]
-
-
-def test_class_folders_that_nothing_divides_are_told_the_options(photos: Path) -> None:
-    told = run("extract", "--data", photos.name, "--random-weights", "0").stderr
-    assert "Found 12 class folders in photos, but not which of them are base, val and novel." in told
-    assert "--split-fractions 0.6,0.2,0.2" in told
-    assert "--split-file FILE" in told

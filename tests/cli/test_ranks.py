@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from fsbench.backbones.load import load_backbone, save_backbone
+from fsbench.backbones.load import encode_backbone, load_backbone
 from fsbench.features.store import FeatureFile
 from fsbench.results.record import load_record
 from tests.cli import run
@@ -47,7 +47,7 @@ class Bad(NearestClassMean):
 def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """72 images: five blocks."""
     monkeypatch.chdir(tmp_path)
-    save_backbone(load_backbone("rn12", random_seed=0, width=4), tmp_path / "tiny.safetensors", {})
+    (tmp_path / "tiny.safetensors").write_bytes(encode_backbone(load_backbone("rn12", random_seed=0, width=4), {}))
     monkeypatch.setattr("fsbench.features.rows.IMAGES_PER_BLOCK", IMAGES_PER_BLOCK)
     return write_images(tmp_path / "photos", CLASSES, images=12)
 

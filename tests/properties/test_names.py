@@ -9,13 +9,12 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fsbench.exchange.detect import read_file
 from fsbench.exchange.exporting import export_npz
 from fsbench.exchange.importing import split_from
+from fsbench.exchange.layouts import read_file
 from fsbench.features.scatter import BaseStatistics, base_statistics
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.io.files import is_name
-from fsbench.reporter import Reporter
 from fsbench.results.record import load_record, save_record
 from tests.records import make_record
 
@@ -61,7 +60,7 @@ def test_feature_and_scatter_files_keep_names(name: str, class_names: list[str])
 def test_names_come_back_from_an_exported_archive(class_names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path, images = written(Path(folder), "own", class_names)
-        (archive,) = export_npz(FeatureFile.open(path), None, Reporter(quiet=True), False)
+        archive = export_npz(FeatureFile.open(path))
         part = next(part for part in read_file(archive, "own", "")[1].parts if part.split == "novel")
         assert list(split_from(part, "f").class_names) == class_names
         assert list(part.images) == images

@@ -219,22 +219,6 @@ def test_locks_of_many_writers_exclude_each_other(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["counter"]
 
 
-@pytest.mark.parametrize("ahead", [-40 * 365 * 86_400.0, 40 * 365 * 86_400.0])
-def test_leftovers_are_old_by_the_clock_of_their_folder(
-    ahead: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The clock of this machine may be wrong by decades."""
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + ahead)
-    old, young, foreign = (tmp_path / name for name in (".a.1-00000000.tmp", ".b.1-00000000.tmp", ".c.tmp"))
-    for path in (old, young, foreign):
-        path.touch()
-    for path in (old, foreign):
-        os.utime(path, (0, tmp_path.stat().st_mtime - 2 * 86_400))
-    write_text(tmp_path / "d", "text")
-    assert names_in(tmp_path) == [".b.1-00000000.tmp", ".c.tmp", "d"]
-
-
 def test_a_file_is_flushed_before_its_name_changes_and_its_folder_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

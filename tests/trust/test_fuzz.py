@@ -27,11 +27,11 @@ from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.data.dataset import open_image
 from fsbench.data.scan import load_own, read_split_file
 from fsbench.errors import FsbenchError
-from fsbench.exchange.detect import read_file
 from fsbench.exchange.importing import split_from
+from fsbench.exchange.layouts import read_file
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.io.files import read_sealed, write_sealed
 from fsbench.io.hdf5 import attribute_of, dataset_of, open_hdf5, sealed_hdf5
-from fsbench.io.sealed import read_sealed, write_sealed
 from tests.images import write_images
 from tests.unit.exchange.samples import WRITERS, Rows, easy, make_rows
 
@@ -135,8 +135,6 @@ KINDS = [
     Kind("csv of images", _write_csv_split, lambda path: load_own(path.parent), file="train.csv"),
     Kind("json split", lambda path: path.write_text('{"base": ["a", "b"], "val": ["c"], "novel": ["d"]}'),
          read_split_file, file="split.json"),
-    Kind("csv split", lambda path: path.write_text("class,split\na,base\nb,val\nc,novel\n"),
-         read_split_file, file="split.csv"),
 ]  # fmt: skip
 
 

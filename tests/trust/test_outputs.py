@@ -98,11 +98,11 @@ def test_an_export_replaces_nothing_unless_told_to(tmp_path: Path) -> None:
     make_features(dimension=8).write(tmp_path / "a.h5")
     original = tmp_path / "a.npz"
     original.write_text("the original")
-    ended = run(("export", "a.h5", "--to", "npz"), tmp_path, tmp_path / "log")
+    ended = run(("export", "a.h5"), tmp_path, tmp_path / "log")
     assert ended.status == 1
     assert "exists already" in ended.errors
     assert original.read_text() == "the original"
-    assert run(("export", "a.h5", "--to", "npz", "--force"), tmp_path, tmp_path / "log").status == 0
+    assert run(("export", "a.h5", "--force"), tmp_path, tmp_path / "log").status == 0
     assert original.read_bytes() != b"the original"
 
 

@@ -17,7 +17,7 @@ import torch
 
 from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.errors import FsbenchError
-from fsbench.exchange.detect import read_file
+from fsbench.exchange.layouts import read_file
 from fsbench.io.pickles import read_plain_pickle
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fsbench.backbones.load import load_backbone
 from fsbench.data.scan import load_own
-from fsbench.doctor import diagnose
+from fsbench.doctor import Environment, diagnose
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.source import source_of
 from fsbench.evaluation.tuning import validation_source
@@ -23,7 +23,6 @@ from fsbench.exchange.importing import Naming, import_files
 from fsbench.features.extract import Settings, extract
 from fsbench.features.overlap import overlap
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
-from fsbench.machine import Environment
 from fsbench.methods.presets import benchmark_with_preset
 from fsbench.results.published import published
 from fsbench.tasks.protocol import TaskProtocol
@@ -127,7 +126,7 @@ def test_imported_splits_that_share_rows_are_refused(tmp_path: Path) -> None:
     novel = np.concatenate([base[:20], rng.random((380, 6), dtype=np.float32)])
     for name, rows in (("base", base), ("novel", novel)):
         np.savez(tmp_path / f"{name}.npz", features=rows, labels=labels)
-    sources = [str(tmp_path / f"{name}.npz") for name in ("base", "novel")]
+    sources = [f"{name}={tmp_path / name}.npz" for name in ("base", "novel")]
     with pytest.raises(FsbenchError, match="base and novel share 20 identical rows"):
         import_files(sources, tmp_path / "f.h5", Naming("own", "rn12"), QUIET)
     assert not (tmp_path / "f.h5").exists()
@@ -165,7 +164,7 @@ def test_the_doctor_looks_deeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("fsbench.doctor.probe_environment", lambda: Environment({}))
     told = "\n".join(diagnose(*roots, deep=QUIET).deep_sentences)
     assert "all 16 images can be read" in told
-    assert "1 images occur in more than one split" in told
+    assert "1 images occur more than once, across splits first: base base/b0/000.png = novel" in told
     assert "a.h5: intact, its SHA-256 is right." in told
     assert "a.h5: base and novel share 2 identical rows" in told
     assert "b.h5 is not as it was written" in told or "b.h5 are not those that were written" in told

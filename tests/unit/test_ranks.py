@@ -9,8 +9,7 @@ import torch
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from fsbench import ranks as module
-from fsbench.backbones.load import load_backbone, save_backbone
-from fsbench.backbones.weights import Weights
+from fsbench.backbones.load import Weights, encode_backbone, load_backbone
 from fsbench.data.scan import load_own
 from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError
@@ -62,8 +61,10 @@ def test_only_a_failure_that_all_know_of_lets_them_go_on_to_the_next_data_set(
         monkeypatch.setattr(Weights, "load", lambda self, name: load(self, name if name == "good" else "nothing"))
     else:
         (tmp_path / "own" / "val" / "v0" / "000.png").write_bytes(b"no image")  # whoever meets it is alone
-    save_backbone(load_backbone("rn12", random_seed=0, width=1), tmp_path / "good" / "rn12.safetensors", {})
-    save_backbone(load_backbone("rn12", random_seed=0, width=1), tmp_path / "bad" / "rn12.safetensors", {})
+    for name in ("good", "bad"):
+        (tmp_path / name).mkdir()
+        weights = encode_backbone(load_backbone("rn12", random_seed=0, width=1), {})
+        (tmp_path / name / "rn12.safetensors").write_bytes(weights)
     with pytest.raises(FsbenchError) as caught:
         extract_all(
             datasets, Weights("rn12", None, None, tmp_path), Settings(workers=0), torch.device("cpu"), tmp_path,

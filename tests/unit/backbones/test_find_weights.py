@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import subprocess
 import sys
@@ -76,16 +75,8 @@ def test_a_dataset_without_public_weights(tmp_path: Path) -> None:
     with pytest.raises(FsbenchError, match="No weights for rn12 on birds") as caught:
         find_weights(tmp_path, "birds", "rn12")
     assert f"{tmp_path}/birds/rn12.pth" in caught.value.hint
-    assert "For features of a network that was trained on mini: download mini1.pt1" in caught.value.hint
-    assert f"save it as {tmp_path}/mini/rn12.pt1, and give it with --weights." in caught.value.hint
+    assert "download" not in caught.value.hint
     assert "fsbench train --backbone rn12 --data FOLDER" in caught.value.hint
-    here = put(tmp_path, "cub/rn12.pth")
-    with pytest.raises(FsbenchError, match="No weights for rn12 on birds") as caught:
-        find_weights(tmp_path, "birds", "rn12")
-    assert f"--weights {here}" in caught.value.hint
-    with pytest.raises(FsbenchError) as caught:
-        find_weights(tmp_path, "birds", "timm/resnet18")
-    assert "fsbench train" not in caught.value.hint
 
 
 def test_weights_that_come_with_fsbench_are_used_where_there_are_no_others(
@@ -111,20 +102,6 @@ def test_weights_that_come_with_fsbench_are_used_where_there_are_no_others(
     assert "rn12.safetensors" not in caught.value.message
 
 
-def test_a_known_digest_is_checked(tmp_path: Path) -> None:
-    digest = hashlib.sha256(b"right").hexdigest()
-    facts = ["dataset", "backbone", "variant", "repository", "source", "file", "target", "licence", "note"]
-    values = ["mini", "rn18", "rn18-simpleshot", "a/b", "https://example.org", "best.tar", "mini/rn18.tar", "MIT", ""]
-    lines = [f'{name} = "{value}"' for name, value in zip(facts, values, strict=True)]
-    text = "\n".join(["[[checkpoint]]", *lines, "rows = []", f'sha256 = "{digest}"'])
-    manifest = put(tmp_path, "manifest.toml", text.encode())
-    path = put(tmp_path, "mini/rn18.tar", b"right")
-    assert find_weights(tmp_path, "mini", "rn18", manifest) == path
-    path.write_bytes(b"wrong")
-    with pytest.raises(FsbenchError, match=f"is not the file of a/b: expected sha256 {digest}, found"):
-        find_weights(tmp_path, "mini", "rn18", manifest)
-
-
 def test_the_manifest_covers_every_row_of_the_article_once() -> None:
     rows = [row for item in read_manifest() for row in item.rows]
     assert sorted(rows) == sorted(ARTICLE_ROWS)
@@ -137,7 +114,6 @@ def test_the_manifest_is_consistent() -> None:
         assert weights.SUFFIXES.fullmatch("." + item.target.partition(".")[2])
         assert item.source.startswith("https://")
         assert FAMILIES[item.variant].backbone == item.backbone
-        assert re.fullmatch(r"([0-9a-f]{64})?", item.sha256)
         assert item.target.startswith(f"{item.dataset}/")
         # what the article used is found without an option
         assert not item.rows or item.target.startswith(f"{item.dataset}/{item.backbone}.")

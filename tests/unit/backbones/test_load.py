@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from timm.data.config import resolve_model_data_config
 
-from fsbench.backbones.load import encode_backbone, halve, load_backbone, save_backbone
+from fsbench.backbones.load import encode_backbone, halve, load_backbone
 from fsbench.data.transforms import timm_transform
 from fsbench.errors import FsbenchError
 
@@ -62,7 +62,6 @@ def test_the_seed_decides_and_the_global_random_numbers_are_left_alone() -> None
         ({"name": "rn18", "random_seed": 0, "width": 1.5}, "positive whole number, found 1.5"),
         ({"name": "wrn", "random_seed": 0, "width": 0.01}, "positive number, found 0.01"),
         ({"name": "rn12", "random_seed": 0, "width": float("inf")}, "positive whole number, found inf"),
-        ({"name": "rn12", "random_seed": -1}, "seed is a whole number"),
     ],
 )
 def test_wrong_arguments(arguments: dict[str, Any], words: str) -> None:
@@ -97,17 +96,15 @@ def test_timm_weights_from_a_file_with_their_classifier(tmp_path: Path) -> None:
 
 def test_timm_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     torch.save(timm.create_model("resnet10t").state_dict(), tmp_path / "a.pt")
-    with pytest.raises(
-        FsbenchError, match=r"looks like timm's resnet14t but does not fit it: 51 of 95 tensors fit(.|\n)*missing"
-    ):
+    with pytest.raises(FsbenchError, match=r"is not timm's resnet14t: 65 of its 109 tensors fit.*missing"):
         load_backbone("timm/resnet14t", tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize(("name", "width"), [("rn12", 4), ("rn18", 3), ("wrn", 1), ("timm/resnet10t", None)])
 def test_what_is_saved_is_read_back(tmp_path: Path, name: str, width: int | None) -> None:
     backbone = load_backbone(name, random_seed=5, width=width)
-    path = tmp_path / "glyphs" / "new.safetensors"
-    save_backbone(backbone, path, {"dataset": "glyphs", "image_size": "32"})
+    path = tmp_path / "new.safetensors"
+    path.write_bytes(encode_backbone(backbone, {"dataset": "glyphs", "image_size": "32"}))
     again = load_backbone(name, path)
     assert torch.equal(again(IMAGES), backbone(IMAGES))
     assert again.info.family == backbone.info.family
@@ -116,27 +113,20 @@ def test_what_is_saved_is_read_back(tmp_path: Path, name: str, width: int | None
     facts = json.loads(again.info.metadata["fsbench"])
     assert facts["dataset"] == "glyphs"
     assert facts["family"] == backbone.info.family
-    assert list(path.parent.iterdir()) == [path]
     if width is not None:
         assert again.info.image_size == 32
         assert tuple(facts["widths"]) == tuple(backbone.info.architecture["widths"])
 
 
-@pytest.mark.parametrize(
-    ("header", "words"),
-    [
-        ("{", "not a JSON object"),
-        ("3", "not a JSON object"),
-        ('{"family": "wrn-s2m2"}', "the header says 'wrn-s2m2', but the tensors are of EASY's ResNet-12"),
-        ('{"family": "rn99"}', "the header says 'rn99'"),
-        ('{"family": ["rn12-easy"]}', "the header says"),
-    ],
-)
-def test_a_header_that_does_not_belong_to_its_tensors(tmp_path: Path, header: str, words: str) -> None:
-    state = load_backbone("rn12", random_seed=0, width=2).network.state_dict()
-    save_file(state, tmp_path / "a.safetensors", metadata={"fsbench": header})
-    with pytest.raises(FsbenchError, match=words):
-        load_backbone("rn12", tmp_path / "a.safetensors")
+def test_a_header_does_not_win_over_the_tensors(tmp_path: Path) -> None:
+    state, path = load_backbone("rn12", random_seed=0, width=2).network.state_dict(), tmp_path / "a.safetensors"
+    for header in ('{"family": "wrn-s2m2"}', '{"family": "rn99"}', '{"family": ["rn12-easy"]}'):
+        save_file(state, path, metadata={"fsbench": header})
+        assert load_backbone("rn12", path).info.family == "rn12-easy"
+    for header in ("{", "3"):
+        save_file(state, path, metadata={"fsbench": header})
+        with pytest.raises(FsbenchError, match="not a JSON object"):
+            load_backbone("rn12", path)
 
 
 def test_halved_weights_take_half_the_room_and_are_read_back_without_loss(tmp_path: Path) -> None:

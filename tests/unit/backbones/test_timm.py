@@ -84,10 +84,7 @@ def test_missing_weights_are_told_with_every_place_and_way_out(caches: Path) -> 
 
 def test_a_download_that_fails_names_the_cause(caches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: Any, **options: Any) -> None:
-        try:
-            raise OSError(101, "Network is unreachable")
-        except OSError as error:
-            raise RuntimeError("an error of the hub") from error
+        raise OSError(101, "Network is unreachable")
 
     monkeypatch.setattr(timm, "create_model", fail)
     with pytest.raises(FsbenchError, match=r"could not download the weights of resnet10t: .*Network is unreachable"):
@@ -144,12 +141,6 @@ NAMES = {
     "attn.qkv.": "attn.in_proj_", "attn.proj": "attn.out_proj", "mlp.fc1": "mlp.c_fc", "mlp.fc2": "mlp.c_proj",
     "norm1": "ln_1", "norm2": "ln_2", "norm.": "ln_post.",
 }  # fmt: skip
-
-
-def test_a_file_of_another_network_is_told_by_how_many_tensors_fit(tmp_path: Path, donor: Any) -> None:
-    torch.save(donor.state_dict(), tmp_path / "a.pth")
-    with pytest.raises(FsbenchError, match=r"is not timm's efficientnet_b0: 0 of \d+ tensors fit"):
-        load_backbone("timm/efficientnet_b0", tmp_path / "a.pth")
 
 
 def test_images_are_squashed_where_timm_squashes_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ def write(path: Path, content: Any) -> Path:
     [
         (b"", "is not a checkpoint"),
         (b"<!DOCTYPE html><html>", r"is not a checkpoint: .* starts with b'<!DOCTYPE ht'"),
-        (pickle.dumps({"a": np.ones(3)}), "plain pickle.*Nothing in it was executed"),
+        (pickle.dumps({"a": np.ones(3)}), "is not a checkpoint"),
         (b"PK\x03\x04" + bytes(100), "truncated or damaged"),
     ],
 )
@@ -81,27 +81,16 @@ def test_an_unknown_network(tmp_path: Path, keys: list[str]) -> None:
     assert "timm/<name>" in caught.value.hint
 
 
-def test_the_report_counts_what_is_missing_unexpected_and_of_another_shape(tmp_path: Path) -> None:
+def test_the_report_names_what_is_missing_unexpected_and_of_another_shape(tmp_path: Path) -> None:
     state = small_rn12()
-    for block in range(4):
-        del state[f"layers.{block}.bn2.weight"]
-        del state[f"layers.{block}.bn2.bias"]
+    del state["layers.0.bn2.weight"]
     state["layers.1.conv2.weight"] = torch.ones(10, 9, 3, 3)
     state["attention.weight"] = torch.ones(3)
-    with pytest.raises(FsbenchError, match="looks like EASY's ResNet-12") as caught:
+    with pytest.raises(FsbenchError, match=r"is not EASY's ResNet-12 \(rn12-easy\): .* tensors fit\.") as caught:
         load_backbone("rn12", write(tmp_path / "a.pt", state))
-    assert "8 missing: layers.0.bn2.weight, " in caught.value.message
-    assert ", …" in caught.value.message
-    assert "1 unexpected: attention.weight" in caught.value.message
-    assert "1 of another shape: layers.1.conv2.weight (10, 9, 3, 3), expected (10, 10, 3, 3)" in caught.value.message
-
-
-def test_parts_named_twice(tmp_path: Path) -> None:
-    shapes = reference.narrowed(reference.key_shapes("rn12-rfs"), 16)
-    state = reference.random_state(shapes)
-    state["layer1.0.shortcut.0.weight"] = state["layer1.0.downsample.0.weight"]
-    with pytest.raises(FsbenchError, match="names some parts twice"):
-        load_backbone("rn12", write(tmp_path / "a.pt", state))
+    assert "layers.0.bn2.weight missing, expected (4,)" in caught.value.message
+    assert "layers.1.conv2.weight (10, 9, 3, 3), expected (10, 10, 3, 3)" in caught.value.message
+    assert "attention.weight (3,), expected none" in caught.value.message
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

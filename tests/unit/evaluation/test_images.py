@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fsbench.backbones.load import load_backbone, save_backbone
-from fsbench.backbones.weights import Weights
+from fsbench.backbones.load import Weights, encode_backbone, load_backbone
 from fsbench.data.scan import OwnData, choose_datasets
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.compare import compare
@@ -57,7 +56,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.mkdir(parents=True)
     for name, seed, about in (("colours", 0, {"image_size": "24"}), ("colours-other", 1, {"image_size": "24"}),
                               ("rn12", 0, {})):  # fmt: skip
-        save_backbone(load_backbone("rn12", random_seed=seed, width=4), folder / f"{name}.safetensors", about)
+        network = load_backbone("rn12", random_seed=seed, width=4)
+        (folder / f"{name}.safetensors").write_bytes(encode_backbone(network, about))
     datasets = choose_datasets(None, OwnData(root / "data" / "tints"), root, QUIET)
     weights = Weights("rn12", folder / "rn12.safetensors", None, root)
     extract_all(datasets, weights, Settings(transform="simpleshot"), CPU, root / "features", QUIET)

@@ -98,7 +98,6 @@ WRITERS: dict[str, Callable[[Path, Rows], None]] = {
     "npz": npz,
     "npz_splits": npz_splits,
     "torch_dict": lambda path, rows: torch.save(tensors(rows, "features", "targets"), path),
-    "torch_pair": lambda path, rows: torch.save(tuple(tensors(rows, "a", "b").values()), path),
     "torch_classes": torch_classes,
 }
 

@@ -60,7 +60,7 @@ def test_features_are_those_of_the_backbone_on_the_transformed_images(root: Path
             stored = file.read(name)
             assert stored.class_names == split.class_names
             for i in range(len(split)):
-                assert stored.images[i] == split.image_name(i)
+                assert stored.images[i] == split.images[i]
                 expected = backbone(images.transform(split.open(i))[None])[0]
                 np.testing.assert_allclose(stored.features[i], expected, atol=2e-5, rtol=1e-4)
     provenance = file.provenance
@@ -86,7 +86,7 @@ def test_crops_are_averaged_and_do_not_depend_on_batch_or_workers(root: Path, tm
     images = module.Extraction(dataset, backbone, settings).images
     assert images.random_crops is not None
     split = dataset.splits["val"]
-    crops = images.random_crops(split.open(1), split.image_name(1), 3)
+    crops = images.random_crops(split.open(1), split.images[1], 3)
     with torch.inference_mode():
         np.testing.assert_allclose(file.read("val").features[1], backbone(crops).mean(dim=0), atol=2e-5, rtol=1e-4)
     assert file.provenance.crops == 3

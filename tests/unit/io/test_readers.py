@@ -16,9 +16,9 @@ import pytest
 import torch
 
 from fsbench.errors import FsbenchError
+from fsbench.io.files import read_sealed, write_sealed
 from fsbench.io.hdf5 import attribute_of, dataset_of, open_hdf5, sealed_hdf5
 from fsbench.io.pickles import read_plain_pickle
-from fsbench.io.sealed import read_sealed, write_sealed
 from fsbench.io.torch_files import read_torch
 
 if TYPE_CHECKING:
