@@ -16,8 +16,7 @@ from fsbench import ranks
 from fsbench.cli.app import app
 from fsbench.data.scan import load_own
 from fsbench.reporter import Reporter
-from fsbench.train import draws
-from fsbench.train.images import Batch, Keys, make_views
+from fsbench.train.images import Batch, Keys, make_views, mixing
 from fsbench.train.loop import Objective, learning_rate
 from fsbench.train.run import Plan
 from fsbench.train.settings import TrainSettings
@@ -48,7 +47,7 @@ def expected_parameters(dataset: ImageDataset) -> dict[str, Tensor]:
         for key in keys:
             batch = views[key]
             assert isinstance(batch, Batch)
-            (objective(*batch, draws.mixing(3, epoch, step, 4, 5)) / 2).backward()
+            (objective(*batch, mixing(3, epoch, step, 4, 5)) / 2).backward()
         optimiser.step()
     return dict(plan.backbone.network.named_parameters())
 
