@@ -14,8 +14,7 @@ from fsbench.data.catalog import SPLITS, dataset_names
 from fsbench.data.dataset import PIXEL_FOLDER, build_dataset, drop_small, first_names
 from fsbench.data.scan import compare_with_catalog, find_datasets, other_folders, preflight, scan_folder
 from fsbench.errors import FsbenchError
-from fsbench.features.overlap import overlap
-from fsbench.features.store import FeatureFile
+from fsbench.features.store import FeatureFile, overlap
 from fsbench.machine import Environment, probe_environment
 from fsbench.tasks.sampling import feasible_settings
 

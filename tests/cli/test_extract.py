@@ -95,8 +95,7 @@ def test_what_is_there_and_differs_is_refused_with_the_difference_and_both_ways_
     assert "exists already" in own(*FRACTIONS, *random).stderr
     save_backbone(load_backbone("rn18", random_seed=1, width=4), Path("my.safetensors"), {})
     for arguments, words in (
-        ((*FRACTIONS, *random, "--split-seed", "1"), "4 classes move: c4 (base → val), "),
-        (("--split-fractions", "0.25,0.25,0.5", *random), "classes move: "),
+        ((*FRACTIONS, *random, "--split-seed", "1"), "16 images of the file are gone, changed, or of another class"),
         ((*FRACTIONS, "--random-weights", "1"), "weights: random seed 0 there, random seed 1 asked for"),
         ((*FRACTIONS, "--weights", "my.safetensors"), "weights: random seed 0 there, my.safetensors@"),
         ((*FRACTIONS, *random, "--transform", "torchvision"), "transform crop: 32 there, 224 asked for"),
