@@ -109,11 +109,9 @@ def test_one_data_set_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "found one, other" in done.exception.message
 
 
-@pytest.mark.parametrize(
-    "arguments", [("--epochs", "0"), ("--lr", "-1"), ("--lr", "nan"), ("--batch", "0"), ("--head", "none")]
-)
-def test_wrong_usage_is_refused(arguments: tuple[str, ...]) -> None:
-    assert isinstance(fsbench("train", *arguments).exception, UsageError)
+@pytest.mark.parametrize("option", ["--epochs=0", "--lr=-1", "--lr=nan", "--batch=0", "--seed=-1", "--head=none"])
+def test_wrong_usage_is_refused(option: str) -> None:
+    assert isinstance(fsbench("train", option).exception, UsageError)
 
 
 @pytest.fixture

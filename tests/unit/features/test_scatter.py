@@ -10,7 +10,7 @@ import torch
 
 from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics, base_statistics, scatter_path
-from fsbench.features.store import FeatureFile, Provenance, write_features
+from fsbench.features.store import FeatureFile
 from tests.synthetic import Features, make_features
 
 if TYPE_CHECKING:
@@ -88,12 +88,6 @@ def test_a_damaged_scatter_file_is_refused_and_computed_again(tmp_path: Path) ->
         BaseStatistics.load(scatter_path(file.path))
     same(base_statistics(file), first)
     same(BaseStatistics.load(scatter_path(file.path)), first)
-
-
-def test_a_file_without_base_split_says_so(features: Features, tmp_path: Path) -> None:
-    write_features(tmp_path / "f.h5", Provenance("x", "y"), {"novel": features.novel})
-    with pytest.raises(FsbenchError, match="no split 'base'"):
-        base_statistics(FeatureFile.open(tmp_path / "f.h5"))
 
 
 def test_memory_does_not_grow_with_the_number_of_images(

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fsbench.errors import FsbenchError
-from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.io.hdf5 import seal
 
@@ -154,12 +153,3 @@ def test_a_failed_write_leaves_the_old_file(path: Path, features: Features) -> N
     assert [item.name for item in path.parent.iterdir()] == [path.name]
     with pytest.raises(FsbenchError, match="Could not write"):
         features.write(path / "f.h5")
-
-
-def test_a_scatter_file_is_not_a_feature_file(features: Features, tmp_path: Path) -> None:
-    features.statistics.save(tmp_path / "s.h5")
-    with pytest.raises(FsbenchError, match="of format 'fsbench-scatter'"):
-        FeatureFile.open(tmp_path / "s.h5")
-    features.write(tmp_path / "f.h5")
-    with pytest.raises(FsbenchError, match="of format 'fsbench-features'"):
-        BaseStatistics.load(tmp_path / "f.h5")

@@ -125,14 +125,6 @@ def test_processes_share_the_tasks_of_an_update() -> None:
     assert alone.tasks(1).support.shape == (2, 10)  # one shot, two shots, in turn
 
 
-def test_a_training_resumes_with_the_tasks_that_are_left() -> None:
-    offsets = np.arange(0, 121, 20)
-    whole = list(EpisodeKeys(SETTINGS, TASKS, offsets))
-    rest = list(EpisodeKeys(SETTINGS, TASKS, offsets, first=1))
-    assert len(whole) == 6
-    assert [key.rows.tolist() for key in rest] == [key.rows.tolist() for key in whole[3:]]
-
-
 def test_prototypes_by_the_book() -> None:
     torch.manual_seed(0)
     support, queries = torch.randn(6, 4, dtype=torch.float64), torch.randn(5, 4, dtype=torch.float64)

@@ -163,12 +163,6 @@ def test_every_rank_takes_its_share_of_every_batch_and_as_many_as_the_others() -
         np.testing.assert_array_equal(np.sort(np.concatenate([part.rows for part in parts])), np.sort(key.rows))
 
 
-def test_keys_of_a_resumed_training_are_those_of_an_unbroken_one() -> None:
-    settings = replace(SETTINGS, epochs=3)
-    later, whole = list(Keys(settings, 12, first=1)), list(Keys(settings, 12))[2:]
-    assert [(key.epoch, key.rows.tolist()) for key in later] == [(key.epoch, key.rows.tolist()) for key in whole]
-
-
 def test_a_batch_is_never_larger_than_the_data_set() -> None:
     keys = Keys(replace(SETTINGS, batch=64, ranks=2), 13)
     assert (keys.batch, keys.steps) == (12, 1)

@@ -13,7 +13,6 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 import fsbench
-from fsbench.backbones.find_weights import find_weights
 from fsbench.backbones.load import load_backbone
 from fsbench.data.pixels import open_pixels
 from fsbench.data.scan import load_own
@@ -167,19 +166,16 @@ def test_a_damaged_checkpoint_is_refused(dataset: ImageDataset, tmp_path: Path) 
         assert "Remove it" in caught.value.hint
 
 
-def test_extract_finds_the_weights_and_the_header_tells_how_they_came_about(
+def test_the_header_tells_how_weights_came_about(
     dataset: ImageDataset, unbroken: tuple[Path, Trained, Listener]
 ) -> None:
     out, trained, _ = unbroken
-    assert find_weights(out.parents[1], "stripes", "rn12") == out
-    backbone = load_backbone("rn12", out)
-    assert (backbone.info.family, backbone.info.feature_dim, backbone.info.image_size) == ("rn12-easy", 10, 32)
     header = facts(out)
-    assert (header["dataset"], header["seed"], header["epochs"], header["width"]) == ("stripes", 7, 3, 1)
+    expected = {"dataset": "stripes", "seed": 7, "epochs": 3, "width": 1, "lr": 0.05, "rotation": True}
+    expected |= {"base images": 72, "split_digest": dataset.split_digest}
+    assert expected.items() <= header.items()
     assert header["val_accuracy"] == str(trained.progress.history[-1])
-    assert header["split_digest"] == dataset.split_digest
     assert header["versions"]["fsbench"] == fsbench.__version__
-    assert (header["lr"], header["rotation"], header["base images"]) == (0.05, True, 72)
 
 
 def test_progress_is_told_epoch_by_epoch(unbroken: tuple[Path, Trained, Listener]) -> None:
