@@ -17,12 +17,8 @@ from fsbench.reporter import Reporter
 from fsbench.train.run import default_output, train_backbone
 from fsbench.train.settings import CLASSES, RECIPES, Episodes, Execution, TrainSettings
 
-ON_TASKS: dict[str, Any] = {
-    "backbone": "conv4",
-    "epochs": 30,
-    "batch": 4,
-    "lr": 1e-3,
-}  # what is usual in a training on tasks
+# What is usual in a training on tasks.
+ON_TASKS: dict[str, Any] = {"backbone": "conv4", "epochs": 30, "batch": 4, "lr": 1e-3}
 
 
 def train(options: Train) -> None:

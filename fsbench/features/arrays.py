@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,7 +25,7 @@ class FeaturesInMemory(FeatureFile):
 
     in_memory: ClassVar[bool] = True
 
-    held: Mapping[str, Split] = field(default_factory=dict)
+    held: Mapping[str, Split]
 
     @classmethod
     def of(cls, name: str, held: Mapping[str, Split]) -> FeaturesInMemory:

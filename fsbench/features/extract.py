@@ -37,7 +37,7 @@ from fsbench.data.transforms import crops_for
 from fsbench.devices import reading_processes, while_workers_live
 from fsbench.errors import FsbenchError
 from fsbench.features.contents import INDEX, HashedSplit, hashed
-from fsbench.features.forward import PRECISIONS, Forward, Images
+from fsbench.features.forward import Forward, Images
 from fsbench.features.store import FeatureFile, Provenance, digest, make_split, overlaps, write_features
 from fsbench.io.files import is_name, only_writer, readable_part, whole_file
 from fsbench.machine import library_versions
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 IMAGES_PER_BLOCK = 1024
 _FIRST_WITH_TF32 = (8, 0)  # compute capability
-_MOST_CROPS = 1000  # all crops of an image are in memory at once
 _DAMAGE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
 
 Row = NDArray[np.float32] | str  # features, or the reason why an image has none
@@ -136,7 +135,7 @@ def extract(
     folder's files have already are reused, unless forced. After an interruption at any moment the same call resumes,
     and the file is that of an uninterrupted run. Several processes share the blocks; process 0 joins them.
     """
-    refuse_unusable(settings.precision, device)
+    refuse_tf32(settings.precision, device)
     if not is_name(dataset.name):
         raise FsbenchError(f"{dataset.name!r} cannot name a data set: it has control characters.", "Rename the folder.")
     job = Extraction(hashed(dataset, out.with_name(f".{INDEX}"), reporter, ranks), backbone, settings)
@@ -159,10 +158,8 @@ def extract(
     return file
 
 
-def refuse_unusable(precision: str, device: torch.device) -> None:
-    """Refuse an unknown precision, and tf32 where there is none."""
-    if precision not in PRECISIONS:
-        raise FsbenchError(f"Unknown precision {precision!r}.", f"Use one of {', '.join(PRECISIONS)}.")
+def refuse_tf32(precision: str, device: torch.device) -> None:
+    """Refuse the precision tf32 where there is none."""
     ampere = device.type == "cuda" and torch.cuda.get_device_capability(device) >= _FIRST_WITH_TF32
     if precision == "tf32" and not ampere:
         reason = f"tf32 is a number format of NVIDIA GPUs from Ampere on, which {device} is not."
@@ -180,17 +177,12 @@ class Extraction:
     @cached_property
     def images(self) -> Images:
         """The images, with the transform that belongs to the backbone on this data set."""
-        crops = self.settings.crops
-        if not 1 <= crops <= _MOST_CROPS:
-            raise FsbenchError(f"--crops must be from 1 to {_MOST_CROPS:,}, got {crops}.", "30 are usual.")
-        benchmark = self.dataset.info is not None
+        name, chosen, benchmark = self.dataset.name, self.settings.transform, self.dataset.info is not None
         size = None if benchmark else self.dataset.common_size()
-        transform = transform_of(
-            self.backbone.info, self.dataset.name, benchmark=benchmark, size=min(size) if size else None,
-            chosen=self.settings.transform,
-        )  # fmt: skip
-        random_crops = crops_for(transform, self.dataset.name) if crops > 1 else None
-        return Images(tuple(self.dataset.splits.values()), transform, random_crops, crops)
+        side = min(size) if size else None
+        transform = transform_of(self.backbone.info, name, benchmark=benchmark, size=side, chosen=chosen)
+        random_crops = crops_for(transform, name) if self.settings.crops > 1 else None
+        return Images(tuple(self.dataset.splits.values()), transform, random_crops, self.settings.crops)
 
     @cached_property
     def places(self) -> list[Place]:
