@@ -50,20 +50,9 @@ from fsbench.tasks.sampling import check_feasible, pool_sizes
 from fsbench.train.episodes import OBJECTIVES, EpisodeKeys
 from fsbench.train.images import Batch, Keys, load_batches, make_views
 from fsbench.train.loop import Objective, Trainer
-from fsbench.train.settings import (
-    CLASSES,
-    LABEL_SMOOTHING,
-    LARGEST_SLOPE,
-    MOMENTUM,
-    WARM_UP,
-    WEIGHT_DECAY,
-    Episodes,
-    Execution,
-    TrainSettings,
-)
+from fsbench.train.settings import CLASSES, Episodes, Execution, TrainSettings
 
 SUFFIX = ".safetensors"
-TRAINING_VERSION = 2  # rises whenever the same settings would give other weights
 CHECKPOINT_FORMAT = "fsbench-training-3"
 SHOTS, TASKS = (1, 5), 500  # of an evaluation on the val classes
 METHOD_TASKS = 100  # of a method on images, which takes longer
@@ -152,19 +141,13 @@ class Plan:
 
     def describe(self) -> dict[str, Any]:
         """Everything that determines the weights, as plain data."""
-        settings = dataclasses.asdict(self.settings)
-        episodes = settings.pop("episodes")
-        optimiser = {"momentum": MOMENTUM, "weight_decay": WEIGHT_DECAY, "label_smoothing": LABEL_SMOOTHING}
         facts = {
-            **settings,
-            **({**episodes, "largest_slope": LARGEST_SLOPE} if episodes else optimiser),
+            **self.settings.facts(),
             "image_size": self.transform.crop,
-            "version": TRAINING_VERSION,
-            "warm_up": WARM_UP,
             "dataset": self.dataset.name,
             "transform": self.transform.describe(),
         }
-        for name in ("base", "val") if episodes else ("base",):  # val chooses among networks
+        for name in ("base", "val") if self.settings.episodes else ("base",):  # val chooses among networks
             if isinstance(split := self.dataset.splits.get(name), HashedSplit):
                 names = [(split.class_names[label], split.image_name(row)) for row, label in enumerate(split.labels)]
                 facts[f"{name} images"] = len(split)

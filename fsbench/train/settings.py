@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fsbench.backbones.families import BACKBONES
 from fsbench.errors import FsbenchError, unknown_name
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from fsbench.reporter import Reporter
 
+VERSION = 2  # of a training; rises whenever the same settings would give other weights
 MOMENTUM = 0.9
 WEIGHT_DECAY = 5e-4
 WARM_UP = 0.05  # share of all steps
@@ -78,6 +79,14 @@ class TrainSettings:
                 f"A batch of {self.batch} {self.unit} cannot be divided among {self.ranks} process(es).",
                 f"Use a --batch that is a multiple of {self.ranks}, with {least} {self.unit} or more for each process.",
             )
+
+    def facts(self) -> dict[str, Any]:
+        """The settings as plain data, with the constants of a training."""
+        settings = asdict(self)
+        episodes = settings.pop("episodes")
+        on_classes = {"momentum": MOMENTUM, "weight_decay": WEIGHT_DECAY, "label_smoothing": LABEL_SMOOTHING}
+        others = {**episodes, "largest_slope": LARGEST_SLOPE} if episodes else on_classes
+        return {**settings, **others, "version": VERSION, "warm_up": WARM_UP}
 
     @property
     def unit(self) -> str:

@@ -3,10 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from fsbench.backbones.load import load_backbone, save_backbone
-from fsbench.cli.app import app
 from fsbench.features.store import FeatureFile
 from tests.cli import Done, run
 from tests.images import SPLITS, write_images
@@ -17,21 +15,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write_images(tmp_path / "photos", SPLITS)
     return tmp_path
-
-
-@pytest.mark.usefixtures("folder")
-def test_own_images_in_two_commands() -> None:
-    result = CliRunner().invoke(
-        app, ["extract", "--data", "photos", "--backbone", "rn18", "--random-weights", "3", "--workers", "0", "--quiet"]
-    )
-    assert result.exit_code == 0, result.output
-    file = FeatureFile.open("features/photos-rn18.h5")
-    assert file.provenance.weights == "none, seed 3"
-    assert "novel: 12 images of 3 classes" in result.stdout
-    result = CliRunner().invoke(
-        app, ["solve", "--ways", "2", "--queries", "4", "--shots", "1", "--tasks", "20", "--quiet"]
-    )
-    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.usefixtures("folder")

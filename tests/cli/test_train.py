@@ -88,10 +88,7 @@ def test_characters_are_not_mirrored(folder: Path, monkeypatch: pytest.MonkeyPat
     ("arguments", "words"),
     [
         (("--backbone", "rn21"), "Unknown backbone 'rn21'"),
-        (("--backbone", "timm/resnet18"), "Unknown backbone"),
         (("--width", "1.5"), "width of rn12 must be a positive whole number"),
-        (("--lr", "1e30"), "diverged"),
-        (("--out", "x.pth"), "ends in .safetensors"),
         (("--device", "cuda:7"), "cannot be used"),
     ],
 )
