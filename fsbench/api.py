@@ -116,8 +116,8 @@ def evaluate(method: str, features: Features, *, base: Features | None = None, *
     parameters = {name: value for name, value in options.items() if name not in own}
     chosen = Evaluating(**own)
     spec = Spec.of(chosen, [method], parameters, baseline=NO_BASELINE, published=False)
-    with opened(features, "features") as files, opened(base, "base") as others:
-        return compare_files(spec, files, _runner(chosen), *others).records[0]
+    files, others = opened(features, "features"), opened(base, "base")
+    return compare_files(spec, files, _runner(chosen), *others).records[0]
 
 
 @takes_options(ComparingInPython)
@@ -153,8 +153,8 @@ def compare(
         raise FsbenchError("There is no feature file to compare on.", "Give one, or several.")
     chosen = ComparingInPython(**{**options, "methods": methods})
     spec = Spec.of(chosen, chosen.methods, {})
-    with opened(listed, "features") as files, opened(base, "base") as others:
-        return ComparisonTable(compare_files(spec, files, _runner(chosen), *others))
+    files, others = opened(listed, "features"), opened(base, "base")
+    return ComparisonTable(compare_files(spec, files, _runner(chosen), *others))
 
 
 def _runner(options: Evaluating | ComparingInPython) -> Runner:

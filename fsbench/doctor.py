@@ -18,8 +18,7 @@ from fsbench.data.dataset import build_dataset, drop_small, first_names
 from fsbench.data.layouts import list_folder
 from fsbench.data.scan import differences, find_datasets, preflight, wrong_split
 from fsbench.errors import FsbenchError
-from fsbench.features.overlap import overlap
-from fsbench.features.store import FeatureFile, library_versions
+from fsbench.features.store import FeatureFile, library_versions, overlap
 from fsbench.tasks.sampling import feasible_settings
 
 if TYPE_CHECKING:

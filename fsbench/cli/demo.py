@@ -28,7 +28,7 @@ def demo(options: Demo) -> None:
         file = embedded_features(*folders, runner.reporter, runner.ranks)
         console = stdout_console()
         if runner.ranks.leads:
-            console.print("\n".join(file.describe()), soft_wrap=True)
+            console.print(str(file), soft_wrap=True)
         table = compare(spec, [file], runner)
         if runner.ranks.leads:
             figure = options.results_dir / "demo.png"

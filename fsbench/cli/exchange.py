@@ -18,7 +18,7 @@ def import_(options: Import) -> None:
     out = options.out or options.features_dir / naming.file_name()
     file = import_files(options.files, out, naming, Reporter(options.quiet), force=options.force)
     if not options.as_json:
-        stdout_console().print("\n".join(file.describe()), soft_wrap=True)
+        stdout_console().print(str(file), soft_wrap=True)
         return
     splits = {name: {"rows": one.rows, "classes": len(one.class_names)} for name, one in file.splits.items()}
     about = {"dataset": naming.dataset, "backbone": options.backbone, "dimension": file.dimension, "splits": splits}

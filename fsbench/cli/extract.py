@@ -36,4 +36,4 @@ def extract(options: Extract) -> None:
         place = out or options.features_dir
         files = extract_all(datasets, weights, settings, device, place, reporter, force=options.force, ranks=ranks)
         for file in files if ranks.leads else ():
-            stdout_console().print("\n".join(file.describe()), soft_wrap=True)
+            stdout_console().print(str(file), soft_wrap=True)

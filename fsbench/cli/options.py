@@ -13,7 +13,7 @@ from fsbench.data.catalog import SPLITS, dataset_names
 from fsbench.evaluation import options as shared
 from fsbench.evaluation.options import NAMED_BACKBONES, of_method, of_output, of_tasks
 from fsbench.options import AxisValues, Count, Names, Numbers, argument, option
-from fsbench.train.settings import CLASSES, HEADS, RECIPES
+from fsbench.train.settings import CLASSES, RECIPES
 
 PARTS = ("table1", "table2", "table3", "figure3", "figure4", "figure5")
 
@@ -191,9 +191,8 @@ class Demo(shared.ImageFolders, shared.FeaturesFolder, shared.ResultsFolder, sha
 class Train(shared.OwnImages, shared.Device, shared.ImageFolders, shared.Quiet):
     """Train a backbone on the base classes.
 
-    Writes the weights, in half precision, where `fsbench extract` looks for them, and a card (.json) next to them.
-    After an interruption, run the same command again to resume; on a CPU it ends with the same weights. Several
-    processes share the work under torchrun.
+    Writes the weights, in half precision, where `fsbench extract` looks for them. After an interruption, run the same
+    command again to resume; on a CPU it ends with the same weights. Several processes share the work under torchrun.
 
     The recipes maml and versa train the networks of the methods of that name, protonet one for extract.
 
@@ -217,19 +216,19 @@ class Train(shared.OwnImages, shared.Device, shared.ImageFolders, shared.Quiet):
         None, "Passes over the base images, or times 100 updates on tasks. (default: 20, 30)", ge=1
     )
     batch: Count | None = option(None, "Images, or tasks, per step, over all processes. (default: 64, 4)", ge=1)
-    lr: float | None = option(None, "Peak learning rate. (default: 0.1, on tasks 0.001)")
+    lr: float | None = option(None, "Peak learning rate. (default: 0.1, on tasks 0.001)", gt=0)
     seed: Count = option(0, "Random seed.", ge=0)
     rotation: bool = option(False, "Add a rotation loss.", flag="--rotation/--no-rotation")
     mixup: bool = option(False, "Add a pass with manifold mixup.", flag="--mixup/--no-mixup")
     flip: bool | None = option(None, "Mirror images at random. (default: not for glyphs)", flag="--flip/--no-flip")
     shots: Numbers = of_tasks((1, 5), "Support images per class, taking turns from update to update.", metavar="N,N")
     inner_steps: Count = of_tasks(5, "MAML: steps within a task.", ge=1)
-    inner_rate: float = of_tasks(0.1, "MAML: rate of these steps.")
+    inner_rate: float = of_tasks(0.1, "MAML: rate of these steps.", gt=0)
     adapts: Literal["all", "all but norm", "head"] = of_tasks(
         "all", "MAML: what they change: all, all but norm, head.", metavar="NAME"
     )
     first_order: bool = of_tasks(False, "MAML: no gradients through them.")
-    head: str = of_tasks("zero", f"MAML: start of the head: {', '.join(HEADS)}.", completion=HEADS)
+    head: Literal["zero", "learned"] = of_tasks("zero", "MAML: start of the head.", completion=("zero", "learned"))
     eval_every: Count = option(10, "Evaluate on the val classes every N epochs.", ge=1)
     workers: Count | None = option(None, "Processes that read images. (default: automatic)", ge=0)
     out: Path | None = option(None, "The weights file. (default: where extract looks)")

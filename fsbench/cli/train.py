@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from fsbench.cli.options import Train
 from fsbench.data.catalog import EMBEDDED
@@ -16,6 +17,9 @@ from fsbench.reporter import Reporter
 from fsbench.train.run import default_output, train_backbone
 from fsbench.train.settings import CLASSES, RECIPES, Episodes, Execution, TrainSettings
 
+# What is usual in a training on tasks.
+ON_TASKS: dict[str, Any] = {"backbone": "conv4", "epochs": 30, "batch": 4, "lr": 1e-3}
+
 
 def train(options: Train) -> None:
     """Train a backbone on the base classes of one data set, and print where its weights are."""
@@ -26,22 +30,12 @@ def train(options: Train) -> None:
     if on_tasks and (options.rotation or options.mixup):
         hint = f"Leave out these or --recipe {recipe}."
         raise FsbenchError("--rotation and --mixup belong to a training on classes.", hint)
-    backbone = options.backbone or ("conv4" if on_tasks else "rn12")
+    given = {name: getattr(options, name, None) for name in TrainSettings.__annotations__}
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if on_tasks:
+        chosen = ON_TASKS | chosen
     with join_ranks() as ranks:
-        settings = TrainSettings(
-            backbone=backbone,
-            width=options.width,
-            epochs=options.epochs or (30 if on_tasks else 20),
-            batch=options.batch or (4 if on_tasks else 64),
-            lr=(1e-3 if on_tasks else 0.1) if options.lr is None else options.lr,
-            seed=options.seed,
-            rotation=options.rotation,
-            mixup=options.mixup,
-            flip=options.flip is not False,
-            image_size=options.image_size,
-            ranks=ranks.count,
-            episodes=_episodes(options) if on_tasks else None,
-        )
+        settings = TrainSettings(**chosen, ranks=ranks.count, episodes=_episodes(options) if on_tasks else None)
         reporter, device = Reporter(options.quiet, not ranks.leads), choose_device(options.device)
         own = OwnData.given(
             options.data, options.split_file, options.split_fractions, options.min_images, options.split_seed
@@ -52,7 +46,7 @@ def train(options: Train) -> None:
             raise FsbenchError(f"Training takes one data set at a time, found {names}.", "Choose one with --dataset.")
         if options.flip is None and dataset.name == EMBEDDED:  # characters are not mirror images of each other
             settings = replace(settings, flip=False)
-        path = options.out or default_output(options.weights_dir, dataset.name, backbone, recipe)
+        path = options.out or default_output(options.weights_dir, dataset.name, settings.backbone, recipe)
         execution = Execution(
             device,
             reporter,

@@ -83,7 +83,7 @@ def _job(
     spec: Spec, choice: MethodChoice, protocol: TaskProtocol, source: Source, file: FeatureFile, runner: Runner
 ) -> Job:
     """What to run for one cell, with tuned parameters where they are asked for and there are some to tune."""
-    rows = with_pixels(source, choice.network, file, runner) if choice.network else source
+    rows = with_pixels(source, choice.network, file, runner)
     # A baseline that was not asked for takes over what was given, and is not tuned.
     asked = not choice.options or any(choice.label == other.label for other in spec.methods)
     if spec.tune and asked and (search := search_for(choice, protocol, file, source, runner)):

@@ -235,8 +235,8 @@ class Extracting(OwnImages, Device, ImageFolders):
     random_weights: Count | None = option(None, "Use random weights of this seed.", ge=0)
     pretrained: bool = option(False, "Use timm's published weights; timm downloads them if need be.")
     transform: str | None = option(None, "Replace the backbone's own transform, e.g. ptmap.")
-    crops: Count = option(1, "Average the features of that many random crops (RN12*: 30).", ge=1)
-    precision: str = option(
+    crops: Count = option(1, "Average the features of that many random crops (RN12*: 30).", ge=1, le=1000)
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] = option(
         "fp32",
         "fp32, tf32, bf16 or fp16; the last two are slow on CPUs without instructions for them.",
         completion=("fp32", "tf32", "bf16", "fp16"),

@@ -12,9 +12,8 @@ import numpy as np
 from fsbench.backbones.families import differences
 from fsbench.data.catalog import dataset_info, dataset_names
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.features.overlap import overlap
 from fsbench.features.scatter import BaseStatistics, base_statistics
-from fsbench.features.store import FeatureFile, Provenance, Split
+from fsbench.features.store import FeatureFile, Provenance, Split, overlap
 from fsbench.methods import presets
 from fsbench.methods.base import Context
 from fsbench.ranks import ALONE, Ranks
@@ -70,8 +69,8 @@ def load_source(file: FeatureFile, split: str, base: BaseStatistics | None, othe
         base=base,
         provenance=file.provenance,
         base_provenance=other.provenance if other else None,
-        path=file.path,
-        base_path=other.path if other else None,
+        path=None if file.in_memory else file.path,
+        base_path=other.path if other and not other.in_memory else None,
         network=network_of(file),
         images=image_counts_of(file),
     )
@@ -176,7 +175,9 @@ def _warn_of_shared_names(file: FeatureFile, split: str, other: FeatureFile, rep
 
 
 def with_pixels(source: Source, network: str, file: FeatureFile, runner: Runner) -> Source:
-    """The source of a method on images: its network, and pixels as rows."""
+    """The source of a method on images: its network, and pixels as rows; unchanged for a method on features."""
+    if not network:
+        return source
     loaded = runner.images.network(network, file)
     read = partial(runner.images.pixels, file, source.split_name, loaded, runner.reporter)
     pixels: Any = runner.ranks.first_alone(read)

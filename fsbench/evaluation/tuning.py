@@ -25,9 +25,8 @@ from fsbench.evaluation.engine import embed_all
 from fsbench.evaluation.run import POINTS, Job, Runner, configure
 from fsbench.evaluation.source import Source, load_source, with_pixels
 from fsbench.evaluation.spec import OF_PROTOCOL, Axis, MethodChoice
-from fsbench.features.overlap import overlap
 from fsbench.features.scatter import BaseStatistics
-from fsbench.features.store import FeatureFile
+from fsbench.features.store import FeatureFile, overlap
 from fsbench.io.files import only_writer
 from fsbench.methods.base import Learnable, Method
 from fsbench.methods.presets import ARTICLE_UNITS
@@ -82,6 +81,8 @@ class Search:
 
     def store(self, tuned: Tuned, warn: Callable[[str], None]) -> None:
         """Keep an outcome for later runs, beside those of other runs; where the folder cannot be written, say so."""
+        if self.source.path is None:  # arrays in memory
+            return
         try:
             with only_writer(self.memory, waiting=lambda sentence: None):
                 write_memory(self.memory, {**read_memory(self.memory), self.key: tuned})
@@ -114,15 +115,14 @@ def validation_source(file: FeatureFile, base: BaseStatistics | None) -> Source:
             "Extract val images into the file, or leave out --tune: the scale-free defaults need no tuning.",
         )
     novel = file.summary("novel").digest if "novel" in file.splits else ""
-    return _val(file.path, base, file.summary("val").digest, novel)
+    return _val(file, base, novel)
 
 
 @functools.lru_cache(maxsize=4)
-def _val(path: Path, base: BaseStatistics | None, _: str, novel: str) -> Source:
-    """The val classes, unless they are novel ones under another name; read once for the same content (digests)."""
-    file = FeatureFile.open(path)
+def _val(file: FeatureFile, base: BaseStatistics | None, novel: str) -> Source:
+    """The val classes, unless they are novel ones under another name; read once."""
     if novel:
-        shared = overlap(f"val of {path}", file.stream("val"), "novel", file.stream("novel"))
+        shared = overlap(f"val of {file.path}", file.stream("val"), "novel", file.stream("novel"))
         shared.refuse_many("parameters would be tuned on novel classes.")
     return load_source(file, "val", base)
 

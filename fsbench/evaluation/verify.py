@@ -91,8 +91,7 @@ class Verifier:
         run = record.run
         try:
             method_type, (file, source) = self._class(run), self._source(run)
-            if network := method_type.info.network_for(run.params):
-                source = with_pixels(source, network, file, self.runner)
+            source = with_pixels(source, method_type.info.network_for(run.params), file, self.runner)
             method = _configured(method_type, run, source.image_network)
         except FsbenchError as error:
             advance(self.count(record))

@@ -13,8 +13,7 @@ from fsbench.data.catalog import SPLIT_WORDS, SPLITS, canonical_split, dataset_i
 from fsbench.errors import FsbenchError
 from fsbench.exchange.containers import REPAIR, text_of
 from fsbench.exchange.layouts import Part, read_file
-from fsbench.features.overlap import overlaps
-from fsbench.features.store import FeatureFile, Provenance, digest, make_split, write_features
+from fsbench.features.store import FeatureFile, Provenance, digest, make_split, overlaps, write_features
 from fsbench.io.files import is_name, only_writer, readable_part, sha256_of
 
 if TYPE_CHECKING:

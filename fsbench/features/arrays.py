@@ -1,20 +1,53 @@
-"""Arrays in memory as feature files."""
+"""Arrays in memory, used wherever a feature file can be."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fsbench.data.catalog import SPLITS
 from fsbench.errors import FsbenchError, UsageError
-from fsbench.features.store import FeatureFile, Provenance, Split, make_split, write_features
+from fsbench.features.store import FeatureFile, Provenance, Split, SplitSummary, content_digest, in_blocks, make_split
 
 Pair = tuple[Any, Any]  # features (M, D) and labels (M,), as arrays or tensors
 Arrays = Pair | Mapping[str, Pair]  # of novel classes alone, or by split
 _EXAMPLE = 'Give a feature file, or arrays: {"base": (features, labels), "novel": (features, labels)}.'
+
+
+@dataclass(frozen=True, eq=False)
+class FeaturesInMemory(FeatureFile):
+    """Features and labels that are in no file."""
+
+    in_memory: ClassVar[bool] = True
+
+    held: Mapping[str, Split]
+
+    @classmethod
+    def of(cls, name: str, held: Mapping[str, Split]) -> FeaturesInMemory:
+        """Splits under a name."""
+        summaries = {
+            split: SplitSummary(
+                len(one.features), one.features.shape[1], one.offsets, one.class_names, content_digest(one)
+            )
+            for split, one in held.items()
+        }
+        if len({summary.dimension for summary in summaries.values()}) > 1:
+            raise FsbenchError("All splits must have the same number of features.")
+        return cls(Path(name), Provenance("arrays", "memory"), summaries, held)
+
+    def stream(self, name: str) -> Iterator[NDArray[np.float32]]:
+        """One split in blocks of whole rows."""
+        self.summary(name)
+        return in_blocks(self.held[name].features)
+
+    def images(self, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Arrays do not name their images."""
+        return (), ()
 
 
 def is_arrays(value: object) -> bool:
@@ -22,39 +55,26 @@ def is_arrays(value: object) -> bool:
     return isinstance(value, Mapping) or (isinstance(value, tuple) and len(value) == 2 and hasattr(value[0], "shape"))
 
 
-@contextmanager
-def opened(values: Any, argument: str) -> Iterator[list[FeatureFile]]:
-    """Open the value of an argument: None, or one or a list of paths, open files, and arrays.
-
-    Arrays lie in a file of a temporary folder meanwhile, so that everything works on them that works on files.
-    """
-    with TemporaryDirectory(prefix="fsbench-") as folder:
-        files = []
-        for number, one in enumerate(values if isinstance(values, list) else [] if values is None else [values]):
-            if isinstance(one, FeatureFile):
-                files.append(one)
-            elif isinstance(one, str | Path):
-                files.append(FeatureFile.open(one))
-            elif is_arrays(one):
-                path = Path(folder) / f"arrays{number or ''}.h5"
-                write_features(path, Provenance("arrays", "memory"), _splits(one, argument))
-                files.append(FeatureFile.open(path))
-            else:
-                raise UsageError(argument, f"expected a feature file, got {described(one)}", _EXAMPLE)
-        yield files
+def opened(values: Any, argument: str) -> list[FeatureFile]:
+    """Open the value of an argument: None, or one or a list of paths, open files, and arrays."""
+    listed = values if isinstance(values, list) else [] if values is None else [values]
+    return [_opened(one, f"arrays{number or ''}", argument) for number, one in enumerate(listed)]
 
 
-def _splits(arrays: Arrays, argument: str) -> dict[str, Split]:
-    pairs = arrays if isinstance(arrays, Mapping) else {"novel": arrays}
-    for name in pairs:
-        if name not in SPLITS:
-            raise UsageError(argument, f"{name!r} is not a split; expected {', '.join(SPLITS)}", _EXAMPLE)
-    if not pairs:
-        raise UsageError(argument, "there are no arrays", _EXAMPLE)
-    named = isinstance(arrays, Mapping)
-    return {
-        name: _split(pairs[name], f"{argument}[{name!r}]" if named else argument) for name in SPLITS if name in pairs
-    }
+def _opened(value: Any, name: str, argument: str) -> FeatureFile:
+    if isinstance(value, FeatureFile):
+        return value
+    if isinstance(value, str | Path):
+        return FeatureFile.open(value)
+    if not is_arrays(value):
+        raise UsageError(argument, f"expected a feature file, got {described(value)}", _EXAMPLE)
+    if not isinstance(value, Mapping):
+        return FeaturesInMemory.of(name, {"novel": _split(value, argument)})
+    for split in value or ("nothing",):
+        if split not in SPLITS:
+            raise UsageError(argument, f"{split!r} is not a split; expected {', '.join(SPLITS)}", _EXAMPLE)
+    held = {split: _split(value[split], f"{argument}[{split!r}]") for split in SPLITS if split in value}
+    return FeaturesInMemory.of(name, held)
 
 
 def _split(pair: Any, argument: str) -> Split:

@@ -25,8 +25,6 @@ from fsbench.ranks import ALONE, Ranks
 if TYPE_CHECKING:
     from fsbench.reporter import Reporter
 
-    Index = dict[str, dict[str, list[int | str]]]
-
 INDEX = "images.index"
 _SETTLED = 2_000_000_000  # nanoseconds: a file that changed just now may change again without a new time
 
@@ -59,7 +57,7 @@ def image_hashes(splits: Iterable[ImageSplit], index: Path | None, reporter: Rep
 
     A file that cannot be read has a text with its name in place of a hash: whoever opens it reports the reason.
     """
-    splits, files, hashes = list(splits), _Files(index), list[str]()
+    splits, files, hashes = list(splits), _Index(index), list[str]()
     with reporter.bar("checking images", sum(map(len, splits))) as advance:
         for split in splits:
             reader = split.reader
@@ -72,53 +70,40 @@ def image_hashes(splits: Iterable[ImageSplit], index: Path | None, reporter: Rep
     return hashes
 
 
-class _Files:
-    """The index of hashes, and the files of the folders that were listed."""
+class _Index:
+    """Hashes of files by path, with the size, times and inode that each file had."""
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.changed = path, False
-        self.index = {} if path is None else _read_index(path)
-        self.listed: dict[str, dict[str, os.DirEntry[str]]] = {}
+        self.entries: dict[str, list[int | str]] = {}
+        with contextlib.suppress(OSError):
+            checksum, _, content = path.read_bytes().partition(b"\n") if path else (b"", b"", b"")
+            if checksum == _hash(content).encode():
+                self.entries = json.loads(content)
 
-    def hash_of(self, root: str, source: str) -> str:
+    def hash_of(self, root: str, name: str) -> str:
         """The hash of a file, from the index if it has not changed."""
-        folder, _, name = f"{root}/{source}".rpartition("/")
+        place, now = f"{root}/{name}", time.time_ns()
         try:
-            if folder not in self.listed:
-                self.listed[folder] = {entry.name: entry for entry in os.scandir(folder)}
-                self.index.setdefault(folder, {})
-            entry = self.listed[folder][name]
-            stat = entry.stat()
+            stat = os.stat(place)  # noqa: PTH116 - a Path takes as long as the hash
             stamp: list[int | str] = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
-            stored = self.index[folder].get(name)
-            if stored is not None and stored[:4] == stamp:
-                return str(stored[4])
-            now = time.time_ns()
-            with open(entry.path, "rb", buffering=0) as stream:  # noqa: PTH123 - a Path takes as long as the hash
+            entry = self.entries.get(place)
+            if entry is not None and entry[:4] == stamp:
+                return str(entry[4])
+            with open(place, "rb", buffering=0) as stream:  # noqa: PTH123
                 value = _hash(stream.read())
-        except (OSError, KeyError):
-            return f"unreadable {source}"
+        except OSError:
+            return f"unreadable {name}"
         if max(stat.st_mtime_ns, stat.st_ctime_ns) < now - _SETTLED:
-            self.index[folder][name], self.changed = [*stamp, value], True
+            self.entries[place], self.changed = [*stamp, value], True
         return value
 
     def save(self) -> None:
-        """Write the index if it has changed; folders that are gone are left out."""
-        if self.path is None or not self.changed:
-            return
-        present = {folder: files for folder, files in self.index.items() if files and Path(folder).is_dir()}
-        content = json.dumps(present, separators=(",", ":")).encode()
-        with contextlib.suppress(FsbenchError), whole_file(self.path) as temporary:  # merely slower without it
-            temporary.write_bytes(_hash(content).encode() + b"\n" + content)
-
-
-def _read_index(path: Path) -> Index:
-    with contextlib.suppress(OSError):
-        checksum, _, content = path.read_bytes().partition(b"\n")
-        if checksum == _hash(content).encode():
-            index: Index = json.loads(content)
-            return index
-    return {}
+        """Write the index if it has changed."""
+        if self.path is not None and self.changed:
+            content = json.dumps(self.entries, separators=(",", ":")).encode()
+            with contextlib.suppress(FsbenchError), whole_file(self.path) as temporary:  # merely slower without it
+                temporary.write_bytes(_hash(content).encode() + b"\n" + content)
 
 
 def _hash(content: bytes) -> str:

@@ -1,13 +1,22 @@
-"""Images → feature files, for one or many data sets; an interrupted extraction resumes."""
+"""Images → feature files, for one or many data sets.
+
+A row of features is determined by its recipe (network, transform, crops, precision) and by the content of its image,
+and computed once: rows lie in the feature files of a folder, and until a file is finished in blocks, in a hidden folder
+beside it. An extraction resumes from the blocks and reuses the files.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from glob import escape
 from itertools import compress, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,26 +30,35 @@ from fsbench.backbones.base import Extractor
 from fsbench.backbones.families import BACKBONES, describe_architecture
 from fsbench.backbones.load import Weights, transform_of
 from fsbench.data.catalog import EMBEDDED
-from fsbench.data.dataset import ImageDataset
+from fsbench.data.dataset import ImageDataset, counted, first_names
 from fsbench.data.scan import choose_datasets
 from fsbench.data.transforms import crops_for
 from fsbench.devices import reading_processes, while_workers_live
 from fsbench.errors import FsbenchError
-from fsbench.features import rows
 from fsbench.features.contents import INDEX, HashedSplit, hashed
-from fsbench.features.forward import PRECISIONS, Forward, Images, collate
-from fsbench.features.overlap import overlaps
-from fsbench.features.rows import Place, Row, RowStore, differences, row_key
-from fsbench.features.store import FeatureFile, Provenance, digest, library_versions, make_split, write_features
-from fsbench.io.files import is_name, only_writer, readable_part
+from fsbench.features.forward import Forward, Images
+from fsbench.features.store import (
+    FeatureFile,
+    Provenance,
+    digest,
+    library_versions,
+    make_split,
+    overlaps,
+    write_features,
+)
+from fsbench.io.files import is_name, only_writer, readable_part, whole_file
 from fsbench.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from fsbench.reporter import Reporter
 
 
+IMAGES_PER_BLOCK = 1024
 _FIRST_WITH_TF32 = (8, 0)  # compute capability
-_MOST_CROPS = 1000  # all crops of an image are in memory at once
+_DAMAGE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
+
+Row = NDArray[np.float32] | str  # features, or the reason why an image has none
+Place = tuple[str, str, str, str]  # split, class, name and hash of an image
 
 
 @dataclass(frozen=True)
@@ -123,7 +141,7 @@ def extract(
     folder's files have already are reused, unless forced. After an interruption at any moment the same call resumes,
     and the file is that of an uninterrupted run. Several processes share the blocks; process 0 joins them.
     """
-    refuse_unusable(settings.precision, device)
+    refuse_tf32(settings.precision, device)
     if not is_name(dataset.name):
         raise FsbenchError(f"{dataset.name!r} cannot name a data set: it has control characters.", "Rename the folder.")
     job = Extraction(hashed(dataset, out.with_name(f".{INDEX}"), reporter, ranks), backbone, settings)
@@ -135,21 +153,19 @@ def extract(
         if stored is not None:
             reporter.say(f"{out} exists already, with the same settings.")
             return stored
-        store = RowStore(out, job.provenance().recipe, settings.library)
-        table: dict[str, Row] = {}  # process 0 alone holds features
-        ranks.agree(lambda: table.update(_existing(store, job, reporter, force)))
-        missing = ranks.agree(lambda: job.first_rows(without=table))
+        store = RowStore(out, job.provenance().recipe)
+        rows: dict[str, Row] = {}  # process 0 alone holds features
+        ranks.agree(lambda: rows.update(_existing(store, job, reporter, force)))
+        missing = ranks.agree(lambda: job.first_rows(without=rows))
         _fill(store, job, missing, device, reporter, ranks)
-        file = ranks.agree(lambda: _assemble(store, job, table, missing))
+        file = ranks.agree(lambda: _assemble(store, job, rows))
     for note in file.provenance.notes[len(dataset.notes) :]:
         reporter.warn(f"{dataset.name}: {note}")
     return file
 
 
-def refuse_unusable(precision: str, device: torch.device) -> None:
-    """Refuse an unknown precision, and tf32 where there is none."""
-    if precision not in PRECISIONS:
-        raise FsbenchError(f"Unknown precision {precision!r}.", f"Use one of {', '.join(PRECISIONS)}.")
+def refuse_tf32(precision: str, device: torch.device) -> None:
+    """Refuse the precision tf32 where there is none."""
     ampere = device.type == "cuda" and torch.cuda.get_device_capability(device) >= _FIRST_WITH_TF32
     if precision == "tf32" and not ampere:
         reason = f"tf32 is a number format of NVIDIA GPUs from Ampere on, which {device} is not."
@@ -167,17 +183,12 @@ class Extraction:
     @cached_property
     def images(self) -> Images:
         """The images, with the transform that belongs to the backbone on this data set."""
-        crops = self.settings.crops
-        if not 1 <= crops <= _MOST_CROPS:
-            raise FsbenchError(f"--crops must be from 1 to {_MOST_CROPS:,}, got {crops}.", "30 are usual.")
-        benchmark = self.dataset.info is not None
+        name, chosen, benchmark = self.dataset.name, self.settings.transform, self.dataset.info is not None
         size = None if benchmark else self.dataset.common_size()
-        transform = transform_of(
-            self.backbone.info, self.dataset.name, benchmark=benchmark, size=min(size) if size else None,
-            chosen=self.settings.transform,
-        )  # fmt: skip
-        random_crops = crops_for(transform, self.dataset.name) if crops > 1 else None
-        return Images(tuple(self.dataset.splits.values()), transform, random_crops, crops)
+        side = min(size) if size else None
+        transform = transform_of(self.backbone.info, name, benchmark=benchmark, size=side, chosen=chosen)
+        random_crops = crops_for(transform, name) if self.settings.crops > 1 else None
+        return Images(tuple(self.dataset.splits.values()), transform, random_crops, self.settings.crops)
 
     @cached_property
     def places(self) -> list[Place]:
@@ -192,7 +203,7 @@ class Extraction:
     @cached_property
     def keys(self) -> list[str]:
         """What identifies the row of every image; equal images have equal rows."""
-        return [row_key(value, name, self.settings.crops) for _, _, name, value in self.places]
+        return [_key(value, name, self.settings.crops) for _, _, name, value in self.places]
 
     def first_rows(self, without: Mapping[str, Row]) -> list[int]:
         """The rows to compute: of every key that is not there yet the first one."""
@@ -221,6 +232,62 @@ class Extraction:
         return replace(made, fingerprint=digest([made.dataset, made.recipe, self.places]))
 
 
+def _key(image_hash: str, name: str, crops: int) -> str:
+    """What identifies the image of a row: its content, and with random crops its name, which they are drawn by."""
+    return image_hash if crops == 1 else f"{image_hash} {name}"
+
+
+@dataclass(frozen=True)
+class RowStore:
+    """The rows of one recipe, for the feature file `out`. A block appears whole or not at all, with a checksum."""
+
+    out: Path
+    recipe: str
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the blocks."""
+        return self.out.with_name(f".{self.out.name}.{self.recipe[:12]}.rows")
+
+    def clear(self, *, own: bool) -> None:
+        """Remove the blocks of other recipes for the same file, and the `own` ones too if told to."""
+        for folder in self.out.parent.glob(f".{escape(self.out.name)}.*.rows"):
+            if own or folder != self.folder:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def write(self, keys: list[str], features: NDArray[np.float32], reasons: list[str]) -> None:
+        """Write a block; `reasons` say why an image has no features, and are empty for the others."""
+        path = self.folder / f"{digest(keys)[:32]}.npz"
+        with whole_file(path) as temporary, temporary.open("wb") as stream:
+            np.savez(stream, keys=np.array(keys), features=features, reasons=np.array(reasons))
+
+    def blocks(self) -> dict[str, Row]:
+        """The rows of all blocks; a damaged block has none."""
+        rows: dict[str, Row] = {}
+        for path in sorted(self.folder.glob("*.npz")):
+            with suppress(*_DAMAGE), np.load(path, allow_pickle=False) as block:
+                keys, features, reasons = block["keys"].tolist(), block["features"], block["reasons"].tolist()
+                rows |= {key: why or row for key, row, why in zip(keys, features, reasons, strict=True)}
+        return rows
+
+    def reusable(self, keys: Set[str], library: Path | None) -> dict[str, Row]:
+        """The rows with these keys in the finished files beside `out`, `out` itself included, and in the library."""
+        rows: dict[str, Row] = {}
+        folders = {folder.resolve() for folder in (self.out.parent, library) if folder}
+        for path in sorted(path for folder in folders for path in folder.glob("*.h5")):
+            if path.name.endswith(".scatter.h5") or len(rows) == len(keys):
+                continue
+            with suppress(FsbenchError):  # a damaged file has nothing to offer
+                file = FeatureFile.open(path)
+                for name in file.splits if file.provenance.recipe == self.recipe else ():
+                    named = zip(*file.images(name), strict=False)
+                    own_keys = [_key(value, image, file.provenance.crops) for image, value in named]
+                    if not keys.isdisjoint(own_keys):
+                        features = file.read(name, with_images=False).features
+                        rows |= {key: row for key, row in zip(own_keys, features, strict=True) if key in keys}
+        return rows
+
+
 def _finished(out: Path, job: Extraction, force: bool) -> FeatureFile | None:
     """The finished file if it is what is asked for, None if it is to be made or completed; any other is refused."""
     if force or not out.exists():
@@ -231,12 +298,31 @@ def _finished(out: Path, job: Extraction, force: bool) -> FeatureFile | None:
         raise FsbenchError(message, "Write elsewhere with --out FILE, or overwrite it with --force.")
     if stored.provenance.fingerprint == wanted.fingerprint:
         return stored
-    if sentences := differences(stored, wanted, job.places):
+    if sentences := _differences(stored, wanted, job.places):
         raise FsbenchError(
             "\n  ".join([f"{out} holds other features than those asked for:", *sentences]),
             "Replace it with --force, or keep both with --tag NAME or --out FILE.",
         )
     return None
+
+
+def _differences(file: FeatureFile, wanted: Provenance, places: list[Place]) -> list[str]:
+    """How a finished file differs from what is asked for, in words; empty if it merely lacks images or classes."""
+    there, here = ({"data set": made.dataset, **made.aspects} for made in (file.provenance, wanted))
+    sentences = [
+        f"{name}: {there.get(name) or 'none'} there, {here.get(name) or 'none'} asked for"
+        for name in {**there, **here}
+        if there.get(name) != here.get(name)
+    ]
+    asked, others = set(places), list[str]()
+    for split, summary in file.splits.items():
+        labels = np.repeat(summary.class_names, np.diff(summary.offsets)).tolist()
+        rows = zip(labels, *file.images(split), strict=True)
+        others += [name for label, name, value in rows if (split, label, name, value) not in asked]
+    if others:
+        images = counted(len(others), "image of the file is", "images of the file are")
+        sentences.append(f"{images} gone, changed, or of another class or split now: {first_names(others)}")
+    return sentences
 
 
 def _existing(store: RowStore, job: Extraction, reporter: Reporter, force: bool) -> dict[str, Row]:
@@ -246,12 +332,10 @@ def _existing(store: RowStore, job: Extraction, reporter: Reporter, force: bool)
         return {}
     keys, skip = set(job.keys), job.settings.skip_broken
     blocks = {key: row for key, row in store.blocks().items() if key in keys and (skip or not isinstance(row, str))}
-    reused = store.reusable(keys - blocks.keys())
-    counts = [f"{sum(key in rows for key in job.keys):,} of {len(job.keys):,} images" for rows in (blocks, reused)]
-    if blocks:
-        reporter.say(f"Resuming: {counts[0]} of {job.dataset.name} are done.")
-    if reused:
-        reporter.say(f"Reusing the features of {counts[1]}.")
+    reused = store.reusable(keys - blocks.keys(), job.settings.library)
+    for rows, what in ((blocks, "Resuming: the features of {} are done."), (reused, "Reusing the features of {}.")):
+        if rows:
+            reporter.say(what.format(f"{sum(key in rows for key in job.keys):,} of {len(job.keys):,} images"))
     return reused | blocks
 
 
@@ -259,11 +343,10 @@ def _fill(
     store: RowStore, job: Extraction, missing: list[int], device: torch.device, reporter: Reporter, ranks: Ranks
 ) -> None:
     """Compute the missing rows block by block; of several processes each takes its share of the blocks."""
-    size = rows.IMAGES_PER_BLOCK
-    blocks = [missing[start : start + size] for start in range(0, len(missing), size)][ranks.number :: ranks.count]
-    label = f"{job.dataset.name} {job.backbone.info.name}"
-    with _explaining_interrupts(store, job, reporter), reporter.bar(label, sum(map(len, blocks))) as advance:
-        for block, features, broken in _features(job, blocks, device) if blocks else ():
+    blocks = [missing[start : start + IMAGES_PER_BLOCK] for start in range(0, len(missing), IMAGES_PER_BLOCK)]
+    own = blocks[ranks.number :: ranks.count]
+    with reporter.bar(f"{job.dataset.name} {job.backbone.info.name}", sum(map(len, own))) as advance:
+        for block, features, broken in _features(job, own, device) if own else ():
             if broken and not job.settings.skip_broken:
                 row, reason = next(iter(broken.items()))
                 named = "" if job.dataset.info else f" --data {job.dataset.root}"
@@ -277,23 +360,6 @@ def _fill(
     ranks.wait()
 
 
-@contextmanager
-def _explaining_interrupts(store: RowStore, job: Extraction, reporter: Reporter) -> Iterator[None]:
-    """Say what an interrupted extraction keeps and what it loses."""
-    try:
-        yield
-    except Exception:
-        raise
-    except BaseException:  # Ctrl-C or a signal
-        done = len(store.blocks())
-        reporter.warn(
-            f"Kept: the features of {done:,} of {len(job.keys):,} images, in {store.folder}. Lost: those after them."
-            if done
-            else f"The first block of {rows.IMAGES_PER_BLOCK:,} images was not finished, so nothing is kept yet."
-        )
-        raise
-
-
 def _features(
     job: Extraction, blocks: Sequence[list[int]], device: torch.device
 ) -> Iterator[tuple[list[int], NDArray[np.float32], dict[int, str]]]:
@@ -303,9 +369,8 @@ def _features(
     step = max(1, batch // settings.crops)
     batches = [block[start : start + step] for block in blocks for start in range(0, len(block), step)]
     workers = reading_processes(device) if settings.workers is None else settings.workers
-    loader = DataLoader(
-        images, batch_sampler=batches, num_workers=workers, collate_fn=collate, pin_memory=device.type == "cuda"
-    )
+    pinned = device.type == "cuda"
+    loader = DataLoader(images, batch_size=None, sampler=batches, num_workers=workers, pin_memory=pinned)
     loaded = while_workers_live(loader)
     forward = Forward(job.backbone, settings.precision, device, images.transform, batch)
     for block in blocks:
@@ -313,29 +378,31 @@ def _features(
         broken: dict[int, str] = {}
         pieces = [torch.empty(0, job.backbone.info.feature_dim, device=device)]
         while len(read) + len(broken) < len(block):
-            numbers, tensors, unreadable, error = next(loaded)
-            if error is not None:
-                raise error
-            broken |= unreadable
-            if numbers:
-                read += numbers
-                pieces.append(forward(tensors))
+            part = next(loaded)
+            if isinstance(part, FsbenchError):
+                raise part
+            broken |= part.broken
+            if part.rows:
+                read += part.rows
+                pieces.append(forward(part.tensors))
         features = np.full((len(block), job.backbone.info.feature_dim), np.nan, dtype=np.float32)
         features[np.isin(block, read)] = torch.cat(pieces).cpu().numpy()
         yield block, features, broken
 
 
-def _assemble(store: RowStore, job: Extraction, table: dict[str, Row], missing: list[int]) -> FeatureFile:
+def _assemble(store: RowStore, job: Extraction, existing: dict[str, Row]) -> FeatureFile:
     """Write the feature file from the rows that existed and from the blocks, and delete the blocks."""
-    table |= store.wait_for_blocks([job.keys[row] for row in missing])
+    rows = existing | store.blocks()
+    if not rows.keys() >= set(job.keys):
+        raise FsbenchError(f"A block of the extraction in {store.folder} is missing.", "Run extract again.")
     splits, skipped, rest = {}, [], zip(job.keys, job.places, strict=True)
     for split in job.images.splits:
-        part = [(table[key], name, value) for key, (_, _, name, value) in islice(rest, len(split))]
+        part = [(rows[key], name, value) for key, (_, _, name, value) in islice(rest, len(split))]
         good = [not isinstance(row, str) for row, _, _ in part]
         skipped += [f"skipped {name}: {row}" for row, name, _ in part if isinstance(row, str)]
-        rows_of, names, hashes = zip(*compress(part, good), strict=True) if any(good) else ((), (), ())
-        features = np.array(rows_of, np.float32).reshape(len(names), job.backbone.info.feature_dim)
-        splits[split.name] = make_split(features, split.labels[good], split.class_names, names, hashes)
+        features, names, hashes = zip(*compress(part, good), strict=True) if any(good) else ((), (), ())
+        table = np.array(features, np.float32).reshape(len(names), job.backbone.info.feature_dim)
+        splits[split.name] = make_split(table, split.labels[good], split.class_names, names, hashes)
     shared = [pair.sentence for pair in overlaps(splits) if pair.rows]
     write_features(store.out, job.provenance([*skipped, *shared]), splits)
     store.clear(own=True)

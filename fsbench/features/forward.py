@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import copy
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, fx, nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torch import Tensor, nn
+from torch.fx.experimental.optimization import fuse
 from torch.utils.data import Dataset
 
 from fsbench.backbones.base import Extractor
@@ -35,44 +36,29 @@ def fold(network: nn.Module, images: Tensor) -> nn.Module:
 
 def _fold_below(module: nn.Module) -> nn.Module:
     """Fold a module as a whole if its forward can be traced, else what is below it. Containers stay containers."""
-    traced = None
     if any(True for _ in module.children()) and not isinstance(module, (nn.Sequential, nn.ModuleList)):
         with contextlib.suppress(Exception):  # a forward with decisions of its own cannot be traced, whatever it raises
-            traced = fx.symbolic_trace(module)
-    if traced is not None:
-        return _fold(traced)
+            return fuse(module)
     for name, child in list(module.named_children()):
         if any(isinstance(part, nn.BatchNorm2d) for part in child.modules()):
             setattr(module, name, _fold_below(child))
     return module
 
 
-def _fold(traced: fx.GraphModule) -> fx.GraphModule:
-    modules = dict(traced.named_modules())
-    for node in list(traced.graph.nodes):
-        before = node.args[0] if node.args else None
-        if not (isinstance(before, fx.Node) and node.op == before.op == "call_module" and len(before.users) == 1):
-            continue
-        norm, convolution = modules[str(node.target)], modules[str(before.target)]
-        if isinstance(norm, nn.BatchNorm2d) and isinstance(convolution, nn.Conv2d) and norm.running_mean is not None:
-            traced.set_submodule(str(before.target), fuse_conv_bn_eval(convolution, norm))
-            node.replace_all_uses_with(before)
-            traced.graph.erase_node(node)
-    traced.delete_all_unused_submodules()
-    traced.recompile()
-    return traced
+class Loaded(NamedTuple):
+    """Rows of images, their tensors (B, crops, ...), and by row the reasons for broken ones."""
 
-
-Item = tuple[int, Tensor | str | OutOfReachError]
+    rows: list[int]
+    tensors: Tensor
+    broken: dict[int, str]
 
 
 @dataclass(frozen=True)
-class Images(Dataset[Item]):
-    """All images of a data set in the order base, val, novel, by row: tensors, or the reason why not.
+class Images(Dataset["Loaded | FsbenchError"]):
+    """All images of a data set in the order base, val, novel, by lists of rows.
 
     An image is bytes (1, S, S, 3) where the transform gives bytes, still to be normalised, else floats
-    (crops, 3, S, S). A broken image has a text for a reason; one that is out of reach, with its whole folder perhaps,
-    an error.
+    (crops, 3, S, S). What is out of reach, with its whole folder perhaps, is not broken but comes back as an error.
     """
 
     splits: tuple[ImageSplit, ...]
@@ -80,41 +66,35 @@ class Images(Dataset[Item]):
     random_crops: CropTransform | None = None
     crops: int = 1
 
-    def __len__(self) -> int:
-        return sum(len(split) for split in self.splits)
-
-    def __getitem__(self, row: int) -> Item:
-        split, index = self._place(row)
+    def __getitem__(self, rows: list[int]) -> Loaded | FsbenchError:
+        tensors: dict[int, Tensor] = {}
+        broken: dict[int, str] = {}
         try:
-            image = split.open(index)
-            if self.random_crops is not None:
-                return row, self.random_crops(image, split.images[index], self.crops)
-            if self.transform.on == "pil":
-                return row, torch.from_numpy(self.transform.pixels(image))[None]
-            return row, self.transform(image)[None]
-        except OutOfReachError as error:
-            return row, error
-        except FsbenchError as error:
-            return row, error.reason if isinstance(error, BrokenImageError) else error.message
+            for row in rows:
+                try:
+                    tensors[row] = self._tensor(row)
+                except OutOfReachError:
+                    raise
+                except FsbenchError as error:
+                    broken[row] = error.reason if isinstance(error, BrokenImageError) else error.message
+            together = torch.stack([*tensors.values()]) if tensors else torch.empty(0)
+            return Loaded([*tensors], share(together), broken)
+        except FsbenchError as error:  # raised in a worker process it would drag a traceback along
+            return error
 
-    def _place(self, row: int) -> tuple[ImageSplit, int]:
+    def _tensor(self, row: int) -> Tensor:
         for split in self.splits:
             if row < len(split):
-                return split, row
+                break
             row -= len(split)
-        raise IndexError(row)
-
-
-def collate(items: list[Item]) -> tuple[list[int], Tensor, dict[int, str], FsbenchError | None]:
-    """Image numbers, their tensors (B, crops, ...), the reasons for broken ones, and what is out of reach."""
-    good = [(row, value) for row, value in items if isinstance(value, Tensor)]
-    broken = {row: value for row, value in items if isinstance(value, str)}
-    gone: FsbenchError | None = next((value for _, value in items if isinstance(value, OutOfReachError)), None)
-    tensors = torch.stack([value for _, value in good]) if good else torch.empty(0)
-    try:
-        return [row for row, _ in good], share(tensors), broken, gone
-    except FsbenchError as error:
-        return [], torch.empty(0), {}, error
+        image = split.open(row)
+        if self.random_crops is not None:
+            return self.random_crops(image, split.images[row], self.crops)
+        return (
+            torch.from_numpy(self.transform.pixels(image))[None]
+            if self.transform.on == "pil"
+            else self.transform(image)[None]
+        )
 
 
 PRECISIONS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

@@ -25,7 +25,7 @@ from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import apply_rows
 from fsbench.features.store import FeatureFile, make_split
 from fsbench.io.files import whole_file
-from fsbench.io.hdf5 import REMAKE, attribute_of, dataset_of, open_hdf5, sealed_hdf5
+from fsbench.io.hdf5 import attribute_of, dataset_of, open_hdf5, sealed_hdf5
 
 FORMAT = "fsbench-scatter"
 VERSION = 1
@@ -108,17 +108,10 @@ class BaseStatistics:
         """Read and check a scatter file."""
         path = Path(path)
         with open_hdf5(path, FORMAT, VERSION) as file:
-            arrays = {}
-            for name, ndim in _ARRAYS.items():
-                stored = dataset_of(file, name, path, ndim=ndim, kind="f")
-                arrays[name] = torch.from_numpy(np.asarray(stored[()], dtype=np.float64))
+            stored = {name: dataset_of(file, name, path, ndim=ndim, kind="f") for name, ndim in _ARRAYS.items()}
+            arrays = {name: torch.from_numpy(array[()].astype(np.float64)) for name, array in stored.items()}
             counts = dataset_of(file, "class_counts", path, ndim=1, kind="i")[()].tolist()
             digest = str(attribute_of(file, "features_sha256") or "")
-        dimension = len(arrays["mean"])
-        if any(set(array.shape) != {dimension} for array in arrays.values()) or not counts or min(counts) < 1:
-            raise FsbenchError(f"The arrays of {path} do not fit together.", REMAKE)
-        if not all(bool(torch.isfinite(array).all()) for array in arrays.values()):
-            raise FsbenchError(f"{path} contains values that are not finite.", REMAKE)
         return cls(**arrays, class_counts=tuple(counts), digest=digest)
 
 
@@ -137,6 +130,8 @@ def base_statistics(
     Computing goes through the rows twice; `progress` is called with the number of rows just gone through.
     """
     path = scatter_path(file.path)
+    if file.in_memory:
+        return BaseStatistics.fit_file(file, progress)
     if path.exists():
         with contextlib.suppress(FsbenchError):
             stored = BaseStatistics.load(path)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import h5py
 import numpy as np
@@ -24,6 +25,8 @@ from fsbench.io.hdf5 import REMAKE, attribute_of, dataset_of, encode, open_hdf5,
 FORMAT = "fsbench-features"
 VERSION = 1
 _CHUNK_BYTES = 32 << 20
+_MANY = 0.01  # share of the smaller split: public data sets have a few doubles, a mistake has many
+_MARKED_AT_ONCE = 4096  # rows
 _RELABEL = "Every class has a number from 0 and at least one image: repair the labels, or make the file again."
 
 
@@ -145,12 +148,12 @@ def make_split(
     if class_names is None:
         values, labels = np.unique(labels, return_inverse=True)
         class_names = [str(value) for value in values]
-    _check_labels(labels, len(class_names), "labels")
+    _check_labels(labels, len(class_names))
     order = np.argsort(labels, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=len(class_names)))])
     names, contents = (tuple(values[i] for i in order) if values else () for values in (images, hashes))
     ordered = np.ascontiguousarray(features[order], dtype=np.float32)
-    _check_finite(ordered, 0, "features", names)
+    _check_finite(ordered, names)
     return Split(ordered, offsets.astype(np.int64), tuple(class_names), names, hashes=contents)
 
 
@@ -169,27 +172,37 @@ def write_features(path: Path, provenance: Provenance, splits: Mapping[str, Spli
 
 
 def _write_split(group: h5py.Group, split: Split) -> None:
-    stored = group.create_dataset("features", split.features.shape, np.float32)
-    checksum = hashlib.sha256()
-    for start, stop in _chunks(*split.features.shape):
-        block = np.ascontiguousarray(split.features[start:stop], dtype="<f4")
-        _check_finite(block, start, f"split {group.name[1:]}", split.images)
-        checksum.update(block.data)
-        if block.size:
-            stored[start:stop] = block
-    checksum.update(split.labels.astype("<i8").data)
+    group.create_dataset("features", data=split.features, dtype=np.float32)
     group.create_dataset("labels", data=split.labels)
     group.create_dataset("class_offsets", data=split.offsets.astype(np.int64))
     group.create_dataset("class_names", data=encode(split.class_names))
     for name, texts in (("images", split.images), ("hashes", split.hashes)):
         if texts:
             group.create_dataset(name, data=encode(texts))
-    group.attrs["sha256"] = checksum.hexdigest()
+    group.attrs["sha256"] = content_digest(split)
 
 
-@dataclass(frozen=True)
+def content_digest(split: Split) -> str:
+    """The SHA-256 of features and labels."""
+    checksum = hashlib.sha256()
+    for block in in_blocks(split.features):
+        checksum.update(block.data)
+    checksum.update(split.labels.astype("<i8").data)
+    return checksum.hexdigest()
+
+
+def in_blocks(features: NDArray[np.float32] | h5py.Dataset) -> Iterator[NDArray[np.float32]]:
+    """Blocks of whole rows, on disk or in memory."""
+    step = max(1, _CHUNK_BYTES // max(1, 4 * features.shape[1]))
+    for start in range(0, len(features), step):
+        yield np.ascontiguousarray(features[start : start + step], dtype="<f4")
+
+
+@dataclass(frozen=True, eq=False)
 class FeatureFile:
     """A checked feature file on disk. Opening reads its structure; `read` and `stream` read features."""
+
+    in_memory: ClassVar[bool] = False  # then there is no file at `path`, which is a name for messages
 
     path: Path
     provenance: Provenance
@@ -204,22 +217,17 @@ class FeatureFile:
             present = [name for name in SPLITS if name in file]
             if not present:
                 raise FsbenchError(f"{path} has none of the splits {', '.join(SPLITS)}.", REMAKE)
-            splits = {name: _summarise(file, name, path) for name in present}
-        if len({summary.dimension for summary in splits.values()}) > 1:
-            raise FsbenchError(f"The splits of {path} differ in the number of features.", REMAKE)
-        return cls(path, provenance, splits)
+            return cls(path, provenance, {name: _summarise(file, name, path) for name in present})
 
     def __str__(self) -> str:
         made = self.provenance
-        family = "" if made.family == made.backbone else made.family
-        network = ", ".join(filter(None, (family, made.named_weights)))
-        splits = (f"{name} {len(one.class_names)} classes, {one.rows:,} images" for name, one in self.splits.items())
         origin = f"imported from {made.imported[0].get('file', '?')}" if made.imported else "extracted"
-        size = f"{made.image_size} pixels, " if made.image_size else ""
-        return (
-            f"{self.path}: {made.dataset} {made.backbone}" + (f" ({network})" if network else "") + "\n"
-            f"{'; '.join(splits)}\n"
-            f"D = {self.dimension}, {size}{made.crops} {'crop' if made.crops == 1 else 'crops'}, {origin}"
+        crops = f"{made.crops} {'crop' if made.crops == 1 else 'crops'}"
+        size = f"{made.image_size} pixels" if made.image_size else ""
+        lines = [f"{self.path}: {made.dataset}, {made.backbone}, D = {self.dimension}"]
+        lines += [f"  {name}: {one.rows} images of {len(one.class_names)} classes" for name, one in self.splits.items()]
+        return "\n".join(
+            [*lines, "  " + ", ".join(filter(None, (made.family, made.named_weights, size, crops, origin)))]
         )
 
     @property
@@ -250,25 +258,18 @@ class FeatureFile:
 
     def images(self, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Names and hashes of the images of one split, each empty if the file has none."""
-        rows, texts = self.summary(name).rows, []
+        self.summary(name)
         with open_hdf5(self.path, FORMAT, VERSION) as file:
-            for kind in ("images", "hashes"):
-                present = kind in file[name]
-                texts.append(strings_of(file, f"{name}/{kind}", self.path) if present else ())
-        if any(len(values) not in {0, rows} for values in texts):
-            message = f"{self.path}: {rows} rows in {name}, but {len(texts[0])} names and {len(texts[1])} hashes."
-            raise FsbenchError(message, REMAKE)
-        return texts[0], texts[1]
+            present = [f"{name}/{kind}" if kind in file[name] else "" for kind in ("images", "hashes")]
+            images, hashes = (strings_of(file, where, self.path) if where else () for where in present)
+        return images, hashes
 
     def stream(self, name: str) -> Iterator[NDArray[np.float32]]:
         """Read one split in blocks of whole rows; its digest is verified at the end."""
         summary = self.summary(name)
         checksum = hashlib.sha256()
         with open_hdf5(self.path, FORMAT, VERSION) as file:
-            stored = dataset_of(file, f"{name}/features", self.path, ndim=2, kind="f")
-            for start, stop in _chunks(summary.rows, summary.dimension):
-                block = np.asarray(stored[start:stop], dtype="<f4")
-                _check_finite(block, start, f"split {name} of {self.path}", ())
+            for block in in_blocks(dataset_of(file, f"{name}/features", self.path, ndim=2, kind="f")):
                 checksum.update(block.data)
                 yield block
         checksum.update(np.repeat(np.arange(len(summary.class_names)), np.diff(summary.offsets)).astype("<i8").data)
@@ -276,59 +277,85 @@ class FeatureFile:
             message = f"The features of split {name} in {self.path} are not those that were written"
             raise FsbenchError(f"{message}: the SHA-256 differs.", REMAKE)
 
-    def describe(self) -> list[str]:
-        """A few lines on the content, for people."""
-        lines = [f"{self.path}: {self.provenance.dataset}, {self.provenance.backbone}, D = {self.dimension}"]
-        for name, summary in self.splits.items():
-            sizes = np.diff(summary.offsets)
-            each = f"{sizes.min()}" if sizes.min() == sizes.max() else f"{sizes.min()} to {sizes.max()}"
-            lines.append(f"  {name}: {summary.rows} images of {len(sizes)} classes ({each} each)")
-        return lines
-
 
 def _summarise(file: h5py.File, name: str, path: Path) -> SplitSummary:
-    where = f"split {name} of {path}"
+    """Everything but the features; the labels of a file are for other programs, as its class offsets say the same."""
     rows, dimension = map(int, dataset_of(file, f"{name}/features", path, ndim=2, kind="f").shape)
-    labels = np.asarray(dataset_of(file, f"{name}/labels", path, ndim=1, kind="i")[()])
     offsets = np.asarray(dataset_of(file, f"{name}/class_offsets", path, ndim=1, kind="i")[()], dtype=np.int64)
-    names = strings_of(file, f"{name}/class_names", path)
-    if len(labels) != rows:
-        raise FsbenchError(f"{where}: {rows} rows of features but {len(labels)} labels.", REMAKE)
-    _check_labels(labels, len(names), where)
-    unsorted = np.flatnonzero(np.diff(labels) < 0)
-    if len(unsorted):
-        raise FsbenchError(f"{where}: rows are not sorted by class (first at row {unsorted[0] + 1}).", REMAKE)
-    if not np.array_equal(offsets, np.searchsorted(labels, np.arange(len(names) + 1))):
-        raise FsbenchError(f"{where}: class_offsets do not agree with the labels.", REMAKE)
-    checksum = attribute_of(file[name], "sha256")
+    names, checksum = strings_of(file, f"{name}/class_names", path), attribute_of(file[name], "sha256")
+    if len(offsets) != len(names) + 1 or offsets[0] != 0 or offsets[-1] != rows or (np.diff(offsets) < 1).any():
+        message = f"Split {name} of {path}: class_offsets do not divide its {rows} rows into {len(names)} classes."
+        raise FsbenchError(message, REMAKE)
     if not isinstance(checksum, str):
-        raise FsbenchError(f"{where}: no SHA-256 of the content.", REMAKE)
+        raise FsbenchError(f"Split {name} of {path}: no SHA-256 of the content.", REMAKE)
     return SplitSummary(rows, dimension, offsets, names, checksum)
 
 
-def _chunks(rows: int, dimension: int) -> Iterator[tuple[int, int]]:
-    step = max(1, _CHUNK_BYTES // max(1, 4 * dimension))
-    for start in range(0, rows, step):
-        yield start, min(start + step, rows)
-
-
-def _check_labels(labels: NDArray[Any], classes: int, where: str) -> None:
+def _check_labels(labels: NDArray[Any], classes: int) -> None:
     if not len(labels):
-        raise FsbenchError(f"{where}: no images at all.", _RELABEL)
+        raise FsbenchError("There are no images at all.", _RELABEL)
     outside = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(outside):
         row = int(outside[0])
-        raise FsbenchError(f"{where}: row {row} has label {int(labels[row])}, outside 0..{classes - 1}.", _RELABEL)
-    counts = np.bincount(labels.astype(np.int64), minlength=classes)
-    if not counts.all():
-        raise FsbenchError(f"{where}: class {int(np.flatnonzero(counts == 0)[0])} has no images.", _RELABEL)
+        raise FsbenchError(f"Row {row} has label {int(labels[row])}, outside 0..{classes - 1}.", _RELABEL)
+    empty = np.setdiff1d(np.arange(classes), labels)
+    if len(empty):
+        raise FsbenchError(f"Class {empty[0]} has no images.", _RELABEL)
 
 
-def _check_finite(block: NDArray[np.float32], start: int, where: str, images: Sequence[str]) -> None:
-    if np.isfinite(block.sum(dtype=np.float64)) and np.isfinite(block).all():
-        return
-    row = int(np.flatnonzero(~np.isfinite(block).all(axis=1))[0])
-    value = block[row][~np.isfinite(block[row])][0]
-    image = f" (image {images[start + row]})" if images else ""
-    hint = "Features must be finite: check the image and the precision of the extraction."
-    raise FsbenchError(f"{where}: row {start + row}{image} contains {value}.", hint)
+def _check_finite(features: NDArray[np.float32], images: Sequence[str]) -> None:
+    rows = np.flatnonzero(~np.isfinite(features).all(axis=1))
+    if len(rows):
+        row = features[rows[0]]
+        image = f" (image {images[rows[0]]})" if images else ""
+        hint = "Features must be finite: check the image and the precision of the extraction."
+        raise FsbenchError(f"Row {rows[0]}{image} of the features contains {row[~np.isfinite(row)][0]}.", hint)
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Rows that two splits have in common, bit for bit: an image that is in both, or features given twice."""
+
+    one: str
+    other: str
+    rows: int  # different rows that are in both; rows of zeros do not count
+    share: float  # of the rows of the smaller one
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+        rows = "1 identical row" if self.rows == 1 else f"{self.rows:,} identical rows"
+        return f"{self.one} and {self.other} share {rows} of features"
+
+    def refuse_many(self, why: str) -> str:
+        """An error if it cannot be an accident; else a remark, which is empty if there is no overlap."""
+        if self.share >= _MANY:
+            hint = "Find them with `fsbench doctor --deep`, for own images with --data FOLDER, and extract again."
+            raise FsbenchError(f"{self.sentence}: {why}", hint)
+        return f"{self.sentence}: the same images in both?" if self.rows else ""
+
+
+def overlap(
+    one: str, first: Iterable[NDArray[np.float32]], other: str, second: Iterable[NDArray[np.float32]]
+) -> Overlap:
+    """Compare two splits, each given as blocks of rows."""
+    marks, others = _marks(first), _marks(second)
+    rows = len(np.intersect1d(marks[marks > 0], others[others > 0]))
+    return Overlap(one, other, rows, rows / max(1, min(len(marks), len(others))))
+
+
+def overlaps(splits: Mapping[str, Split]) -> list[Overlap]:
+    """Compare all splits of a data set, pair by pair."""
+    pairs = itertools.combinations(splits.items(), 2)
+    return [overlap(one, [first.features], other, [second.features]) for (one, first), (other, second) in pairs]
+
+
+def _marks(blocks: Iterable[NDArray[np.float32]]) -> NDArray[np.uint64]:
+    """(M,) a 64-bit sum of the bits of every row, each place with its own odd weight; 0 for a row of zeros."""
+    sums = [np.zeros(0, dtype=np.uint64)]
+    for block in blocks:
+        weights = np.random.default_rng(0).integers(0, 1 << 63, block.shape[1], dtype=np.uint64) * 2 + 1
+        for start in range(0, len(block), _MARKED_AT_ONCE):
+            bits = np.ascontiguousarray(block[start : start + _MARKED_AT_ONCE]).view(np.uint32)
+            sums.append(bits.astype(np.uint64) @ weights)
+    return np.concatenate(sums)

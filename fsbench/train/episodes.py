@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,17 +17,14 @@ from fsbench.methods.centroids import class_means
 from fsbench.methods.images.maml import Classifier, InnerLoop, Maml
 from fsbench.methods.images.networks import ImageMethod, count_images
 from fsbench.methods.images.versa import Amortised, Versa, log_predictive
-from fsbench.ranks import ALONE, Ranks
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.random import words
 from fsbench.tasks.sampling import TaskRows, check_feasible, pool_sizes, sample_tasks
 from fsbench.train.images import Batch, Key
-from fsbench.train.loop import Trainer, memory_format_of
 from fsbench.train.settings import UPDATES, Episodes, TrainSettings
 
 SAMPLES = 10  # of the logits, in a training of VERSA
-LARGEST_SLOPE = 10.0  # of the outer gradient, as Finn et al. clip it
 _NOISE = 1 << 20  # stream of random numbers, beyond those of the sampler
 
 
@@ -76,7 +74,7 @@ class EpisodeKeys:
             yield Key(update, np.concatenate([drawn.support, drawn.query], axis=1).reshape(-1))
 
 
-class Objective(nn.Module):
+class EpisodeObjective(nn.Module):
     """A backbone and what is trained beside it; its output is the mean loss of tasks.
 
     `method` is the method on images that classifies with what was trained, if there is one.
@@ -87,6 +85,14 @@ class Objective(nn.Module):
     def __init__(self, backbone: Backbone, episodes: Episodes, seed: int) -> None:
         super().__init__()
         self.backbone, self.episodes, self.seed = backbone, episodes, seed
+
+    def arguments(self, batch: Batch, keys: Any, epoch: int, step: int) -> tuple[Any, ...]:
+        """What `forward` takes in a step."""
+        update = epoch * keys.steps + step
+        drawn = keys.tasks(update)
+        images = batch.images.unflatten(0, (len(drawn.classes), -1))
+        labels = (torch.from_numpy(values).to(images.device) for values in (drawn.support_labels, drawn.query_labels))
+        return images, *labels, keys.numbers(update)
 
     def forward(self, images: Tensor, support: Tensor, queries: Tensor, numbers: NDArray[np.int64]) -> Tensor:
         """The loss of tasks: images (B, N, 3, S, S), labels of support (B, S) and queries (B, Q), task numbers (B,)."""
@@ -104,7 +110,7 @@ class Objective(nn.Module):
         return {}
 
 
-class Prototypes(Objective):
+class Prototypes(EpisodeObjective):
     """ProtoNet: the logits of a query are minus its squared distances to the class means of the support.
 
     Snell et al.: "Prototypical Networks for Few-shot Learning", NeurIPS 2017.
@@ -116,7 +122,7 @@ class Prototypes(Objective):
         return functional.cross_entropy(-(queries[:, None] - means).square().sum(dim=2), wanted)
 
 
-class Amortising(Objective):
+class Amortising(EpisodeObjective):
     """VERSA: minus the logarithm of the predictive probability, over samples of the classifier."""
 
     method = Versa
@@ -139,7 +145,7 @@ class Amortising(Objective):
         return self.amortised.state_dict()
 
 
-class Learning(Objective):
+class Learning(EpisodeObjective):
     """MAML: the cross-entropy of the queries after steps of gradient descent on the support."""
 
     method = Maml
@@ -175,25 +181,3 @@ class Learning(Objective):
 
 
 OBJECTIVES = {"protonet": Prototypes, "maml": Learning, "maml:transductive": Learning, "versa": Amortising}
-
-
-class EpisodeTrainer(Trainer):
-    """Trains a network on tasks, with Adam and a clipped gradient."""
-
-    largest_slope = LARGEST_SLOPE
-
-    def __init__(self, backbone: Backbone, keys: EpisodeKeys, device: torch.device, ranks: Ranks = ALONE) -> None:
-        objective = OBJECTIVES[keys.episodes.recipe](backbone, keys.episodes, keys.settings.seed)
-        self.keys, self.format = keys, memory_format_of(backbone, device)
-        objective = objective.to(device).to(memory_format=self.format).train()
-        free = [parameter for parameter in objective.parameters() if parameter.requires_grad]
-        super().__init__(objective, torch.optim.Adam(free, keys.settings.lr), keys.settings, device, ranks)
-
-    def loss(self, batch: Batch, epoch: int, step: int) -> Tensor:
-        """The mean loss of the tasks of an update."""
-        update = epoch * self.keys.steps + step
-        drawn = self.keys.tasks(update)
-        images = batch.images.to(self.device).contiguous(memory_format=self.format)
-        labels = [torch.from_numpy(values).to(self.device) for values in (drawn.support_labels, drawn.query_labels)]
-        loss: Tensor = self.shared(images.unflatten(0, (len(drawn.classes), -1)), *labels, self.keys.numbers(update))
-        return loss

@@ -1,7 +1,12 @@
-"""The batches of a training: base images, decoded once, then cropped and mirrored a whole batch at a time."""
+"""The batches of a training: base images, decoded once, then cropped and mirrored a whole batch at a time.
+
+Every random choice (order, augmentation, rotations, mixup) is a pure function of (seed, epoch, image) or (seed, epoch,
+step). No draw depends on an earlier one: workers and interruptions change none.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +22,9 @@ from torch.utils.data import DataLoader, Dataset
 from fsbench.data.dataset import ImageSplit
 from fsbench.data.pixels import Decoded, decode_into_file, decode_into_memory
 from fsbench.data.transforms import EvalTransform, normalise
-from fsbench.devices import share, while_workers_live
+from fsbench.devices import reading_processes, share, while_workers_live
 from fsbench.errors import FsbenchError
-from fsbench.train import draws
+from fsbench.tasks.random import below, uniform, words
 from fsbench.train.settings import LEAST_SHARE, TrainSettings
 
 if TYPE_CHECKING:
@@ -27,14 +32,75 @@ if TYPE_CHECKING:
 
 SMALL = 36  # up to this side, images are shifted instead of cropped
 LEAST_AREA = 0.35  # share of an image that a crop covers at least
-FITS_IN_MEMORY = 1 << 30  # bytes of decoded images
+QUARTER_TURNS = 4
+WIDEST = 4 / 3  # aspect ratio of a crop, and its inverse the narrowest
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_KINDS = 8  # streams of random numbers per epoch
+_ORDER, _SHIFT, _FLIP, _TURN, _MIX, _CROP = range(6)
+
+
+class Mixing(NamedTuple):
+    """How one step mixes the images of its batch."""
+
+    position: int  # number of stages before the mixing; 0 mixes the images themselves
+    share: float  # λ, the weight of the image itself
+    partners: Ints  # (B,) the image that makes up the rest, a permutation of the batch
+
+
+def order(seed: int, epoch: int, images: int) -> Ints:
+    """The images in the random order of an epoch."""
+    return np.argsort(words(seed, np.arange(images), _stream(epoch, _ORDER), 1)[:, 0], kind="stable")
+
+
+def shifts(seed: int, epoch: int, rows: Ints, choices: int) -> Ints:
+    """(B, 2) how far each image is moved to the right and down, in [0, choices)."""
+    drawn = words(seed, rows, _stream(epoch, _SHIFT), 2)
+    return below(drawn, np.full_like(drawn, choices, dtype=np.int64))
+
+
+def crops(seed: int, epoch: int, rows: Ints, aspects: Floats, least_area: float) -> tuple[Floats, Floats]:
+    """Random crops of images whose width/height is given: their centres and their sizes, both (B, 2) as (x, y).
+
+    Positions run from 0 to 1 across the image. A crop covers a share of the area between `least_area` and 1 with an
+    aspect ratio, in the image's own geometry, between 3/4 and 4/3; a side that does not fit is cut to the image.
+    """
+    area, shape, right, down = uniform(words(seed, rows, _stream(epoch, _CROP), 4)).T
+    area = least_area + area * (1 - least_area)
+    ratio = np.exp((2 * shape - 1) * math.log(WIDEST)) / aspects  # width/height in shares of the image
+    sizes = np.minimum(np.sqrt(np.stack([area * ratio, area / ratio], axis=1)), 1.0)
+    return sizes / 2 + np.stack([right, down], axis=1) * (1 - sizes), sizes
+
+
+def flips(seed: int, epoch: int, rows: Ints) -> NDArray[np.bool_]:
+    """(B,) whether each image is mirrored."""
+    mirrored: NDArray[np.bool_] = words(seed, rows, _stream(epoch, _FLIP), 1)[:, 0] % 2 == 1
+    return mirrored
+
+
+def turns(seed: int, epoch: int, rows: Ints) -> Ints:
+    """(B,) by how many quarter turns each image is rotated."""
+    return (words(seed, rows, _stream(epoch, _TURN), 1)[:, 0] % QUARTER_TURNS).astype(np.int64)
+
+
+def mixing(seed: int, epoch: int, step: int, stages: int, images: int) -> Mixing:
+    """How a step mixes; λ follows Beta(2, 2), the law of the median of three uniform numbers."""
+    drawn = words(seed, np.array([step]), _stream(epoch, _MIX), 4 + images)[0]
+    position = int(below(drawn[:1], np.array([stages + 1]))[0])
+    return Mixing(position, float(np.median(uniform(drawn[1:4]))), np.argsort(drawn[4:], kind="stable"))
+
+
+def _stream(epoch: int, kind: int) -> int:
+    return epoch * _KINDS + kind
 
 
 class Key(NamedTuple):
     """The images of a step, and the epoch that their augmentation is drawn for."""
 
     epoch: int
-    rows: NDArray[np.int64]
+    rows: Ints
 
 
 class Batch(NamedTuple):
@@ -72,50 +138,40 @@ class Keys:
 
     def __iter__(self) -> Iterator[Key]:
         for epoch in range(self.first, self.settings.epochs):
-            rows = draws.order(self.settings.seed, epoch, self.images)[: self.steps * self.batch]
+            rows = order(self.settings.seed, epoch, self.images)[: self.steps * self.batch]
             for step in rows.reshape(self.steps, self.batch):
                 yield Key(epoch, step[self.rank :: self.settings.ranks])
 
 
 class Views(Dataset["Batch | FsbenchError"]):
-    """The batches of a training, by key; an image that cannot be read comes back as the error that says so.
+    """The batches of a training, by key; where there is no room for one, it is the error that says so.
 
     Small images are the evaluation's centre crop, shifted by up to an eighth of its side, with mirrored edges. Others
     are random parts of the image. Crop, flip and resize are one bilinear sampling of the whole batch.
 
     Args:
-        split: The base images.
+        labels: Class of every base image.
+        decoded: The images as squares of the transform's size.
         transform: The evaluation transform, whose crop and normalisation training shares.
         settings: Of the training.
-        decoded: The images as squares of the transform's size; None decodes them whenever they are needed.
     """
 
-    def __init__(
-        self, split: ImageSplit, transform: EvalTransform, settings: TrainSettings, decoded: Decoded | None = None
-    ) -> None:
-        self.split, self.transform, self.settings, self.decoded = split, transform, settings, decoded
-        self.labels = torch.from_numpy(split.labels)
+    def __init__(self, labels: Ints, decoded: Decoded, transform: EvalTransform, settings: TrainSettings) -> None:
+        self.labels, self.decoded = torch.from_numpy(labels), decoded
+        self.transform, self.settings = transform, settings
 
     def __getitem__(self, key: Key) -> Batch | FsbenchError:
         try:
-            images = share(self._sample(*self._squares(key.rows), key))
+            images = share(self._sample(key))
         except FsbenchError as error:  # raised in a worker process it would drag a traceback along
             return error
-        turns = draws.turns(self.settings.seed, key.epoch, key.rows)
-        return Batch(images, self.labels[key.rows], torch.from_numpy(turns))
+        drawn = turns(self.settings.seed, key.epoch, key.rows)
+        return Batch(images, self.labels[key.rows], torch.from_numpy(drawn))
 
-    def _squares(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
-        """Pixels (B, side, side, 3) and aspect ratios (B,), width/height."""
-        if self.decoded is not None:
-            sizes = self.decoded.sizes[rows]
-            return self.decoded.pixels[rows], sizes[:, 0] / sizes[:, 1]
-        images = [self.split.open(int(row)) for row in rows]
-        square = _square(self.transform.size)
-        return np.stack([*map(square.pixels, images)]), np.array([image.width / image.height for image in images])
-
-    def _sample(self, pixels: NDArray[np.uint8], aspects: NDArray[np.float64], key: Key) -> Tensor:
-        centres, sizes = self._boxes(aspects, key)
-        mirrored = draws.flips(self.settings.seed, key.epoch, key.rows) & self.settings.flip
+    def _sample(self, key: Key) -> Tensor:
+        pixels = self.decoded.pixels[key.rows]  # (B, side, side, 3)
+        centres, sizes = self._boxes(key)
+        mirrored = flips(self.settings.seed, key.epoch, key.rows) & self.settings.flip
         affine = np.zeros((len(pixels), 2, 3), dtype=np.float32)  # from the result's [-1, 1]² to the image's
         affine[:, 0, 0] = np.where(mirrored, -sizes[:, 0], sizes[:, 0])
         affine[:, 1, 1] = sizes[:, 1]
@@ -126,36 +182,35 @@ class Views(Dataset["Batch | FsbenchError"]):
         images = normalise(images, self.transform.mean, self.transform.std)
         return functional.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
 
-    def _boxes(self, aspects: NDArray[np.float64], key: Key) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _boxes(self, key: Key) -> tuple[Floats, Floats]:
         """Centres and sizes (B, 2) of the parts of the images that are taken, in shares of the image."""
         seed, size, crop = self.settings.seed, self.transform.size, self.transform.crop
         if crop > SMALL:
-            return draws.crops(seed, key.epoch, key.rows, aspects, LEAST_AREA)
+            width, height = self.decoded.sizes[key.rows].T
+            return crops(seed, key.epoch, key.rows, width / height, LEAST_AREA)
         reach = crop // 8
-        start = draws.shifts(seed, key.epoch, key.rows, 2 * reach + 1) - reach + round((size - crop) / 2)
+        start = shifts(seed, key.epoch, key.rows, 2 * reach + 1) - reach + round((size - crop) / 2)
         return (start + crop / 2) / size, np.full(start.shape, crop / size)
-
-
-def _square(side: int) -> EvalTransform:
-    return EvalTransform("exact", side, side, mean=(0, 0, 0), std=(1, 1, 1))
 
 
 def make_views(
     split: ImageSplit, transform: EvalTransform, settings: TrainSettings, reporter: Reporter, cache: Path | None = None
 ) -> Views:
-    """The views of the base images, decoded into a file of the cache, or into memory if they fit."""
-    square = _square(transform.size)
+    """The views of the base images, decoded into a file of the cache, or into memory where there is none."""
+    square = EvalTransform("exact", transform.size, transform.size, mean=(0, 0, 0), std=(1, 1, 1))
     decoded = None if cache is None else decode_into_file(split, square, cache, reporter)
-    if decoded is None and len(split) * transform.size**2 * 3 <= FITS_IN_MEMORY:
+    if decoded is None:
         decoded = decode_into_memory(split, square, reporter)
-    return Views(split, transform, settings, decoded)
+    return Views(split.labels, decoded, transform, settings)
 
 
 def load_batches(
-    views: Views, keys: Iterable[Key], workers: int, device: torch.device
+    views: Views, keys: Iterable[Key], workers: int | None, device: torch.device
 ) -> Iterator[Batch | FsbenchError]:
-    """The batches of all remaining steps, one after the other."""
+    """The batches of all remaining steps, one after the other; None is several workers for a GPU, none for the CPU."""
+    gpu = device.type == "cuda"
+    processes = (reading_processes(device) if gpu else 0) if workers is None else workers
     loader: DataLoader[Batch | FsbenchError] = DataLoader(
-        views, batch_size=None, sampler=keys, num_workers=workers, pin_memory=device.type == "cuda"
+        views, batch_size=None, sampler=keys, num_workers=processes, pin_memory=gpu
     )
     return while_workers_live(loader)

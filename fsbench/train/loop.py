@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fsbench.backbones.base import Backbone
-from fsbench.devices import reading_processes
 from fsbench.errors import FsbenchError
 from fsbench.ranks import ALONE, Ranks
-from fsbench.train import draws
-from fsbench.train.draws import Mixing
-from fsbench.train.settings import LABEL_SMOOTHING, MOMENTUM, WARM_UP, WEIGHT_DECAY, TrainSettings
+from fsbench.train.images import QUARTER_TURNS, Batch, Keys, Mixing, mixing
+from fsbench.train.settings import LABEL_SMOOTHING, LARGEST_SLOPE, MOMENTUM, WARM_UP, WEIGHT_DECAY
 
 if TYPE_CHECKING:
-    from fsbench.train.images import Batch
+    from fsbench.train.episodes import EpisodeKeys, EpisodeObjective
 
 _CHANNELS_AT_ONCE = 8
 
@@ -38,7 +36,13 @@ class Objective(nn.Module):
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             self.class_head = nn.Linear(backbone.feature_dim, classes)
-            self.turn_head = nn.Linear(backbone.feature_dim, draws.QUARTER_TURNS) if rotation else None
+            self.turn_head = nn.Linear(backbone.feature_dim, QUARTER_TURNS) if rotation else None
+
+    def arguments(self, batch: Batch, keys: Any, epoch: int, step: int) -> tuple[Any, ...]:
+        """What `forward` takes in a step."""
+        settings, stages = keys.settings, len(self.backbone.stages())
+        mixed = mixing(settings.seed, epoch, step, stages, len(batch.images)) if settings.mixup else None
+        return *batch, mixed
 
     def forward(self, images: Tensor, labels: Tensor, turns: Tensor, mixing: Mixing | None) -> Tensor:
         """The loss of images (B, 3, S, S) with labels (B,) and quarter turns (B,)."""
@@ -73,7 +77,7 @@ def mixed_features(backbone: Backbone, images: Tensor, position: int, share: flo
 def rotate(images: Tensor, turns: Tensor) -> Tensor:
     """Square images (B, 3, S, S), each rotated by its number of quarter turns."""
     rotated = images
-    for number in range(1, draws.QUARTER_TURNS):
+    for number in range(1, QUARTER_TURNS):
         rotated = torch.where((turns == number)[:, None, None, None], images.rot90(number, dims=(2, 3)), rotated)
     return rotated
 
@@ -87,40 +91,44 @@ def learning_rate(step: int, steps: int, peak: float, warm_up: float) -> float:
 
 
 class Trainer:
-    """An objective, its optimiser, and the step that both take together.
+    """An objective, its optimiser, and the step that both take together: SGD on classes, Adam on tasks.
 
     The loss is added up on the device; nothing waits for it until it is asked for.
     """
 
-    largest_slope: float | None = None  # bound of every number of the gradient
-
     def __init__(
         self,
-        objective: nn.Module,
-        optimiser: torch.optim.Optimizer,
-        settings: TrainSettings,
+        objective: Objective | EpisodeObjective,
+        keys: Keys | EpisodeKeys,
         device: torch.device,
         ranks: Ranks = ALONE,
     ) -> None:
-        self.objective, self.optimiser, self.settings = objective, optimiser, settings
-        self.device, self.ranks, self.shared = device, ranks, ranks.share(objective)
+        self.keys, self.settings, self.device, self.ranks = keys, keys.settings, device, ranks
+        self.format = memory_format_of(objective, device)
+        self.objective = objective.to(device).to(memory_format=self.format).train()
+        self.shared = ranks.share(self.objective)
+        free = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+        self.optimiser: torch.optim.Optimizer
+        if self.settings.episodes:
+            self.optimiser = torch.optim.Adam(free, self.settings.lr)
+        else:
+            self.optimiser = torch.optim.SGD(free, self.settings.lr, MOMENTUM, weight_decay=WEIGHT_DECAY, nesterov=True)
         self._loss = torch.zeros((), device=device)  # sum over the steps since the last `mean_loss`
         self._steps = 0
 
-    def loss(self, batch: Batch, epoch: int, step: int) -> Tensor:
-        """The loss of a step, which gradients may pass."""
-        raise NotImplementedError
-
-    def step(self, batch: Batch, epoch: int, step: int, steps: int) -> None:
-        """Take step `step` of the `steps` of an epoch."""
-        rate = learning_rate(epoch * steps + step, self.settings.epochs * steps, self.settings.lr, WARM_UP)
+    def step(self, batch: Batch, epoch: int, step: int) -> None:
+        """Take a step of an epoch; both count from 0."""
+        total = self.settings.epochs * self.keys.steps
+        rate = learning_rate(epoch * self.keys.steps + step, total, self.settings.lr, WARM_UP)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        loss = self.loss(batch, epoch, step)
+        images, labels, turns = (tensor.to(self.device, non_blocking=True) for tensor in batch)
+        moved = Batch(images.contiguous(memory_format=self.format), labels, turns)
+        loss = self.shared(*self.objective.arguments(moved, self.keys, epoch, step))
         self.optimiser.zero_grad()
         loss.backward()
-        if self.largest_slope is not None:
-            nn.utils.clip_grad_value_(self.objective.parameters(), self.largest_slope)
+        if self.settings.episodes:
+            nn.utils.clip_grad_value_(self.objective.parameters(), LARGEST_SLOPE)
         self.optimiser.step()
         self._loss += loss.detach()
         self._steps += 1
@@ -142,30 +150,6 @@ class Trainer:
             )
 
 
-class ClassTrainer(Trainer):
-    """Trains a network to tell the base classes apart."""
-
-    def __init__(
-        self, backbone: Backbone, classes: int, settings: TrainSettings, device: torch.device, ranks: Ranks = ALONE
-    ) -> None:
-        self.format, self.stages = memory_format_of(backbone, device), len(backbone.stages())
-        objective = Objective(backbone, classes, settings.rotation, settings.seed)
-        objective = objective.to(device).to(memory_format=self.format).train()
-        optimiser = torch.optim.SGD(
-            objective.parameters(), settings.lr, MOMENTUM, weight_decay=WEIGHT_DECAY, nesterov=True
-        )
-        super().__init__(objective, optimiser, settings, device, ranks)
-
-    def loss(self, batch: Batch, epoch: int, step: int) -> Tensor:
-        """Classification, and with it rotation prediction and manifold mixup."""
-        images, labels, turns = (tensor.to(self.device, non_blocking=True) for tensor in batch)
-        images = images.contiguous(memory_format=self.format)
-        mixup, seed = self.settings.mixup, self.settings.seed
-        mixing = draws.mixing(seed, epoch, step, self.stages, len(images)) if mixup else None
-        loss: Tensor = self.shared(images, labels, turns, mixing)
-        return loss
-
-
 def memory_format_of(network: nn.Module, device: torch.device) -> torch.memory_format:
     """Channels-last, the faster layout, wherever it is safe.
 
@@ -181,10 +165,3 @@ def memory_format_of(network: nn.Module, device: torch.device) -> torch.memory_f
         for part in network.modules()
     )
     return torch.contiguous_format if unsafe else torch.channels_last
-
-
-def choose_workers(chosen: int | None, device: torch.device, in_memory: bool) -> int:
-    """Processes that read images: several for a GPU; for the CPU one if files must be read, else none."""
-    if chosen is not None:
-        return chosen
-    return 0 if in_memory and device.type != "cuda" else reading_processes(device)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fsbench.backbones.families import BACKBONES
 from fsbench.errors import FsbenchError, unknown_name
@@ -16,20 +15,16 @@ if TYPE_CHECKING:
 
     from fsbench.reporter import Reporter
 
+VERSION = 2  # of a training; rises whenever the same settings would give other weights
 MOMENTUM = 0.9
 WEIGHT_DECAY = 5e-4
 WARM_UP = 0.05  # share of all steps
 LABEL_SMOOTHING = 0.1
+LARGEST_SLOPE = 10.0  # bound of every number of the gradient in a training on tasks, as Finn et al. clip it
 LEAST_SHARE = 2  # images of one rank per step: batch normalisation needs two
 CLASSES = "classes"  # the recipe that does not train on tasks
 RECIPES = (CLASSES, "protonet", "maml", "maml:transductive", "versa")
 UPDATES = 100  # per epoch of a training on tasks
-HEADS = ("zero", "learned")
-
-
-def _require(holds: bool, message: str, hint: str = "") -> None:
-    if not holds:
-        raise FsbenchError(message, hint)
 
 
 @dataclass(frozen=True)
@@ -46,16 +41,6 @@ class Episodes:
     second_order: bool = True  # whether the outer gradient passes through the inner ones
     head: str = "zero"  # of MAML: zero for every task, or learned, which fixes the number of classes of a task
     eval_every: int = 10  # epochs; the best of the evaluated networks is kept, so here it does determine the weights
-
-    def __post_init__(self) -> None:
-        if self.recipe not in RECIPES[1:]:
-            raise unknown_name("recipe", self.recipe, RECIPES)
-        if self.head not in HEADS:
-            raise unknown_name("head", self.head, HEADS)
-        least = min(*self.shots, self.steps, 1) if self.shots else 0
-        _require(least == 1, "A task has at least one shot and one inner step.", "Use larger --shots, --inner-steps.")
-        message = f"The inner rate must be a positive number, found {self.rate}."
-        _require(0 < self.rate < math.inf, message, "Change --inner-rate.")
 
     @property
     def transductive(self) -> bool:
@@ -88,16 +73,20 @@ class TrainSettings:
     def __post_init__(self) -> None:
         if self.backbone not in BACKBONES:
             raise unknown_name("backbone", self.backbone, BACKBONES)
-        _require(self.epochs >= 1, f"Expected at least one epoch, found {self.epochs}.", "Use a larger --epochs.")
-        message = f"The learning rate must be positive and finite, found {self.lr}."
-        _require(0 < self.lr < math.inf, message, "Change --lr.")
-        _require(0 <= self.seed < 2**63, f"A random seed is a whole number from 0 to 2^63 - 1, found {self.seed}.")
-        message = f"A batch of {self.batch} {self.unit} cannot be divided among {self.ranks} processes."
-        _require(self.batch % self.ranks == 0, message, f"Use a --batch that is a multiple of {self.ranks}.")
-        message = f"A batch of {self.batch} images is too small for {self.ranks} process(es)."
-        least = 1 if self.episodes else LEAST_SHARE * self.ranks
-        hint = f"Batch normalisation needs {LEAST_SHARE} images in each: use --batch {least} or more."
-        _require(self.batch >= least, message, hint)
+        least = 1 if self.episodes else LEAST_SHARE  # of one rank
+        if self.batch % self.ranks or self.batch < least * self.ranks:
+            raise FsbenchError(
+                f"A batch of {self.batch} {self.unit} cannot be divided among {self.ranks} process(es).",
+                f"Use a --batch that is a multiple of {self.ranks}, with {least} {self.unit} or more for each process.",
+            )
+
+    def facts(self) -> dict[str, Any]:
+        """The settings as plain data, with the constants of a training."""
+        settings = asdict(self)
+        episodes = settings.pop("episodes")
+        on_classes = {"momentum": MOMENTUM, "weight_decay": WEIGHT_DECAY, "label_smoothing": LABEL_SMOOTHING}
+        others = {**episodes, "largest_slope": LARGEST_SLOPE} if episodes else on_classes
+        return {**settings, **others, "version": VERSION, "warm_up": WARM_UP}
 
     @property
     def unit(self) -> str:

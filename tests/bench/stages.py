@@ -31,7 +31,7 @@ from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.reporter import Reporter
 from fsbench.results.record import load_record, record_path, save_record
 from fsbench.train.images import Batch, Keys, load_batches, make_views
-from fsbench.train.loop import ClassTrainer, Objective
+from fsbench.train.loop import Objective, Trainer
 from fsbench.train.run import Plan
 from fsbench.train.settings import MOMENTUM, WEIGHT_DECAY, TrainSettings
 from tests.bench.measure import Measure, in_turns
@@ -109,7 +109,8 @@ def training(repeats: int, batches: int = 8, width: float = 24) -> list[Measure]
         one, other = plan.backbone.network, load_backbone("rn12", random_seed=0, width=width).network
         assert isinstance(one, Backbone)
         assert isinstance(other, Backbone)
-        trainer, usual = ClassTrainer(one, 2, settings, CPU), Objective(other, 2, rotation=False, seed=0).train()
+        trainer = Trainer(Objective(one, 2, rotation=False, seed=0), keys, CPU)
+        usual = Objective(other, 2, rotation=False, seed=0).train()
         optimiser = torch.optim.SGD(usual.parameters(), settings.lr, MOMENTUM, weight_decay=WEIGHT_DECAY, nesterov=True)
         augment = transforms.Compose(
             [
@@ -125,7 +126,7 @@ def training(repeats: int, batches: int = 8, width: float = 24) -> list[Measure]
             batches = load_batches(views, keys, 0, CPU)
             for step, batch in enumerate(repeat(next(batches), keys.steps) if repeated else batches):
                 assert isinstance(batch, Batch)
-                trainer.step(batch, 0, step, keys.steps)
+                trainer.step(batch, 0, step)
 
         def plain() -> None:
             for pixels, labels in DataLoader(images, settings.batch, shuffle=True, drop_last=True):

@@ -1,19 +1,10 @@
 from __future__ import annotations
 
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from fsbench.backbones.load import encode_backbone, load_backbone
-from fsbench.cli.app import app
 from fsbench.features.store import FeatureFile
 from tests.cli import Done, run
 from tests.images import SPLITS, write_images
@@ -27,21 +18,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("folder")
-def test_own_images_in_two_commands() -> None:
-    result = CliRunner().invoke(
-        app, ["extract", "--data", "photos", "--backbone", "rn18", "--random-weights", "3", "--workers", "0", "--quiet"]
-    )
-    assert result.exit_code == 0, result.output
-    file = FeatureFile.open("features/photos-rn18.h5")
-    assert file.provenance.weights == "none, seed 3"
-    assert "novel: 12 images of 3 classes" in result.stdout
-    result = CliRunner().invoke(
-        app, ["solve", "--ways", "2", "--queries", "4", "--shots", "1", "--tasks", "20", "--quiet"]
-    )
-    assert result.exit_code == 0, result.output
-
-
-@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -49,31 +25,17 @@ def test_own_images_in_two_commands() -> None:
         (("--dataset", "mni"), "Did you mean 'mini'"),
         (("--data", "photos", "--backbone", "resnet"), "Unknown backbone"),
         (("--data", "photos"), "No weights for rn12 on photos"),
-        (("--data", "nothing", "--random-weights", "0"), "nothing"),
         (("--data", "photos", "--weights", "none.pth"), "none.pth"),
-        (("--data", "photos", "--random-weights", "0", "--split-fractions", "a,b"), "three shares"),
-        (("--data", "photos", "--random-weights", "0", "--split-fractions", "60,20,20"), "add up to 1"),
-        (("--split-file", "split.json"), "no folder of images is given"),
         (("--dataset", "mini", "--split-fractions", "0.6,0.2,0.2"), "Only classes of your own images can be divided"),
-        (("--data", "photos", "--random-weights", "0", "--crops", "1001"), "from 1 to 1,000"),
+        (("--crops", "1001"), "--crops: expected 1 to 1,000"),
+        (("--precision", "int8"), "--precision: expected"),
         (("--data", "photos", "--random-weights", "0", "--transform", "ptmp"), "Did you mean 'ptmap'"),
     ],
 )
 def test_errors_are_sentences(arguments: tuple[str, ...], words: str) -> None:
     done = run("extract", *arguments)
-    assert done.returncode == 1
+    assert done.returncode == (2 if "expected" in words else 1)  # wrong usage
     assert words in done.stderr
-
-
-def test_small_classes_are_left_out_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_images(tmp_path / "photos", {"novel": ["a", "b", "c"]}, images=4)
-    next((tmp_path / "photos" / "novel" / "b").iterdir()).unlink()
-    done = run("extract", "--data", "photos", "--min-images", "4", "--random-weights", "0", "--out", "f.h5")
-    assert done.returncode == 0, done.stderr
-    assert FeatureFile.open("f.h5").splits["novel"].class_names == ("a", "c")
-    assert "b" in done.stderr
-    assert "--data" in run("extract", "--dataset", "glyphs", "--min-images", "4").stderr
 
 
 FRACTIONS = ("--split-fractions", "0.5,0.25,0.25")
@@ -95,8 +57,7 @@ def test_what_is_there_and_differs_is_refused_with_the_difference_and_both_ways_
     assert "exists already" in own(*FRACTIONS, *random).stderr
     Path("my.safetensors").write_bytes(encode_backbone(load_backbone("rn18", random_seed=1, width=4), {}))
     for arguments, words in (
-        ((*FRACTIONS, *random, "--split-seed", "1"), "4 classes move: c4 (base → val), "),
-        (("--split-fractions", "0.25,0.25,0.5", *random), "classes move: "),
+        ((*FRACTIONS, *random, "--split-seed", "1"), "16 images of the file are gone, changed, or of another class"),
         ((*FRACTIONS, "--random-weights", "1"), "weights: random seed 0 there, random seed 1 asked for"),
         ((*FRACTIONS, "--weights", "my.safetensors"), "weights: random seed 0 there, my.safetensors@"),
         ((*FRACTIONS, *random, "--transform", "torchvision"), "transform crop: 32 there, 224 asked for"),
@@ -144,32 +105,3 @@ def test_the_preflight_says_which_tasks_are_feasible() -> None:
     start = "photos: 3-way tasks of its novel classes: balanced 1-shot with --queries 9 or fewer; "
     assert f"{start}unbalanced 1-shot with --queries 6 or fewer; " in done.stderr
     assert "unbalanced 5-shot, balanced 5-shot not at all (smallest class: 4 images)" in done.stderr
-
-
-@pytest.mark.slow
-def test_killed_ten_times_at_random_moments_the_features_are_those_of_an_unbroken_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    classes = {split: [f"{split[0]}{i}" for i in range(10)] for split in SPLITS}
-    write_images(tmp_path / "photos", classes, images=160)  # 4,800 images: five shards
-    arguments = ["extract", "--data", "photos", "--backbone", "rn12", "--random-weights", "0", "--batch", "32"]
-    assert run(*arguments, "--out", "whole/whole.h5").returncode == 0
-    rng = random.Random(0)
-    command = [sys.executable, "-m", "fsbench", *arguments, "--out", "killed.h5"]
-    kills = 0
-    while kills < 10 and not Path("killed.h5").exists():
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        time.sleep(rng.uniform(1, 25))
-        if process.poll() is None:
-            kills += 1
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    assert run(*arguments, "--out", "killed.h5").returncode == 0
-    whole, killed = FeatureFile.open("whole/whole.h5"), FeatureFile.open("killed.h5")
-    for split in SPLITS:
-        np.testing.assert_array_equal(whole.read(split).features, killed.read(split).features)
-    assert not list(tmp_path.glob(".*"))
-    print(f"\nkilled {kills} times")

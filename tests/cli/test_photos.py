@@ -89,7 +89,7 @@ def test_from_photos_and_a_cached_model_to_the_table_in_three_commands(photos: P
     assert run("report").returncode == 0
     assert digest in (photos.parent / "report.html").read_text(encoding="utf-8")
     again = run(*EXTRACT, *DIVIDED, "--split-seed", "1", "--min-images", "2")
-    assert "classes move" in again.stderr
+    assert "of another class or split now" in again.stderr
     assert "--force, or keep both with --tag NAME or --out FILE" in again.stderr
 
 

@@ -48,7 +48,7 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """72 images: five blocks."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.safetensors").write_bytes(encode_backbone(load_backbone("rn12", random_seed=0, width=4), {}))
-    monkeypatch.setattr("fsbench.features.rows.IMAGES_PER_BLOCK", IMAGES_PER_BLOCK)
+    monkeypatch.setattr("fsbench.features.extract.IMAGES_PER_BLOCK", IMAGES_PER_BLOCK)
     return write_images(tmp_path / "photos", CLASSES, images=12)
 
 
@@ -95,7 +95,7 @@ def test_a_killed_process_ends_the_run_and_one_process_goes_on_with_what_is_fini
     assert 8 <= finished < 72
     resumed = run(*EXTRACT, "--out", "f.h5")
     assert resumed.returncode == 0, resumed.stderr
-    assert f"Resuming: {finished} of 72 images" in resumed.stderr
+    assert f"Resuming: the features of {finished} of 72 images" in resumed.stderr
     run(*EXTRACT, "--out", "whole.h5", "--force")  # reuses nothing
     assert digests("f.h5") == digests("whole.h5")
 

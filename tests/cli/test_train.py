@@ -88,11 +88,7 @@ def test_characters_are_not_mirrored(folder: Path, monkeypatch: pytest.MonkeyPat
     ("arguments", "words"),
     [
         (("--backbone", "rn21"), "Unknown backbone 'rn21'"),
-        (("--backbone", "timm/resnet18"), "Unknown backbone"),
         (("--width", "1.5"), "width of rn12 must be a positive whole number"),
-        (("--lr", "-1"), "learning rate must be positive"),
-        (("--lr", "1e30"), "diverged"),
-        (("--out", "x.pth"), "ends in .safetensors"),
         (("--device", "cuda:7"), "cannot be used"),
     ],
 )
@@ -110,9 +106,9 @@ def test_one_data_set_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "found one, other" in done.exception.message
 
 
-@pytest.mark.parametrize("arguments", [("--epochs", "0"), ("--batch", "0"), ("--seed", "-1"), ("--eval-every", "0")])
-def test_wrong_usage_is_refused(arguments: tuple[str, ...]) -> None:
-    assert isinstance(fsbench("train", *arguments).exception, UsageError)
+@pytest.mark.parametrize("option", ["--epochs=0", "--lr=-1", "--lr=nan", "--batch=0", "--seed=-1", "--head=none"])
+def test_wrong_usage_is_refused(option: str) -> None:
+    assert isinstance(fsbench("train", option).exception, UsageError)
 
 
 @pytest.fixture
@@ -120,7 +116,7 @@ def tasks_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Images that tasks can be drawn from, where methods on images look for them."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("fsbench.train.episodes.UPDATES", 2)
-    monkeypatch.setattr("fsbench.train.validate.METHOD_TASKS", 4)
+    monkeypatch.setattr("fsbench.train.run.METHOD_TASKS", 4)
     counts = {"base": (6, 25), "val": (5, 20), "novel": (5, 25)}
     return write_stripes(tmp_path / "data" / "stripes", 16, counts)
 

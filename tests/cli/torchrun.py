@@ -17,8 +17,8 @@ import torch
 
 from fsbench.cli.app import main
 from fsbench.evaluation import engine
-from fsbench.features import rows
-from fsbench.features.rows import RowStore
+from fsbench.features import extract
+from fsbench.features.extract import RowStore
 
 ROOT = Path(__file__).parents[2]
 IMAGES_PER_BLOCK = 16
@@ -66,7 +66,7 @@ _write = RowStore.write
 _TROUBLE = {("killed", "0"): write_slowly, ("killed", "1"): write_unless_killed}
 
 if __name__ == "__main__":
-    rows.IMAGES_PER_BLOCK = IMAGES_PER_BLOCK
+    extract.IMAGES_PER_BLOCK = IMAGES_PER_BLOCK
     RowStore.write = _TROUBLE.get((os.environ["TROUBLE"], os.environ["RANK"]), _write)  # type: ignore[method-assign,assignment]
     if os.environ["TROUBLE"] == "unequal":
         make_unequal(int(os.environ["RANK"]))

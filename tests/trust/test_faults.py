@@ -14,7 +14,7 @@ import pytest
 
 from fsbench.devices import while_workers_live
 from fsbench.errors import FsbenchError
-from fsbench.features import rows
+from fsbench.features import extract
 from fsbench.io import files
 from fsbench.io.files import only_writer, whole_file, write_text
 from fsbench.results.studies import read_memory
@@ -139,7 +139,7 @@ def started_and_holding(study: Study, said: Path, out: Path) -> Running:
 
 
 def test_a_second_extraction_waits_and_finds_it_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "IMAGES_PER_BLOCK", 16)
+    monkeypatch.setattr(extract, "IMAGES_PER_BLOCK", 16)
     said, study = tmp_path / "said", Study.prepare("extract", tmp_path / "here")
     first = started_and_holding(study, said, study.folder / "features")
     os.kill(first.process, signal.SIGSTOP)

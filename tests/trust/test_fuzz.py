@@ -80,7 +80,7 @@ def _read_features(path: Path) -> object:
         name: (split.features.tobytes(), split.offsets.tobytes(), split.class_names, split.images)
         for name, split in splits.items()
     }
-    return content, replace(file.provenance, notes=tuple(file.provenance.notes)), file.describe()
+    return content, replace(file.provenance, notes=tuple(file.provenance.notes)), str(file)
 
 
 STATE: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fsbench.features import rows
+from fsbench.features import extract
 from fsbench.io.files import TEMPORARY
 from tests.trust.runs import run, start
 from tests.trust.study import COMMANDS, Study
@@ -52,7 +52,7 @@ def kill_often(command: str, kills: int, tmp_path: Path, seed: int = 0) -> None:
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "IMAGES_PER_BLOCK", 16)
+    monkeypatch.setattr(extract, "IMAGES_PER_BLOCK", 16)
 
 
 @pytest.mark.parametrize("command", ["extract", "tune"])

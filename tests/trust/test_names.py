@@ -139,5 +139,5 @@ def test_class_names_reach_the_terminal_as_text(tmp_path: Path, capsys: pytest.C
     write_features(tmp_path / "a\x1b[2J.h5", Provenance("a", "b"), {"novel": split})
     file = FeatureFile.open(tmp_path / "a\x1b[2J.h5")
     assert file.read("novel").class_names == tuple(names)
-    stdout_console().print("\n".join(file.describe()), soft_wrap=True)
+    stdout_console().print(str(file), soft_wrap=True)
     assert not OBEYED.search(capsys.readouterr().out)

@@ -21,8 +21,7 @@ from fsbench.evaluation.source import source_of
 from fsbench.evaluation.tuning import validation_source
 from fsbench.exchange.importing import Naming, import_files
 from fsbench.features.extract import Settings, extract
-from fsbench.features.overlap import overlap
-from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.features.store import FeatureFile, Provenance, make_split, overlap, write_features
 from fsbench.methods.presets import benchmark_with_preset
 from fsbench.results.published import published
 from fsbench.tasks.protocol import TaskProtocol

@@ -162,6 +162,18 @@ def test_arrays_in_memory_give_what_their_file_gives(features: Features) -> None
     alone = fsbench.evaluate("simpleshot:L2N", arrays["novel"], tasks=10)
     same = fsbench.evaluate("simpleshot:L2N", {"novel": arrays["novel"]}, tasks=10, base=arrays)
     assert alone.answers == same.answers
+    val = {**arrays, "val": (features.val.features, features.val.labels)}
+    tuned = fsbench.evaluate("soft-kmeans", val, tasks=10, tune=True)
+    assert (tuned.command, tuned.dataset) == ("", "arrays")
+    assert not [*Path().glob("arrays*")]  # nothing is written next to arrays
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_printed_file_says_what_is_in_it() -> None:
+    first, base, *_, last = str(fsbench.FeatureFile.open(GLYPHS)).splitlines()
+    assert first == "features/glyphs-rn12.h5: glyphs, rn12, D = 48"
+    assert base.endswith("images of 16 classes")
+    assert last == "  1 crop, extracted"
 
 
 def test_errors_name_the_argument_here_and_the_option_on_the_command_line() -> None:

@@ -10,8 +10,7 @@ import torch
 
 from fsbench.devices import available_memory, cpu_share, float32_products, out_of_memory, reading_processes
 from fsbench.errors import FsbenchError
-from fsbench.features.extract import refuse_unusable
-from fsbench.features.forward import PRECISIONS
+from fsbench.features.extract import refuse_tf32
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,11 +44,8 @@ def test_tf32_is_off_unless_named_and_what_was_set_comes_back() -> None:
 
 
 def test_tf32_is_refused_where_there_is_none() -> None:
-    assert "tf32" in PRECISIONS
     with pytest.raises(FsbenchError, match="tf32 is a number format of NVIDIA GPUs"):
-        refuse_unusable("tf32", torch.device("cpu"))
-    with pytest.raises(FsbenchError, match="Unknown precision"):
-        refuse_unusable("int8", torch.device("cpu"))
+        refuse_tf32("tf32", torch.device("cpu"))
 
 
 @pytest.mark.parametrize(

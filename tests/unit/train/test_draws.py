@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fsbench.train import draws
+from fsbench.train import images as draws
 
 ROWS = np.arange(4000)
 

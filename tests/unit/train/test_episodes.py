@@ -24,9 +24,8 @@ from fsbench.methods.images.networks import ImageNetwork, load_network
 from fsbench.methods.images.versa import Versa
 from fsbench.train import episodes as module
 from fsbench.train.episodes import EpisodeKeys, Learning, Prototypes
-from fsbench.train.run import default_output, train_backbone
+from fsbench.train.run import Validation, best_of, train_backbone
 from fsbench.train.settings import RECIPES, Episodes, Execution, TrainSettings
-from fsbench.train.validate import Validation
 from tests.unit.train.stripes import COUNTS, stripes
 from tests.unit.train.test_run import Listener, same
 
@@ -48,7 +47,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> ImageDataset:
 @pytest.fixture(autouse=True)
 def _short_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "UPDATES", 3)
-    monkeypatch.setattr("fsbench.train.validate.METHOD_TASKS", 4)
+    monkeypatch.setattr("fsbench.train.run.METHOD_TASKS", 4)
 
 
 def train(dataset: ImageDataset, out: Path, recipe: str, reporter: Listener | None = None) -> Trained:
@@ -72,10 +71,10 @@ def test_a_stopped_training_ends_with_the_very_same_best_network(
     resumed = train(dataset, stopped, recipe, listener)
     assert listener.said[0].startswith("Resuming: 1 of 2 epochs")
     assert same(out, stopped)
-    assert resumed.history == whole.history
-    best = max(whole.history, key=lambda look: (look.accuracy[1].mean, look.epoch))
-    assert "The file holds the best network on the val classes." in whole.describe()
-    assert train(dataset, out, recipe).history == ()  # done already
+    assert resumed.progress.history == whole.progress.history
+    best = best_of(whole.progress.history)
+    assert f"The file holds epoch {best.epoch}, the best on the val classes." in whole.describe()
+    assert train(dataset, out, recipe).describe() == [str(out)]  # done already
     with safe_open(out, "pt") as file:
         facts = json.loads(file.metadata()["fsbench"])
     assert (facts["val_accuracy"], facts["recipe"]) == (str(best), recipe)
@@ -96,14 +95,8 @@ def test_a_stopped_training_ends_with_the_very_same_best_network(
     objective = module.OBJECTIVES[recipe](bare, chosen, 0)  # type: ignore[arg-type]
     if isinstance(objective, module.Amortising):
         objective.amortised.load_state_dict(network.extras)
-    again = judge.of_method(objective, network.backbone.info, chosen, 1)
+    again = judge.of(objective, network.backbone.info, chosen, 1)
     assert again.accuracy[1].mean == pytest.approx(best.accuracy[1].mean, abs=2)
-
-
-def test_names_of_weights_files(tmp_path: Path) -> None:
-    names = {"protonet": "conv4", "maml:transductive": "conv4-maml-transductive"}
-    for recipe, name in names.items():
-        assert default_output(tmp_path, "x", "conv4", recipe) == tmp_path / "x" / f"{name}.safetensors"
 
 
 def test_the_memory_of_a_task_is_measured_where_the_network_is() -> None:
@@ -116,7 +109,7 @@ def test_the_memory_of_a_task_is_measured_where_the_network_is() -> None:
 def test_training_on_tasks_learns(dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "UPDATES", 50)
     trained = train(dataset, tmp_path / "conv4.safetensors", "protonet")
-    assert trained.history[-1].accuracy[1].mean > 40  # 20 by chance
+    assert trained.progress.history[-1].accuracy[1].mean > 40  # 20 by chance
 
 
 def test_processes_share_the_tasks_of_an_update() -> None:
@@ -130,14 +123,6 @@ def test_processes_share_the_tasks_of_an_update() -> None:
         assert np.array_equal(np.stack(drawn, axis=1).reshape(2, -1), alone.tasks(update).query)
     assert alone.tasks(0).support.shape == (2, 5)
     assert alone.tasks(1).support.shape == (2, 10)  # one shot, two shots, in turn
-
-
-def test_a_training_resumes_with_the_tasks_that_are_left() -> None:
-    offsets = np.arange(0, 121, 20)
-    whole = list(EpisodeKeys(SETTINGS, TASKS, offsets))
-    rest = list(EpisodeKeys(SETTINGS, TASKS, offsets, first=1))
-    assert len(whole) == 6
-    assert [key.rows.tolist() for key in rest] == [key.rows.tolist() for key in whole[3:]]
 
 
 def test_prototypes_by_the_book() -> None:
@@ -170,22 +155,6 @@ def test_noise_of_versa_belongs_to_the_task() -> None:
     features = torch.randn(5, 8), torch.arange(5), torch.randn(4, 8), torch.tensor([0, 1, 2, 3])
     first, again, other = (objective.loss(*features, number).item() for number in (11, 11, 12))
     assert first == again != other
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"recipe": "mamml"}, "maml"),
-        ({"head": "none"}, "zero"),
-        ({"shots": ()}, "at least one shot"),
-        ({"steps": 0}, "one inner step"),
-        ({"rate": 0.0}, "positive"),
-    ],
-)
-def test_impossible_settings_are_refused(wrong: dict[str, object], message: str) -> None:
-    with pytest.raises(FsbenchError, match=message) as caught:
-        replace(TASKS, **wrong)  # type: ignore[arg-type]
-    assert caught.value.message
 
 
 def test_classes_too_small_for_tasks_are_refused() -> None:

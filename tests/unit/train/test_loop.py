@@ -12,17 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fsbench.backbones.base import Backbone
 from fsbench.backbones.load import load_backbone
-from fsbench.train.draws import Mixing
-from fsbench.train.images import Batch
-from fsbench.train.loop import (
-    ClassTrainer,
-    Objective,
-    choose_workers,
-    learning_rate,
-    memory_format_of,
-    mixed_features,
-    rotate,
-)
+from fsbench.train.images import Batch, Keys, Mixing
+from fsbench.train.loop import Objective, Trainer, learning_rate, memory_format_of, mixed_features, rotate
 from fsbench.train.settings import LABEL_SMOOTHING, TrainSettings
 
 if TYPE_CHECKING:
@@ -87,16 +78,10 @@ def test_loss_is_the_mean_of_class_and_rotation_loss_plus_the_mixed_loss(images:
         found = objective(images, LABELS, TURNS, Mixing(0, 0.25, PARTNERS.numpy()))
         torch.testing.assert_close(found, (own + rotation) / 2 + mixed)
         torch.testing.assert_close(objective(images, LABELS, TURNS, None), (own + rotation) / 2)
-
-
-def test_without_rotation_images_stay_upright(images: torch.Tensor) -> None:
-    network = backbone("rn12")
-    objective = Objective(network, classes=5, rotation=False, seed=0)
-    assert objective.turn_head is None
-    with torch.no_grad():
-        logits = objective.class_head(network(images))
-        expected = functional.cross_entropy(logits, LABELS, label_smoothing=LABEL_SMOOTHING)
-        torch.testing.assert_close(objective(images, LABELS, TURNS, None), expected)
+        upright = Objective(network, classes=5, rotation=False, seed=0)
+        plain = upright.class_head(network(images))
+        expected = functional.cross_entropy(plain, LABELS, label_smoothing=LABEL_SMOOTHING)
+        torch.testing.assert_close(upright(images, LABELS, TURNS, None), expected)
 
 
 def test_heads_follow_the_seed_and_leave_the_global_random_numbers_alone() -> None:
@@ -124,14 +109,6 @@ def test_channels_come_last_unless_strided_convolutions_would_overrun(name: str,
     network = load_backbone(name, random_seed=0, width=width)
     assert memory_format_of(network, CPU) is (torch.channels_last if safe else torch.contiguous_format)
     assert memory_format_of(network, CUDA) is torch.channels_last
-
-
-def test_workers_are_those_asked_for_or_as_many_as_are_useful() -> None:
-    assert choose_workers(3, CPU, in_memory=True) == 3
-    assert choose_workers(0, CUDA, in_memory=False) == 0
-    assert choose_workers(None, CPU, in_memory=True) == 0
-    assert choose_workers(None, CPU, in_memory=False) == 1
-    assert 1 <= choose_workers(None, CUDA, in_memory=True) <= 8
 
 
 def test_the_rate_rises_to_the_peak_and_falls_as_half_a_cosine() -> None:
@@ -162,11 +139,11 @@ class NoWaiting(TorchDispatchMode):
 @pytest.mark.parametrize("epoch", range(3))  # mixed in other places
 def test_a_step_does_not_wait_for_the_gpu(epoch: int) -> None:
     settings = TrainSettings("rn12", width=2, rotation=True, mixup=True)
-    trainer = ClassTrainer(backbone("rn12"), 4, settings, META)
+    trainer = Trainer(Objective(backbone("rn12"), 4, rotation=True, seed=0), Keys(settings, 384), META)
     labels = torch.zeros(6, dtype=torch.int64)
     batch = Batch(torch.zeros(6, 3, 32, 32), labels, labels)
     with NoWaiting():
-        trainer.step(batch, epoch, 0, 5)
+        trainer.step(batch, epoch, 0)
     assert trainer._loss.device == META
     with NoWaiting(), pytest.raises(AssertionError, match="waits"):
         batch.images.to(META)

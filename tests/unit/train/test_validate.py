@@ -13,7 +13,7 @@ from fsbench.reporter import Reporter
 from fsbench.results.statistics import Interval
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
-from fsbench.train.validate import Evaluation, Validation, best_of
+from fsbench.train.run import Evaluation, Validation, best_of
 from tests.unit.train.stripes import stripes
 
 if TYPE_CHECKING:
