@@ -22,9 +22,9 @@ from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import MethodChoice, command_of
 from fsbench.io.files import require_writable
 from fsbench.methods.base import Method
+from fsbench.methods.bavardage import ARTICLE_UNITS
 from fsbench.methods.images.loader import ImageLoader
-from fsbench.methods.presets import ARTICLE_UNITS
-from fsbench.methods.registry import learns, method_class, method_key
+from fsbench.methods.registry import method_class, method_key
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
 from fsbench.results.record import MethodFacts, Origins, Record, Run, load_record, record_path, save_record
@@ -75,7 +75,7 @@ class Job:
         names = [name for name, needs in info.published.items() if all(params[key] in needs[key] for key in needs)]
         same = {name: getattr(info, name) for name in ("title", "reference", "url", "order", "starts_from")}
         assumes = info.assumes(params, self.protocol.alpha)
-        taught = learns(self.choice.method)
+        taught = self.method.learns()
         return MethodFacts(label=self.choice.label, assumes=assumes, learns=taught, published_as=tuple(names), **same)
 
     def command(self) -> str:

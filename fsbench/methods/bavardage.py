@@ -19,7 +19,6 @@ v_k that give every class its size. `docs/methods.md` derives it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Literal, NamedTuple, Self, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -29,7 +28,6 @@ from torch import Tensor
 
 from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics
-from fsbench.methods import presets
 from fsbench.methods.base import (
     Context,
     Count,
@@ -38,19 +36,18 @@ from fsbench.methods.base import (
     NonNegative,
     Positive,
     Variants,
-    checked,
     prepared,
     require_base,
 )
 from fsbench.methods.centroids import Clusters, InnerProducts, products_of
-from fsbench.methods.soft_kmeans import last, over_classes, soft_kmeans
+from fsbench.methods.soft_kmeans import last, over_classes, preset_of, soft_kmeans, temperature_of
 from fsbench.methods.transport import EqualSizes
 from fsbench.tasks.batch import TaskBatch, gram, product
 
+ARTICLE_UNITS = {"t_vb": "tau", "s_max": "sigma"}  # options in the article's units, and the parameters they set
 SAMPLER = "sampler"  # the word for the α that the tasks are drawn with
 RIDGE = 1e-6  # the released program adds it to its matrix
 T = TypeVar("T")
-Scale = Annotated[float, Field(gt=0)]  # may be infinite
 # The released program's sphering, an eigen-decomposition: `embed` is called for many parts of a split.
 _released: WeakKeyDictionary[BaseStatistics, Tensor] = WeakKeyDictionary()
 
@@ -72,7 +69,6 @@ class Posterior(NamedTuple):
     precision: Tensor | float  # τ
 
 
-@dataclass(frozen=True)
 class Bavardage(Method):
     """Variational Bayes on sphered features, started from Soft-KMEANS (Algorithm 1)."""
 
@@ -85,8 +81,8 @@ class Bavardage(Method):
     stage: Literal["plda", "vb"] = "plda"
     t_km: Positive = 50.0  # temperature of Soft-KMEANS
     # precision of the sphered features, T_vb in units of images per base class; `learned` estimates it in every M step
-    tau: Positive | Literal["learned"] = presets.TAU
-    sigma: Scale = presets.SIGMA  # largest scaling, s_max in units of 1/√(images per base class)
+    tau: Positive | Literal["learned"] = 0.3
+    sigma: Annotated[float, Field(gt=0)] = 20.0  # largest scaling, s_max in units of 1/√(images per base class)
     mixing: Literal["learned", "uniform"] = "learned"  # whether mixing weights are `learned` (Eq. 3) or `uniform`.
     # α_o of the Dirichlet prior. The option `sampler` sets it to the α that the tasks are drawn with.
     prior_alpha: Positive = 2.0
@@ -105,24 +101,18 @@ class Bavardage(Method):
         starts_from="soft-kmeans",
     )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.stage == "vb":  # nothing else limits the scaling there
-            checked(Positive, "sigma", self.sigma)
-
     @classmethod
     def configure(cls, context: Context, **options: Any) -> Self:
         """Resolve defaults and units: τ = T_vb / n̄ and σ = s_max √n̄, with n̄ images per base class."""
-        article_units = {name: options.pop(name) for name in presets.ARTICLE_UNITS if name in options}
-        if any(presets.ARTICLE_UNITS[name] in options for name in article_units):
+        article_units = {name: options.pop(name) for name in ARTICLE_UNITS if name in options}
+        if any(ARTICLE_UNITS[name] in options for name in article_units):
             raise FsbenchError(
                 "T_vb and s_max are in the article's units, τ and σ are scale-free: a value was given in both.",
                 "Use either t_vb and s_max, or tau and sigma.",
             )
         for name, value in article_units.items():
             images = require_base(context.base, cls.info.title).images_per_class
-            amount = checked(Scale, name, value)
-            options[presets.ARTICLE_UNITS[name]] = amount / images if name == "t_vb" else amount * images**0.5
+            options[ARTICLE_UNITS[name]] = value / images if name == "t_vb" else value * images**0.5
         if options.get("prior_alpha") == SAMPLER:
             if context.alpha is None:
                 raise FsbenchError("How these tasks were drawn is not known.", "Give prior_alpha as a number.")
@@ -133,10 +123,10 @@ class Bavardage(Method):
     def defaults(cls, context: Context) -> dict[str, Any]:
         """The scale-free defaults, or the preset that the context asks for."""
         chosen: dict[str, Any] = {
-            "t_km": presets.temperature_of(context),
+            "t_km": temperature_of(context),
             "mixing": "uniform" if context.balanced else "learned",
         }
-        if preset := presets.preset_of(context):
+        if preset := preset_of(context):
             images = require_base(context.base, cls.info.title).images_per_class
             chosen.update(tau=preset.t_vb / images, sigma=preset.s_max * images**0.5)
         return chosen

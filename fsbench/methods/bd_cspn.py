@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -16,7 +14,6 @@ TEMPERATURE = 10.0
 _TIE = 1e-6  # of cosines, above their rounding errors
 
 
-@dataclass(frozen=True)
 class BdCspn(Method):
     """Nearest prototype, after prototypes were rectified with pseudo-labelled queries.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -13,7 +11,6 @@ from fsbench.methods.centroids import inner_products, mean_weights
 from fsbench.tasks.batch import TaskBatch
 
 
-@dataclass(frozen=True)
 class Bms(Method):
     """Transport of the queries to classes that have a least size, found along the way.
 

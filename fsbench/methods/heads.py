@@ -18,7 +18,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fsbench.methods.base import Count, Method, Positive
 from fsbench.methods.centroids import class_means
 from fsbench.tasks.batch import TaskBatch
 
@@ -108,26 +107,17 @@ def in_blocks(classify: Callable[[TaskBatch], Tensor], tasks: TaskBatch, numbers
     return torch.cat([classify(TaskBatch(part, of_support, tasks.ways)) for part, of_support in pairs])
 
 
-class InformationHead(Method):
-    """Mixin for methods that differ in their objective alone: L2N features, a head from the class means, Adam."""
+def fitted_probabilities(
+    tasks: TaskBatch, objective: Objective, *, temperature: float, rate: float, steps: int
+) -> Tensor:
+    """Probabilities (B, Q, K) of the queries under a head that starts at the class means and goes down a loss."""
 
-    preprocessing = "L2N"
-    temperature: Positive
-    rate: Positive
-    steps: Count
+    def classify(part: TaskBatch) -> Tensor:
+        slope = partial(objective.slope, labels=part.one_hot())
+        weights = descend(part.rows, class_means(part), slope, temperature=temperature, rate=rate, steps=steps)
+        return probabilities(part.rows[:, part.support_size :], weights, temperature).mT
 
-    def objective(self) -> Objective:
-        """The loss that the parameters describe."""
-        raise NotImplementedError
-
-    def classify(self, tasks: TaskBatch) -> Tensor:
-        """Softmax of the logits under the weights after the last step, (B, Q, K)."""
-        return in_blocks(self._classify, tasks, tasks.rows.shape[1] * tasks.rows.shape[2])
-
-    def _classify(self, tasks: TaskBatch) -> Tensor:
-        rows, start, slope = tasks.rows, class_means(tasks), partial(self.objective().slope, labels=tasks.one_hot())
-        weights = descend(rows, start, slope, temperature=self.temperature, rate=self.rate, steps=self.steps)
-        return probabilities(tasks.rows[:, tasks.support_size :], weights, self.temperature).mT
+    return in_blocks(classify, tasks, tasks.rows.shape[1] * tasks.rows.shape[2])
 
 
 @dataclass(frozen=True)

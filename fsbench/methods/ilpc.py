@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import torch
@@ -24,7 +23,6 @@ _TIE = 1e-9
 _MOMENTUM, _RATE, _DECAY = 0.9, 0.1, 5e-4
 
 
-@dataclass(frozen=True)
 class Ilpc(Method):
     """Label propagation, balancing and label cleaning, repeated until every query has a label. Transductive.
 

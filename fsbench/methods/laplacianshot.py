@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,7 +21,6 @@ _UNBALANCED, _UNBALANCED_PRESETS = (1.0, 0.7), {"cub": (1.0, 0.8)}
 _TOLERANCE = 1e-6
 
 
-@dataclass(frozen=True)
 class LaplacianShot(Method):
     """Nearest prototype, smoothed over a graph of neighbouring queries.
 

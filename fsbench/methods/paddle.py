@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -15,7 +13,6 @@ _PROPORTION_OFFSET = 1e-6
 _FARTHEST = 1e9  # ranges of support coordinates, whose squares must not overflow
 
 
-@dataclass(frozen=True)
 class Paddle(Method):
     """K-means with a penalty on the number of classes that are present.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import torch
@@ -16,7 +15,6 @@ from fsbench.methods.transport import EqualSizes
 from fsbench.tasks.batch import TaskBatch, gram
 
 
-@dataclass(frozen=True)
 class ProtoLp(Method):
     """Prototypes and a graph of them, in turns: queries are assigned, and the assignments spread over the graph.
 

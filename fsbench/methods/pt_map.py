@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -18,7 +16,6 @@ from fsbench.tasks.batch import TaskBatch
 FIRST_STEPS, NEXT_STEPS = 16, 5
 
 
-@dataclass(frozen=True)
 class PtMap(Method):
     """Optimal transport of the queries to the classes, and centroids that follow it.
 

@@ -24,7 +24,7 @@ from fsbench.features.extract import Settings, extract
 from fsbench.features.overlap import overlap
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.machine import Environment
-from fsbench.methods.presets import benchmark_with_preset
+from fsbench.methods.soft_kmeans import benchmark_with_preset
 from fsbench.results.published import published
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks

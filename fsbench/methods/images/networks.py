@@ -132,7 +132,6 @@ def set_counted(network: nn.Module, images: int | None) -> None:
             module.counted = images
 
 
-@dataclass(frozen=True)
 class OnImages(Method):
     """Base class of methods on images: rows are pixels, S · S · 3 bytes each, with the channels last."""
 

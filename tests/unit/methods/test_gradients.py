@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import fsbench
-from fsbench.methods import heads as _blocks
-from fsbench.methods import unem
+from fsbench.methods import heads, unem
 from fsbench.methods.base import Context
 from fsbench.methods.centroids import class_means
 from fsbench.methods.heads import Adam, Objective, descend, probabilities, support_slope
@@ -75,14 +74,13 @@ def test_results_do_not_depend_on_how_tasks_are_blocked(name: str, monkeypatch: 
     labels = np.tile(np.arange(5), (7, 1))
     together = fsbench.predict(name, support, labels, query, steps=20)
     sizes: list[int] = []
-    monkeypatch.setattr(_blocks, "_CACHE", 3 * 17 * 20 * 8)  # three tasks
+    monkeypatch.setattr(heads, "_CACHE", 3 * 17 * 20 * 8)  # three tasks
 
-    original = method_class(name)._classify  # type: ignore[attr-defined]
-    monkeypatch.setattr(
-        method_class(name),
-        "_classify",
-        lambda self, tasks: sizes.append(len(tasks.rows)) or original(self, tasks),  # type: ignore[func-returns-value]
-    )
+    def noted(rows: torch.Tensor, start: torch.Tensor, slope: Any, **schedule: Any) -> torch.Tensor:
+        sizes.append(len(rows))
+        return descend(rows, start, slope, **schedule)
+
+    monkeypatch.setattr(heads, "descend", noted)
     np.testing.assert_allclose(fsbench.predict(name, support, labels, query, steps=20), together, atol=1e-12)
     assert sizes == [3, 3, 1]
 
