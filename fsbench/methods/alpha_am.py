@@ -46,7 +46,8 @@ class Graph:
         ways, self.nodes = start.shape[1], start.shape[1] + rows.shape[1]
         self.neighbours = min(neighbours, self.nodes - 1)
         # LAPACK's last digits depend on where a matrix lies in memory. With its size a multiple of 4, all matrices of a
-        # batch are aligned alike, and the answers of a task do not depend on the others; added nodes stay alone.
+        # batch are aligned alike, and the answers of a task do not depend on the others; added nodes stay alone. (At
+        # orders above 4 they still do: torch's power function rounds the last elements of a tensor in its own way.)
         self.added = -self.nodes % 4
         self.identity = torch.eye(self.nodes + self.added, dtype=rows.dtype, device=rows.device)
         never = self.identity[: self.nodes, : self.nodes] > 0
@@ -125,7 +126,7 @@ class AlphaAm(Method):
     info = MethodInfo(
         "alpha-am", "α-AM",
         'Lazarou et al., "Adaptive manifold for imbalanced transductive few-shot learning", WACV 2024',
-        url="https://arxiv.org/abs/2304.14281", order=200, transductive=True, prior="free",
+        url="https://arxiv.org/abs/2304.14281", order=200, prior="free",
         prior_by={"order": {1.0: "uniform"}},
         # Small, as it is slow: the values of its released program.
         grid={"order": (1.0, 2.0, 5.0), "propagation": (0.8, 0.9), "neighbours": (10, 20)}, cost="slow", version=2,
@@ -178,7 +179,7 @@ class Am(AlphaAm):
 
     info = MethodInfo(
         "am", "AM", 'Lazarou et al., "Adaptive manifold for imbalanced transductive few-shot learning", WACV 2024',
-        url="https://arxiv.org/abs/2304.14281", order=190, transductive=True, prior="uniform",
+        url="https://arxiv.org/abs/2304.14281", order=190, prior="uniform",
         prior_by={"marginal": {0.0: "none"}},
         # Weaker assumptions of equal classes than in its program too: unbalanced tasks need them.
         grid={"marginal": (0.3, 1.0, 10.0), "propagation": (0.8, 0.9), "neighbours": (10, 20)}, cost="slow",

@@ -39,7 +39,7 @@ class Ilpc(Method):
     preprocessing = "power"
     info = MethodInfo(
         "ilpc", "iLPC", 'Lazarou, Stathaki, Avrithis, "Iterative label cleaning for transductive and semi-supervised '
-        'few-shot learning", ICCV 2021', url="https://arxiv.org/abs/2012.07962", order=130, transductive=True,
+        'few-shot learning", ICCV 2021', url="https://arxiv.org/abs/2012.07962", order=130,
         prior="uniform", grid={"propagation": (0.6, 0.8, 0.9), "neighbours": (5, 10, 20, 40)}, cost="slow",
     )  # fmt: skip
 

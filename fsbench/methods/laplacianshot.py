@@ -37,7 +37,7 @@ class LaplacianShot(Method):
     preprocessing = "CL2N"
     info = MethodInfo(
         "laplacianshot", "LaplacianShot", 'Ziko et al., "Laplacian Regularized Few-Shot Learning", ICML 2020',
-        url="https://arxiv.org/abs/2006.15486", order=80, transductive=True, prior="none", needs_base=True,
+        url="https://arxiv.org/abs/2006.15486", order=80, needs_base=True,
         grid={"weight": (0.1, 0.3, 0.5, 0.7, 0.8, 1.0, 1.2, 1.5), "neighbours": (1, 2, 3, 4, 6, 9)},
         published={"LaplacianShot": {}},
     )  # fmt: skip

@@ -28,7 +28,7 @@ class Paddle(Method):
     info = MethodInfo(
         "paddle", "PADDLE",
         'Martin et al., "Towards Practical Few-Shot Query Sets: Transductive Minimum Description Length '
-        'Inference", NeurIPS 2022', url="https://arxiv.org/abs/2210.14545", order=170, transductive=True, prior="free",
+        'Inference", NeurIPS 2022', url="https://arxiv.org/abs/2210.14545", order=170, prior="free",
         grid={"weight": (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)},
     )  # fmt: skip
 

@@ -78,7 +78,7 @@ class SoftKMeans(Method):
     info = MethodInfo(
         "soft-kmeans", "Soft-KMEANS",
         'Kearns, Mansour, Ng, "An information-theoretic analysis of hard and soft assignment methods for '
-        'clustering", 1998', url="https://arxiv.org/abs/1302.1552", order=210, transductive=True, prior="none",
+        'clustering", 1998', url="https://arxiv.org/abs/1302.1552", order=210,
         needs_base=True, grid={"t_km": (2.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0, 150.0, 200.0)},
         published={"Soft-KMEANS": {}},
     )  # fmt: skip

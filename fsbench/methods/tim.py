@@ -32,7 +32,7 @@ class TimGradient(Method):
     info = MethodInfo(
         "tim-gd", "TIM-GD",
         'Boudiaf et al., "Transductive Information Maximization for Few-Shot Learning", NeurIPS 2020',
-        url="https://arxiv.org/abs/2008.11297", order=140, transductive=True, prior="uniform",
+        url="https://arxiv.org/abs/2008.11297", order=140, prior="uniform",
         prior_by={"marginal": {0.0: "none"}},
         grid={"temperature": (5.0, 10.0, 15.0, 30.0, 60.0), "marginal": (0.1, 0.3, 1.0, 3.0, 10.0),
               "conditional": (0.1, 1.0)},
@@ -67,7 +67,7 @@ class AlphaTim(TimGradient):
 
     info = MethodInfo(
         "alpha-tim", "α-TIM", 'Veilleux et al., "Realistic Evaluation of Transductive Few-Shot Learning", NeurIPS 2021',
-        url="https://arxiv.org/abs/2204.11181", order=160, transductive=True, prior="free",
+        url="https://arxiv.org/abs/2204.11181", order=160, prior="free",
         prior_by={"order": {1.0: "uniform"}},
         grid={"order": (1.5, 2.0, 3.0, 5.0, 7.0), "temperature": (5.0, 10.0, 15.0, 30.0, 60.0), "marginal": (0.3, 1.0)},
         published={"alpha-TIM": {}}, cost="slow",
@@ -102,7 +102,7 @@ class TimAlternating(Method):
     info = MethodInfo(
         "tim-adm", "TIM-ADM",
         'Boudiaf et al., "Transductive Information Maximization for Few-Shot Learning", NeurIPS 2020',
-        url="https://arxiv.org/abs/2008.11297", order=150, transductive=True, prior="uniform",
+        url="https://arxiv.org/abs/2008.11297", order=150, prior="uniform",
         prior_by={"marginal": {0.0: "none"}},
         grid={"temperature": (5.0, 10.0, 15.0, 30.0, 60.0), "marginal": (0.1, 0.3, 1.0, 3.0, 10.0),
               "conditional": (0.1, 1.0)},

@@ -57,7 +57,7 @@ class UnemGaussian(Method):
     info = MethodInfo(
         "unem-gaussian", "UNEM-Gaussian",
         'Zhou et al., "UNEM: UNrolled Generalized EM for Transductive Few-Shot Learning", CVPR 2025',
-        url="https://arxiv.org/abs/2412.16739", order=180, transductive=True, prior="free",
+        url="https://arxiv.org/abs/2412.16739", order=180, prior="free",
     )  # fmt: skip
 
     def classify(self, tasks: TaskBatch) -> Tensor:

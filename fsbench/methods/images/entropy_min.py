@@ -51,7 +51,7 @@ class EntropyMin(ImageMethod):
 
     info = MethodInfo(
         "entropy-min", "Entropy-min", 'Dhillon et al., "A Baseline for Few-Shot Image Classification", ICLR 2020',
-        url="https://arxiv.org/abs/1909.02729", order=70, transductive=True, prior="none",
+        url="https://arxiv.org/abs/1909.02729", order=70,
         variants=Variants("variant", ("joint", "alternating", "head"), in_all=("head",)), network="features",
         network_by={"head": ""},
         grid={"temperature": (5.0, 10.0, 15.0, 30.0, 60.0),
