@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import fsbench
-from fsbench.methods.bavardage import Bavardage
+from fsbench.methods.bavardage import Bavardage, clamp_by_products
 from tests.oracle import algorithms, reference
 from tests.oracle.reference import Tasks, tasks_of
 from tests.oracle.rivals_centroids import simpleshot
@@ -187,3 +187,15 @@ def test_scale_of_the_scatter_is_a_matter_of_units(
     )
     monkeypatch.setattr("fsbench.methods.bavardage.RIDGE", 1e-6 / c)
     np.testing.assert_allclose(one, solve(base=smaller, tau=0.3 / c, sigma=10.0 * c**0.5), atol=1e-9)
+
+
+def test_predictions_do_not_depend_on_how_the_spectrum_is_clamped(
+    features: Features, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By eigenvalues on the CPU, by matrix products on a GPU."""
+    solve = partial(tasks_of(features, 50).predict, "bavardage:released", base=features.statistics)
+    by_eigenvalues = solve()
+    monkeypatch.setattr("fsbench.methods.bavardage.clamp_eigenvalues", clamp_by_products)
+    by_products = solve()
+    np.testing.assert_array_equal(by_products.argmax(axis=2), by_eigenvalues.argmax(axis=2))
+    np.testing.assert_allclose(by_products, by_eigenvalues, atol=1e-5)

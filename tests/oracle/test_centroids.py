@@ -74,9 +74,14 @@ def test_unequal_supports_and_few_dimensions(name: str, dimension: int) -> None:
     tasks.agree(name, slow, base=data.statistics)
 
 
-@pytest.mark.parametrize("reduce", [False, True])
-def test_pt_map_stops_and_reduces_like_the_released_program(features: Features, reduce: bool) -> None:
-    tasks_of(features, 4, queries=30).agree("pt-map", partial(loops.pt_map, reduce=reduce), atol=1e-3)
+@SETTINGS
+def test_pt_map_like_the_released_program(
+    features: Features, shots: int, ways: int, queries: int, alpha: float | None
+) -> None:
+    """With its stop test, and with and without its QR reduction."""
+    tasks = tasks_of(features, 5, shots=shots, ways=ways, queries=queries, alpha=alpha)
+    for reduce in (False, True):
+        tasks.agree("pt-map", partial(loops.pt_map, reduce=reduce), atol=1e-3, balanced=alpha is None)
 
 
 def test_bd_cspn_keeps_the_mean_of_a_class_that_nothing_belongs_to(features: Features) -> None:
@@ -120,10 +125,13 @@ def test_laplacianshot_without_neighbours_is_another_method(features: Features, 
     ("preset", "balanced", "shots", "expected"),
     [
         ("mini", True, 1, (0.7, True)),
+        ("mini", True, 5, (0.3, True)),
         ("tiered", True, 5, (0.1, True)),
         ("cub", True, 20, (0.3, True)),
         ("", True, 1, (0.7, True)),
         ("mini", False, 1, (1.0, False)),
+        ("mini", False, 5, (0.7, False)),
+        ("tiered", False, 1, (1.0, False)),
         ("tiered", False, 10, (0.7, False)),
         ("cub", False, 1, (1.0, False)),
         ("cub", False, 5, (0.8, False)),
@@ -168,11 +176,15 @@ def test_protolp(features: Features, graph: str, shots: int, ways: int, queries:
     tasks.agree("protolp", slow, 1e-4, graph=graph, rounds=12, balanced=alpha is None)
 
 
-def test_unem_with_coefficients_of_every_iteration(features: Features) -> None:
+@SETTINGS
+def test_unem_with_coefficients_of_every_iteration(
+    features: Features, shots: int, ways: int, queries: int, alpha: float | None
+) -> None:
     balance, temperature = [0.1 * n for n in range(10)], [1 + 0.2 * n for n in range(10)]
     words: dict[str, Any] = {"balance": ",".join(map(str, balance)), "temperature": ",".join(map(str, temperature))}
     slow = partial(loops.unem, scale=2.0, balance=balance, temperature=temperature)
-    tasks_of(features, 5, shots=3, ways=4, queries=22).agree("unem-gaussian", slow, scale=2.0, **words)
+    tasks = tasks_of(features, 5, shots=shots, ways=ways, queries=queries, alpha=alpha)
+    tasks.agree("unem-gaussian", slow, scale=2.0, balanced=alpha is None, **words)
 
 
 @SETTINGS
