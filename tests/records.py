@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fsbench.features.store import Provenance
-from fsbench.methods.registry import learns, method_class, method_names
+from fsbench.methods.registry import method_class, method_names
 from fsbench.results.record import (
     Answers,
     MethodFacts,
@@ -119,7 +119,7 @@ def _facts(run: Run, given: bool) -> dict[str, Any]:
         "assumes": info.assumes(params, run.protocol.alpha),
         "order": names.index(name),
         "starts_from": info.starts_from,
-        "learns": learns(name),
+        "learns": method_class(name).learns(),
         "published_as": tuple(
             published
             for published, needed in info.published.items()

@@ -13,7 +13,7 @@ from fsbench.errors import UsageError
 from fsbench.evaluation.spec import ALL, parse_methods
 from fsbench.methods.base import Context
 from fsbench.methods.images.loader import FEATURES
-from fsbench.methods.registry import learns, method_class, told, working_methods
+from fsbench.methods.registry import method_class, told, working_methods
 from fsbench.report.writers import Column, Table, cells, number, show, stdout_console
 from fsbench.tasks.protocol import RULES
 
@@ -44,8 +44,9 @@ def methods(options: Methods) -> None:
 def _describe(label: str) -> dict[str, Any]:
     """The facts of a method."""
     (choice,) = parse_methods([label])
-    info, options = method_class(choice.method).info, dict(choice.options)
-    facts, learned = told(choice.method if ".py:" in choice.method else choice.label), learns(choice.method)
+    method, options = method_class(choice.method), dict(choice.options)
+    info, learned = method.info, method.learns()
+    facts = told(choice.method if ".py:" in choice.method else choice.label)
     return {
         "method": choice.label,
         "title": info.title,

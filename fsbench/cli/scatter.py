@@ -7,7 +7,7 @@ import json
 from fsbench.cli.options import Scatter
 from fsbench.cli.session import find_features
 from fsbench.features.scatter import BaseStatistics, base_statistics, scatter_path
-from fsbench.methods.presets import SIGMA
+from fsbench.methods.bavardage import Bavardage
 from fsbench.report.tables import scatter_table
 from fsbench.report.writers import show
 from fsbench.reporter import Reporter
@@ -20,7 +20,7 @@ def scatter(options: Scatter) -> None:
     for file in files:
         with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
             BaseStatistics.fit_file(file, advance).save(scatter_path(file.path))
-    rows = [(file.path, base_statistics(file), SIGMA) for file in files]
+    rows = [(file.path, base_statistics(file), Bavardage.sigma) for file in files]
     if not options.as_json:
         show(scatter_table(rows))
         return

@@ -21,9 +21,9 @@ from fsbench.evaluation.engine import MethodError, Outcome, TaskList, solve
 from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import MethodChoice, command_of
 from fsbench.io.files import require_writable
-from fsbench.methods.base import Learnable, Method
+from fsbench.methods.base import Method
+from fsbench.methods.bavardage import ARTICLE_UNITS
 from fsbench.methods.images.loader import ImageLoader
-from fsbench.methods.presets import ARTICLE_UNITS
 from fsbench.methods.registry import method_class, method_key
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
@@ -193,7 +193,7 @@ def _draft(job: Job, runner: Runner) -> Record:
     facts = MethodFacts(
         label=job.choice.label,
         assumes=info.assumes(params, protocol.alpha),
-        learns=isinstance(job.method, Learnable),
+        learns=job.method.learns(),
         published_as=tuple(
             name for name, needs in info.published.items() if all(params[key] in needs[key] for key in needs)
         ),

@@ -11,11 +11,11 @@ import numpy as np
 
 from fsbench.backbones.families import differences
 from fsbench.data.catalog import dataset_info, dataset_names
-from fsbench.errors import FsbenchError, unknown_name
+from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics, base_statistics
 from fsbench.features.store import FeatureFile, Provenance, Split, overlap
-from fsbench.methods import presets
 from fsbench.methods.base import Context
+from fsbench.methods.soft_kmeans import benchmark_with_preset
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
 from fsbench.results.record import network_words
@@ -49,12 +49,10 @@ class Source:
 
     def context(self, protocol: TaskProtocol, preset: str = "") -> Context:
         """What defaults of methods may depend on; with the preset `article`, its parameters for this data set."""
-        if preset not in presets.CHOICES:
-            raise unknown_name("preset", preset, filter(None, presets.CHOICES))
         return Context(
             balanced=protocol.balanced,
             shots=protocol.shots,
-            preset=presets.benchmark_with_preset(self.provenance.dataset) if preset else "",
+            preset=benchmark_with_preset(self.provenance.dataset) if preset else "",
             alpha=protocol.alpha or ALPHA,
             base=self.base,
             network=self.image_network,

@@ -11,7 +11,7 @@ from typing import Any
 
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.options import SETTINGS, Comparing, Evaluating, Solve
-from fsbench.methods.registry import method_class, needs_base, plain_label, split_variant, working_methods
+from fsbench.methods.registry import method_class, plain_label, split_variant, working_methods
 from fsbench.results.studies import Value
 from fsbench.tasks.protocol import ALL_CLASSES, ALPHA, FEW_PRESENT, PRESENT, WAYS, TaskProtocol
 
@@ -41,7 +41,7 @@ class MethodChoice:
     @property
     def needs_base(self) -> bool:
         """Whether it needs statistics of base classes."""
-        return needs_base(self.method if ".py:" in self.method else self.label)
+        return method_class(self.method).info.needs_base_for(self.options)
 
 
 @dataclass(frozen=True, kw_only=True)

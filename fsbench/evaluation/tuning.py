@@ -29,8 +29,8 @@ from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import FeatureFile, overlap
 from fsbench.io.files import only_writer
 from fsbench.methods.base import Learnable, Method
-from fsbench.methods.presets import ARTICLE_UNITS
-from fsbench.methods.registry import can_tune, learns, method_class, method_key, working_methods
+from fsbench.methods.bavardage import ARTICLE_UNITS
+from fsbench.methods.registry import method_class, method_key, working_methods
 from fsbench.results.record import Origins
 from fsbench.results.studies import Trial, Tuned, Value, read_memory, tuning_path, write_memory
 from fsbench.tasks.batch import TaskBatch
@@ -102,9 +102,10 @@ def search_for(
 ) -> Search | None:
     """The search for parameters of a method; None if it has none to tune and no earlier search has an outcome."""
     search = Search(choice, validation_source(file, source.base), protocol, tuning_path(file.path))
-    if choice.network and can_tune(choice.method):
+    tunable = method_class(choice.method).can_tune()
+    if choice.network and tunable:
         search = replace(search, source=with_pixels(search.source, choice.network, file, runner))
-    return search if can_tune(choice.method) or search.stored() else None
+    return search if tunable or search.stored() else None
 
 
 def validation_source(file: FeatureFile, base: BaseStatistics | None) -> Source:
@@ -129,23 +130,23 @@ def _val(file: FeatureFile, base: BaseStatistics | None, novel: str) -> Source:
 
 def grid_of(choice: MethodChoice) -> list[Axis]:
     """The axes to search: those of the method that are not given, in whichever units; none where it learns instead."""
-    method, grid = choice.method, method_class(choice.method).info.grid
-    parameters = [field.name for field in dataclasses.fields(method_class(method))]  # type: ignore[arg-type]
-    if not can_tune(method):
+    method, chosen = choice.method, method_class(choice.method)
+    parameters, grid = [field.name for field in dataclasses.fields(chosen)], chosen.info.grid  # type: ignore[arg-type]
+    if not chosen.can_tune():
         if not parameters:
             raise FsbenchError(f"There is no grid to tune {method} on: it has no parameters.", "Leave out --tune.")
-        grids = ", ".join(name for name in working_methods() if can_tune(name))
+        grids = ", ".join(name for name in working_methods() if method_class(name).can_tune())
         raise FsbenchError(
             f"There is no grid to tune {method} on.",
             f"Give one: fsbench tune --method {method} --over NAME=VALUE,VALUE. Methods with a grid: {grids}.",
         )
-    free = [name for name in (parameters if learns(method) else grid) if name not in _settled(choice)]
+    free = [name for name in (parameters if chosen.learns() else grid) if name not in _settled(choice)]
     if not free:
         raise FsbenchError(
             f"There is nothing to tune: all that is searched for {method} is given, {', '.join(choice.options)}.",
             "Leave out --tune, or a parameter.",
         )
-    return [] if learns(method) else [Axis(name, grid[name]) for name in free]
+    return [] if chosen.learns() else [Axis(name, grid[name]) for name in free]
 
 
 def tune(search: Search, axes: Sequence[Axis], runner: Runner, *, tasks: int = TASKS, seed: int = 0) -> Tuned:

@@ -1,17 +1,28 @@
-"""What a method is: a frozen dataclass of annotated parameters, with its facts and `classify`."""
+"""What a method is: a class of annotated parameters, with its facts and `classify`. Importing this needs no torch."""
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self, get_type_hints, runtime_checkable
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import FrozenInstanceError, dataclass, field, fields
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Protocol,
+    Self,
+    dataclass_transform,
+    get_type_hints,
+    runtime_checkable,
+)
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from fsbench.errors import FsbenchError, unknown_name
-from fsbench.methods.facts import MethodInfo, Variants
+from fsbench.tasks.protocol import ALPHA
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,12 +31,95 @@ if TYPE_CHECKING:
     from fsbench.methods.images.networks import ImageNetwork
     from fsbench.tasks.batch import TaskBatch
 
-__all__ = ["Context", "Count", "Method", "MethodInfo", "NonNegative", "Positive", "Share", "Variants"]
-
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1)]
+Prior = Literal["none", "uniform", "free"]
+
+
+@dataclass(frozen=True)
+class Variants:
+    """Variants of a method: the words that may follow its name, as in `bavardage:released`."""
+
+    parameter: str  # that the word sets
+    values: tuple[str, ...]  # the words, the default first
+    in_all: tuple[str, ...] = ()  # those that `all` runs beside the default
+    without_base: tuple[str, ...] = ()  # those that need no base classes, although the method does
+
+    def chosen(self, params: Mapping[str, Any]) -> str:
+        """The word that the parameters stand for."""
+        return str(params.get(self.parameter, self.values[0]))
+
+    def suffix(self, params: Mapping[str, Any]) -> str:
+        """What follows the name of the method with these parameters: `:released`; nothing for the default."""
+        word = self.chosen(params)
+        return "" if word == self.values[0] else f":{word}"
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """The facts of a method. A method of your own needs a name, and `needs_base` if it uses the base classes."""
+
+    name: str  # as typed on the command line; `title` is as printed, the name by default
+    title: str = ""
+    reference: str = ""  # authors, title, venue; `url` is a page of it
+    # whether a query's answer depends on the other queries; `transductive_by` are values of parameters that make it
+    # otherwise: `{"variant": {"transductive": True}}`
+    transductive: bool = True
+    # what it assumes of the class proportions among the queries: `none` (no role), `uniform`, or `free` (estimated)
+    prior: Prior = "none"
+    needs_base: bool = False
+    variants: Variants | None = None
+    # parameters that tuning searches, with their values: about 50 cells, or a dozen along a single parameter or where a
+    # cell takes minutes; never the number of iterations
+    grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    # its names in published tables, each with the values of parameters that such a row belongs to; parameters that are
+    # not named may have any value
+    published: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    # `fast`: closed-form steps. `slow`: hundreds of gradient steps, so that a run says how long it will take.
+    # `network`: a network is adapted to every task, which takes seconds.
+    cost: Literal["fast", "slow", "network"] = "fast"
+    # values of parameters that make the prior another one: `{"mixing": {"uniform": "uniform"}}`
+    prior_by: Mapping[str, Mapping[Any, Prior]] = field(default_factory=dict)
+    # raised when the same parameters give other results. Records and tuned parameters of an earlier version are not
+    # used.
+    version: int = 1
+    starts_from: str = ""  # method whose result it starts from, and should not end below
+    url: str = ""
+    # empty for methods on features. Methods on images name their network: `features` is the one that made the features,
+    # anything else, such as `conv4-maml`, the weights of that name for the data set.
+    network: str = ""
+    # variants that need another network, or none: `{"head": ""}`
+    network_by: Mapping[str, str] = field(default_factory=dict)
+    transductive_by: Mapping[str, Mapping[Any, bool]] = field(default_factory=dict)
+    order: int = 1000  # place in lists and tables; methods of users come last
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", self.title or self.name)
+
+    def network_for(self, params: Mapping[str, Any]) -> str:
+        """The network that the method needs with these parameters; empty if it works on features."""
+        return self.network_by.get(self.variants.chosen(params) if self.variants else "", self.network)
+
+    def needs_base_for(self, params: Mapping[str, Any]) -> bool:
+        """Whether the method needs statistics of base classes with these parameters."""
+        return self.needs_base and not (self.variants and self.variants.chosen(params) in self.variants.without_base)
+
+    def assumes(self, params: Mapping[str, Any], alpha: float | None = None) -> str:
+        """What the method assumes with these parameters, as tables say it: `inductive`, or the prior it has.
+
+        It is told α if its prior is the α that the tasks are drawn with, and not merely the usual one.
+        """
+        transductive, prior = self.transductive, self.prior
+        for name, words in self.transductive_by.items():
+            transductive = words.get(params.get(name), transductive)
+        if not transductive:
+            return "inductive"
+        for name, priors in self.prior_by.items():
+            prior = priors.get(params.get(name), prior)
+        told = prior == "free" and alpha not in (None, ALPHA) and params.get("prior_alpha") == alpha
+        return ("no" if prior == "none" else prior) + " prior" + (", told α" if told else "")
 
 
 @dataclass(frozen=True)
@@ -40,25 +134,41 @@ class Context:
     network: ImageNetwork | None = None  # for methods on images
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Method:
-    """Base class of methods: frozen dataclasses with their facts and `classify`.
+    """Base class of methods: parameters, facts and `classify`.
 
-    Annotated fields are the parameters, which are checked when an object is made; a field that does not take part in
-    comparisons (`compare=False`) is not one.
+    Annotated fields are the parameters, which are checked when an object is made and cannot be changed afterwards; a
+    field that does not take part in comparisons (`compare=False`) is not one.
     """
 
     info: ClassVar[MethodInfo]
     preprocessing: ClassVar[str] = "UN"  # of rows, by `embed`: UN, L2N, CL2N, or power, the first half of PT and PLC
     depends_on: ClassVar[tuple[str, ...]] = ()  # files beside a method's own file whose content its results depend on
 
+    def __init_subclass__(cls) -> None:
+        """Every method is a dataclass; `__setattr__` below freezes it, so that a decorator of its own does no harm."""
+        dataclass(frozen=True)(cls)
+        del cls.__setattr__, cls.__delattr__
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise FrozenInstanceError(f"cannot assign to {name!r}")
+
     def __post_init__(self) -> None:
-        for name, kind in _kinds(type(self)).items():
-            object.__setattr__(self, name, _checked(kind, name, getattr(self, name)))
+        for name, kind in self._checks().items():
+            try:
+                object.__setattr__(self, name, kind.validate_python(getattr(self, name)))
+            except ValidationError as error:
+                raise FsbenchError(f"{name} must be {_expected(error)}, got {getattr(self, name)!r}.") from None
+
+    @classmethod
+    def _checks(cls) -> dict[str, TypeAdapter[Any]]:
+        return _checks(cls)  # type: ignore[arg-type] # mypy takes the hash of an object for that of its class
 
     @classmethod
     def configure(cls, context: Context, **options: Any) -> Self:
         """The defaults for the context, overridden by the options; unknown options are refused."""
-        names = [*_kinds(cls)]
+        names = [*cls._checks()]
         for name in options:
             if not names:
                 raise FsbenchError(f"{cls.info.name} takes no parameters, got {name}.", f"Leave out {name}.")
@@ -68,8 +178,18 @@ class Method:
 
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:
-        """Defaults that depend on the context; the others are the dataclass's own."""
+        """Defaults that depend on the context; the others are those of the fields."""
         return {}
+
+    @classmethod
+    def learns(cls) -> bool:
+        """Whether tuning learns its parameters by gradient, in place of searching a grid."""
+        return issubclass(cls, Learnable)
+
+    @classmethod
+    def can_tune(cls) -> bool:
+        """Whether it has a grid to search, or learns its parameters."""
+        return bool(cls.info.grid) or cls.learns()
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Any:
         """Map raw features (M, D) row by row to what `classify` works on, once for a whole split.
@@ -84,7 +204,7 @@ class Method:
 
     def params(self) -> dict[str, Any]:
         """The parameters as plain data; JSON knows no infinity, so that one is a word."""
-        values = {name: getattr(self, name) for name in _kinds(type(self))}
+        values = {name: getattr(self, name) for name in self._checks()}
         return {name: "inf" if value == math.inf else value for name, value in values.items()}
 
 
@@ -104,39 +224,23 @@ class Demanding(Protocol):
         """Estimate the bytes that one task of so many images takes."""
 
 
-_KINDS: dict[type, dict[str, TypeAdapter[Any]]] = {}
-
-
-def _kinds(cls: type) -> dict[str, TypeAdapter[Any]]:
+@functools.cache
+def _checks(cls: Any) -> dict[str, TypeAdapter[Any]]:
     """What checks each parameter of a method: its annotation, strictly, but for whole numbers that stand for floats."""
-    if cls in _KINDS:
-        return _KINDS[cls]
-    names = [one.name for one in dataclasses.fields(cls) if one.compare] if dataclasses.is_dataclass(cls) else []
     try:
         hints = get_type_hints(cls, include_extras=True)
     except NameError as error:
         raise FsbenchError(
             f"The annotations of {cls.__name__} cannot be read: {error}.", "Import types outside `if TYPE_CHECKING`."
         ) from error
-    return _KINDS.setdefault(cls, {name: _adapter(hints[name]) for name in names})
+    strict = ConfigDict(strict=True, arbitrary_types_allowed=True)
+    return {one.name: TypeAdapter(hints[one.name], config=strict) for one in fields(cls) if one.compare}
 
 
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
-
-
-def checked(kind: Any, name: str, value: Any) -> Any:
-    """A value that is what an annotation says; else an error that names the parameter."""
-    return _checked(_adapter(kind), name, value)
-
-
-def _checked(kind: TypeAdapter[Any], name: str, value: Any) -> Any:
-    try:
-        return kind.validate_python(value)
-    except ValidationError as error:
-        parts = (one["msg"].removeprefix("Input should be ").removeprefix("Value error, ") for one in error.errors())
-        expected = " or ".join(dict.fromkeys(_WORDS.get(part, part) for part in parts))
-        raise FsbenchError(f"{name} must be {expected}, got {value!r}.") from None
+def _expected(error: ValidationError) -> str:
+    """What a value should have been: `a positive number or 'learned'`."""
+    parts = (one["msg"].removeprefix("Input should be ").removeprefix("Value error, ") for one in error.errors())
+    return " or ".join(dict.fromkeys(_WORDS.get(part, part) for part in parts))
 
 
 _WORDS = {

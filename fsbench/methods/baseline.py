@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -15,7 +14,6 @@ from fsbench.methods.heads import TINY, descend, probabilities, support_slope
 from fsbench.tasks.batch import TaskBatch
 
 
-@dataclass(frozen=True)
 class Baseline(Method):
     """A head fitted to the support by cross-entropy, on features as they are. Inductive.
 
@@ -48,7 +46,6 @@ class Baseline(Method):
         return descend(rows, start, slope, temperature=self.temperature, rate=self.rate, steps=self.steps)
 
 
-@dataclass(frozen=True)
 class BaselinePlusPlus(Baseline):
     """The head of Baseline, read by cosines: the softmax of T times those between queries and weights. Inductive.
 

@@ -18,10 +18,9 @@ v_k that give every class its size. `docs/methods.md` derives it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Literal, NamedTuple, Self, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Annotated, Any, Literal, Self
 
 import torch
 from pydantic import Field
@@ -29,7 +28,6 @@ from torch import Tensor
 
 from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics
-from fsbench.methods import presets
 from fsbench.methods.base import (
     Context,
     Count,
@@ -38,41 +36,19 @@ from fsbench.methods.base import (
     NonNegative,
     Positive,
     Variants,
-    checked,
     prepared,
     require_base,
 )
 from fsbench.methods.centroids import Clusters, InnerProducts, products_of
-from fsbench.methods.soft_kmeans import last, over_classes, soft_kmeans
+from fsbench.methods.soft_kmeans import last, over_classes, preset_of, soft_kmeans, temperature_of
 from fsbench.methods.transport import EqualSizes
 from fsbench.tasks.batch import TaskBatch, gram, product
 
+ARTICLE_UNITS = {"t_vb": "tau", "s_max": "sigma"}  # options in the article's units, and the parameters they set
 SAMPLER = "sampler"  # the word for the α that the tasks are drawn with
 RIDGE = 1e-6  # the released program adds it to its matrix
-T = TypeVar("T")
-Scale = Annotated[float, Field(gt=0)]  # may be infinite
-# The released program's sphering, an eigen-decomposition: `embed` is called for many parts of a split.
-_released: WeakKeyDictionary[BaseStatistics, Tensor] = WeakKeyDictionary()
 
 
-class Spaces(NamedTuple, Generic[T]):
-    """A thing in each of the two spaces that BAVARDAGE works in."""
-
-    plain: T  # of CL2N features, where Soft-KMEANS finds the first assignments
-    sphered: T  # of the same features after the sphering of Eq. 7, where variational Bayes goes on
-
-
-class Posterior(NamedTuple):
-    """What the M step finds for every class; its centroid m_k is known by inner products alone."""
-
-    log_mixing: Tensor  # (B, K, 1) E[log π_k]
-    beta: Tensor  # (B, K, 1) β_k
-    similarity: Tensor  # (B, K, Q) ⟨x'_q, m'_k⟩
-    squared: Tensor  # (B, K, 1) ‖m'_k‖²
-    precision: Tensor | float  # τ
-
-
-@dataclass(frozen=True)
 class Bavardage(Method):
     """Variational Bayes on sphered features, started from Soft-KMEANS (Algorithm 1)."""
 
@@ -85,8 +61,8 @@ class Bavardage(Method):
     stage: Literal["plda", "vb"] = "plda"
     t_km: Positive = 50.0  # temperature of Soft-KMEANS
     # precision of the sphered features, T_vb in units of images per base class; `learned` estimates it in every M step
-    tau: Positive | Literal["learned"] = presets.TAU
-    sigma: Scale = presets.SIGMA  # largest scaling, s_max in units of 1/√(images per base class)
+    tau: Positive | Literal["learned"] = 0.3
+    sigma: Annotated[float, Field(gt=0)] = 20.0  # largest scaling, s_max in units of 1/√(images per base class)
     mixing: Literal["learned", "uniform"] = "learned"  # whether mixing weights are `learned` (Eq. 3) or `uniform`.
     # α_o of the Dirichlet prior. The option `sampler` sets it to the α that the tasks are drawn with.
     prior_alpha: Positive = 2.0
@@ -96,7 +72,7 @@ class Bavardage(Method):
 
     info = MethodInfo(
         "bavardage", "BAVARDAGE", 'Hu, Pateux, Gripon, "Adaptive Dimension Reduction and Variational Inference…", 2022',
-        url="https://arxiv.org/abs/2209.08527", order=220, transductive=True, prior="free",
+        url="https://arxiv.org/abs/2209.08527", order=220, prior="free",
         prior_by={"mixing": {"uniform": "uniform"}, "variant": {"transport": "uniform"}}, needs_base=True,
         variants=Variants("variant", ("article", "released", "transport"), in_all=("released", "transport")),
         grid={"t_km": (10.0, 50.0), "tau": (0.1, 0.2, 0.3, 0.5, 1.0), "sigma": (10.0, 15.0, 20.0, 30.0, 50.0)},
@@ -105,24 +81,18 @@ class Bavardage(Method):
         starts_from="soft-kmeans",
     )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.stage == "vb":  # nothing else limits the scaling there
-            checked(Positive, "sigma", self.sigma)
-
     @classmethod
     def configure(cls, context: Context, **options: Any) -> Self:
         """Resolve defaults and units: τ = T_vb / n̄ and σ = s_max √n̄, with n̄ images per base class."""
-        article_units = {name: options.pop(name) for name in presets.ARTICLE_UNITS if name in options}
-        if any(presets.ARTICLE_UNITS[name] in options for name in article_units):
+        article_units = {name: options.pop(name) for name in ARTICLE_UNITS if name in options}
+        if any(ARTICLE_UNITS[name] in options for name in article_units):
             raise FsbenchError(
                 "T_vb and s_max are in the article's units, τ and σ are scale-free: a value was given in both.",
                 "Use either t_vb and s_max, or tau and sigma.",
             )
         for name, value in article_units.items():
             images = require_base(context.base, cls.info.title).images_per_class
-            amount = checked(Scale, name, value)
-            options[presets.ARTICLE_UNITS[name]] = amount / images if name == "t_vb" else amount * images**0.5
+            options[ARTICLE_UNITS[name]] = value / images if name == "t_vb" else value * images**0.5
         if options.get("prior_alpha") == SAMPLER:
             if context.alpha is None:
                 raise FsbenchError("How these tasks were drawn is not known.", "Give prior_alpha as a number.")
@@ -132,11 +102,9 @@ class Bavardage(Method):
     @classmethod
     def defaults(cls, context: Context) -> dict[str, Any]:
         """The scale-free defaults, or the preset that the context asks for."""
-        chosen: dict[str, Any] = {
-            "t_km": presets.temperature_of(context),
-            "mixing": "uniform" if context.balanced else "learned",
-        }
-        if preset := presets.preset_of(context):
+        mixing = "uniform" if context.balanced else "learned"
+        chosen: dict[str, Any] = {"t_km": temperature_of(context), "mixing": mixing}
+        if preset := preset_of(context):
             images = require_base(context.base, cls.info.title).images_per_class
             chosen.update(tau=preset.t_vb / images, sigma=preset.s_max * images**0.5)
         return chosen
@@ -149,16 +117,10 @@ class Bavardage(Method):
 
     def _sphering(self, base: BaseStatistics) -> Tensor:
         """(D, D) matrix that row vectors are multiplied with."""
-        identity = torch.eye(len(base.mean), dtype=torch.float64)
         if self.stage == "vb":
-            return self.sigma * identity
+            return self.sigma * torch.eye(len(base.mean), dtype=torch.float64)
         if self.variant == "released":
-            # Departs from Eq. 6: class-weighted, with a ridge. The clamp follows per task, in `classify`.
-            if base not in _released:
-                with torch.inference_mode(False):  # whoever uses it next may differentiate
-                    matrix = (base.class_weighted + RIDGE * identity) / base.images_per_class
-                    _released[base] = inverse_square_root(matrix)
-            return _released[base]
+            return released_sphering(base)
         floor = (base.eigenvalues[0] * 1e-12).clamp_min(1e-16)  # so that a direction without scatter stays finite
         scaling = base.eigenvalues.clamp_min(floor).rsqrt()  # Eq. 7
         # Departs from the T = S R printed before Eq. 7: with eigenvectors in the columns of R it is S Rᵀ that
@@ -174,35 +136,33 @@ class Bavardage(Method):
 
         Departs from Algorithm 1: the assignments of the support stay one-hot, as in the released program.
         """
-        products, support = self.products(tasks), tasks.one_hot()
-        plain, sphered = Clusters(products.plain, support), Clusters(products.sphered, support)
+        plain, sphered = (Clusters(products, tasks.one_hot()) for products in self._products(tasks))
         normalised = EqualSizes() if self.variant == "transport" else over_classes
         for assigned in soft_kmeans(plain, self.t_km, self.km_steps, normalised):
             yield assigned
         for _ in range(self.steps):
-            assigned = normalised(self._e_step_logits(self._m_step(sphered, assigned)))
+            assigned = normalised(self._logits(sphered, assigned))
             yield assigned
 
-    def products(self, tasks: TaskBatch) -> Spaces[InnerProducts]:
-        """Inner products of the samples of tasks in each space."""
+    def _products(self, tasks: TaskBatch) -> tuple[InnerProducts, InnerProducts]:
+        """Inner products of CL2N samples, and of the same sphered."""
         if self.variant != "released" or self.stage == "vb":
-            return Spaces(products_of(tasks, "plain"), products_of(tasks, "sphered"))
+            return products_of(tasks, "plain"), products_of(tasks, "sphered")
         plain = tasks.gram("plain")  # (B, N, N)
         sphered = clamp_within_span(plain, tasks.gram("sphered"), self.sigma)
-        return Spaces(InnerProducts(plain), InnerProducts(sphered))
+        return InnerProducts(plain), InnerProducts(sphered)
 
-    def _m_step(self, clusters: Clusters, assigned: Tensor) -> Posterior:
-        """Eq. 3 with m_o = 0, from the assignments (B, K, Q) of the queries."""
+    def _logits(self, clusters: Clusters, assigned: Tensor) -> Tensor:
+        """The M step, Eq. 3 with m_o = 0, and the E step before it is normalised, (B, K, Q).
+
+        The latter is Eq. 5 without the terms that are the same for every class.
+        """
         count = clusters.count(assigned)  # (B, K, 1) N_k
         beta = self.beta + count
+        similarity, squared = clusters.centroids(assigned, beta)  # ⟨x'_q, m'_k⟩ and ‖m'_k‖²
         precision = _learned_precision(clusters, assigned, beta) if isinstance(self.tau, str) else self.tau
-        return Posterior(self._log_mixing(clusters, count), beta, *clusters.centroids(assigned, beta), precision)
-
-    def _e_step_logits(self, posterior: Posterior) -> Tensor:
-        """Eq. 5 without the terms that are the same for every class, (B, K, Q): the E step before it is normalised."""
-        log_mixing, beta, similarity, squared, precision = posterior
         dimension = similarity.shape[1] - 1  # d = K − 1
-        return log_mixing - dimension / (2 * beta) + precision * (similarity - squared / 2)
+        return self._log_mixing(clusters, count) - dimension / (2 * beta) + precision * (similarity - squared / 2)
 
     def _log_mixing(self, clusters: Clusters, count: Tensor) -> Tensor:
         """E[log π_k] = ψ(α_k) − ψ(Σ_j α_j) of Eq. 5 with α_k = α_o + N_k of Eq. 3, (B, K, 1)."""
@@ -235,10 +195,16 @@ def _learned_precision(clusters: Clusters, assigned: Tensor, beta: Tensor) -> Te
     return dimension * samples / spread.clamp_min(torch.finfo(spread.dtype).eps * samples)
 
 
-def inverse_square_root(matrix: Tensor) -> Tensor:
-    """The symmetric M^(-1/2) of a positive definite matrix (D, D)."""
-    values, vectors = torch.linalg.eigh(matrix)
-    root: Tensor = (vectors * values.clamp_min(values.max() * 1e-14).rsqrt()) @ vectors.mT
+@functools.lru_cache(maxsize=4)  # `embed` is called for many parts of a split
+def released_sphering(base: BaseStatistics) -> Tensor:
+    """The symmetric M^(-1/2) of the released program's matrix M (D, D); its clamp follows per task.
+
+    Departs from Eq. 6: class-weighted, with a ridge.
+    """
+    with torch.inference_mode(False):  # whoever uses it next may differentiate
+        ridge = RIDGE * torch.eye(len(base.mean), dtype=torch.float64)
+        values, vectors = torch.linalg.eigh((base.class_weighted + ridge) / base.images_per_class)
+        root: Tensor = (vectors * values.clamp_min(values.max() * 1e-14).rsqrt()) @ vectors.mT
     return root
 
 

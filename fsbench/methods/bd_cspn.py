@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -16,7 +14,6 @@ TEMPERATURE = 10.0
 _TIE = 1e-6  # of cosines, above their rounding errors
 
 
-@dataclass(frozen=True)
 class BdCspn(Method):
     """Nearest prototype, after prototypes were rectified with pseudo-labelled queries.
 
@@ -30,7 +27,7 @@ class BdCspn(Method):
     preprocessing = "CL2N"
     info = MethodInfo(
         "bd-cspn", "BD-CSPN", 'Liu, Song, Qin, "Prototype Rectification for Few-Shot Learning", ECCV 2020',
-        url="https://arxiv.org/abs/1911.10713", order=90, transductive=True, prior="none", needs_base=True,
+        url="https://arxiv.org/abs/1911.10713", order=90, needs_base=True,
         grid={"temperature": (1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)},
         published={"BD-CSPN": {}},
     )  # fmt: skip

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -13,7 +11,6 @@ from fsbench.methods.centroids import inner_products, mean_weights
 from fsbench.tasks.batch import TaskBatch
 
 
-@dataclass(frozen=True)
 class Bms(Method):
     """Transport of the queries to classes that have a least size, found along the way.
 
@@ -35,7 +32,7 @@ class Bms(Method):
     info = MethodInfo(
         "bms", "PEME-BMS",
         'Hu et al., "Squeezing Backbone Feature Distributions to the Max for Efficient Few-Shot Learning", '
-        "Algorithms 2022", url="https://doi.org/10.3390/a15050147", order=110, transductive=True, prior="free",
+        "Algorithms 2022", url="https://doi.org/10.3390/a15050147", order=110, prior="free",
         grid={"scale": (2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.5, 10.0, 12.0, 14.0, 17.0, 24.0)}, published={"PEME-BMS": {}},
     )  # fmt: skip
 

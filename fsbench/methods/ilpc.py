@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import torch
@@ -24,7 +23,6 @@ _TIE = 1e-9
 _MOMENTUM, _RATE, _DECAY = 0.9, 0.1, 5e-4
 
 
-@dataclass(frozen=True)
 class Ilpc(Method):
     """Label propagation, balancing and label cleaning, repeated until every query has a label. Transductive.
 
@@ -41,7 +39,7 @@ class Ilpc(Method):
     preprocessing = "power"
     info = MethodInfo(
         "ilpc", "iLPC", 'Lazarou, Stathaki, Avrithis, "Iterative label cleaning for transductive and semi-supervised '
-        'few-shot learning", ICCV 2021', url="https://arxiv.org/abs/2012.07962", order=130, transductive=True,
+        'few-shot learning", ICCV 2021', url="https://arxiv.org/abs/2012.07962", order=130,
         prior="uniform", grid={"propagation": (0.6, 0.8, 0.9), "neighbours": (5, 10, 20, 40)}, cost="slow",
     )  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,7 +21,6 @@ _UNBALANCED, _UNBALANCED_PRESETS = (1.0, 0.7), {"cub": (1.0, 0.8)}
 _TOLERANCE = 1e-6
 
 
-@dataclass(frozen=True)
 class LaplacianShot(Method):
     """Nearest prototype, smoothed over a graph of neighbouring queries.
 
@@ -39,7 +37,7 @@ class LaplacianShot(Method):
     preprocessing = "CL2N"
     info = MethodInfo(
         "laplacianshot", "LaplacianShot", 'Ziko et al., "Laplacian Regularized Few-Shot Learning", ICML 2020',
-        url="https://arxiv.org/abs/2006.15486", order=80, transductive=True, prior="none", needs_base=True,
+        url="https://arxiv.org/abs/2006.15486", order=80, needs_base=True,
         grid={"weight": (0.1, 0.3, 0.5, 0.7, 0.8, 1.0, 1.2, 1.5), "neighbours": (1, 2, 3, 4, 6, 9)},
         published={"LaplacianShot": {}},
     )  # fmt: skip

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -12,7 +10,6 @@ from fsbench.methods.centroids import class_means, support_and_query
 from fsbench.tasks.batch import TaskBatch
 
 
-@dataclass(frozen=True)
 class NearestClassMean(Method):
     """Nearest mean of the support, on CL2N features: the inductive reference."""
 

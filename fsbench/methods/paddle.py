@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -15,7 +13,6 @@ _PROPORTION_OFFSET = 1e-6
 _FARTHEST = 1e9  # ranges of support coordinates, whose squares must not overflow
 
 
-@dataclass(frozen=True)
 class Paddle(Method):
     """K-means with a penalty on the number of classes that are present.
 
@@ -31,7 +28,7 @@ class Paddle(Method):
     info = MethodInfo(
         "paddle", "PADDLE",
         'Martin et al., "Towards Practical Few-Shot Query Sets: Transductive Minimum Description Length '
-        'Inference", NeurIPS 2022', url="https://arxiv.org/abs/2210.14545", order=170, transductive=True, prior="free",
+        'Inference", NeurIPS 2022', url="https://arxiv.org/abs/2210.14545", order=170, prior="free",
         grid={"weight": (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)},
     )  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import torch
@@ -16,7 +15,6 @@ from fsbench.methods.transport import EqualSizes
 from fsbench.tasks.batch import TaskBatch, gram
 
 
-@dataclass(frozen=True)
 class ProtoLp(Method):
     """Prototypes and a graph of them, in turns: queries are assigned, and the assignments spread over the graph.
 
@@ -39,7 +37,7 @@ class ProtoLp(Method):
     info = MethodInfo(
         "protolp", "protoLP",
         'Zhu, Koniusz, "Transductive Few-shot Learning with Prototype-based Label Propagation by Iterative '
-        'Graph Refinement", CVPR 2023', url="https://arxiv.org/abs/2304.11598", order=120, transductive=True,
+        'Graph Refinement", CVPR 2023', url="https://arxiv.org/abs/2304.11598", order=120,
         prior="uniform", variants=Variants("graph", ("normalised", "anchor")),
         grid={"weight": (0.05, 0.3, 1.0, 10.0), "share": (0.3, 0.6, 0.7, 0.9), "scale": (5.0, 10.0, 20.0)},
     )  # fmt: skip

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -18,7 +16,6 @@ from fsbench.tasks.batch import TaskBatch
 FIRST_STEPS, NEXT_STEPS = 16, 5
 
 
-@dataclass(frozen=True)
 class PtMap(Method):
     """Optimal transport of the queries to the classes, and centroids that follow it.
 
@@ -37,7 +34,7 @@ class PtMap(Method):
     info = MethodInfo(
         "pt-map", "PT-MAP",
         'Hu et al., "Leveraging the Feature Distribution in Transfer-based Few-Shot Learning", ICANN 2021',
-        url="https://arxiv.org/abs/2006.03806", order=100, transductive=True, prior="uniform",
+        url="https://arxiv.org/abs/2006.03806", order=100, prior="uniform",
         grid={"scale": (2.5, 5.0, 7.0, 10.0, 15.0, 20.0, 40.0), "rate": (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6)},
         published={"PT-MAP": {}},
     )  # fmt: skip

@@ -17,14 +17,11 @@ from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.io.files import is_name
-from fsbench.methods.facts import MethodInfo, Variants
-
-if TYPE_CHECKING:
-    from fsbench.methods.base import Method
+from fsbench.methods.base import Context, Method, MethodInfo, Variants
 
 BASELINE = "soft-kmeans"  # what others are compared to unless told otherwise
 BASELINE_WITHOUT_BASE = "simpleshot:L2N"  # the same where there are no base classes
@@ -48,13 +45,13 @@ def _discover() -> Iterator[tuple[MethodInfo, str]]:
                     yield eval(compile(ast.Expression(line.value), path, "eval"), names), f"{module}:{cls.name}"
 
 
-_FOUND = sorted(_discover(), key=lambda pair: pair[0].order)
-METHODS = {info.name: place for info, place in _FOUND}
-_FACTS = {info.name: info for info, _ in _FOUND}
+_DISCOVERED = sorted(_discover(), key=lambda pair: pair[0].order)
+METHODS = {info.name: place for info, place in _DISCOVERED}
+_FACTS = {info.name: info for info, _ in _DISCOVERED}
 
 
 def method_class(name: str) -> type[Method]:
-    """The class of a method, by its name, or from `path/to/file.py:CLASS`."""
+    """The class of a method, by its name, or from `path/to/file.py:CLASS`: what there is to know hangs on it."""
     if ".py:" in name:
         return _from_file(name)
     if name.endswith(".py"):
@@ -69,18 +66,13 @@ def installed_class(name: str) -> type[Method] | None:
     """The class of a method of fsbench or of an installed package; None for any other name. No file is executed."""
     if name in METHODS:
         module, _, attribute = METHODS[name].partition(":")
-        return _with_all_parts(getattr(importlib.import_module(module), attribute), name)
+        return _as_method(getattr(importlib.import_module(module), attribute), name)
     entry = _plugins().get(name)
     return _load(entry) if entry else None
 
 
-def method_info(name: str) -> MethodInfo:
-    """The facts of a method, by its name, or from `path/to/file.py:CLASS`."""
-    return installed_info(name) or method_class(name).info
-
-
 def installed_info(name: str) -> MethodInfo | None:
-    """The facts of a method of fsbench or of an installed package; None for any other name."""
+    """The facts of a method of fsbench or of an installed package, if possible without an import of torch."""
     if name in _FACTS:
         return _FACTS[name]
     installed = installed_class(name)
@@ -121,7 +113,7 @@ def _load(entry: EntryPoint) -> type[Method]:
             f"The method {entry.name}{package} cannot be loaded: {type(error).__name__}: {error}.",
             "Update or uninstall the package.",
         ) from error
-    return _with_all_parts(loaded, entry.name)
+    return _as_method(loaded, entry.name)
 
 
 def split_variant(label: str) -> tuple[str, dict[str, Any]]:
@@ -129,7 +121,7 @@ def split_variant(label: str) -> tuple[str, dict[str, Any]]:
     name, colon, word = label.partition(":")
     if not colon or ".py:" in label:
         return label, {}
-    variants = method_info(name).variants
+    variants = method_class(name).info.variants
     if variants is None:
         raise FsbenchError(f"{name} has no variants, got {label!r}.", f"Use {name}.")
     if word not in variants.values:
@@ -140,32 +132,12 @@ def split_variant(label: str) -> tuple[str, dict[str, Any]]:
 def plain_label(label: str) -> str:
     """A label without a variant that the method has anyway: `bavardage:article` is `bavardage`."""
     name, options = split_variant(label)
-    variants = method_info(name).variants
-    return name if variants and variants.default in options.values() else label
-
-
-def needs_base(label: str) -> bool:
-    """Whether a method, or a variant of it, needs statistics of base classes."""
-    name, options = split_variant(label)
-    info = method_info(name)
-    spared = info.variants.without_base if info.variants else ()
-    return info.needs_base and not any(word in spared for word in options.values())
-
-
-def learns(name: str) -> bool:
-    """Whether tuning learns the parameters of a method by gradient, in place of searching a grid."""
-    return hasattr(method_class(name), "learn")
-
-
-def can_tune(name: str) -> bool:
-    """Whether a method has a grid to search, or learns its parameters."""
-    return bool(method_info(name).grid) or learns(name)
+    variants = method_class(name).info.variants
+    return name if variants and variants.values[0] in options.values() else label
 
 
 def told(label: str) -> dict[str, str]:
     """What a method, or a variant of it, is told beside the task, and the parameters whose defaults follow from it."""
-    from fsbench.methods.base import Context  # noqa: PLC0415 - pydantic takes longer than a completion of the shell
-
     name, options = split_variant(label)
     method, facts = method_class(name), {}
     even, even_many, uneven, uneven_many = (
@@ -174,7 +146,7 @@ def told(label: str) -> dict[str, str]:
     )
     by_setting = [key for key in even if (even[key], even_many[key]) != (uneven[key], uneven_many[key])]
     by_shots = [key for key in even if (even[key], uneven[key]) != (even_many[key], uneven_many[key])]
-    if needs_base(label):
+    if method.info.needs_base_for(options):
         facts["base classes"] = "statistics of their features"
     if by_setting:
         facts["balanced or not"] = f"sets {', '.join(by_setting)}; with --blind as if unbalanced"
@@ -195,8 +167,9 @@ def method_key(name: str) -> str:
         return name
     if ".py:" in name:
         path, _, attribute = name.rpartition(":")
-        digest = hashlib.sha256(Path(path).read_bytes()) if Path(path).is_file() else hashlib.sha256()
-        for other in getattr(_from_file(name), "depends_on", ()):
+        depends_on = _from_file(name).depends_on
+        digest = hashlib.sha256(Path(path).read_bytes())
+        for other in depends_on:
             try:
                 digest.update(f"\0{other}\0".encode() + (Path(path).parent / other).read_bytes())
             except OSError as error:
@@ -221,7 +194,7 @@ def _from_file(name: str) -> type[Method]:
     if not hasattr(module, attribute):
         methods = [key for key, value in vars(module).items() if hasattr(value, "classify")]
         raise unknown_name(f"class of {path}", attribute, methods)
-    return _with_all_parts(getattr(module, attribute), name)
+    return _as_method(getattr(module, attribute), name)
 
 
 @functools.cache
@@ -239,12 +212,10 @@ def _execute(path: Path, text: bytes) -> ModuleType:
     return module
 
 
-def _with_all_parts(cls: type[Method], name: str) -> type[Method]:
-    """A class that has what a method needs, or an error that says what is missing."""
-    missing = [part for part in ("info", "configure", "embed", "classify", "params") if not hasattr(cls, part)]
-    if missing:
-        raise FsbenchError(
-            f"{name} is not a method: it lacks {', '.join(missing)}.",
-            "Subclass fsbench.methods.base.Method, and give it info and classify.",
-        )
-    return cls
+def _as_method(cls: Any, name: str) -> type[Method]:
+    """A class, if it is that of a method."""
+    if isinstance(cls, type) and issubclass(cls, Method) and hasattr(cls, "info"):
+        return cls
+    raise FsbenchError(
+        f"{name} is not a method.", "Subclass fsbench.methods.base.Method, and give it info and classify."
+    )

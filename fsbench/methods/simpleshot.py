@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -15,7 +14,6 @@ from fsbench.methods.centroids import class_means, squared_distances, support_an
 from fsbench.tasks.batch import TaskBatch
 
 
-@dataclass(frozen=True)
 class SimpleShot(Method):
     """Nearest class mean on features that were centred and normalised, or not.
 

@@ -1,21 +1,69 @@
-"""Soft-KMEANS."""
+"""Soft-KMEANS, and the parameters that it shares with BAVARDAGE: defaults, and the article's presets.
+
+The presets are those of the article's appendix on tuning, in its units. They belong to the article's networks: on
+other features of the same images they can end far below Soft-KMEANS. The scale-free defaults do not, so that presets
+are used only on request.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from fsbench.data.catalog import benchmark_of
+from fsbench.errors import FsbenchError, unknown_name
 from fsbench.methods.base import Context, Count, Method, MethodInfo, Positive
 from fsbench.methods.centroids import Clusters, products_of
-from fsbench.methods.presets import temperature_of
 from fsbench.tasks.batch import TaskBatch
 
 
-@dataclass(frozen=True)
+class Preset(NamedTuple):
+    """T_km, T_vb and s_max in the article's units."""
+
+    t_km: float
+    t_vb: float
+    s_max: float
+
+
+_MINI = {"balanced": Preset(10, 50, 2), "unbalanced": Preset(50, 50, 1)}
+PRESETS = {
+    "mini": _MINI,
+    "fc100": _MINI,
+    "cifarfs": _MINI,
+    "tiered": {"balanced": Preset(10, 100, 2), "unbalanced": Preset(100, 100, 1)},
+    "cub": {"balanced": Preset(10, 4, 5), "unbalanced": Preset(10, 4, 5)},
+}
+
+
+def benchmark_with_preset(dataset: str) -> str:
+    """The benchmark that a data set is a split of, if the article has a preset for it; else an error."""
+    benchmark = benchmark_of(dataset)
+    if benchmark not in PRESETS:
+        raise FsbenchError(
+            f"The article has no preset for {dataset or 'a data set without a name'}.",
+            f"Use the defaults, which need none. Presets exist for {', '.join(PRESETS)}.",
+        )
+    return benchmark
+
+
+def preset_of(context: Context) -> Preset | None:
+    """The preset that the context asks for, in its setting; None if it asks for none."""
+    if not context.preset:
+        return None
+    if context.preset not in PRESETS:
+        raise unknown_name("preset", context.preset, PRESETS)
+    return PRESETS[context.preset]["balanced" if context.balanced else "unbalanced"]
+
+
+def temperature_of(context: Context) -> float:
+    """T_km for the context."""
+    preset = preset_of(context)
+    return float(preset.t_km) if preset else 10.0 if context.balanced else 50.0
+
+
 class SoftKMeans(Method):
     """Soft k-means on CL2N features, seeded with the support, whose labels stay fixed.
 
@@ -30,7 +78,7 @@ class SoftKMeans(Method):
     info = MethodInfo(
         "soft-kmeans", "Soft-KMEANS",
         'Kearns, Mansour, Ng, "An information-theoretic analysis of hard and soft assignment methods for '
-        'clustering", 1998', url="https://arxiv.org/abs/1302.1552", order=210, transductive=True, prior="none",
+        'clustering", 1998', url="https://arxiv.org/abs/1302.1552", order=210,
         needs_base=True, grid={"t_km": (2.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0, 150.0, 200.0)},
         published={"Soft-KMEANS": {}},
     )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,12 +9,11 @@ from torch import Tensor
 
 from fsbench.methods.base import Context, Count, Method, MethodInfo, NonNegative, Positive
 from fsbench.methods.centroids import mean_weights, products_of
-from fsbench.methods.heads import InformationHead, Objective
+from fsbench.methods.heads import Objective, fitted_probabilities
 from fsbench.tasks.batch import TaskBatch
 
 
-@dataclass(frozen=True)
-class TimGradient(InformationHead):
+class TimGradient(Method):
     """TIM-GD: mutual information between queries and labels, maximised by gradient descent. Transductive.
 
     The loss is a·CE − b·H(Y) + c·H(Y|X) on unit-norm features, with logits −T/2 d² to one weight vector per class,
@@ -30,10 +28,11 @@ class TimGradient(InformationHead):
     rate: Positive = 1e-4
     steps: Count = 1000
 
+    preprocessing = "L2N"
     info = MethodInfo(
         "tim-gd", "TIM-GD",
         'Boudiaf et al., "Transductive Information Maximization for Few-Shot Learning", NeurIPS 2020',
-        url="https://arxiv.org/abs/2008.11297", order=140, transductive=True, prior="uniform",
+        url="https://arxiv.org/abs/2008.11297", order=140, prior="uniform",
         prior_by={"marginal": {0.0: "none"}},
         grid={"temperature": (5.0, 10.0, 15.0, 30.0, 60.0), "marginal": (0.1, 0.3, 1.0, 3.0, 10.0),
               "conditional": (0.1, 1.0)},
@@ -45,12 +44,17 @@ class TimGradient(InformationHead):
         """The weight of H(Y): 10 on balanced tasks, where the original's (0.1, 1, 0.1) is the same path, else 1."""
         return {"marginal": 10.0 if context.balanced else 1.0}
 
+    def classify(self, tasks: TaskBatch) -> Tensor:
+        """Softmax of the logits under the weights after the last step, (B, Q, K)."""
+        return fitted_probabilities(
+            tasks, self.objective(), temperature=self.temperature, rate=self.rate, steps=self.steps
+        )
+
     def objective(self) -> Objective:
         """The loss with Shannon's entropies."""
         return Objective(self.cross_entropy, self.marginal, self.conditional)
 
 
-@dataclass(frozen=True)
 class AlphaTim(TimGradient):
     """TIM-GD with entropies that tolerate unequal classes among the queries. Transductive.
 
@@ -63,7 +67,7 @@ class AlphaTim(TimGradient):
 
     info = MethodInfo(
         "alpha-tim", "α-TIM", 'Veilleux et al., "Realistic Evaluation of Transductive Few-Shot Learning", NeurIPS 2021',
-        url="https://arxiv.org/abs/2204.11181", order=160, transductive=True, prior="free",
+        url="https://arxiv.org/abs/2204.11181", order=160, prior="free",
         prior_by={"order": {1.0: "uniform"}},
         grid={"order": (1.5, 2.0, 3.0, 5.0, 7.0), "temperature": (5.0, 10.0, 15.0, 30.0, 60.0), "marginal": (0.3, 1.0)},
         published={"alpha-TIM": {}}, cost="slow",
@@ -79,7 +83,6 @@ class AlphaTim(TimGradient):
         return Objective(self.cross_entropy, self.marginal, self.conditional, self.order)
 
 
-@dataclass(frozen=True)
 class TimAlternating(Method):
     """TIM-ADM: the mutual information of TIM, maximised by alternating directions. Transductive.
 
@@ -99,7 +102,7 @@ class TimAlternating(Method):
     info = MethodInfo(
         "tim-adm", "TIM-ADM",
         'Boudiaf et al., "Transductive Information Maximization for Few-Shot Learning", NeurIPS 2020',
-        url="https://arxiv.org/abs/2008.11297", order=150, transductive=True, prior="uniform",
+        url="https://arxiv.org/abs/2008.11297", order=150, prior="uniform",
         prior_by={"marginal": {0.0: "none"}},
         grid={"temperature": (5.0, 10.0, 15.0, 30.0, 60.0), "marginal": (0.1, 0.3, 1.0, 3.0, 10.0),
               "conditional": (0.1, 1.0)},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fsbench.features.preprocess import extreme_scale
-from fsbench.methods.base import Method, MethodInfo, NonNegative, Positive, checked
+from fsbench.methods.base import Method, MethodInfo, Positive
 from fsbench.methods.centroids import Clusters, inner_products, support_and_query
 from fsbench.tasks.batch import TaskBatch
 
@@ -28,24 +28,18 @@ def _per_iteration(value: float | str) -> list[float]:
     return [float(part) for part in value.split(",")] if isinstance(value, str) else [value] * LAYERS
 
 
-def _each(kind: Any) -> AfterValidator:
-    """A check of the coefficients of all iterations."""
-
-    def check(value: float | str) -> float | str:
-        try:
-            numbers = _per_iteration(value)
-        except ValueError:
-            numbers = []
-        if len(numbers) != LAYERS:
-            raise ValueError(f"a number, or {LAYERS} with commas between them")
-        for place, number in enumerate(numbers, start=1):
-            checked(kind, f"The coefficient of iteration {place}", number)
-        return value
-
-    return AfterValidator(check)
+def _checked(value: float | str, positive: bool) -> float | str:
+    """One coefficient for all iterations, or one for each."""
+    try:
+        numbers = _per_iteration(value)
+    except ValueError:
+        numbers = []
+    if len(numbers) != LAYERS or not all(0 <= number < math.inf for number in numbers) or (positive and 0 in numbers):
+        size = "positive" if positive else "of at least 0"
+        raise ValueError(f"a number, or {LAYERS} with commas between them, {size}")
+    return value
 
 
-@dataclass(frozen=True)
 class UnemGaussian(Method):
     """Ten iterations of PADDLE's EM, each with coefficients of its own. Transductive.
 
@@ -56,13 +50,14 @@ class UnemGaussian(Method):
 
     scale: Positive = _START  # multiplies the features
     # weight of log π_k; one number, or one per iteration with commas between them
-    balance: Annotated[float | str, _each(NonNegative)] = _START
-    temperature: Annotated[float | str, _each(Positive)] = 1 + _START  # divides the logits; likewise
+    balance: Annotated[float | str, AfterValidator(partial(_checked, positive=False))] = _START
+    # divides the logits; likewise
+    temperature: Annotated[float | str, AfterValidator(partial(_checked, positive=True))] = 1 + _START
 
     info = MethodInfo(
         "unem-gaussian", "UNEM-Gaussian",
         'Zhou et al., "UNEM: UNrolled Generalized EM for Transductive Few-Shot Learning", CVPR 2025',
-        url="https://arxiv.org/abs/2412.16739", order=180, transductive=True, prior="free",
+        url="https://arxiv.org/abs/2412.16739", order=180, prior="free",
     )  # fmt: skip
 
     def classify(self, tasks: TaskBatch) -> Tensor:

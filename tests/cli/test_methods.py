@@ -8,7 +8,7 @@ import pytest
 
 from fsbench.backbones.families import FAMILIES
 from fsbench.data.catalog import dataset_names
-from fsbench.methods.registry import METHODS, learns, method_class, told
+from fsbench.methods.registry import METHODS, method_class, told
 from fsbench.tasks.protocol import PROTOCOL_NAMES
 from tests.cli import run
 
@@ -39,7 +39,7 @@ def test_every_method_is_described(name: str) -> None:
     assert described["assumes"]
     grid = {one["name"]: one["tuning grid"] for one in described["parameters"] if one["tuning grid"]}
     known = {parameter: [*values] for parameter, values in method_class(name).info.grid.items()}
-    assert grid == (dict.fromkeys(grid, "learned") if learns(name) else known)
+    assert grid == (dict.fromkeys(grid, "learned") if method_class(name).learns() else known)
     assert described["told"] == (told(name) or {"beside the task": "nothing"})
     assert described["title"] in run("methods", name).stdout
 

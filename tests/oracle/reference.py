@@ -1,19 +1,58 @@
-"""From raw features to the algorithms of `tests.oracle.algorithms`, one task at a time, in float64."""
+"""Tasks to compare on, and the way from raw features to the algorithms of `tests.oracle.algorithms`, in float64."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import fsbench
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import RIDGE, Bavardage
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.sampling import sample_tasks
 from tests.oracle import algorithms
+from tests.synthetic import Features
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+@dataclass
+class Tasks:
+    """Tasks of synthetic features, which methods and their slow versions solve."""
+
+    support: NDArray[Any]  # (B, S, D)
+    labels: Ints  # (B, S)
+    query: NDArray[Any]  # (B, Q, D)
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        return np.concatenate([self.support, self.query], axis=1)
+
+    def predict(self, name: str, **params: Any) -> Any:
+        return fsbench.predict(name, self.support, self.labels, self.query, **params)
+
+    def slowly(self, slow: Callable[..., Any]) -> Any:
+        """What a function of (rows, labels, ways) gives for every task."""
+        ways = int(self.labels.max()) + 1
+        return np.stack([slow(rows, labels, ways) for rows, labels in zip(self.rows, self.labels, strict=True)])
+
+    def agree(self, name: str, slow: Callable[..., Any], atol: float = 1e-5, **params: Any) -> Any:
+        """Require the probabilities and the predictions of the slow version."""
+        predicted, expected = self.predict(name, **params), self.slowly(slow)
+        np.testing.assert_allclose(predicted, expected, atol=atol)
+        assert (predicted.argmax(axis=2) == expected.argmax(axis=2)).mean() >= 0.995
+        return predicted
+
+
+def tasks_of(data: Features, count: int, **protocol: Any) -> Tasks:
+    """The first tasks of a protocol."""
+    drawn = sample_tasks(TaskProtocol(**protocol), data.novel.offsets, 3, np.arange(count))
+    return Tasks(data.novel.features[drawn.support], drawn.support_labels, data.novel.features[drawn.query])
 
 
 def cl2n(x: NDArray[Any], mean: Floats) -> Floats:
@@ -54,12 +93,6 @@ class Base:
         return algorithms.sphere_in_span(x, np.linalg.inv(matrix), method.sigma)
 
 
-def ncm(x: Floats, labels: Ints, ways: int) -> Floats:
-    means = np.stack([x[: len(labels)][labels == k].mean(axis=0) for k in range(ways)])
-    distance = ((x[len(labels) :, None] - means[None]) ** 2).sum(axis=2)
-    return algorithms.softmax(-distance)
-
-
 def soft_kmeans(x: Floats, labels: Ints, t_km: float, steps: int = 5) -> Floats:
     """Assignments (Q, K) of the queries."""
     return algorithms.soft_kmeans(x, np.eye(labels.max() + 1)[labels], t_km, steps)[len(labels) :]
@@ -70,7 +103,7 @@ def configured(base: Any, *, balanced: bool = False, **params: Any) -> Bavardage
     return Bavardage.configure(Context(balanced=balanced, base=base), **params)
 
 
-def bavardage(rows: NDArray[Any], labels: Ints, base: Base, method: Bavardage) -> Floats:
+def bavardage(rows: NDArray[Any], labels: Ints, ways: int, *, base: Base, method: Bavardage) -> Floats:
     """Algorithm 1 from raw features (N, D) to probabilities (Q, K)."""
     x = cl2n(rows, base.mean)
     normalised = sinkhorn if method.variant == "transport" else None

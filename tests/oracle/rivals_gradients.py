@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tests.oracle.algorithms import softmax
+from tests.oracle.rivals_centroids import class_means, unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,21 +23,6 @@ if TYPE_CHECKING:
 
 EPS = 1e-12
 H = 1e-30
-
-
-def l2n(x: NDArray[Any]) -> Floats:
-    x = x.astype(np.float64)
-    return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
-
-
-def plc(x: NDArray[Any]) -> Floats:
-    x = x.astype(np.float64)
-    x = l2n(np.where(x < 0, -1, 1) * (np.abs(x) + 1e-6) ** 0.5)
-    return l2n(x - x.mean(axis=0))
-
-
-def means(x: Floats, labels: Ints, ways: int) -> Floats:
-    return np.stack([x[: len(labels)][labels == k].mean(axis=0) for k in range(ways)])
 
 
 def derivative(f: Callable[[NDArray[Any]], NDArray[Any]], at: Floats) -> Floats:
@@ -77,6 +63,8 @@ def information(p: NDArray[Any], labels: Ints, terms: tuple[float, float, float]
     a, b, c = terms
     shots = len(labels)
     fit = -np.log(p[..., np.arange(shots), labels] + EPS).mean(axis=-1)
+    if b == c == 0:
+        return a * fit
     queries = p[..., shots:, :]
     return a * fit - b * entropy(queries.mean(axis=-2), order, 0.0) + c * entropy(queries, order, EPS).mean(axis=-1)
 
@@ -86,31 +74,16 @@ def head_logits(x: Floats, w: NDArray[Any], temperature: float) -> NDArray[Any]:
     return -temperature / 2 * ((x[:, None] - w[..., None, :, :]) ** 2).sum(axis=-1)
 
 
-# ---- gradients as the methods' descriptions give them ----
-
-
 def head_gradient(
     x: Floats, labels: Ints, w: Floats, temperature: float, terms: tuple[float, float, float], order: float
 ) -> Floats:
     """Sums over samples of ∂L/∂l_k T (x − w_k)."""
-    a, b, c = terms
-    p = softmax(head_logits(x, w, temperature))
-    shots, queries = len(labels), len(x) - len(labels)
-    mean = p[shots:].mean(axis=0) if queries else np.empty(0)
-    total = np.zeros_like(w)
-    for i in range(len(x)):
-        if i < shots:
-            target = np.eye(len(w))[labels[i]]
-            right = p[i] @ target
-            slope = a * (p[i] - target) * right / (right + EPS) / shots
-        else:
-            if order == 1:
-                g = (b * np.log(mean) - c * np.log(p[i] + EPS)) / queries
-            else:
-                g = order / (order - 1) * (b * mean ** (order - 1) - c * (p[i] + EPS) ** (order - 1)) / queries
-            slope = p[i] * (g - p[i] @ g)
-        total += temperature * slope[:, None] * (x[i] - w)
-    return total
+
+    def loss(logits: NDArray[Any]) -> NDArray[Any]:
+        return information(complex_softmax(logits), labels, terms, order)
+
+    slope = derivative(loss, head_logits(x, w, temperature))  # (N, K)
+    return np.asarray(temperature * (slope.T @ x - slope.sum(axis=0)[:, None] * w))
 
 
 # ---- methods ----
@@ -128,7 +101,7 @@ def head(
     temperature: float = 15.0,
 ) -> Floats:
     """TIM-GD, α-TIM and entropy-min on features x, or Baseline if x is the support alone: the last weights."""
-    w = means(x, labels, ways)
+    w = class_means(x, labels, ways)
     adam = Adam(rate)
     for _ in range(steps):
         w = adam.step(w, head_gradient(x, labels, w, temperature, terms, order))
@@ -136,14 +109,14 @@ def head(
 
 
 def cosines(x: Floats, w: Floats) -> Floats:
-    return l2n(x) @ l2n(w).T
+    return np.asarray(unit(x) @ unit(w).T)
 
 
 def tim_adm(x: Floats, labels: Ints, ways: int, *, lam: float, b: float, c: float, steps: int) -> Floats:
     shots = len(labels)
     support, query = x[:shots], x[shots:]
     y = np.eye(ways)[labels]
-    w = means(x, labels, ways)
+    w = class_means(x, labels, ways)
     ratio = shots / len(query)
     for _ in range(steps):
         ps, pq = softmax(head_logits(support, w, 15.0)), softmax(head_logits(query, w, 15.0))
@@ -202,7 +175,7 @@ def alpha_am(
 ) -> Floats:
     """On pre-processed features; the gradients of centroids, gate and emphasis by `derivative`."""
     n = ways + len(x)
-    state = [means(x, labels, ways), np.ones((n, n)), np.full((n, n), alpha)]
+    state = [class_means(x, labels, ways), np.ones((n, n)), np.full((n, n), alpha)]
     optimisers = [Adam(rate) for _ in state]
     where = partial(spread, x, k=k, alpha=alpha, temperature=temperature)
 

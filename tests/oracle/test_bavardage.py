@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 
 import fsbench
-from fsbench.methods.bavardage import Bavardage
-from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import sample_tasks
+from fsbench.methods.bavardage import Bavardage, clamp_by_products
 from tests.oracle import algorithms, reference
+from tests.oracle.reference import Tasks, tasks_of
+from tests.oracle.rivals_centroids import simpleshot
 from tests.synthetic import Features, make_features
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def tasks_of(
-    data: Features, count: int, **protocol: float | str | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    drawn = sample_tasks(TaskProtocol(**protocol), data.novel.offsets, 3, np.arange(count))  # type: ignore[arg-type]
-    x = data.novel.features
-    return x[drawn.support], drawn.support_labels, x[drawn.query], drawn.query_labels
+ARTICLE: dict[str, Any] = {"t_km": 20.0, "t_vb": 15.0, "s_max": 1.4}
+VARIANTS = pytest.mark.parametrize("variant", ["article", "released"])
+
+
+def slow_bavardage(statistics: Any, base: reference.Base, **params: Any) -> Callable[..., Any]:
+    """Algorithm 1 with these parameters, as a function of a task."""
+    return partial(reference.bavardage, base=base, method=reference.configured(statistics, **params))
 
 
 @pytest.fixture(scope="module")
@@ -41,15 +45,13 @@ def test_base_statistics_equal_the_sums_over_classes_and_images(features: Featur
 
 
 @pytest.mark.parametrize("shots", [1, 5])
-def test_ncm_and_soft_kmeans_agree_with_the_loops(features: Features, base: reference.Base, shots: int) -> None:
-    support, labels, query, _ = tasks_of(features, 20, shots=shots)
-    kwargs: dict[str, Any] = {"base": features.statistics, "balanced": False}
-    near = fsbench.predict("ncm", support, labels, query, **kwargs)
-    soft = fsbench.predict("soft-kmeans", support, labels, query, t_km=30.0, **kwargs)
-    for b in range(20):
-        x = reference.cl2n(np.concatenate([support[b], query[b]]), base.mean)
-        np.testing.assert_allclose(near[b], reference.ncm(x, labels[b], 5), atol=1e-9)
-        np.testing.assert_allclose(soft[b], reference.soft_kmeans(x, labels[b], 30.0), atol=1e-9)
+def test_ncm_and_soft_kmeans(features: Features, base: reference.Base, shots: int) -> None:
+    def soft_kmeans(rows: Any, labels: Any, _: int) -> Any:
+        return reference.soft_kmeans(reference.cl2n(rows, base.mean), labels, 30.0)
+
+    tasks, given = tasks_of(features, 20, shots=shots), {"base": features.statistics, "balanced": False}
+    tasks.agree("ncm", partial(simpleshot, mean=base.mean, norm="CL2N"), 1e-9, **given)
+    tasks.agree("soft-kmeans", soft_kmeans, 1e-9, t_km=30.0, **given)
 
 
 @pytest.mark.parametrize("variant", ["article", "released", "transport"])
@@ -59,17 +61,82 @@ def test_bavardage_agrees_with_algorithm_1(
     features: Features, base: reference.Base, variant: str, balanced: bool, shots: int, ways: int, queries: int
 ) -> None:
     count = 3 if variant == "transport" else 12  # Sinkhorn's iteration is slow
-    support, labels, query, _ = tasks_of(features, count, shots=shots, ways=ways, queries=queries)
-    params: dict[str, Any] = {"t_km": 20.0, "t_vb": 15.0, "s_max": 1.4, "variant": variant, "balanced": balanced}
-    predicted = fsbench.predict("bavardage", support, labels, query, base=features.statistics, **params)
-    assert predicted.shape == (count, queries, ways)
-    method = reference.configured(features.statistics, **params)
     atol = 1e-5 if variant == "transport" else 1e-8  # Newton's steps are counted, not carried on to the last digit
-    for b in range(count):
-        rows = np.concatenate([support[b], query[b]])
-        np.testing.assert_allclose(predicted[b], reference.bavardage(rows, labels[b], base, method), atol=atol)
+    params = {**ARTICLE, "variant": variant, "balanced": balanced}
+    slow = slow_bavardage(features.statistics, base, **params)
+    tasks = tasks_of(features, count, shots=shots, ways=ways, queries=queries)
+    predicted = tasks.agree("bavardage", slow, atol, base=features.statistics, **params)
+    assert predicted.shape == (count, queries, ways)
     if variant == "transport":
         np.testing.assert_allclose(predicted.sum(axis=1), queries / ways, atol=1e-4)
+
+
+@VARIANTS
+def test_more_samples_than_features(variant: str) -> None:
+    data = make_features(dimension=12, seed=5)
+    params = {"t_km": 20.0, "t_vb": 8.0, "s_max": 1.2, "variant": variant}
+    slow = slow_bavardage(data.statistics, reference.Base.fit(data.base.features, data.base.labels), **params)
+    tasks_of(data, 8, shots=2, queries=40).agree("bavardage", slow, 1e-7, base=data.statistics, **params)
+
+
+@VARIANTS
+def test_duplicate_rows_of_overlapping_tasks(features: Features, base: reference.Base, variant: str) -> None:
+    tasks, params = tasks_of(features, 8, shots=2, queries=30), {**ARTICLE, "variant": variant}
+    tasks.query[:, :10] = tasks.support  # every support image is a query too
+    slow = slow_bavardage(features.statistics, base, **params)
+    tasks.agree("bavardage", slow, 1e-6, base=features.statistics, **params)
+
+
+def test_learned_precision_agrees_with_its_formula(features: Features, base: reference.Base) -> None:
+    """One step, so that the precision is estimated from Soft-KMEANS alone."""
+    params: dict[str, Any] = {"t_km": 20.0, "sigma": 10.0, "steps": 1}
+
+    def slow(rows: Any, labels: Any, ways: int) -> Any:
+        x = reference.cl2n(rows, base.mean)
+        o = algorithms.soft_kmeans(x, np.eye(ways)[labels], 20.0, 5)
+        u = algorithms.plda(algorithms.sphere(x, base.scatter, 10.0), o, 10.0)
+        m = o.T @ u / (10.0 + o.sum(axis=0))[:, None]
+        tau = 4 * len(x) / (o * algorithms.squared_distances(u, m)).sum()
+        return slow_bavardage(features.statistics, base, tau=tau, **params)(rows, labels, ways)
+
+    tasks_of(features, 6, queries=30).agree("bavardage", slow, 1e-8, base=features.statistics, tau="learned", **params)
+
+
+@VARIANTS
+@pytest.mark.parametrize("balanced", [False, True])
+def test_every_step_equals_the_loops(features: Features, base: reference.Base, variant: str, balanced: bool) -> None:
+    tasks, params = tasks_of(features, 3, ways=3, shots=2, queries=20), {"variant": variant, "balanced": balanced}
+    steps = trajectory("bavardage", tasks, base=features.statistics, steps=4, **ARTICLE, **params)
+    assert steps.shape == (5 + 4, 3, 20, 3)
+    for step in range(9):
+        if step < 5:
+            given: dict[str, Any] = {"t_km": ARTICLE["t_km"], "steps": step + 1}
+            expected = tasks.slowly(
+                lambda rows, labels, _, given=given: reference.soft_kmeans(
+                    reference.cl2n(rows, base.mean), labels, **given
+                )
+            )
+        else:
+            expected = tasks.slowly(slow_bavardage(features.statistics, base, steps=step - 4, **ARTICLE, **params))
+        np.testing.assert_allclose(steps[step], expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("method", ["soft-kmeans", "bavardage", "bavardage:released"])
+def test_the_first_step_is_the_nearest_class_mean_and_the_last_the_prediction(features: Features, method: str) -> None:
+    tasks, base = tasks_of(features, 4), features.statistics
+    steps = trajectory(method, tasks, base=base)
+    np.testing.assert_array_equal(steps[0].argmax(axis=2), tasks.predict("ncm", base=base).argmax(axis=2))
+    np.testing.assert_array_equal(steps[-1], tasks.predict(method, base=base))
+    assert not np.array_equal(steps[-1], steps[-2])
+
+
+def trajectory(method: str, tasks: Tasks, **params: Any) -> Any:
+    return fsbench.trajectory(method, tasks.support, tasks.labels, tasks.query, **params)
+
+
+def test_a_method_without_steps_is_refused(features: Features) -> None:
+    with pytest.raises(fsbench.FsbenchError, match="ncm does not show its steps"):
+        trajectory("ncm", tasks_of(features, 1), base=features.statistics)
 
 
 def test_the_clamp_matters_in_the_comparison_above(features: Features) -> None:
@@ -80,12 +147,11 @@ def test_the_clamp_matters_in_the_comparison_above(features: Features) -> None:
 
 def test_the_projection_keeps_distances_to_the_eigenvectors_of_psi(features: Features, base: reference.Base) -> None:
     """Eq. 9 and 10 as printed, with the matrix Ψ itself, and the basis of differences of the released program."""
-    support, labels, query, _ = tasks_of(features, 6, queries=30)
-    method = reference.configured(features.statistics, t_km=20.0, t_vb=15.0, s_max=1.4)
-    for b in range(6):
-        x = reference.cl2n(np.concatenate([support[b], query[b]]), base.mean)
+    tasks, method = tasks_of(features, 6, queries=30), reference.configured(features.statistics, **ARTICLE)
+    for rows, labels in zip(tasks.rows, tasks.labels, strict=True):
+        x = reference.cl2n(rows, base.mean)
         sphered = base.sphere(x, method)
-        o = algorithms.soft_kmeans(x, np.eye(5)[labels[b]], 20.0, 5)
+        o = algorithms.soft_kmeans(x, np.eye(5)[labels], 20.0, 5)
         u = algorithms.plda(sphered, o, 10.0)
         m = o.T @ sphered / (10.0 + o.sum(axis=0))[:, None]
         psi = sum(np.outer(row, row) for row in m - m.mean(axis=0))
@@ -94,86 +160,42 @@ def test_the_projection_keeps_distances_to_the_eigenvectors_of_psi(features: Fea
 
 
 def test_without_clamp_the_sphering_gives_mahalanobis_distances(features: Features, base: reference.Base) -> None:
-    support, _, query, _ = tasks_of(features, 4, queries=30)
     for variant, matrix in (
         ("article", base.scatter),
         ("released", (base.class_weighted + 1e-6 * np.eye(48)) / base.per_class),
     ):
         method = Bavardage(variant=variant, sigma=1e9)  # type: ignore[arg-type]
-        for b in range(4):
-            rows = torch.from_numpy(np.concatenate([support[b], query[b]])).double()
-            embedded = method.embed(rows, features.statistics)
+        for rows in tasks_of(features, 4, queries=30).rows:
+            embedded = method.embed(torch.from_numpy(rows).double(), features.statistics)
             gap = embedded["plain"][:, None] - embedded["plain"][None]
             expected = torch.einsum("ijd,de,ije->ij", gap, torch.linalg.inv(torch.from_numpy(matrix)), gap)
             found = torch.cdist(embedded["sphered"], embedded["sphered"]).square()
             torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("variant", ["article", "released"])
+@VARIANTS
 def test_scale_of_the_scatter_is_a_matter_of_units(
     features: Features, monkeypatch: pytest.MonkeyPatch, variant: str
 ) -> None:
-    """(S_w, ridge, σ, τ) → (S_w / c, ridge / c, σ √c, τ / c) changes nothing."""
-    support, labels, query, _ = tasks_of(features, 10)
-    base, c = features.statistics, 37.0
-    one = fsbench.predict("bavardage", support, labels, query, base=base, variant=variant, tau=0.3, sigma=10.0)
+    """(S_w, ridge, σ, τ) → (S_w / c, ridge / c, σ √c, τ / c) changes nothing, nor do the article's units."""
+    tasks, base, c = tasks_of(features, 10), features.statistics, 37.0
+    solve = partial(tasks.predict, "bavardage", variant=variant)
+    one, n = solve(base=base, tau=0.3, sigma=10.0), base.images_per_class
+    np.testing.assert_array_equal(one, solve(base=base, t_vb=0.3 * n, s_max=10.0 / n**0.5))
     smaller = dataclasses.replace(
         base, scatter=base.scatter / c, class_weighted=base.class_weighted / c, eigenvalues=base.eigenvalues / c
     )
     monkeypatch.setattr("fsbench.methods.bavardage.RIDGE", 1e-6 / c)
-    other = fsbench.predict(
-        "bavardage", support, labels, query, base=smaller, variant=variant, tau=0.3 / c, sigma=10.0 * c**0.5
-    )
-    np.testing.assert_allclose(one, other, atol=1e-9)
+    np.testing.assert_allclose(one, solve(base=smaller, tau=0.3 / c, sigma=10.0 * c**0.5), atol=1e-9)
 
 
-@pytest.mark.parametrize("variant", ["article", "released"])
-def test_both_systems_of_units_say_the_same(features: Features, variant: str) -> None:
-    support, labels, query, _ = tasks_of(features, 5)
-    base, n = features.statistics, features.statistics.images_per_class
-    one = fsbench.predict("bavardage", support, labels, query, base=base, variant=variant, t_vb=15.0, s_max=1.4)
-    other = fsbench.predict(
-        "bavardage", support, labels, query, base=base, variant=variant, tau=15.0 / n, sigma=1.4 * n**0.5
-    )
-    np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize("variant", ["article", "released"])
-def test_more_samples_than_features(variant: str) -> None:
-    data = make_features(dimension=12, seed=5)
-    loops = reference.Base.fit(data.base.features, data.base.labels)
-    support, labels, query, _ = tasks_of(data, 8, shots=2, queries=40)
-    params: dict[str, Any] = {"t_km": 20.0, "t_vb": 8.0, "s_max": 1.2, "variant": variant}
-    predicted = fsbench.predict("bavardage", support, labels, query, base=data.statistics, **params)
-    method = reference.configured(data.statistics, **params)
-    for b in range(8):
-        rows = np.concatenate([support[b], query[b]])
-        np.testing.assert_allclose(predicted[b], reference.bavardage(rows, labels[b], loops, method), atol=1e-7)
-
-
-@pytest.mark.parametrize("variant", ["article", "released"])
-def test_duplicate_rows_of_overlapping_tasks(features: Features, base: reference.Base, variant: str) -> None:
-    support, labels, query, _ = tasks_of(features, 8, shots=2, queries=30)
-    query[:, :10] = support  # every support image is a query too
-    params: dict[str, Any] = {"t_km": 20.0, "t_vb": 15.0, "s_max": 1.4, "variant": variant}
-    predicted = fsbench.predict("bavardage", support, labels, query, base=features.statistics, **params)
-    method = reference.configured(features.statistics, **params)
-    for b in range(8):
-        rows = np.concatenate([support[b], query[b]])
-        np.testing.assert_allclose(predicted[b], reference.bavardage(rows, labels[b], base, method), atol=1e-6)
-
-
-def test_learned_precision_agrees_with_its_formula(features: Features, base: reference.Base) -> None:
-    """One step, so that the precision is estimated from Soft-KMEANS alone."""
-    support, labels, query, _ = tasks_of(features, 6, queries=30)
-    params: dict[str, Any] = {"t_km": 20.0, "sigma": 10.0, "steps": 1}
-    predicted = fsbench.predict("bavardage", support, labels, query, base=features.statistics, tau="learned", **params)
-    for b in range(6):
-        rows = np.concatenate([support[b], query[b]])
-        x = reference.cl2n(rows, base.mean)
-        o = algorithms.soft_kmeans(x, np.eye(5)[labels[b]], 20.0, 5)
-        u = algorithms.plda(algorithms.sphere(x, base.scatter, 10.0), o, 10.0)
-        m = o.T @ u / (10.0 + o.sum(axis=0))[:, None]
-        tau = 4 * len(x) / (o * algorithms.squared_distances(u, m)).sum()
-        method = reference.configured(features.statistics, tau=tau, **params)
-        np.testing.assert_allclose(predicted[b], reference.bavardage(rows, labels[b], base, method), atol=1e-8)
+def test_predictions_do_not_depend_on_how_the_spectrum_is_clamped(
+    features: Features, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By eigenvalues on the CPU, by matrix products on a GPU."""
+    solve = partial(tasks_of(features, 50).predict, "bavardage:released", base=features.statistics)
+    by_eigenvalues = solve()
+    monkeypatch.setattr("fsbench.methods.bavardage.clamp_eigenvalues", clamp_by_products)
+    by_products = solve()
+    np.testing.assert_array_equal(by_products.argmax(axis=2), by_eigenvalues.argmax(axis=2))
+    np.testing.assert_allclose(by_products, by_eigenvalues, atol=1e-5)

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import fsbench
 from fsbench.methods.base import Context
 from fsbench.methods.laplacianshot import LaplacianShot
 from tests.oracle import rivals_centroids as loops
 from tests.oracle.algorithms import softmax
-from tests.oracle.reference import cl2n
-from tests.oracle.test_bavardage import tasks_of
+from tests.oracle.reference import Tasks, cl2n, tasks_of
 from tests.synthetic import Features, make_features
 
 if TYPE_CHECKING:
@@ -24,178 +22,42 @@ SETTINGS = pytest.mark.parametrize(
     ("shots", "ways", "queries", "alpha"),
     [(1, 5, 75, 2.0), (1, 5, 75, None), (5, 5, 75, 2.0), (5, 5, 75, None), (3, 4, 22, 2.0), (1, 7, 40, 2.0)],
 )
-COUNT = 5
 
 
-def settings_of(alpha: float | None) -> dict[str, Any]:
-    return {"balanced": alpha is None}
+laplacianshot: Any = loops.laplacianshot
 
 
-def agree(found: np.ndarray, rows: Any, labels: np.ndarray, slow: Callable[..., Any], atol: float = 1e-5) -> None:
-    """Every task of the batch has the probabilities and the predictions of the loops."""
-    expected = np.stack([slow(task, one, int(labels.max()) + 1) for task, one in zip(rows, labels, strict=True)])
-    np.testing.assert_allclose(found, expected, atol=atol)
-    assert (found.argmax(axis=2) == expected.argmax(axis=2)).mean() >= 0.995
-
-
-def shares_of_bms(*task: Any, **params: Any) -> np.ndarray:
+def shares_of_bms(*task: Any, **params: Any) -> Any:
     plan = loops.bms(*task, **params)
-    shares: np.ndarray = plan / plan.sum(axis=1, keepdims=True)
-    return shares
+    return plan / plan.sum(axis=1, keepdims=True)
+
+
+def slow_versions(mean: Any, shots: int, balanced: bool) -> dict[str, tuple[Callable[..., Any], float]]:
+    """What a method gives with its defaults, by name, and how closely."""
+    weight = {(True, True): 0.7, (True, False): 0.3, (False, True): 1.0, (False, False): 0.7}[balanced, shots == 1]
+    start = float(np.log(1 + np.e))
+    return {
+        "simpleshot": (partial(loops.simpleshot, mean=mean, norm="CL2N"), 1e-9),
+        "simpleshot:L2N": (partial(loops.simpleshot, mean=None, norm="L2N"), 1e-9),
+        "simpleshot:UN": (partial(loops.simpleshot, mean=None, norm="UN"), 1e-9),
+        "pt-map": (partial(loops.pt_map, tolerance=1e-9, rounds=20_000), 1e-5),
+        "bd-cspn": (partial(loops.bd_cspn, mean=mean), 1e-9),
+        "laplacianshot": (lambda *task: laplacianshot(*task, mean, weight=weight, rectify=balanced)[0], 1e-9),
+        "paddle": (loops.paddle, 1e-5),
+        "bms": (shares_of_bms, 1e-5),
+        "unem-gaussian": (partial(loops.unem, scale=start, balance=[start] * 10, temperature=[1 + start] * 10), 1e-5),
+    }
 
 
 @SETTINGS
-@pytest.mark.parametrize("norm", ["UN", "L2N", "CL2N"])
-def test_simpleshot(features: Features, norm: str, shots: int, ways: int, queries: int, alpha: float | None) -> None:
-    support, labels, query, _ = tasks_of(features, COUNT, shots=shots, ways=ways, queries=queries, alpha=alpha)
-    base = features.statistics if norm == "CL2N" else None
-    mean = base.mean.numpy() if base else None
-    found = fsbench.predict("simpleshot", support, labels, query, base=base, norm=norm, **settings_of(alpha))
-    rows = np.concatenate([support, query], axis=1)
-    agree(found, rows, labels, lambda task, one, k: loops.simpleshot(task, one, k, mean, norm), atol=1e-9)
-
-
-@SETTINGS
-def test_pt_map(features: Features, shots: int, ways: int, queries: int, alpha: float | None) -> None:
-    """Against Sinkhorn's iteration carried on to its limit, and stopped like in the released program."""
-    support, labels, query, _ = tasks_of(features, COUNT, shots=shots, ways=ways, queries=queries, alpha=alpha)
-    found = fsbench.predict("pt-map", support, labels, query, **settings_of(alpha))
-    rows = np.concatenate([support, query], axis=1)
-    agree(found, rows, labels, lambda task, one, k: loops.pt_map(task, one, k, tolerance=1e-9, rounds=20_000))
-    agree(found, rows, labels, loops.pt_map, atol=1e-3)
-    np.testing.assert_allclose(found.sum(axis=1), queries / ways, atol=1e-6)  # equal sizes
-
-
-def test_pt_map_needs_no_reduction(features: Features) -> None:
-    support, labels, query, _ = tasks_of(features, 4, queries=30)
-    found = fsbench.predict("pt-map", support, labels, query)
-    rows = np.concatenate([support, query], axis=1)
-    agree(found, rows, labels, lambda task, one, k: loops.pt_map(task, one, k, reduce=True), atol=1e-3)
-
-
-@SETTINGS
-def test_bd_cspn(features: Features, shots: int, ways: int, queries: int, alpha: float | None) -> None:
-    support, labels, query, _ = tasks_of(features, COUNT, shots=shots, ways=ways, queries=queries, alpha=alpha)
-    base = features.statistics
-    found = fsbench.predict("bd-cspn", support, labels, query, base=base, **settings_of(alpha))
-    rows = np.concatenate([support, query], axis=1)
-    agree(found, rows, labels, lambda task, one, k: loops.bd_cspn(task, one, k, base.mean.numpy()), atol=1e-9)
-
-
-def test_bd_cspn_keeps_the_mean_of_a_class_that_nothing_belongs_to(features: Features) -> None:
-    """The mean of class 2 lies between those of the others, and every sample is closer to one of these."""
-    base = features.statistics
-    rng = np.random.default_rng(2)
-    ends = np.eye(48)[:2]
-    support = np.stack([ends[0], ends[0], ends[1], ends[1], ends[0], ends[1]])
-    labels = np.array([[0, 0, 1, 1, 2, 2]])
-    query = np.repeat(ends, 20, axis=0) + 0.05 * rng.normal(size=(40, 48))
-    rows = np.concatenate([support, query])[None] + base.mean.numpy()
-    x = cl2n(rows[0], base.mean.numpy())
-    means, moved = loops.class_means(x, labels[0], 3), loops.rectified(x, labels[0], 3)
-    np.testing.assert_array_equal(moved[2], means[2])
-    assert (np.linalg.norm(moved[:2] - means[:2], axis=1) > 0.02).all()
-    found = fsbench.predict("bd-cspn", rows[:, :6], labels, rows[:, 6:], base=base)
-    agree(found, rows, labels, lambda task, one, k: loops.bd_cspn(task, one, k, base.mean.numpy()), atol=1e-9)
-
-
-@SETTINGS
-def test_laplacianshot(features: Features, shots: int, ways: int, queries: int, alpha: float | None) -> None:
-    support, labels, query, _ = tasks_of(features, COUNT, shots=shots, ways=ways, queries=queries, alpha=alpha)
-    base = features.statistics
-    found = fsbench.predict("laplacianshot", support, labels, query, base=base, **settings_of(alpha))
-    rows = np.concatenate([support, query], axis=1)
-    weight = {(True, True): 0.7, (True, False): 0.3, (False, True): 1.0, (False, False): 0.7}[alpha is None, shots == 1]
-    mean = base.mean.numpy()
-    agree(
-        found,
-        rows,
-        labels,
-        lambda task, one, k: loops.laplacianshot(task, one, k, mean, weight=weight, rectify=alpha is None)[0],
-        atol=1e-9,
-    )
-
-
-def test_tasks_of_a_batch_settle_at_different_times(features: Features) -> None:
-    support, labels, query, _ = tasks_of(features, 12, queries=40)
-    base = features.statistics
-    rows = np.concatenate([support, query], axis=1)
-    found = fsbench.predict("laplacianshot", support, labels, query, base=base, weight=0.5)
-    slow = [loops.laplacianshot(rows[b], labels[b], 5, base.mean.numpy(), weight=0.5, rectify=False) for b in range(12)]
-    np.testing.assert_allclose(found, np.stack([y for y, _ in slow]), atol=1e-9)
-    updates = [made for _, made in slow]
-    assert min(updates) < max(updates)
-    further = fsbench.predict("laplacianshot", support, labels, query, base=base, weight=0.5, steps=max(updates))
-    np.testing.assert_array_equal(found, further)
-
-
-def test_no_task_settles_before_the_third_update(features: Features) -> None:
-    support, labels, query, _ = tasks_of(features, 3, queries=40)
-    base = features.statistics
-    found = fsbench.predict("laplacianshot", support, labels, query, base=base, weight=0.003)
-    for b in range(3):
-        rows = np.concatenate([support[b], query[b]])
-        y, made = loops.laplacianshot(rows, labels[b], 5, base.mean.numpy(), weight=0.003, rectify=False)
-        assert made == 3
-        np.testing.assert_allclose(found[b], y, atol=1e-13, rtol=0)
-
-
-def test_laplacianshot_without_neighbours_is_simpleshot(features: Features) -> None:
-    support, labels, query, _ = tasks_of(features, 6)
-    base = features.statistics
-    found = fsbench.predict("laplacianshot", support, labels, query, base=base, weight=0.0, rectify=False)
-    expected = fsbench.predict("simpleshot", support, labels, query, base=base)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-    found = fsbench.predict("laplacianshot", support, labels, query, base=base, weight=0.0, rectify=True)
-    expected = fsbench.predict("bd-cspn", support, labels, query, base=base)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
-@SETTINGS
-def test_paddle(features: Features, shots: int, ways: int, queries: int, alpha: float | None) -> None:
-    support, labels, query, _ = tasks_of(features, COUNT, shots=shots, ways=ways, queries=queries, alpha=alpha)
-    query[..., 7] = query[:, :1, 7]  # a coordinate in which the queries do not differ
-    found = fsbench.predict("paddle", support, labels, query, **settings_of(alpha))
-    agree(found, np.concatenate([support, query], axis=1), labels, loops.paddle)
-
-
-def test_paddle_does_not_see_a_common_shift(features: Features) -> None:
-    support, labels, query, _ = tasks_of(features, 6)
-    shift = 5 * np.random.default_rng(0).normal(size=48)
-    expected = fsbench.predict("paddle", support.astype(np.float64), labels, query.astype(np.float64))
-    found = fsbench.predict("paddle", support + shift, labels, query + shift)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-
-
-def test_paddle_without_penalty_is_soft_k_means(features: Features) -> None:
-    support, labels, query, _ = tasks_of(features, 6)
-    found = fsbench.predict("paddle", support, labels, query, weight=0.0, steps=30)
-    for b in range(6):
-        rows = np.concatenate([support[b], query[b]]).astype(np.float64)
-        z = rows / (rows[5:].max(axis=0) - rows[5:].min(axis=0))
-        assigned = np.concatenate([np.eye(5)[labels[b]], np.zeros((75, 5))])
-        for _ in range(30):
-            means = (assigned.T @ z) / assigned.sum(axis=0)[:, None]
-            assigned[5:] = softmax(-0.5 * loops.distances(z[5:], means))
-        np.testing.assert_allclose(found[b], assigned[5:], atol=1e-6)
-
-
-@SETTINGS
-def test_bms(features: Features, shots: int, ways: int, queries: int, alpha: float | None) -> None:
-    support, labels, query, _ = tasks_of(features, COUNT, shots=shots, ways=ways, queries=queries, alpha=alpha)
-    found = fsbench.predict("bms", support, labels, query, **settings_of(alpha))
-    agree(found, np.concatenate([support, query], axis=1), labels, shares_of_bms)
-
-
-def test_bms_with_a_scale_that_empties_classes(features: Features) -> None:
-    support, labels, query, _ = tasks_of(features, 6, alpha=0.3, queries=40)
-    found = fsbench.predict("bms", support, labels, query, scale=60.0)
-    agree(
-        found,
-        np.concatenate([support, query], axis=1),
-        labels,
-        lambda task, one, k: shares_of_bms(task, one, k, scale=60.0),
-    )
+@pytest.mark.parametrize("name", slow_versions(None, 1, True))
+def test_defaults(features: Features, name: str, shots: int, ways: int, queries: int, alpha: float | None) -> None:
+    base, tasks = features.statistics, tasks_of(features, 5, shots=shots, ways=ways, queries=queries, alpha=alpha)
+    tasks.query[..., 7] = tasks.query[:, :1, 7]  # a coordinate in which the queries do not differ
+    slow, atol = slow_versions(base.mean.numpy(), shots, alpha is None)[name]
+    predicted = tasks.agree(name, slow, atol, base=base, balanced=alpha is None)
+    if name == "pt-map":
+        np.testing.assert_allclose(predicted.sum(axis=1), queries / ways, atol=1e-6)  # equal sizes
 
 
 @pytest.mark.parametrize("name", ["simpleshot", "pt-map", "bd-cspn", "laplacianshot", "paddle", "bms"])
@@ -203,23 +65,60 @@ def test_bms_with_a_scale_that_empties_classes(features: Features) -> None:
 def test_unequal_supports_and_few_dimensions(name: str, dimension: int) -> None:
     """Support counts 3, 1, 2, 1, 3; with 12 features there are more samples than dimensions."""
     data = make_features(dimension=dimension, seed=5)
-    support, labels, query, _ = tasks_of(data, 6, shots=3, queries=33)
-    counts = [3, 1, 2, 1, 3]
-    kept = np.stack([np.concatenate([np.flatnonzero(one == k)[: counts[k]] for k in range(5)]) for one in labels])
-    support, labels = np.take_along_axis(support, kept[:, :, None], axis=1), np.take_along_axis(labels, kept, axis=1)
-    assert (np.bincount(labels.ravel()) == 6 * np.array(counts)).all()
-    base = data.statistics
-    mean = base.mean.numpy()
-    slow: dict[str, Callable[..., Any]] = {
-        "simpleshot": lambda task, one, k: loops.simpleshot(task, one, k, mean, "CL2N"),
-        "pt-map": lambda task, one, k: loops.pt_map(task, one, k, tolerance=1e-9, rounds=20_000),
-        "bd-cspn": lambda task, one, k: loops.bd_cspn(task, one, k, mean),
-        "laplacianshot": lambda task, one, k: loops.laplacianshot(task, one, k, mean, weight=0.7, rectify=False)[0],
-        "paddle": loops.paddle,
-        "bms": shares_of_bms,
-    }
-    found = fsbench.predict(name, support, labels, query, base=base)
-    agree(found, np.concatenate([support, query], axis=1), labels, slow[name])
+    tasks, counts = tasks_of(data, 6, shots=3, queries=33), [3, 1, 2, 1, 3]
+    kept = np.stack([np.concatenate([np.flatnonzero(one == k)[: counts[k]] for k in range(5)]) for one in tasks.labels])
+    tasks.support = np.take_along_axis(tasks.support, kept[:, :, None], axis=1)
+    tasks.labels = np.take_along_axis(tasks.labels, kept, axis=1)
+    assert (np.bincount(tasks.labels.ravel()) == 6 * np.array(counts)).all()
+    slow, _ = slow_versions(data.statistics.mean.numpy(), 2, False)[name]
+    tasks.agree(name, slow, base=data.statistics)
+
+
+@SETTINGS
+def test_pt_map_like_the_released_program(
+    features: Features, shots: int, ways: int, queries: int, alpha: float | None
+) -> None:
+    """With its stop test, and with and without its QR reduction."""
+    tasks = tasks_of(features, 5, shots=shots, ways=ways, queries=queries, alpha=alpha)
+    for reduce in (False, True):
+        tasks.agree("pt-map", partial(loops.pt_map, reduce=reduce), atol=1e-3, balanced=alpha is None)
+
+
+def test_bd_cspn_keeps_the_mean_of_a_class_that_nothing_belongs_to(features: Features) -> None:
+    """The mean of class 2 lies between those of the others, and every sample is closer to one of these."""
+    base, ends = features.statistics, np.eye(48)[:2]
+    mean, labels = base.mean.numpy(), np.array([[0, 0, 1, 1, 2, 2]])
+    support = np.stack([ends[0], ends[0], ends[1], ends[1], ends[0], ends[1]])
+    query = np.repeat(ends, 20, axis=0) + 0.05 * np.random.default_rng(2).normal(size=(40, 48))
+    tasks = Tasks(support[None] + mean, labels, query[None] + mean)
+    x = cl2n(tasks.rows[0], mean)
+    means, moved = loops.class_means(x, labels[0], 3), loops.rectified(x, labels[0], 3)
+    np.testing.assert_array_equal(moved[2], means[2])
+    assert (np.linalg.norm(moved[:2] - means[:2], axis=1) > 0.02).all()
+    tasks.agree("bd-cspn", partial(loops.bd_cspn, mean=mean), atol=1e-9, base=base)
+
+
+@pytest.mark.parametrize("weight", [0.5, 0.003])
+def test_tasks_of_a_batch_settle_at_different_times_after_the_second_update(features: Features, weight: float) -> None:
+    base, tasks = features.statistics, tasks_of(features, 12, queries=40)
+    updates: list[int] = []
+
+    def slow(*task: Any) -> Any:
+        y, made = laplacianshot(*task, base.mean.numpy(), weight=weight, rectify=False)
+        updates.append(made)
+        return y
+
+    predicted = tasks.agree("laplacianshot", slow, 1e-9, base=base, weight=weight)
+    assert {*updates} == {3} if weight == 0.003 else 3 <= min(updates) < max(updates)
+    further = tasks.predict("laplacianshot", base=base, weight=weight, steps=max(updates))
+    np.testing.assert_array_equal(predicted, further)
+
+
+@pytest.mark.parametrize(("rectify", "same"), [(False, "simpleshot"), (True, "bd-cspn")])
+def test_laplacianshot_without_neighbours_is_another_method(features: Features, rectify: bool, same: str) -> None:
+    tasks, base = tasks_of(features, 6), features.statistics
+    predicted = tasks.predict("laplacianshot", base=base, weight=0.0, rectify=rectify)
+    np.testing.assert_allclose(predicted, tasks.predict(same, base=base), atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -245,41 +144,53 @@ def test_parameters_of_laplacianshot(preset: str, balanced: bool, shots: int, ex
     assert (method.neighbours, method.steps) == (2, 20)
 
 
+def test_paddle_does_not_see_a_common_shift(features: Features) -> None:
+    tasks, shift = tasks_of(features, 6), 5 * np.random.default_rng(0).normal(size=48)
+    moved = Tasks(tasks.support + shift, tasks.labels, tasks.query + shift)
+    np.testing.assert_allclose(moved.predict("paddle"), tasks.predict("paddle"), atol=1e-6)
+
+
+def test_paddle_without_penalty_is_soft_k_means(features: Features) -> None:
+    def k_means(rows: Any, labels: Any, ways: int) -> Any:
+        z = rows.astype(np.float64) / (rows[5:].max(axis=0) - rows[5:].min(axis=0))
+        assigned = np.concatenate([np.eye(ways)[labels], np.zeros((75, ways))])
+        for _ in range(30):
+            means = (assigned.T @ z) / assigned.sum(axis=0)[:, None]
+            assigned[5:] = softmax(-0.5 * loops.distances(z[5:], means))
+        return assigned[5:]
+
+    tasks_of(features, 6).agree("paddle", k_means, 1e-6, weight=0.0, steps=30)
+
+
+def test_bms_with_a_scale_that_empties_classes(features: Features) -> None:
+    tasks_of(features, 6, alpha=0.3, queries=40).agree("bms", partial(shares_of_bms, scale=60.0), scale=60.0)
+
+
 @SETTINGS
 @pytest.mark.parametrize("graph", ["normalised", "anchor"])
 def test_protolp(features: Features, graph: str, shots: int, ways: int, queries: int, alpha: float | None) -> None:
-    support, labels, query, _ = tasks_of(features, 2, shots=shots, ways=ways, queries=queries, alpha=alpha)
-    released = {"normalised": (1.0, 0.6, 100), "anchor": (0.05, 0.7, 50)}[graph]
-    params: dict[str, Any] = {**dict(zip(("weight", "share", "rounds"), released, strict=True)), "rounds": 12}
+    tasks = tasks_of(features, 2, shots=shots, ways=ways, queries=queries, alpha=alpha)
+    weight, share = {"normalised": (1.0, 0.6), "anchor": (0.05, 0.7)}[graph]  # as released
     assignment = "transport" if alpha is None else "softmax"
-    found = fsbench.predict("protolp", support, labels, query, graph=graph, rounds=12, **settings_of(alpha))
-    rows = np.concatenate([support, query], axis=1)
-    slow = partial(loops.protolp, graph=graph, assignment=assignment, **params)
-    agree(found, rows, labels, slow, atol=1e-4)
+    slow = partial(loops.protolp, graph=graph, assignment=assignment, weight=weight, share=share, rounds=12)
+    tasks.agree("protolp", slow, 1e-4, graph=graph, rounds=12, balanced=alpha is None)
 
 
 @SETTINGS
-@pytest.mark.parametrize("varied", [False, True])
-def test_unem(features: Features, varied: bool, shots: int, ways: int, queries: int, alpha: float | None) -> None:
-    support, labels, query, _ = tasks_of(features, COUNT, shots=shots, ways=ways, queries=queries, alpha=alpha)
-    one = np.log(1 + np.e)
-    balance, temperature = [one] * 10, [1 + one] * 10
-    params: dict[str, Any] = {}
-    if varied:
-        balance, temperature = [0.1 * n for n in range(10)], [1 + 0.2 * n for n in range(10)]
-        params = {"scale": 2.0, "balance": ",".join(map(str, balance)), "temperature": ",".join(map(str, temperature))}
-    found = fsbench.predict("unem-gaussian", support, labels, query, **params, **settings_of(alpha))
-    rows = np.concatenate([support, query], axis=1)
-    slow = partial(loops.unem, scale=2.0 if varied else one, balance=balance, temperature=temperature)
-    agree(found, rows, labels, slow)
+def test_unem_with_coefficients_of_every_iteration(
+    features: Features, shots: int, ways: int, queries: int, alpha: float | None
+) -> None:
+    balance, temperature = [0.1 * n for n in range(10)], [1 + 0.2 * n for n in range(10)]
+    words: dict[str, Any] = {"balance": ",".join(map(str, balance)), "temperature": ",".join(map(str, temperature))}
+    slow = partial(loops.unem, scale=2.0, balance=balance, temperature=temperature)
+    tasks = tasks_of(features, 5, shots=shots, ways=ways, queries=queries, alpha=alpha)
+    tasks.agree("unem-gaussian", slow, scale=2.0, balanced=alpha is None, **words)
 
 
 @SETTINGS
 def test_ilpc(features: Features, shots: int, ways: int, queries: int, alpha: float | None) -> None:
-    support, labels, query, _ = tasks_of(features, 3, shots=shots, ways=ways, queries=queries, alpha=alpha)
-    found = fsbench.predict("ilpc", support, labels, query, steps=60, **settings_of(alpha))
+    tasks = tasks_of(features, 3, shots=shots, ways=ways, queries=queries, alpha=alpha)
     propagation, neighbours = (0.9, 10) if shots >= 5 else (0.8, 20)
-    for b in range(3):
-        rows = np.concatenate([support[b], query[b]])
-        slow = loops.ilpc(rows, labels[b], ways, propagation=propagation, neighbours=neighbours, steps=60)
-        assert (found[b].argmax(axis=1) == slow.argmax(axis=1)).mean() >= 0.995
+    expected = tasks.slowly(partial(loops.ilpc, propagation=propagation, neighbours=neighbours, steps=60))
+    predicted = tasks.predict("ilpc", steps=60, balanced=alpha is None)
+    assert ((predicted.argmax(axis=2) == expected.argmax(axis=2)).mean(axis=1) >= 0.995).all()

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import fsbench
 from fsbench.methods.base import Context
-from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.centroids import Clusters, inner_products
 from fsbench.methods.registry import METHODS, method_class
 from fsbench.tasks.batch import TaskBatch, by_name
@@ -173,14 +172,6 @@ def test_centroids_are_those_of_the_weighted_samples(dimension: int) -> None:
             torch.testing.assert_close(similarity[b, k], x[b, 6:] @ m)
             torch.testing.assert_close(squared[b, k, 0], (m * m).sum())
             torch.testing.assert_close(clusters.count(assigned)[b, k, 0], sum(shares))
-
-
-def test_uniform_mixing_ignores_class_sizes_but_learned_mixing_does_not() -> None:
-    assigned = torch.rand(4, 5, 25).softmax(dim=1)
-    clusters = Clusters(inner_products(torch.rand(4, 30, 8)), torch.eye(5).expand(4, 5, 5))
-    assert not Bavardage(mixing="uniform")._log_mixing(clusters, clusters.count(assigned)).any()
-    log_mixing = Bavardage(mixing="learned")._log_mixing(clusters, clusters.count(assigned))
-    assert (log_mixing.argmax(dim=1) == assigned.sum(dim=2, keepdim=True).argmax(dim=1)).all()
 
 
 def test_a_class_without_queries_is_harmless() -> None:

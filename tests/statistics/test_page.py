@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fsbench.methods.base import Context
-from fsbench.methods.registry import METHODS, learns, method_class, needs_base, split_variant
+from fsbench.methods.registry import METHODS, method_class, split_variant
 from tests.synthetic import make_features
 
 PAGE = Path(__file__).parents[2] / "docs" / "statistics.md"
@@ -34,8 +34,8 @@ def row(label: str) -> str:
     )
     assumed = list(dict.fromkeys([method.info.assumes(usual, 2.0), method.info.assumes(balanced)]))
     grid = method.info.grid
-    cells = math.prod(map(len, grid.values())) if grid else "learned" if learns(name) else "–"
-    base = "yes" if needs_base(label) else "–"
+    cells = math.prod(map(len, grid.values())) if grid else "learned" if method_class(name).learns() else "–"
+    base = "yes" if method_class(name).info.needs_base_for(options) else "–"
     return f"| `{label}` | {base} | {by_setting} | {by_shots} | {' / '.join(assumed)} | {cells} |"
 
 

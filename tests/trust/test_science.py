@@ -22,7 +22,7 @@ from fsbench.evaluation.tuning import validation_source
 from fsbench.exchange.importing import Naming, import_files
 from fsbench.features.extract import Settings, extract
 from fsbench.features.store import FeatureFile, Provenance, make_split, overlap, write_features
-from fsbench.methods.presets import benchmark_with_preset
+from fsbench.methods.soft_kmeans import benchmark_with_preset
 from fsbench.results.published import published
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 FACTS = {"transductive": False, "needs_base": True}
 
 
-@dataclass(frozen=True)
 class Right(NearestClassMean):
     exponent: Positive = 0.5
     steps: Count = 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import torch
@@ -11,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fsbench.features.scatter import BaseStatistics
-from fsbench.methods.base import Context, Count, MethodInfo, NonNegative, Positive, Variants
+from fsbench.methods.base import Context, Count, MethodInfo, NonNegative, Positive, Variants, prepared
 from fsbench.methods.centroids import class_means
-from fsbench.methods.heads import InformationHead, Objective
+from fsbench.methods.heads import Objective, fitted_probabilities
 from fsbench.methods.images.networks import ImageMethod, ImageNetwork, Solver
 from fsbench.tasks.batch import TaskBatch
 
@@ -25,8 +24,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class EntropyMin(ImageMethod, InformationHead):
+class EntropyMin(ImageMethod):
     """The whole network is fitted to the support, and minimises the entropy of its query predictions. Transductive.
 
     The loss is a·CE + c·H(Y|X), on unit-norm features and one weight vector per class, which starts at the class mean.
@@ -53,7 +51,7 @@ class EntropyMin(ImageMethod, InformationHead):
 
     info = MethodInfo(
         "entropy-min", "Entropy-min", 'Dhillon et al., "A Baseline for Few-Shot Image Classification", ICLR 2020',
-        url="https://arxiv.org/abs/1909.02729", order=70, transductive=True, prior="none",
+        url="https://arxiv.org/abs/1909.02729", order=70,
         variants=Variants("variant", ("joint", "alternating", "head"), in_all=("head",)), network="features",
         network_by={"head": ""},
         grid={"temperature": (5.0, 10.0, 15.0, 30.0, 60.0),
@@ -69,15 +67,16 @@ class EntropyMin(ImageMethod, InformationHead):
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
         """L2N rows for the head alone, else pixel rows as they are."""
-        return (InformationHead if self.variant == "head" else ImageMethod).embed(self, features, base)
+        if self.variant != "head":
+            return super().embed(features, base)
+        return prepared("L2N", features, base, self.info.title)
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Class probabilities of the queries, (B, Q, K)."""
-        return InformationHead.classify(self, tasks) if self.variant == "head" else ImageMethod.classify(self, tasks)
-
-    def objective(self) -> Objective:
-        """The loss without H(Y)."""
-        return Objective(self.cross_entropy, 0.0, self.conditional)
+        if self.variant != "head":
+            return super().classify(tasks)
+        objective = Objective(self.cross_entropy, 0.0, self.conditional)  # the loss without H(Y)
+        return fitted_probabilities(tasks, objective, temperature=self.temperature, rate=self.rate, steps=self.steps)
 
     def solver(self, network: ImageNetwork, ways: int, device: torch.device) -> Solver:
         """Adam from the trained weights, for every task anew."""

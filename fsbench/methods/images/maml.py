@@ -82,7 +82,6 @@ class InnerLoop:
         return logits[len(support) :]
 
 
-@dataclass(frozen=True)
 class Maml(ImageMethod):
     """A network that was trained to learn tasks, and learns each by steps of gradient descent on its support.
 

@@ -1,11 +1,10 @@
-"""Methods that work on images: their base classes, their networks, and batch normalisation by a part of a batch."""
+"""Methods that work on images: their base class, their networks, and batch normalisation by a part of a batch."""
 
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -69,26 +68,28 @@ class ImageNetwork:
 
 
 def load_network(
-    path: Path, dataset: str, *, backbone: str = "", transform: EvalTransform | None = None
+    weights: Path | int, dataset: str, *, backbone: str = "", transform: EvalTransform | None = None
 ) -> ImageNetwork:
     """Read a network from its weights file.
 
     Args:
-        path: The weights.
+        weights: The file, or the seed of random weights.
         dataset: Whose images it is for.
         backbone: Name of the backbone; by default the one that the file states.
         transform: How it gets its images, if not as usual for its family.
     """
-    checkpoint = read_checkpoint(path)
-    facts = own_facts(checkpoint)
-    if not backbone and "backbone" not in facts:
-        raise FsbenchError(f"{path} was not written by fsbench train.", "Train one with fsbench train --recipe.")
-    loaded = load_backbone(backbone or str(facts["backbone"]), path)
-    extras = {
-        name.removeprefix(EXTRAS): tensor.float()
-        for name, tensor in checkpoint.tensors.items()
-        if name.startswith(EXTRAS)
-    }
+    facts: dict[str, Any] = {}
+    extras: dict[str, Tensor] = {}
+    if isinstance(weights, int):
+        loaded = load_backbone(backbone, random_seed=weights)
+    else:
+        checkpoint = read_checkpoint(weights)
+        facts = own_facts(checkpoint)
+        if not backbone and "backbone" not in facts:
+            raise FsbenchError(f"{weights} was not written by fsbench train.", "Train one with fsbench train --recipe.")
+        loaded = load_backbone(backbone or str(facts["backbone"]), weights)
+        others = (name for name in checkpoint.tensors if name.startswith(EXTRAS))
+        extras = {name.removeprefix(EXTRAS): checkpoint.tensors[name].float() for name in others}
     transform = transform or transform_of(loaded.info, dataset, benchmark=dataset in dataset_names())
     return ImageNetwork(loaded, transform, extras, facts)
 
@@ -132,9 +133,11 @@ def set_counted(network: nn.Module, images: int | None) -> None:
             module.counted = images
 
 
-@dataclass(frozen=True)
-class OnImages(Method):
-    """Base class of methods on images: rows are pixels, S · S · 3 bytes each, with the channels last."""
+class ImageMethod(Method):
+    """Base class of methods on images: rows are pixels, S · S · 3 bytes each, with the channels last.
+
+    By default tasks are solved one after the other, by `solver`; a method may classify all of a batch at once instead.
+    """
 
     network: ImageNetwork | None = field(default=None, repr=False, compare=False, kw_only=True)
 
@@ -142,7 +145,7 @@ class OnImages(Method):
     def configure(cls, context: Context, **options: Any) -> Self:
         """The defaults for the context, overridden by the options, with the network if these need one."""
         made = super().configure(context, **options)
-        return dataclasses.replace(made, network=context.network) if cls.info.network_for(options) else made
+        return replace(made, network=context.network) if cls.info.network_for(options) else made
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
         """Pixel rows as they are; features are refused."""
@@ -156,10 +159,6 @@ class OnImages(Method):
     def params(self) -> dict[str, Any]:
         """The parameters as plain data, with the name of the weights."""
         return super().params() | ({"weights": self.network.name} if self.network else {})
-
-
-class ImageMethod(OnImages):
-    """Base class of methods on images that solve one task after the other."""
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Class probabilities of the queries, (B, Q, K): one task after the other, each from the same start."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -56,7 +55,6 @@ def log_predictive(mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:
     return logits.log_softmax(dim=2).logsumexp(dim=0) - math.log(len(noise))
 
 
-@dataclass(frozen=True)
 class Versa(ImageMethod):
     """A network that gives the classifier of a task in one pass, with how sure it is of every weight.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
 from fsbench.data.pixels import normalised
 from fsbench.methods.base import MethodInfo, Variants
-from fsbench.methods.images.networks import OnImages
+from fsbench.methods.images.networks import ImageMethod
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,8 +25,7 @@ def nearest_mean(features: Tensor, tasks: TaskBatch) -> Tensor:
     return (-(torch.cdist(queries, means) ** 2)).softmax(dim=2)
 
 
-@dataclass(frozen=True)
-class MeanOfNetwork(OnImages):
+class MeanOfNetwork(ImageMethod):
     """The nearest class mean, on L2-normalised features that it computes from the images of every task itself."""
 
     info: ClassVar[MethodInfo] = MethodInfo(
@@ -43,8 +41,7 @@ class MeanOfNetwork(OnImages):
         return nearest_mean(features, tasks)
 
 
-@dataclass(frozen=True)
-class MeanColour(OnImages):
+class MeanColour(ImageMethod):
     """The nearest class mean of the colours; `other` takes other weights, `plain` works on features."""
 
     variant: str = "usual"

@@ -7,11 +7,9 @@ import pytest
 import torch
 
 import fsbench
-from fsbench.methods import heads as _blocks
-from fsbench.methods import unem
+from fsbench.methods import heads, unem
 from fsbench.methods.base import Context
-from fsbench.methods.centroids import class_means
-from fsbench.methods.heads import Adam, Objective, descend, probabilities, support_slope
+from fsbench.methods.heads import Adam, descend, support_slope
 from fsbench.methods.registry import method_class
 from fsbench.tasks.batch import TaskBatch
 
@@ -30,42 +28,25 @@ def test_adam_takes_the_steps_of_the_library() -> None:
     assert (ours - start).abs().max() > 0.1
 
 
-@pytest.mark.parametrize("order", [1.0, 2.0, 5.0])
-@pytest.mark.parametrize("terms", [(1.0, 10.0, 1.0), (0.2, 0.0, 3.0)])
-def test_slopes_are_those_of_automatic_differentiation(order: float, terms: tuple[float, float, float]) -> None:
-    logits = torch.randn(2, 4, 11, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
-    labels = torch.eye(4, dtype=torch.float64)[:, [0, 1, 2, 3, 3]].expand(2, 4, 5)
-    p = logits.softmax(dim=1)
-    a, b, c = terms
-    queries, mean = p[:, :, 5:], p[:, :, 5:].mean(dim=2)
-    if order == 1:
-        even, sure = -(mean * mean.log()).sum(dim=1), -(queries * queries.log()).sum(dim=1)
-    else:
-        even, sure = ((1 - (q**order).sum(dim=1)) / (order - 1) for q in (mean, queries))
-    loss = -a * (labels * p[:, :, :5].log()).sum(dim=1).mean(dim=1) - b * even + c * sure.mean(dim=1)
-    (expected,) = torch.autograd.grad(loss.sum(), logits)
-    found = Objective(*terms, order).slope(p.detach(), labels)
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-10)
-
-
 def test_slope_of_the_support_keeps_its_digits_when_a_sample_is_almost_certain() -> None:
     p = torch.tensor([[[1.0], [1e-9]]])  # float32: 1 − p_y would be 0
     slope = support_slope(p, torch.tensor([[[1.0], [0.0]]]))
     torch.testing.assert_close(slope, torch.tensor([[[-1e-9], [1e-9]]]))
 
 
-def test_descending_lowers_the_loss_and_leaves_the_start_alone() -> None:
-    rows = torch.nn.functional.normalize(torch.rand(3, 10, 6, generator=torch.Generator().manual_seed(2)), dim=2)
-    tasks = TaskBatch(rows, torch.arange(5).repeat(2).expand(3, 10), 5)
-    labels, start = tasks.one_hot(), class_means(tasks)
-    kept = start.clone()
-    end = descend(rows, start, lambda p: support_slope(p, labels), temperature=15.0, rate=1e-3, steps=50)
-
-    def loss(weights: torch.Tensor) -> torch.Tensor:
-        return -(labels * probabilities(rows, weights, 15.0).log()).sum(dim=(1, 2))
-
-    assert torch.equal(start, kept)
-    assert (loss(end) < loss(start)).all()
+@pytest.mark.parametrize(("name", "shots"), [("am", 1), ("am", 5), ("alpha-am", 1)])
+def test_the_answers_of_am_do_not_depend_on_other_tasks_in_any_bit(name: str, shots: int) -> None:
+    """Neighbours change in every step, so that any difference grows."""
+    rng = np.random.default_rng(0)
+    rows = torch.from_numpy(rng.random((6, 5 * shots + 40, 64), dtype=np.float32))
+    labels = torch.arange(5).repeat(shots).expand(6, 5 * shots)
+    method = method_class(name).configure(Context(balanced=False, shots=shots), steps=30)
+    with torch.inference_mode():
+        together = method.classify(TaskBatch(rows, labels, 5))
+        for at_once in (1, 4):
+            pairs = zip(rows.split(at_once), labels.split(at_once), strict=True)
+            alone = torch.cat([method.classify(TaskBatch(part, known, 5)) for part, known in pairs])
+            assert torch.equal(alone, together)
 
 
 @pytest.mark.parametrize("name", ["tim-gd", "alpha-tim"])
@@ -75,14 +56,13 @@ def test_results_do_not_depend_on_how_tasks_are_blocked(name: str, monkeypatch: 
     labels = np.tile(np.arange(5), (7, 1))
     together = fsbench.predict(name, support, labels, query, steps=20)
     sizes: list[int] = []
-    monkeypatch.setattr(_blocks, "_CACHE", 3 * 17 * 20 * 8)  # three tasks
+    monkeypatch.setattr(heads, "_CACHE", 3 * 17 * 20 * 8)  # three tasks
 
-    original = method_class(name)._classify  # type: ignore[attr-defined]
-    monkeypatch.setattr(
-        method_class(name),
-        "_classify",
-        lambda self, tasks: sizes.append(len(tasks.rows)) or original(self, tasks),  # type: ignore[func-returns-value]
-    )
+    def noted(rows: torch.Tensor, start: torch.Tensor, slope: Any, **schedule: Any) -> torch.Tensor:
+        sizes.append(len(rows))
+        return descend(rows, start, slope, **schedule)
+
+    monkeypatch.setattr(heads, "descend", noted)
     np.testing.assert_allclose(fsbench.predict(name, support, labels, query, steps=20), together, atol=1e-12)
     assert sizes == [3, 3, 1]
 

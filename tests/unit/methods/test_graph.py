@@ -74,6 +74,7 @@ def test_the_released_clamp_avoids_float64_on_mps() -> None:
 
 @pytest.mark.skipif(TORCH < (2, 15), reason="the compilers of torch 2.6, 2.7 and 2.10 cannot trace all methods")
 @METHODS
+@torch._dynamo.config.patch(trace_autograd_ops=True)  # of AM and α-AM
 def test_traces_into_one_graph(name: str, options: dict[str, Any], width: int) -> None:
     torch.compiler.reset()  # one function is compiled for all methods, which would count as compiling it again
     method, (rows, labels) = method_class(name)(**options), inputs(name, width)

@@ -177,35 +177,29 @@ def test_outer_gradients_agree_with_finite_differences(transductive: bool, secon
     inner = InnerLoop(2, 0.05, adapts, transductive, second_order)
     free = {name: value.clone().requires_grad_() for name, value in start.items()}
     slopes = dict(zip(free, torch.autograd.grad(outer_loss(free, model, inner, task), [*free.values()]), strict=True))
-
-    if second_order:
-
-        def value_at(params: dict[str, Tensor]) -> float:
-            leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
-            return outer_loss(leaves, model, inner, task).item()
-
-        origin = start
-    else:  # the steps are constants: the gradient is that of the loss where they end
-
-        def value_at(params: dict[str, Tensor]) -> float:
-            return outer_loss(params, model, InnerLoop(0, 0.05, adapts, transductive), task).item()
-
-        current = {name: value.clone().requires_grad_() for name, value in start.items()}
-        for _ in range(2):
-            set_counted(model, None)
-            loss = functional.cross_entropy(torch.func.functional_call(model, current, (task[0],)), labels)
-            names = model.adapting(adapts)
-            found = torch.autograd.grad(loss, [current[name] for name in names])
-            moved = {name: current[name] - 0.05 * slope for name, slope in zip(names, found, strict=True)}
-            current = {name: moved.get(name, value).detach().requires_grad_() for name, value in current.items()}
-        origin = {name: value.detach() for name, value in current.items()}
-
+    origin, measured = start, inner
+    if not second_order:  # the steps are constants: the gradient is that of the loss where they end
+        origin, measured = stepped(start, model, inner, task), InnerLoop(0, 0.05, adapts, transductive)
     generator = torch.Generator().manual_seed(0)
     for name, slope in slopes.items():
         direction = torch.randn(slope.shape, generator=generator, dtype=torch.float64)
         direction /= direction.norm()
-        ahead, behind = (value_at(origin | {name: origin[name] + sign * 1e-6 * direction}) for sign in (1, -1))
+        there = (origin | {name: origin[name] + step * direction} for step in (1e-6, -1e-6))
+        leaves = ({key: value.clone().requires_grad_() for key, value in params.items()} for params in there)
+        ahead, behind = (outer_loss(params, model, measured, task).item() for params in leaves)
         assert (slope * direction).sum().item() == pytest.approx((ahead - behind) / 2e-6, rel=1e-4, abs=1e-8), name
+
+
+def stepped(params: dict[str, Tensor], model: Classifier, inner: InnerLoop, task: tuple[Tensor, ...]) -> Any:
+    """The parameters after the steps on the support, written out."""
+    set_counted(model, None)
+    for _ in range(inner.steps):
+        params = {name: value.detach().clone().requires_grad_() for name, value in params.items()}
+        loss = functional.cross_entropy(torch.func.functional_call(model, params, (task[0],)), task[1])
+        for name in model.adapting(inner.adapts):
+            (slope,) = torch.autograd.grad(loss, [params[name]], retain_graph=True)
+            params |= {name: params[name].detach() - inner.rate * slope}
+    return {name: value.detach() for name, value in params.items()}
 
 
 def test_what_adapts() -> None:

@@ -21,11 +21,10 @@ from fsbench.methods.registry import (
     BASELINE,
     BASELINE_WITHOUT_BASE,
     METHODS,
+    installed_info,
     method_class,
-    method_info,
     method_key,
     method_names,
-    needs_base,
     plain_label,
     split_variant,
     told,
@@ -49,17 +48,18 @@ def test_methods_are_discovered_in_their_order_and_with_the_facts_of_their_class
         "tim-gd tim-adm alpha-tim paddle unem-gaussian am alpha-am soft-kmeans bavardage"
     )
     for name, info in INFO.items():
-        assert method_info(name) == info
+        assert installed_info(name) == info
         assert info.name == name
         assert re.fullmatch(r"https://(arxiv\.org/abs/\d{4}\.\d{4,5}|doi\.org/10\.\S+)", info.url)
+        assert set(info.published) <= {row["method"] for row in published_rows()}
     assert len({info.order for info in INFO.values()}) == len(INFO)
 
 
-def test_names_and_variants_need_neither_torch_nor_pydantic() -> None:
-    code = "import sys; from fsbench.methods.registry import method_names, plain_label; method_names(); "
-    code += "plain_label('bavardage:article'); print({'torch', 'pydantic'} & {*sys.modules})"
+def test_names_and_facts_are_known_without_torch() -> None:
+    code = "import sys; from fsbench.methods.registry import installed_info, method_names; method_names(); "
+    code += "print(installed_info('bavardage').variants.values[0], 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    assert done.stdout == "article False\n"
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -108,19 +108,14 @@ def test_what_methods_are_told() -> None:
 
 def test_the_baselines_can_run_where_they_are_used() -> None:
     assert BASELINE in METHODS
-    assert not needs_base(BASELINE_WITHOUT_BASE)
+    name, options = split_variant(BASELINE_WITHOUT_BASE)
+    assert not method_class(name).info.needs_base_for(options)
 
 
 def test_variants_are_completed_after_a_colon() -> None:
     assert complete_methods("simp") == ["simpleshot"]
     assert complete_methods("ncm,simpleshot:U") == ["ncm,simpleshot:UN"]
     assert complete_methods("ncm:") == []
-
-
-def test_every_published_name_of_a_method_has_rows() -> None:
-    known = {row["method"] for row in published_rows()}
-    for info in INFO.values():
-        assert set(info.published) <= known
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *places: str) -> list[EntryPoint]:
@@ -143,7 +138,7 @@ def test_installed_packages_offer_methods_by_entry_point(monkeypatch: pytest.Mon
     [
         ("fsbench_absent.mine:Mine", "ModuleNotFoundError: No module named 'fsbench_absent'"),
         ("fsbench.methods.ncm:Absent", "AttributeError"),
-        ("fsbench.methods.facts:MethodInfo", "is not a method: it lacks"),
+        ("fsbench.methods.base:MethodInfo", "is not a method"),
     ],
 )
 def test_a_broken_package_is_named_and_left_out(monkeypatch: pytest.MonkeyPatch, place: str, words: str) -> None:
@@ -159,14 +154,12 @@ def test_a_broken_package_is_named_and_left_out(monkeypatch: pytest.MonkeyPatch,
 
 OWN = """
 from __future__ import annotations
-from dataclasses import dataclass
 from pathlib import Path
 from fsbench.methods.ncm import NearestClassMean
 
 with (Path(__file__).parent / "executions").open("a") as log:
     log.write("x")
 
-@dataclass(frozen=True)
 class One(NearestClassMean):
     rate: float = 0.5
 
