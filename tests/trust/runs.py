@@ -25,14 +25,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 for _module in pkgutil.walk_packages(fsbench.__path__, "fsbench."):  # commands import some only when they run
     importlib.import_module(_module.name)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: its status, negative for a signal, what it said and what it took."""
+    """How a process ended: its status, negative for a signal, what it printed and what it took."""
 
     status: int
     output: str
@@ -50,44 +49,42 @@ class Running:
     """A command at work."""
 
     process: int
-    folder: Path
+    said: Path
     started: float
 
     def end(self) -> Ended:
         """Wait for it."""
         _, status, used = os.wait4(self.process, 0)
         seconds = time.monotonic() - self.started
-        output, errors = self.said("out"), self.said("err")
+        output, errors = self.printed("out"), self.printed("err")
         return Ended(os.waitstatus_to_exitcode(status), output, errors, seconds, used.ru_maxrss >> 10)
 
-    def said(self, stream: str) -> str:
-        """What it has written to `out` or `err`; nothing, if it had no time to begin."""
-        path = self.folder / f"{self.process}.{stream}"
-        return path.read_text() if path.exists() else ""
+    def printed(self, stream: str) -> str:
+        """What it has written to `out` or `err`."""
+        return (self.said / f"{self.process}.{stream}").read_text()
 
-    def end_within(self, seconds: float) -> Ended | None:
+    def ends_within(self, seconds: float) -> bool:
         """Wait for it no longer than that; it goes on."""
-        until = time.monotonic() + seconds
-        while os.waitid(os.P_PID, self.process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            if time.monotonic() > until:
-                return None
-            time.sleep(0.01)
-        return self.end()
-
-    def kill_after(self, seconds: float, number: int = signal.SIGKILL, *, group: bool = False) -> Ended:
-        """Send a signal at a moment, unless it has ended by then."""
-        time.sleep(seconds)
-        self.signal(number, group=group)
-        return self.end()
+        return eventually(lambda: bool(os.waitid(os.P_PID, self.process, os.WEXITED | os.WNOHANG | os.WNOWAIT)), seconds)
 
     def signal(self, number: int, *, group: bool = False) -> None:
-        """Send a signal, to its workers too if asked."""
+        """Send a signal, to its workers too if asked; nothing, if it has ended."""
         with contextlib.suppress(ProcessLookupError):
             (os.killpg if group else os.kill)(self.process, number)
 
 
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
+    """Wait until something holds; False if it does not within some seconds."""
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
 def start(arguments: Sequence[str], folder: Path, said: Path, before: Callable[[], object] = lambda: None) -> Running:
-    """Start a command in a folder.
+    """Start a command in a folder, and wait until its process is about to run it.
 
     Args:
         arguments: Of the command line.
@@ -98,15 +95,17 @@ def start(arguments: Sequence[str], folder: Path, said: Path, before: Callable[[
     said.mkdir(exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # none may reach the child before the command can handle it
+    wait, ready = os.pipe()
     process = os.fork()
     if process:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        os.close(ready)
+        with os.fdopen(wait) as stream:
+            stream.read()  # to its end, when the child is ready
         return Running(process, said, time.monotonic())
     status = 70
     try:
         os.setsid()
-        for number in SIGNALS:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)  # whoever runs the tests, nohup or a batch system, may ignore some
         os.chdir(folder)
         for name, handle in (("out", 1), ("err", 2)):
@@ -117,7 +116,7 @@ def start(arguments: Sequence[str], folder: Path, said: Path, before: Callable[[
         torch.set_num_threads(1)
         sys.argv = ["fsbench", *arguments]
         before()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        os.close(ready)
         main()
         status = 0
     except SystemExit as end:
