@@ -414,7 +414,7 @@ def read_split_file(path: Path) -> dict[str, str]:
 def _pairs_of_json(path: Path) -> list[tuple[str, str]]:
     try:
         lists = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # the last for a thousand brackets
         raise FsbenchError(f"Could not read {path} as json: {error}", _EXAMPLE) from error
     if not isinstance(lists, dict) or not all(isinstance(names, list) for names in lists.values()):
         raise FsbenchError(f"Expected lists of class names per split in {path}.", _EXAMPLE)

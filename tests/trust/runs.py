@@ -65,7 +65,9 @@ class Running:
 
     def ends_within(self, seconds: float) -> bool:
         """Wait for it no longer than that; it goes on."""
-        return eventually(lambda: bool(os.waitid(os.P_PID, self.process, os.WEXITED | os.WNOHANG | os.WNOWAIT)), seconds)
+        return eventually(
+            lambda: bool(os.waitid(os.P_PID, self.process, os.WEXITED | os.WNOHANG | os.WNOWAIT)), seconds
+        )
 
     def signal(self, number: int, *, group: bool = False) -> None:
         """Send a signal, to its workers too if asked; nothing, if it has ended."""

@@ -262,6 +262,7 @@ def test_tiny_alpha_gives_one_class_everything() -> None:
         {"ways": 1},
         {"shots": 0},
         {"queries": 0},
+        {"queries": 10**20},
         {"alpha": 0.0},
         {"alpha": float("inf")},
         {"name": "disjont"},
