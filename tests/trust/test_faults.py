@@ -41,17 +41,17 @@ def said_in_words(ended: Ended, *words: str) -> None:
 
 def a_full_disk_loses_nothing(command: str, sizes: tuple[int, ...], tmp_path: Path) -> int:
     """Run a command with room for files of some sizes only, then without limit; how often it ended early."""
-    said, whole = tmp_path / "said", Study.prepare(command, tmp_path / "whole")
-    assert run(whole.arguments, whole.folder, said).status == 0
+    whole = Study.prepare(command, tmp_path / "whole")
+    assert run(whole.arguments, whole.folder).status == 0
     study, failures = Study.prepare(command, tmp_path / "full"), 0
     alone = ("--workers", "0") if command == "extract" else ()
     for size in sizes:
-        ended = run((*study.arguments, *alone), study.folder, said, small_files(size))
+        ended = run((*study.arguments, *alone), study.folder, small_files(size))
         if ended.status:
             said_in_words(ended, "Could not", "File too large", "Free some space")
             failures += 1
         assert set(study.visible().items()) <= set(whole.visible().items())
-    assert run(study.arguments, study.folder, said).status == 0
+    assert run(study.arguments, study.folder).status == 0
     assert study.visible() == whole.visible()
     assert study.hidden() == []
     return failures
@@ -70,7 +70,7 @@ def test_a_disk_that_is_full_at_many_sizes(command: str, tmp_path: Path) -> None
 
 def test_a_full_shared_memory_is_an_error_and_no_hang(tmp_path: Path) -> None:
     study = Study.prepare("extract", tmp_path / "here")
-    ended = run((*study.arguments, "--workers", "1"), study.folder, tmp_path / "said", small_files(4_000))
+    ended = run((*study.arguments, "--workers", "1"), study.folder, small_files(4_000))
     said_in_words(ended, "shared memory has no room", "--workers 0")
 
 
@@ -89,7 +89,7 @@ def test_features_in_a_folder_of_someone_else_can_be_solved(tmp_path: Path) -> N
     study = Study.prepare("solve", tmp_path / "here")
     scatter = study.folder / "features" / "synthetic-none.scatter.h5"
     scatter.mkdir()  # nobody can write a file of that name
-    ended = run(("solve", "--tasks", "20", "--shots", "1"), study.folder, tmp_path / "said")
+    ended = run(("solve", "--tasks", "20", "--shots", "1"), study.folder)
     assert ended.status == 0, ended.errors
     assert str(scatter.name) in ended.errors
 
@@ -111,51 +111,51 @@ def test_a_network_folder_that_vanishes_while_writing(tmp_path: Path, monkeypatc
 
 def test_output_that_nobody_takes(tmp_path: Path) -> None:
     study = Study.prepare("solve", tmp_path / "here")
-    ended = run(study.arguments, study.folder, tmp_path / "said", lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), 1))
+    ended = run(study.arguments, study.folder, lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), 1))
     said_in_words(ended, "Could not go on with the output", "No space left")
 
 
-def started_and_holding(study: Study, said: Path, out: Path) -> Running:
+def started_and_holding(study: Study, out: Path) -> Running:
     """A command that has its lock."""
-    running = start(study.arguments, study.folder, said)
+    running = start(study.arguments, study.folder)
     holds = eventually(lambda: any(path.read_text() for path in out.glob(".*.lock")))  # which says whose it is
-    assert holds, running.printed("err")
+    assert holds, running.log.read_text()
     return running
 
 
 def test_a_second_extraction_waits_and_finds_it_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "IMAGES_PER_BLOCK", 16)
-    said, study = tmp_path / "said", Study.prepare("extract", tmp_path / "here")
-    first = started_and_holding(study, said, study.folder / "features")
-    os.kill(first.process, signal.SIGSTOP)
-    second = start([word for word in study.arguments if word != "--quiet"], study.folder, said)
-    assert eventually(lambda: "is being written" in second.printed("err"))
-    os.kill(first.process, signal.SIGCONT)
+    study = Study.prepare("extract", tmp_path / "here")
+    first = started_and_holding(study, study.folder / "features")
+    first.signal(signal.SIGSTOP)
+    second = start([word for word in study.arguments if word != "--quiet"], study.folder)
+    assert eventually(lambda: "is being written" in second.log.read_text())
+    first.signal(signal.SIGCONT)
     ended = second.end()
     assert first.end().status == 0
     assert ended.status == 0, ended.errors
-    assert f"is being written by process {first.process} on " in ended.errors
+    assert f"is being written by process {first.number} on " in ended.errors
     assert "exists already" in ended.errors
     assert study.hidden() == []
 
 
 def test_a_second_training_is_refused_and_a_dead_one_holds_nothing(tmp_path: Path) -> None:
-    said, study = tmp_path / "said", Study.prepare("train", tmp_path / "here")
-    first = started_and_holding(study, said, study.folder / "weights" / "photos")
-    os.kill(first.process, signal.SIGSTOP)
-    said_in_words(run(study.arguments, study.folder, said), f"is being written by process {first.process} on ", "Wait")
-    os.kill(first.process, signal.SIGKILL)
+    study = Study.prepare("train", tmp_path / "here")
+    first = started_and_holding(study, study.folder / "weights" / "photos")
+    first.signal(signal.SIGSTOP)
+    said_in_words(run(study.arguments, study.folder), f"is being written by process {first.number} on ", "Wait")
+    first.signal(signal.SIGKILL)
     assert first.end().status == -9
-    assert run(study.arguments, study.folder, said).status == 0
+    assert run(study.arguments, study.folder).status == 0
     assert study.hidden() == []
 
 
 def test_runs_at_the_same_time_leave_what_one_after_the_other_leaves(tmp_path: Path) -> None:
-    said, few = tmp_path / "said", ("--tasks", "5", "--quiet", "--device", "cpu")
+    few = ("--tasks", "5", "--quiet", "--device", "cpu")
     lines = [("tune", "--over", "tau=0.1,0.3", "--shots", str(shots), *few) for shots in (1, 2)] + [("solve", *few)] * 2
     alone, shared = (Study.prepare("solve", tmp_path / name) for name in ("alone", "shared"))
-    assert [run(line, alone.folder, said).status for line in lines] == [0] * 4
-    together = [start(line, shared.folder, said) for line in lines]
+    assert [run(line, alone.folder).status for line in lines] == [0] * 4
+    together = [start(line, shared.folder) for line in lines]
     assert [running.end().status for running in together] == [0] * 4
     tuned = "features/synthetic-none.tuned.json"
     assert read_memory(shared.folder / tuned).keys() == read_memory(alone.folder / tuned).keys()

@@ -22,8 +22,8 @@ STATUS = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
 
 
 def kill_often(command: str, kills: int, tmp_path: Path) -> None:
-    said, whole = tmp_path / "said", Study.prepare(command, tmp_path / "whole")
-    unbroken = run(whole.arguments, whole.folder, said)
+    whole = Study.prepare(command, tmp_path / "whole")
+    unbroken = run(whole.arguments, whole.folder)
     assert unbroken.status == 0, unbroken.errors
     expected = whole.visible()
     rng, study, killed, runs = random.Random(command), Study.prepare(command, tmp_path / "killed0"), 0, 0
@@ -31,7 +31,7 @@ def kill_often(command: str, kills: int, tmp_path: Path) -> None:
         runs += 1
         assert runs <= 20 * kills, "it ends before it can be killed"
         before, number = study.visible(), rng.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
-        running = start(study.arguments, study.folder, said)
+        running = start(study.arguments, study.folder)
         time.sleep(rng.uniform(0, unbroken.seconds))
         running.signal(number, group=rng.random() < 0.5)
         ended = running.end()
@@ -44,7 +44,7 @@ def kill_often(command: str, kills: int, tmp_path: Path) -> None:
         killed += ended.status != 0
         if ended.status == 0 and killed < kills:
             study = Study.prepare(command, tmp_path / f"killed{runs}")
-    assert run(study.arguments, study.folder, said).status == 0
+    assert run(study.arguments, study.folder).status == 0
     assert study.visible() == expected
     assert [name for name in study.hidden() if not TEMPORARY.fullmatch(name)] == []
 

@@ -80,7 +80,7 @@ def test_no_command_overwrites_what_it_reads_or_what_it_did_not_write(tmp_path: 
     before = [path.read_bytes() for path in (features, theirs, exported)]
     few = ("--tasks", "3", "--shots", "1", "--quiet")
     names = ("--dataset", "a", "--backbone", "b", "--force")
-    assert run(("solve", *few), tmp_path, tmp_path / "log").status == 0  # records for the report
+    assert run(("solve", *few), tmp_path).status == 0  # records for the report
     for line, words in (
         (("solve", "--out", str(features), *few), "would be replaced by something else"),
         (("report", "--out", str(features)), "would be replaced by something else"),
@@ -88,7 +88,7 @@ def test_no_command_overwrites_what_it_reads_or_what_it_did_not_write(tmp_path: 
         (("export", str(features), "--to", "npz"), "exists already"),
         (("import", "novel=theirs.h5", "--out", "./theirs.h5", *names), "would be replaced by what is read from it"),
     ):
-        ended = run(line, tmp_path, tmp_path / "log")
+        ended = run(line, tmp_path)
         assert ended.status == 1, ended
         assert words in ended.errors, ended.errors
         assert [path.read_bytes() for path in (features, theirs, exported)] == before

@@ -25,8 +25,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork")
 def solving(tmp_path: Path, *options: str, before: Callable[[], object] = lambda: None) -> Running:
     """`fsbench solve`, which has its scatter and begins with the tasks."""
     study = Study.prepare("solve", tmp_path / "here")
-    running = start(("solve", *options, "--quiet", "--device", "cpu"), study.folder, tmp_path / "said", before)
-    assert eventually(lambda: any(study.folder.rglob("*.scatter.h5"))), running.printed("err")
+    running = start(("solve", *options, "--quiet", "--device", "cpu"), study.folder, before)
+    assert eventually(lambda: any(study.folder.rglob("*.scatter.h5"))), running.log.read_text()
     time.sleep(0.2)
     return running
 
