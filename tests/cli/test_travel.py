@@ -1,4 +1,4 @@
-"""Results that travel: `compare --with`, `--fail-if-worse`, `report --with` and `fsbench verify`."""
+"""Results that travel: `compare --fail-if-worse` and `fsbench verify`."""
 
 from __future__ import annotations
 
@@ -18,67 +18,11 @@ if TYPE_CHECKING:
 FEW = ("--tasks", "30", "--settings", "unbalanced", "--shots", "1,5", "--no-published", "--quiet")
 
 
-def rows(*words: str) -> dict[tuple[str, int], tuple[float, float, float | None]]:
-    """Accuracy, interval and difference to the baseline, by method and shots; origins are cut off."""
-    done = run("compare", *words, "--format", "csv")
-    assert done.returncode == 0, done.stderr
-    head, *lines = [line.split(",") for line in done.stdout.splitlines()]
-    named = [dict(zip(head, line, strict=False)) for line in lines]
-    return {
-        (row["method"].partition(" (")[0], int(row["shots"])): (
-            float(row["accuracy"]),
-            float(row["ci95"]),
-            float(row["difference"]) if row.get("difference") else None,
-        )
-        for row in named
-    }
-
-
 @pytest.fixture
-def exchanged(folder: Path) -> Path:
-    """Records of Soft-KMEANS and NCM in `results`, of Soft-KMEANS and BAVARDAGE in `anna/results`."""
-    assert run("compare", "--methods", "ncm", *FEW).returncode == 0
-    assert run("compare", "--methods", "bavardage", *FEW, "--results-dir", "anna/results").returncode == 0
+def solved(folder: Path) -> Path:
+    """Records of Soft-KMEANS and BAVARDAGE with one and five shots."""
+    assert run("compare", "--methods", "bavardage", *FEW).returncode == 0
     return folder
-
-
-def test_two_folders_of_records_give_the_table_of_one(exchanged: Path) -> None:
-    together = rows("--methods", "ncm,bavardage", *FEW, "--results-dir", "both")
-    joined = rows("--methods", "ncm", *FEW, "--with", "anna/results")
-    assert joined == together
-    back = rows("--methods", "bavardage", *FEW, "--results-dir", "anna/results", "--with", "results")
-    assert back == together
-    assert not [path for path in (exchanged / "results").glob("*bavardage*")]  # theirs are not taken over
-
-
-def test_of_longer_records_the_first_tasks_are_taken(exchanged: Path) -> None:
-    assert (
-        run("compare", "--methods", "bavardage", *FEW, "--tasks", "50", "--results-dir", "ben/results").returncode == 0
-    )
-    assert rows("--methods", "ncm", *FEW, "--with", "ben/results") == rows("--methods", "ncm,bavardage", *FEW)
-
-
-def test_origins_are_named_in_table_and_report(exchanged: Path) -> None:
-    done = run("compare", "--methods", "ncm", *FEW[:-1], "--with", "anna/results")
-    assert "bavardage (anna)" in done.stdout
-    assert "2 records of anna left out: the same as here." in done.stderr
-    assert run("report", "--with", "anna/results", "--no-published").returncode == 0
-    assert "bavardage (anna)" in (exchanged / "report.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ("--tasks=31", "2 records of anna left out: fewer tasks"),
-        ("--seed=1", "4 records of anna left out: another seed"),
-        ("--queries=60", "4 records of anna left out: another protocol"),
-    ],
-)
-def test_records_of_other_tasks_are_named_and_left_out(exchanged: Path, change: str, reason: str) -> None:
-    done = run("compare", "--methods", "ncm", *FEW[:-1], change, "--with", "anna/results")
-    assert done.returncode == 0
-    assert "(anna)" not in done.stdout
-    assert f"{reason}." in done.stderr
 
 
 def forge(path: Path, task: int) -> None:
@@ -89,49 +33,44 @@ def forge(path: Path, task: int) -> None:
     save_record(path, record.update(replace(record.answers, predicted=predicted)))
 
 
-def test_a_changed_record_is_found(exchanged: Path) -> None:
-    whole = run("verify", "anna/results", "--sample", "all")
+def test_a_changed_record_is_found(solved: Path) -> None:
+    whole = run("verify", "results", "--sample", "all")
     assert whole.returncode == 0, whole.stderr
     assert "4 records: 4 equal." in whole.stdout
-    (path,) = (exchanged / "anna/results").glob("*bavardage-unbalanced-5shot*")
+    (path,) = (solved / "results").glob("*bavardage-unbalanced-5shot*")
     forge(path, 17)
-    found = run("verify", "anna/results", "--json")
-    assert found.returncode == 1
-    (wrong,) = [row for row in json.loads(found.stdout)["records"] if row["state"] == "different"]
+    verdict = run("verify", "--json")
+    assert verdict.returncode == 1
+    (wrong,) = [row for row in json.loads(verdict.stdout)["records"] if row["state"] == "different"]
     assert wrong["different"] == [17]
-    shown = run("verify", "anna/results")
-    assert "task 17." in shown.stdout
-    done = run("compare", "--methods", "bavardage", *FEW[:-1], "--with", "anna/results")
-    assert "than here in 1 task" in done.stderr
+    assert "task 17." in run("verify").stdout
 
 
-def test_a_sample_says_what_it_would_find(exchanged: Path) -> None:
+@pytest.mark.usefixtures("solved")
+def test_a_sample_says_what_it_would_find() -> None:
     done = run("verify", "--sample", "10", "--seed", "3")
     assert done.returncode == 0
     assert "10 of 30" in done.stdout
     assert "--seed 3. It would find changes in 26 %" in done.stdout  # 1 - 0.05 ** (1 / 10)
 
 
-def test_what_cannot_be_verified_says_why(exchanged: Path, tmp_path: Path) -> None:
-    (exchanged / "mine.py").write_text("from fsbench.methods.ncm import NearestClassMean as Mine\n")
+def test_what_cannot_be_verified_says_why(solved: Path) -> None:
+    (solved / "mine.py").write_text("from fsbench.methods.ncm import NearestClassMean as Mine\n")
     assert run("compare", "--methods", "mine.py:Mine", *FEW).returncode == 0
     done = run("verify")
     assert done.returncode == 0  # the others are equal
     assert "name it with --methods" in done.stdout
     assert "6 records: 6 equal." in run("verify", "--methods", "mine.py:Mine").stdout
-    (exchanged / "features" / "synthetic-none.h5").rename(exchanged / "other.h5")
-    shutil.rmtree(exchanged / "features")
+    shutil.rmtree(solved / "features")
     assert run("verify", "--features-dir", "features2").returncode == 1
 
 
-def test_a_method_that_became_worse_fails_a_build(exchanged: Path) -> None:
-    worse = run("compare", "--methods", "ncm,bavardage", "--baseline", "bavardage", *FEW, "--fail-if-worse", "ncm")
+@pytest.mark.usefixtures("solved")
+def test_a_method_that_became_worse_fails_a_build() -> None:
+    compare = ("compare", *FEW, "--methods", "soft-kmeans,bavardage")
+    worse = run(*compare, "--baseline", "bavardage", "--fail-if-worse", "soft-kmeans")
     assert worse.returncode == 1
-    assert "ncm is below bavardage: synthetic none, unbalanced α=2 1-shot: -" in worse.stderr
+    assert "soft-kmeans is below bavardage: synthetic none, unbalanced α=2 1-shot: -" in worse.stderr
     assert "bavardage" in worse.stdout  # the table is shown first
-    allowed = run(
-        "compare", "--methods", "ncm,bavardage", "--baseline", "bavardage", *FEW, "--fail-if-worse", "ncm", "--by", "60"
-    )
-    assert allowed.returncode == 0
-    better = run("compare", "--methods", "bavardage", "--baseline", "ncm", *FEW, "--fail-if-worse", "bavardage")
-    assert better.returncode == 0
+    assert run(*compare, "--baseline", "bavardage", "--fail-if-worse", "soft-kmeans", "--by", "60").returncode == 0
+    assert run(*compare, "--fail-if-worse", "bavardage").returncode == 0

@@ -34,10 +34,8 @@ def _nothing_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("compare --methods ncm simpleshot", 1, "Separate names by commas"),
         ("compare --methods mine.py", 1, "Write mine.py:CLASS."),
         ("compare --settings odd", 2, "--settings: expected unbalanced, balanced or both, got 'odd'"),
-        ("compare --settings balanced,balanced", 2, "--settings: balanced is given twice"),
         ("compare --settings balanced --alpha 3", 2, "--alpha: α has no meaning for balanced tasks"),
         ("compare --methods bavardage,bavardage:article", 2, "--methods: bavardage and bavardage:article are the same"),
-        ("compare --methods bavardage --baseline bavardage:article", 2, "bavardage:article are the same"),
         ("compare --methods ncm --baseline=", 2, "--baseline: expected a word, got ''"),
         ("compare --methods ncm --prior-alpha 3", 2, "--prior-alpha: no method has such a prior"),
         ("compare --methods ncm,bavardage --baseline ncm --fail-if-worse ncm", 2, "ncm is the baseline itself"),
@@ -46,7 +44,6 @@ def _nothing_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("compare --by 1", 2, "--by: has a meaning with --fail-if-worse"),
         ("compare --tune --split val", 2, "--tune: parameters are tuned on the val classes"),
         ("solve --tasks many", 2, "--tasks: expected a whole number such as 10000 or 1e4, got 'many'"),
-        ("solve --tasks 0", 2, "--tasks: expected 1 to 1,000,000,000, got 0"),
         ("solve --seed -1", 2, "--seed: expected at least 0, got -1"),
         ("solve --shots one", 2, "--shots: expected whole numbers separated by commas, got 'one'"),
         ("solve --tau x", 2, "--tau: expected a number or `learned`, got 'x'"),
@@ -60,7 +57,6 @@ def _nothing_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("solve --preset other", 2, "--preset: expected `` or `article`, got 'other'"),
         ("solve --method ncm --tau 1", 1, "ncm takes no parameters"),
         ("solve --method pt-map --set raet=1", 1, "Unknown parameter of pt-map 'raet'"),
-        ("solve --method bavardge", 1, "Did you mean 'bavardage'"),
         ("solve --protocol released!", 1, "Unknown protocol"),
         ("solve --split test", 1, "fsbench calls it novel"),
         ("solve --ways 11", 1, "11 ways asked for, but the split has 10 classes"),
@@ -71,14 +67,10 @@ def _nothing_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("solve --nonsense", 2, "No such option: --nonsense"),
         ("nonsense", 2, "No such command 'nonsense'"),
         ("reproduce", 2, "Missing argument 'WHAT'"),
-        ("plot simplex --task x", 2, "--task: expected a whole number"),
-        ("plot simplex --t-km 1 --set t_km=2", 2, "--set: t_km is also given by --t-km"),
         ("verify --sample some", 2, "--sample: expected a whole number"),
         ("sweep", 2, "--over: give either --over"),
-        ("sweep --over tau=1 --figure 3", 2, "--over: give either --over"),
         ("sweep --figure 9", 1, "no sweep for figure 9"),
         ("sweep --figure 3 --ways 3 --balanced --methods ncm", 2, "leave out --methods, --balanced, --ways"),
-        ("sweep --figure 4 --set tau=0.5", 2, "--figure: fixes methods, splits and tasks; leave out --set"),
         ("sweep --over tau=0.1,0.2 --over tau=0.5", 2, "--over: tau is given twice: 0.1,0.2 and 0.5"),
         ("sweep --over tau=0.1,0.2 --set tau=0.5", 2, "--over: tau is also given by --set"),
         ("sweep --balanced --over alpha=1,2", 2, "--over: α has no meaning for balanced tasks"),
@@ -87,9 +79,7 @@ def _nothing_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("sweep --methods bavardage:released --over variant=article", 2, "also given by --methods bavardage:released"),
         ("sweep --over tau=0.1 --out x.gif", 1, ".png, .pdf, .svg"),
         ("tune --over shots=1,5", 1, "shots belongs to the tasks"),
-        ("tune --method bavardage:released --set variant=article", 2, "also given by --method bavardage:released"),
         ("tune --method unem-gaussian --out surface.png", 2, "--out: unem-gaussian learns its parameters by gradient"),
-        ("tune --method soft-kmeans --set t_km=10", 1, "nothing to tune"),
         ("extract --dataset glyphs --out foo.txt", 2, "--out: foo.txt is neither a .h5 file nor an existing folder"),
         ("demo --tasks 1", 2, "--tasks: expected 2 to"),
     ],
@@ -165,12 +155,11 @@ def test_help_and_version_are_no_errors() -> None:
     assert "Usage" in nothing.output
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_characters_that_cannot_be_printed_are_replaced(encoding: str) -> None:
-    done = fsbench_process("solve", "--help", PYTHONIOENCODING=encoding)
+def test_characters_that_cannot_be_printed_are_replaced() -> None:
+    done = fsbench_process("solve", "--help", PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert b"Dirichlet ?" in done.stdout
-    done = fsbench_process("solve", "α.h5", PYTHONIOENCODING=encoding)
+    done = fsbench_process("solve", "α.h5", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr.splitlines()[0]) == (1, b"error: No such file: ?.h5.")
 
 
