@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 
 CLASSES = {"base": ["b0", "b1"], "val": ["v0", "v1"], "novel": ["n0", "n1"]}
 EXTRACT = ("extract", "--data", "photos", "--weights", "tiny.safetensors", "--device", "cpu", "--batch", "8")
-METHODS = "ncm,baseline++,laplacianshot,pt-map,tim-adm,soft-kmeans,bavardage:released"  # one of every kind
-COMPARE = ("compare", "--methods", METHODS, "--shots", "1", "--device", "cpu")
+OWN = f"{ROOT}/tests/unit/evaluation/own_image_methods.py:MeanOfNetwork"  # on images
+METHODS = f"ncm,baseline++,laplacianshot,pt-map,tim-adm,soft-kmeans,bavardage:released,{OWN}"  # one of every kind
+COMPARE = (
+    "compare", "f.h5", "--methods", METHODS, "--shots", "1", "--ways", "2", "--queries", "10", "--tasks", "40",
+    "--device", "cpu", "--data-dir", ".", "--weights-dir", ".",
+)  # fmt: skip
 BAD = """
 import os
 from dataclasses import dataclass
@@ -72,14 +76,16 @@ def of_one_process(folder: str) -> dict[str, Record]:
     return {name: record.update(ranks=1) for name, record in records(folder).items()}
 
 
-@pytest.mark.usefixtures("synthetic")
+@pytest.mark.usefixtures("photos")
 def test_compare_of_unequal_processes_gives_one_table_and_the_records_of_one_process() -> None:
-    few = ("--tasks", "40")
-    done = torchrun(2, *COMPARE, *few, trouble="unequal")  # in blocks, threads and speed
+    """Images are decoded by one process, whose file the others read."""
+    assert run(*EXTRACT, "--out", "f.h5").returncode == 0
+    done = torchrun(2, *COMPARE, trouble="unequal")  # in blocks, threads and speed
     assert done.returncode == 0, done.stderr
-    assert [record.ranks for record in records("results").values()] == [2] * 14
-    assert done.stdout == run(*COMPARE, *few).stdout  # reused
-    run(*COMPARE, *few, "--results-dir", "alone")
+    assert [record.ranks for record in records("results").values()] == [2] * 16
+    assert len(list(Path(".pixels").glob("*.npy"))) == 1
+    assert done.stdout == run(*COMPARE).stdout  # reused
+    run(*COMPARE, "--results-dir", "alone")
     assert records("alone") == of_one_process("results")
 
 
@@ -120,17 +126,3 @@ def test_tuning_ends_the_same_for_any_number_of_processes() -> None:
     assert run(*solve, "--results-dir", "alone").returncode == 0
     assert tuned.read_bytes() == searched
     assert records("alone") == together
-
-
-@pytest.mark.usefixtures("photos")
-def test_methods_on_images_give_the_records_of_one_process() -> None:
-    """Images are decoded by one process, whose file the others read."""
-    assert run(*EXTRACT, "--out", "f.h5").returncode == 0
-    method = f"{ROOT}/tests/unit/evaluation/own_image_methods.py:MeanOfNetwork"
-    few = ("--shots", "1", "--ways", "2", "--queries", "10", "--tasks", "12", "--device", "cpu")
-    ask = ("compare", "f.h5", "--methods", method, *few, "--data-dir", ".", "--weights-dir", ".")
-    done = torchrun(2, *ask, trouble="unequal")
-    assert done.returncode == 0, done.stderr
-    assert len(list(Path(".pixels").glob("*.npy"))) == 1
-    assert run(*ask, "--results-dir", "alone").returncode == 0
-    assert records("alone") == of_one_process("results")
