@@ -104,4 +104,4 @@ def test_some_command_lines(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_many_command_lines(tmp_path: Path) -> None:
-    check(range(12, 1012), tmp_path)
+    check(range(12, 512), tmp_path)
