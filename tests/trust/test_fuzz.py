@@ -59,11 +59,8 @@ def _write_features(path: Path) -> None:
 
 def _read_features(path: Path) -> object:
     file = FeatureFile.open(path)
-    splits = {name: file.read(name) for name in file.splits}
-    content = {
-        name: (split.features.tobytes(), split.offsets.tobytes(), split.class_names, split.images)
-        for name, split in splits.items()
-    }
+    splits = [file.read(name) for name in file.splits]
+    content = [(one.features.tobytes(), one.offsets.tobytes(), one.class_names, one.images) for one in splits]
     return content, replace(file.provenance, notes=tuple(file.provenance.notes)), file.describe()
 
 
@@ -77,7 +74,7 @@ def _read_weights(path: Path) -> object:
     return {name: tensor.shape for name, tensor in read_checkpoint(path).tensors.items()}
 
 
-def _write_foreign(writer: Callable[[Path, Rows], None], path: Path) -> None:
+def _write_rows(writer: Callable[[Path, Rows], None], path: Path) -> None:
     writer(path, make_rows())
 
 
@@ -86,13 +83,9 @@ def _read_foreign(path: Path) -> object:
     return [split_from(part, str(path)).features.shape for part in recognised.parts]
 
 
-def _image(kind: str) -> Callable[[Path], None]:
+def _write_image(kind: str, path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 255, (12, 10, 3), dtype=np.uint8)
-
-    def write(path: Path) -> None:
-        Image.fromarray(pixels).save(path, format=kind)
-
-    return write
+    Image.fromarray(pixels).save(path, format=kind)
 
 
 def _write_csv_split(path: Path) -> None:
@@ -110,10 +103,10 @@ KINDS = [
          _read_weights, file="a.pth"),
     Kind("safetensors", lambda path: save_file(STATE["state_dict"], path, {"fsbench": "{}"}), _read_weights,
          file="a.safetensors"),
-    *(Kind(f"import {name}", partial(_write_foreign, writer), _read_foreign, file="novel.dat")
+    *(Kind(f"import {name}", partial(_write_rows, writer), _read_foreign, file="novel.dat")
       for name, writer in WRITERS.items() if name != "s2m2_hdf5"),  # damaged HDF5 can crash its library
     Kind("import easy", lambda path: easy(path, make_rows().features.reshape(3, 4, 5)), _read_foreign, file="novel.pt"),
-    *(Kind(f"{kind} image", _image(kind), lambda path: open_image(path).size, file=f"a.{kind.lower()}")
+    *(Kind(f"{kind} image", partial(_write_image, kind), lambda path: open_image(path).size, file=f"a.{kind.lower()}")
       for kind in ("PNG", "JPEG", "BMP", "GIF", "PPM", "WEBP", "TIFF")),
     Kind("csv of images", _write_csv_split, lambda path: load_own(path.parent), file="train.csv"),
     Kind("json split", lambda path: path.write_text('{"base": ["a", "b"], "val": ["c"], "novel": ["d"]}'),

@@ -1,4 +1,4 @@
-"""Wrong science is a fault too: what does not belong together is refused or named."""
+"""Protocol checks: splits and features that do not belong together are refused or named."""
 
 from __future__ import annotations
 
