@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -52,17 +51,6 @@ def test_a_sample_says_what_it_would_find() -> None:
     assert done.returncode == 0
     assert "10 of 30" in done.stdout
     assert "--seed 3. It would find changes in 26 %" in done.stdout  # 1 - 0.05 ** (1 / 10)
-
-
-def test_what_cannot_be_verified_says_why(solved: Path) -> None:
-    (solved / "mine.py").write_text("from fsbench.methods.ncm import NearestClassMean as Mine\n")
-    assert run("compare", "--methods", "mine.py:Mine", *FEW).returncode == 0
-    done = run("verify")
-    assert done.returncode == 0  # the others are equal
-    assert "name it with --methods" in done.stdout
-    assert "6 records: 6 equal." in run("verify", "--methods", "mine.py:Mine").stdout
-    shutil.rmtree(solved / "features")
-    assert run("verify", "--features-dir", "features2").returncode == 1
 
 
 @pytest.mark.usefixtures("solved")
