@@ -1,14 +1,7 @@
 from __future__ import annotations
 
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -144,32 +137,3 @@ def test_the_preflight_says_which_tasks_are_feasible() -> None:
     start = "photos: 3-way tasks of its novel classes: balanced 1-shot with --queries 9 or fewer; "
     assert f"{start}unbalanced 1-shot with --queries 6 or fewer; " in done.stderr
     assert "unbalanced 5-shot, balanced 5-shot not at all (smallest class: 4 images)" in done.stderr
-
-
-@pytest.mark.slow
-def test_killed_ten_times_at_random_moments_the_features_are_those_of_an_unbroken_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    classes = {split: [f"{split[0]}{i}" for i in range(10)] for split in SPLITS}
-    write_images(tmp_path / "photos", classes, images=160)  # 4,800 images: five shards
-    arguments = ["extract", "--data", "photos", "--backbone", "rn12", "--random-weights", "0", "--batch", "32"]
-    assert run(*arguments, "--out", "whole/whole.h5").returncode == 0
-    rng = random.Random(0)
-    command = [sys.executable, "-m", "fsbench", *arguments, "--out", "killed.h5"]
-    kills = 0
-    while kills < 10 and not Path("killed.h5").exists():
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        time.sleep(rng.uniform(1, 25))
-        if process.poll() is None:
-            kills += 1
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    assert run(*arguments, "--out", "killed.h5").returncode == 0
-    whole, killed = FeatureFile.open("whole/whole.h5"), FeatureFile.open("killed.h5")
-    for split in SPLITS:
-        np.testing.assert_array_equal(whole.read(split).features, killed.read(split).features)
-    assert not list(tmp_path.glob(".*"))
-    print(f"\nkilled {kills} times")
