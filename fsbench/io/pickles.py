@@ -58,6 +58,10 @@ class _PlainUnpickler(pickle._Unpickler):  # the compiled one fills all memory i
             raise pickle.UnpicklingError(f"it asks for {module[:100]}.{name[:100]}, which is not admitted")
         return _ADMITTED[place, name]
 
+    def get_extension(self, code: int) -> None:
+        """Refuse numbers in place of names: those that were used before would not come through `find_class`."""
+        raise pickle.UnpicklingError(f"it asks for extension {code}, which is not admitted")
+
 
 class _DType:
     """Stands in for a numpy dtype, whose own `__setstate__` believes any size."""

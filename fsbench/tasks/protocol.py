@@ -31,6 +31,7 @@ ALPHA = 2.0  # of the Dirichlet law, unless told otherwise
 WAYS = 5
 ALL_CLASSES = 0  # in place of a number of ways: those that the split has
 PRESENT = 5  # k_eff, unless told otherwise
+_MOST = 10**9  # ways, shots or queries
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,9 @@ class TaskProtocol:
             raise unknown_name("protocol", self.name, PROTOCOL_NAMES)
         for field, least in (("ways", 2), ("shots", 1), ("queries", 1)):
             value = getattr(self, field)
-            if value < least and not (field == "ways" and value == ALL_CLASSES and self.name in FEW_PRESENT):
-                raise FsbenchError(f"A task needs {field} of at least {least}, got {value}.")
+            every_class = field == "ways" and value == ALL_CLASSES and self.name in FEW_PRESENT
+            if not least <= value <= _MOST and not every_class:
+                raise FsbenchError(f"A task needs {field} of {least} to {_MOST:,}, got {value}.")
         if self.name in FEW_PRESENT:
             self._check_present()
         elif self.present is not None or self.pooled:

@@ -9,10 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import matplotlib as mpl
-from matplotlib.figure import Figure
-
-from fsbench.report.plots.style import save
 from tests.bench.solver import against_the_machine, as_the_problem_grows, each_method, keeping_answers
 from tests.bench.stages import extraction, memory, scatter, start, training
 
@@ -40,43 +36,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", default=",".join(CASES), help="separated by commas")
     parser.add_argument("--quick", action="store_true", help="small sizes, to check that it works")
     parser.add_argument("--out", type=Path, help="also write the rows to this JSON file")
-    parser.add_argument("--figure", type=Path, help="draw the growth of cost to this PNG, PDF or SVG file")
     parser.add_argument("--check", action="store_true", help="fail where a bound is missed by more than noise")
     options = parser.parse_args(arguments)
-    names = dict.fromkeys([*options.cases.split(","), *(["growth"] if options.figure else [])])
     measures = []
-    for name in names:
+    for name in options.cases.split(","):
         for measure in CASES[name](options.quick):
             measures.append(measure)
             print(measure, flush=True)
     if options.out:
         options.out.write_text(json.dumps([asdict(measure) for measure in measures], indent=1, ensure_ascii=False))
-    if options.figure:
-        save(draw_growth(measures), options.figure)
     missed = [measure.case for measure in measures if measure.missed]
     if missed:
         print(f"Slower than allowed: {', '.join(missed)}.", file=sys.stderr)
     return int(options.check and bool(missed))
-
-
-def draw_growth(measures: Sequence[Measure]) -> Figure:
-    """Time relative to arithmetic, as one thing grows: a level line is explained by arithmetic alone."""
-    points = [measure for measure in measures if measure.axis]
-    names = list(dict.fromkeys(measure.axis for measure in points))
-    with mpl.rc_context({"font.size": 8}):
-        figure = Figure(figsize=(6.75, 2.1), layout="constrained")
-        figure.suptitle("BAVARDAGE: time relative to arithmetic", x=0.01, ha="left", fontweight="bold")
-        panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
-        for axes, name in zip(panels, names, strict=True):
-            along = {measure.x: measure.value for measure in points if measure.axis == name}
-            axes.plot([*along], [*along.values()], marker="o", ms=3)
-            axes.set(xlabel=name, xscale="log", yscale="log", axisbelow=True)
-            axes.set_xticks([*along], [f"{x:g}" for x in along], rotation=60)
-            axes.minorticks_off()
-            axes.grid(axis="y", alpha=0.2)
-        panels[0].set_ylabel("time / arithmetic")
-        panels[0].set_yticks((0.5, 1, 2, 5, 10), ("0.5", "1", "2", "5", "10"))
-    return figure
 
 
 if __name__ == "__main__":

@@ -24,15 +24,12 @@ BOUNDS = {
     "solve bavardage:released": Bound(3.7),  # aim 2.5
     "compare four methods": Bound(1.3),
     "draw tasks": Bound(5.0),
-    "solve bavardage, not in a loop": Bound(7.5, least=True),
-    "solve bavardage:released, not in a loop": Bound(5.0, least=True),
     "keep answers": Bound(1.05),
     "growth": Bound(1.3),
     "scatter, from disk": Bound(50.0, least=True),
     "extract": Bound(1.25),
     "hash images": Bound(2.0),
     "train": Bound(1.1),
-    "train, not in a plain loop": Bound(1.2, least=True),
     "fsbench --help": Bound(2.5),
     "fsbench solve --tasks 100": Bound(1.5),
     "fsbench doctor": Bound(1.5),
@@ -49,9 +46,7 @@ class Measure:
     case: str
     against: str  # what it is a ratio to, or how it was measured
     value: float
-    unit: str  # × (times as fast), % (of a rate), ratio, tasks/s, or GB
-    axis: str = ""  # of the growth: what grows, and how far
-    x: float = 0.0
+    unit: str  # % (of a rate), ratio, tasks/s, or GB
 
     @property
     def bound(self) -> Bound | None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -24,25 +24,20 @@ from fsbench.evaluation.spec import MethodChoice
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import Provenance, Split, make_split
 from fsbench.methods.base import Context
-from fsbench.methods.bavardage import RIDGE, Bavardage
+from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.registry import METHODS, method_class
 from fsbench.methods.soft_kmeans import SoftKMeans
 from fsbench.results.record import Origins
 from fsbench.tasks.batch import TaskBatch, by_name
 from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import sample_list, sample_tasks
+from fsbench.tasks.sampling import sample_list
 from tests.bench.measure import Measure, in_turns
-from tests.oracle import algorithms as reference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Iterator, Sequence
 
     from fsbench.methods.base import Method
-
-    Shared = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
 
 
 class Material(NamedTuple):
@@ -70,8 +65,6 @@ def mini_like(dimension: int = 640, classes: int = 20) -> Material:
 CPU = torch.device("cpu")
 TASK = TaskProtocol()
 BLOCK = 64  # tasks in one batched product
-LOOPED = 100  # tasks that the loop solves
-_PRODUCTS = "batched matrix products of its Gram matrices"
 
 
 @contextmanager
@@ -88,19 +81,13 @@ def one_core() -> Iterator[None]:
 
 @one_core()
 def against_the_machine(tasks: int, repeats: int) -> list[Measure]:
-    """End to end (sampling, gathering, Gram matrices, iterations) against batched products and against a NumPy loop.
+    """End to end (sampling, gathering, Gram matrices, iterations) against batched products.
 
     The products are the two Gram matrices of every task, 2 · 2 N² D floating-point operations, as plain batched matrix
     products by torch. The solver itself computes them as symmetric products, with half the operations.
     """
     material = mini_like()
     article, released, transport = (Bavardage(variant=name) for name in ("article", "released", "transport"))
-    loops = {
-        name: partial(
-            solve_in_a_loop, method, shared_by_all_tasks(method, material), material.novel.offsets, range(LOOPED)
-        )
-        for name, method in (("loop", article), ("released_loop", released))
-    }
     times = in_turns(
         repeats,
         time.process_time,
@@ -110,24 +97,14 @@ def against_the_machine(tasks: int, repeats: int) -> list[Measure]:
         transport=partial(solve, [transport], material, tasks),
         four=partial(solve, [NearestClassMean(), SoftKMeans(), article, transport], material, tasks),
         draw=partial(draw, material, tasks),
-        **loops,
     )
-    looped = tasks / LOOPED
-    loop = "a NumPy loop over tasks"
+    products = "batched matrix products of its Gram matrices"
+    slowest = "the slowest of them, bavardage:transport"
     return [
-        Measure("solve bavardage", _PRODUCTS, times["article"] / times["products"], "ratio"),
+        Measure("solve bavardage", products, times["article"] / times["products"], "ratio"),
         Measure("solve bavardage:released", "solve bavardage", times["released"] / times["article"], "ratio"),
-        Measure(
-            "compare four methods",
-            "the slowest of them, bavardage:transport",
-            times["four"] / times["transport"],
-            "ratio",
-        ),
+        Measure("compare four methods", slowest, times["four"] / times["transport"], "ratio"),
         Measure("draw tasks", "solve bavardage", 100 * times["draw"] / times["article"], "%"),
-        Measure("solve bavardage, not in a loop", loop, looped * times["loop"] / times["article"], "×"),
-        Measure(
-            "solve bavardage:released, not in a loop", loop, looped * times["released_loop"] / times["released"], "×"
-        ),
     ]
 
 
@@ -168,29 +145,6 @@ def gram_products(tasks: int, material: Material) -> None:
             torch.bmm(x, x.mT)
 
 
-def shared_by_all_tasks(method: Bavardage, material: Material) -> Shared:
-    """What a loop computes before it starts: plain rows, sphered rows, and the inverse of the released program."""
-    base = material.base
-    rows = method.embed(torch.from_numpy(material.novel.features), base)
-    matrix = (base.class_weighted.numpy() + RIDGE * np.eye(len(base.mean))) / base.images_per_class
-    return rows["plain"].numpy(), rows["sphered"].numpy(), np.linalg.inv(matrix).astype(np.float32)
-
-
-def solve_in_a_loop(method: Bavardage, shared: Shared, offsets: NDArray[np.int64], tasks: range) -> list[int]:
-    """Draw and solve one task after the other by Algorithm 1; the numbers of right answers."""
-    plain, sphered_rows, inverse = shared
-    right = []
-    for task in tasks:
-        drawn = sample_tasks(TASK, offsets, 0, np.array([task]))
-        rows, labels = np.concatenate([drawn.support[0], drawn.query[0]]), drawn.support_labels[0]
-        x, sphered = plain[rows], sphered_rows[rows]
-        if method.variant == "released":
-            sphered = reference.sphere_in_span(x, inverse, method.sigma)
-        answers = reference.bavardage(x, sphered, labels, method)[len(labels) :]
-        right.append(int((answers.argmax(axis=1) == drawn.query_labels[0]).sum()))
-    return right
-
-
 GROWTH: dict[str, tuple[int, ...]] = {
     "tasks": (100, 300, 1_000, 3_000, 10_000),
     "queries": (25, 75, 150, 300),
@@ -226,21 +180,17 @@ def as_the_problem_grows(tasks: int, repeats: int) -> list[Measure]:
             operations[axis, x] = count * arithmetic(method, material, protocol) + embedding(method, material)
     against = "its arithmetic at the speed of matrix products"
     ratios = {key: times[key] / operations[key] for key in times}
-    found = [
-        Measure(f"solve bavardage, {x:,} {axis}", against, ratio, "ratio", axis, x)
-        for (axis, x), ratio in ratios.items()
-    ]
     worst = max(ratio for (axis, x), ratio in ratios.items() if x >= USUAL[axis]) / ratios["tasks", USUAL["tasks"]]
     return [
-        *found,
+        *(Measure(f"solve bavardage, {x:,} {axis}", against, ratio, "ratio") for (axis, x), ratio in ratios.items()),
         Measure("growth", "the usual task; the largest from its size on", worst, "ratio"),
     ]
 
 
 def each_method(tasks: int, repeats: int) -> list[Measure]:
-    """Tasks per second of every method, and its time relative to arithmetic at the rate of batched matrix products.
+    """Tasks per second of every method, and its time relative to a product X Xᵀ of the rows of a task.
 
-    The arithmetic is that of the method itself; for slow methods, which solve a tenth of the tasks, a Gram matrix.
+    Slow methods solve a tenth of the tasks.
     """
     material = mini_like()
     context = Context(balanced=False, base=material.base)
@@ -250,38 +200,19 @@ def each_method(tasks: int, repeats: int) -> list[Measure]:
     counts = {name: tasks if method.info.cost == "fast" else -(-tasks // 10) for name, method in methods.items()}
     solvers = {name: partial(solve, [method], material, counts[name]) for name, method in methods.items()}
     times = in_turns(repeats, products=partial(gram_products, tasks, material), **solvers)
-    gram = gram_operations(material)
-    rate = 2 * tasks // BLOCK * BLOCK * gram / times["products"]  # operations per second
-    found = []
-    for name, method in methods.items():
-        per_task, fast = times[name] / counts[name], method.info.cost == "fast"
-        operations = arithmetic(method, material) if fast else gram
-        what = f"its {operations / 1e9:.2g} GFLOP per task" if fast else "a Gram matrix per task"
-        against = f"{what} at the speed of matrix products"
-        found += [
+    product = times["products"] / (2 * tasks // BLOCK * BLOCK)
+    measures = []
+    for name in methods:
+        per_task = times[name] / counts[name]
+        measures += [
             Measure(f"speed of {name}", "sampling to answers", 1 / per_task, "tasks/s"),
-            Measure(f"speed of {name}", against, per_task * rate / operations, "ratio"),
+            Measure(f"speed of {name}", "a product XXᵀ of its rows", per_task / product, "ratio"),
         ]
-    return found
+    return measures
 
 
-_aten = torch.ops.aten
-_OPERATIONS: dict[Any, Callable[..., float]] = {  # beside products, from the shapes of the arguments
-    _aten.baddbmm_: lambda _, a, b, **more: 2 * prod(a) * b[-1],
-    _aten.linalg_cholesky_ex: lambda a, **more: _cubes(a, 1 / 3),
-    _aten.linalg_lu_factor_ex: lambda a, **more: _cubes(a, 2 / 3),
-    _aten.linalg_inv_ex: lambda a, **more: _cubes(a, 2),
-    _aten._linalg_eigh: lambda a, *rest, **more: _cubes(a, 9),
-    _aten.linalg_solve_triangular: lambda a, b, **more: prod(b) * a[-1],
-    _aten.linalg_lu_solve: lambda lu, pivots, b, **more: 2 * prod(b) * lu[-1],
-    _aten.cholesky_solve: lambda b, a, *rest, **more: 2 * prod(b) * a[-1],
-    _aten._linalg_solve_ex: lambda a, b, **more: _cubes(a, 2 / 3) + 2 * prod(b) * a[-1],
-}
-
-
-def _cubes(shape: Sequence[int], times: float) -> float:
-    """Operations of a factorisation of matrices (B, n, n) that takes so many n³."""
-    return times * prod(shape) * shape[-1]
+# Operations of products that torch does not count, from the shapes of the arguments.
+_OPERATIONS = {torch.ops.aten.baddbmm_: lambda _, a, b, **more: 2 * prod(a) * b[-1]}
 
 
 def gram_operations(material: Material) -> int:
@@ -291,7 +222,7 @@ def gram_operations(material: Material) -> int:
 
 
 def arithmetic(method: Method, material: Material, protocol: TaskProtocol = TASK) -> float:
-    """Floating-point operations per task in matrix products and factorisations, counted on tensors without data.
+    """Floating-point operations per task in matrix products, counted on tensors without data.
 
     Element-wise work is not counted. Products count in full, also where the solver makes use of their symmetry.
     """

@@ -5,24 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from fsbench.evaluation.engine import TaskList, solve
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.soft_kmeans import SoftKMeans
 from fsbench.tasks.protocol import TaskProtocol
 from tests.bench import __main__ as bench
 from tests.bench.measure import BOUNDS, NOISE, Measure, in_turns
 from tests.bench.solver import (
-    CPU,
     GROWTH,
     USUAL,
     arithmetic,
     embedding,
     mini_like,
-    shared_by_all_tasks,
-    solve_in_a_loop,
 )
 
 
@@ -33,16 +28,12 @@ def test_it_runs_and_writes_what_it_shows(tmp_path: Path, capsys: pytest.Capture
     assert "scatter, from disk" in capsys.readouterr().out
 
 
-def test_it_fails_where_a_bound_is_missed_beyond_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    grown = [Measure("solve", "arithmetic", 1.0, "ratio", axis, x) for axis, values in GROWTH.items() for x in values]
+def test_it_fails_where_a_bound_is_missed_beyond_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     for factor, status in ((NOISE * 0.99, 0), (NOISE * 1.01, 1)):
         slow = Measure("growth", "the usual task", BOUNDS["growth"].limit * factor, "ratio")
-        measured = [*grown, slow]
-        monkeypatch.setitem(bench.CASES, "growth", lambda quick: measured)  # noqa: B023 - used before the next
-        arguments = ["--cases", "growth", "--figure", str(tmp_path / "growth.svg"), "--check"]
-        assert bench.main(arguments) == status
+        monkeypatch.setitem(bench.CASES, "growth", lambda quick: [slow])  # noqa: B023 - used before the next
+        assert bench.main(["--cases", "growth", "--check"]) == status
     assert not Measure("scatter, from disk", "", BOUNDS["scatter, from disk"].limit / NOISE * 1.01, "%").missed
-    assert (tmp_path / "growth.svg").stat().st_size < 100_000
 
 
 def test_actions_take_turns_after_one_to_warm_up() -> None:
@@ -62,15 +53,6 @@ def test_the_arithmetic_of_a_method_is_counted() -> None:
     assert twice > 2 * 155 * 155 * 192
     assert embedding(SoftKMeans(), material) == 0  # element-wise work alone
     assert embedding(Bavardage(), material) == 2 * 192 * 192 * 12_000
-
-
-@pytest.mark.parametrize("variant", ["article", "released"])
-def test_the_loop_that_is_raced_gives_the_same_answers(variant: str) -> None:
-    material, method = mini_like(160), Bavardage(variant=variant)  # type: ignore[arg-type]
-    (outcome,) = solve([method], material.novel, material.base, TaskList(TaskProtocol(), 0, np.arange(40)), device=CPU)
-    right = solve_in_a_loop(method, shared_by_all_tasks(method, material), material.novel.offsets, range(40))
-    counted = (outcome.answers.predicted == outcome.answers.labels).sum(axis=1)
-    assert abs(np.array(right) - counted).max() <= 1  # but for ties in float32
 
 
 def test_every_bound_is_of_something_that_is_measured() -> None:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import re
-import resource
 import shlex
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import typer
 from rich.cells import cell_len
 
 from fsbench.cli.app import COMMANDS as SUMMARIES
-from fsbench.cli.app import app, load_command
+from fsbench.cli.app import load_command
 from tests.cli import run
 from tests.reference import PAGE, reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-GROUP: Any = typer.main.get_command(app)
 
 
 def all_commands() -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -79,6 +73,16 @@ def test_the_reference_page_is_that_of_the_options() -> None:
     assert PAGE.read_text(encoding="utf-8") == reference(), "make reference writes it again"
 
 
+def completed(line: str, monkeypatch: pytest.MonkeyPatch, shell: str = "bash") -> str:
+    """What the shell is told for a line whose last word is being typed."""
+    words = line.split(" ")
+    asked = {"_FSBENCH_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": line}
+    asked |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    return run().stdout
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -96,19 +100,11 @@ def test_the_reference_page_is_that_of_the_options() -> None:
     ],
 )
 def test_the_shell_completes_names(line: str, expected: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("_FSBENCH_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", line)
-    monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), pytest.raises(SystemExit):
-        GROUP.main(args=[], prog_name="fsbench")
-    assert set(printed.getvalue().split()) == expected
+    assert set(completed(line, monkeypatch).split()) == expected
 
 
 def test_zsh_gets_the_help_of_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("_FSBENCH_COMPLETE", "complete_zsh")
-    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "fsbench solve --see")
-    assert '"--seed":"Random seed' in run().stdout
+    assert '"--seed":"Random seed' in completed("fsbench solve --se", monkeypatch, "zsh")
 
 
 HEAVY = "torch", "numpy", "scipy", "matplotlib", "rich", "timm", "h5py", "PIL"
@@ -124,12 +120,7 @@ finally:
 
 @pytest.mark.parametrize(
     ("line", "expected"),
-    [
-        ("fsbench sol", "solve"),
-        ("fsbench solve --method bavardage:rel", "bavardage:released"),
-        ("fsbench train --recipe prot", "protonet"),
-        ("fsbench plot dots --wid", "--width"),
-    ],
+    [("fsbench solve --method bavardage:rel", "bavardage:released"), ("fsbench plot dots --wid", "--width")],
 )
 def test_completing_imports_nothing_heavy(line: str, expected: str) -> None:
     words = line.split(" ")
@@ -139,16 +130,3 @@ def test_completing_imports_nothing_heavy(line: str, expected: str) -> None:
     )
     assert done.stdout.split() == [expected]
     assert done.stderr.strip() == "[]"
-
-
-def cpu_seconds(*words: str) -> float:
-    """CPU time of a process."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *words], check=True, capture_output=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-def test_help_is_fast() -> None:
-    pairs = [(cpu_seconds("-m", "fsbench", "--help"), cpu_seconds("-c", "import typer")) for _ in range(5)]
-    assert min(shown / imported for shown, imported in pairs) < 2.5

@@ -1,4 +1,4 @@
-"""`fsbench plot dots`, `fsbench plot differences` and `fsbench report`."""
+"""`fsbench plot` and `fsbench report`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tests.records import make_record, store
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.synthetic import Features
 
 
 @pytest.fixture
@@ -36,17 +38,24 @@ def test_dots_show_the_comparison_of_most_tasks_and_name_the_others(folder: Path
     assert (folder / "dots.svg").read_text().startswith("<?xml")
 
 
-def test_dots_of_the_records_given(folder: Path) -> None:
-    given = [str(path) for path in (folder / "results").glob("*pt-map*")]
-    done = run("plot", "dots", *given, "--quiet", "--width", "column")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert (folder / "dots.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_differences_of_two_methods(folder: Path) -> None:
-    done = run("plot", "differences", "ncm", "--out", "d.pdf", "--quiet")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert (folder / "d.pdf").read_bytes().startswith(b"%PDF")
+@pytest.mark.parametrize(
+    ("words", "out", "start"),
+    [
+        ("dots --width column", "dots.png", b"\x89PNG"),
+        ("differences ncm --out figures/d.pdf", "figures/d.pdf", b"%PDF"),
+        ("spectrum --out s.svg", "s.svg", b"<?xml"),
+    ],
+)
+def test_a_figure_is_written_in_the_format_of_its_ending(
+    folder: Path, features: Features, words: str, out: str, start: bytes
+) -> None:
+    for name in ("one", "two"):
+        features.write(folder / "features" / f"{name}.h5")
+    given = [str(path) for path in (folder / "results").glob("*pt-map*")] if words.startswith("dots") else []
+    done = run("plot", *words.split(), *given, "--quiet")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (folder / out).read_bytes().startswith(start)
+    assert out != "s.svg" or b"two: effective rank" in (folder / out).read_bytes()  # one line for each file
 
 
 def test_a_report_of_all_records(folder: Path) -> None:
@@ -74,8 +83,8 @@ def test_a_broken_sweep_is_left_out_of_a_report(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("plot", "dots", "--out", "dots.gif"), ".png, .pdf, .svg"),
-        (("plot", "differences", "ncm", "--out", "d"), ".png, .pdf, .svg"),
+        (("plot", "differences", "ncm", "--out", "d.gif"), "A figure file ends in .png, .pdf, .svg, got 'd.gif'"),
+        (("plot", "spectrum", "nothing.h5"), "No such file: nothing.h5"),
         (("plot", "differences", "ncmm"), "Did you mean 'ncm'"),
         (("plot", "dots", "--baseline", "ncmm"), "Did you mean 'ncm'"),
         (("plot", "differences", "pt-map"), "did not run on the same tasks"),

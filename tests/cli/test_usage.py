@@ -36,7 +36,6 @@ def _nothing_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("compare --settings odd", 2, "--settings: expected unbalanced, balanced or both, got 'odd'"),
         ("compare --settings balanced --alpha 3", 2, "--alpha: α has no meaning for balanced tasks"),
         ("compare --methods bavardage,bavardage:article", 2, "--methods: bavardage and bavardage:article are the same"),
-        ("compare --methods bavardage --baseline bavardage:article", 2, "bavardage:article are the same"),
         ("compare --methods ncm --baseline=", 2, "--baseline: expected a word, got ''"),
         ("compare --methods ncm --prior-alpha 3", 2, "--prior-alpha: no method has such a prior"),
         ("compare --methods ncm,bavardage --baseline ncm --fail-if-worse ncm", 2, "ncm is the baseline itself"),
@@ -44,7 +43,6 @@ def _nothing_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("compare --methods bavardage --fail-if-worse ncm", 2, "--fail-if-worse: expected one of bavardage"),
         ("compare --tune --split val", 2, "--tune: parameters are tuned on the val classes"),
         ("solve --tasks many", 2, "--tasks: expected a whole number such as 10000 or 1e4, got 'many'"),
-        ("solve --tasks 0", 2, "--tasks: expected 1 to 1,000,000,000, got 0"),
         ("solve --seed -1", 2, "--seed: expected at least 0, got -1"),
         ("solve --shots one", 2, "--shots: expected whole numbers separated by commas, got 'one'"),
         ("solve --tau x", 2, "--tau: expected a number or `learned`, got 'x'"),
@@ -58,7 +56,6 @@ def _nothing_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("solve --preset other", 2, "--preset: expected `` or `article`, got 'other'"),
         ("solve --method ncm --tau 1", 1, "ncm takes no parameters"),
         ("solve --method pt-map --set raet=1", 1, "Unknown parameter of pt-map 'raet'"),
-        ("solve --method bavardge", 1, "Did you mean 'bavardage'"),
         ("solve --protocol released!", 1, "Unknown protocol"),
         ("solve --split test", 1, "fsbench calls it novel"),
         ("solve --ways 11", 1, "11 ways asked for, but the split has 10 classes"),
@@ -78,9 +75,7 @@ def _nothing_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("sweep --methods bavardage:released --over variant=article", 2, "also given by --methods bavardage:released"),
         ("sweep --over tau=0.1 --out x.gif", 1, ".png, .pdf, .svg"),
         ("tune --over shots=1,5", 1, "shots belongs to the tasks"),
-        ("tune --method bavardage:released --set variant=article", 2, "also given by --method bavardage:released"),
         ("tune --method unem-gaussian --out surface.png", 2, "--out: unem-gaussian learns its parameters by gradient"),
-        ("tune --method soft-kmeans --set t_km=10", 1, "nothing to tune"),
         ("extract --dataset glyphs --out foo.txt", 2, "--out: foo.txt is neither a .h5 file nor an existing folder"),
         ("demo --tasks 1", 2, "--tasks: expected 2 to"),
     ],
@@ -110,18 +105,6 @@ def test_a_place_that_takes_no_file_is_named_first(folder: Path, command: str) -
     if not command.startswith("tune"):  # which adds the setting to the name
         (folder / out).write_text('{"a": 1}')
         assert "would be replaced by something else" in run(*command.split(), *FEW, "--out", out).stderr
-
-
-def test_records_of_someone_else_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = run("compare", "--methods", "ncm", *FEW)
-
-    def refuse(**options: Any) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
-    assert run("compare", "--methods", "ncm", *FEW).stdout == first.stdout
-    done = run("compare", "--methods", "ncm", *FEW, "--seed", "1")
-    assert "Could not write into results: Permission denied" in done.stderr
 
 
 def test_what_was_tuned_cannot_be_stored_in_a_folder_of_someone_else(folder: Path) -> None:
@@ -155,18 +138,17 @@ def test_help_and_version_are_no_errors() -> None:
     assert "Usage" in nothing.output
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_characters_that_cannot_be_printed_are_replaced(encoding: str) -> None:
-    done = fsbench_process("solve", "--help", PYTHONIOENCODING=encoding)
+def test_characters_that_cannot_be_printed_are_replaced() -> None:
+    done = fsbench_process("solve", "--help", PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert b"Dirichlet ?" in done.stdout
-    done = fsbench_process("solve", "α.h5", PYTHONIOENCODING=encoding)
-    assert (done.returncode, done.stderr.splitlines()[0]) == (1, b"error: No such file: ?.h5.")
+    done = fsbench_process("methods", "α", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (1, b"error: Unknown method '?'.")
 
 
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
 def test_closed_streams_are_no_errors(closed: str) -> None:
-    for words, status in (("methods --protocols", 0), ("solve nothing.h5", 1)):
+    for words, status in (("methods --protocols", 0), ("solve --nonsense", 2)):
         done = fsbench_process(*words.split(), closed=closed)
         assert done.returncode == status, done.stderr
         assert b"Traceback" not in done.stdout + done.stderr

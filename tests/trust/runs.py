@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import multiprocessing
 import os
 import pkgutil
 import resource
 import signal
 import sys
 import time
-import traceback
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,23 +22,23 @@ from fsbench.cli.app import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from multiprocessing.process import BaseProcess
     from pathlib import Path
 
+    Before = Callable[[], object]
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 for _module in pkgutil.walk_packages(fsbench.__path__, "fsbench."):  # commands import some only when they run
     importlib.import_module(_module.name)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: its status, negative for a signal, what it said and what it took."""
+    """How a process ended: its status, negative for a signal, what it printed and how long it took."""
 
-    status: int
-    output: str
+    status: int | None
     errors: str
     seconds: float
-    megabytes: int
 
     @property
     def orderly(self) -> bool:
@@ -49,93 +49,68 @@ class Ended:
 class Running:
     """A command at work."""
 
-    process: int
-    folder: Path
+    process: BaseProcess
+    log: Path  # of its errors
     started: float
 
-    def end(self) -> Ended:
-        """Wait for it."""
-        _, status, used = os.wait4(self.process, 0)
-        seconds = time.monotonic() - self.started
-        output, errors = self.said("out"), self.said("err")
-        return Ended(os.waitstatus_to_exitcode(status), output, errors, seconds, used.ru_maxrss >> 10)
+    @property
+    def number(self) -> int:
+        """Of the process."""
+        return self.process.pid or 0
 
-    def said(self, stream: str) -> str:
-        """What it has written to `out` or `err`; nothing, if it had no time to begin."""
-        path = self.folder / f"{self.process}.{stream}"
-        return path.read_text() if path.exists() else ""
-
-    def end_within(self, seconds: float) -> Ended | None:
-        """Wait for it no longer than that; it goes on."""
-        until = time.monotonic() + seconds
-        while os.waitid(os.P_PID, self.process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            if time.monotonic() > until:
-                return None
-            time.sleep(0.01)
-        return self.end()
-
-    def kill_after(self, seconds: float, number: int = signal.SIGKILL, *, group: bool = False) -> Ended:
-        """Send a signal at a moment, unless it has ended by then."""
-        time.sleep(seconds)
-        self.signal(number, group=group)
-        return self.end()
+    def end(self, seconds: float | None = None) -> Ended:
+        """Wait for it, no longer than some seconds: its status is None then, and it goes on."""
+        self.process.join(seconds)
+        return Ended(self.process.exitcode, self.log.read_text(), time.monotonic() - self.started)
 
     def signal(self, number: int, *, group: bool = False) -> None:
-        """Send a signal, to its workers too if asked."""
+        """Send a signal, to its workers too if asked; nothing, if it has ended."""
         with contextlib.suppress(ProcessLookupError):
-            (os.killpg if group else os.kill)(self.process, number)
+            (os.killpg if group else os.kill)(self.number, number)
 
 
-def start(arguments: Sequence[str], folder: Path, said: Path, before: Callable[[], object] = lambda: None) -> Running:
-    """Start a command in a folder.
-
-    Args:
-        arguments: Of the command line.
-        folder: The current folder of the command.
-        said: Folder for what it prints.
-        before: Called in the new process, before the command.
-    """
-    said.mkdir(exist_ok=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # none may reach the child before the command can handle it
-    process = os.fork()
-    if process:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        return Running(process, said, time.monotonic())
-    status = 70
-    try:
-        os.setsid()
-        for number in SIGNALS:
-            signal.signal(number, signal.SIG_DFL)  # whoever runs the tests, nohup or a batch system, may ignore some
-        os.chdir(folder)
-        for name, handle in (("out", 1), ("err", 2)):
-            os.dup2(os.open(said / f"{os.getpid()}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), handle)
-        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
-        warnings.resetwarnings()
-        warnings.simplefilter("ignore")
-        torch.set_num_threads(1)
-        sys.argv = ["fsbench", *arguments]
-        before()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        main()
-        status = 0
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else 1
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except OSError:
-                status = 120
-        os._exit(status)
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
+    """Wait until something holds; False if it does not within some seconds."""
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
 
 
-def run(arguments: Sequence[str], folder: Path, said: Path, before: Callable[[], object] = lambda: None) -> Ended:
+def start(arguments: Sequence[str], folder: Path, before: Before = lambda: None) -> Running:
+    """Start a command in a folder, and wait until its process is about to run it; `before` is called there first."""
+    wait, ready = os.pipe()
+    log = folder.with_name(f"{folder.name}-{time.monotonic_ns()}.log")
+    process = multiprocessing.get_context("fork").Process(target=_command, args=(arguments, folder, log, before, ready))
+    process.start()
+    os.close(ready)
+    with os.fdopen(wait) as stream:
+        stream.read()  # to its end, when the child is ready
+    return Running(process, log, time.monotonic())
+
+
+def _command(arguments: Sequence[str], folder: Path, log: Path, before: Before, ready: int) -> None:
+    os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)  # whoever runs the tests, nohup or a batch system, may ignore some
+    os.chdir(folder)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
+    warnings.resetwarnings()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    sys.argv = ["fsbench", *arguments]
+    before()
+    os.close(ready)
+    main()
+
+
+def run(arguments: Sequence[str], folder: Path, before: Before = lambda: None) -> Ended:
     """Run a command to its end."""
-    return start(arguments, folder, said, before).end()
+    return start(arguments, folder, before).end()
 
 
 def small_files(size: int) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""Command lines that nobody meant: status 0, 1 or 2 and a sentence, in bounded time and memory, never a traceback."""
+"""Command lines that nobody meant: status 0, 1 or 2 and a sentence, in bounded time, never a traceback."""
 
 from __future__ import annotations
 
@@ -36,17 +36,15 @@ SOUND: dict[tuple[str, ...], tuple[str, ...]] = {
     ("plot", "spectrum"): ("features/a.h5",),
 }  # those not named here need no words
 LONG_WORK = {"demo", "doctor", "extract", "train"}  # minutes, on lucky words: stopped from outside
-SECONDS, MEGABYTES = 90, 2500  # of all others, on a busy machine
+SECONDS = 90  # of all others, on a busy machine
 
 
 def leaves() -> dict[tuple[str, ...], Any]:
     """All commands, with the words that lead to them."""
-    found: dict[tuple[str, ...], Any] = {}
-    for name in COMMANDS:
-        command = load_command(name)
-        for below, leaf in getattr(command, "commands", {"": command}).items():
-            found[(name, below) if below else (name,)] = leaf
-    return found
+    loaded = {name: load_command(name) for name in COMMANDS}
+    below = {name: getattr(command, "commands", {}) for name, command in loaded.items()}
+    alone = {(name,): command for name, command in loaded.items() if not below[name]}
+    return alone | {(name, inner): leaf for name, leaves in below.items() for inner, leaf in leaves.items()}
 
 
 def draw(rng: Random, words: tuple[str, ...], command: Any) -> list[str]:
@@ -66,24 +64,21 @@ def prepare(folder: Path) -> None:
     (folder / "features" / "cut.h5").write_bytes(file.read_bytes()[:900])
     np.savez(folder / "theirs.npz", features=np.eye(20, 8, dtype=np.float32), labels=np.arange(20) // 4)
     for command in ("compare", "sweep"):
-        ended = run((command, *SOUND[(command,)]), folder, folder.with_name("said"))
+        ended = run((command, *SOUND[(command,)]), folder)
         assert ended.status == 0, ended.errors
     (folder / "results" / "bad.json").write_text("{}")
 
 
-def tried(line: list[str], folder: Path, stop_after: float | None) -> Ended | None:
-    """Run a line to its end, or to the moment it is stopped; None if it does not end."""
-    running = start(line, folder, folder.with_name("said"))
-    if stop_after is not None:
-        ended = running.end_within(stop_after)
-        if ended is not None:
-            return ended
+def tried(line: list[str], folder: Path, stop_after: float) -> Ended:
+    """Run a line to its end, or to the moment it is stopped."""
+    running = start(line, folder)
+    ended = running.end(stop_after)
+    if ended.status is None:
         running.signal(signal.SIGTERM, group=True)
-    ended = running.end_within(SECONDS)
-    if ended is None:
+        ended = running.end(SECONDS)
+    if ended.status is None:
         running.signal(signal.SIGKILL, group=True)
-        running.end()
-    return ended
+    return running.end()
 
 
 def check(cases: range, tmp_path: Path) -> None:
@@ -95,14 +90,12 @@ def check(cases: range, tmp_path: Path) -> None:
         words = rng.choice(sorted(commands))
         line = draw(rng, words, commands[words])
         long = words[0] in LONG_WORK
-        ended = tried(line, folder, rng.uniform(0.2, 4) if long else None)
-        assert ended is not None, (case, line, "does not end")
-        assert ended.status in ({0, 1, 2, 143} if long else {0, 1, 2}), (case, line, ended.errors)
-        assert ended.orderly or ended.status == 2, (case, line, ended.errors)
-        assert "Traceback" not in ended.errors, (case, line, ended.errors)
-        assert ended.status == 0 or ended.errors.strip(), (case, line)
-        assert ended.megabytes < MEGABYTES, (case, line, ended.megabytes)
-        assert (folder / "features" / "a.h5").read_bytes() == features, (case, line, "features are lost")
+        ended = tried(line, folder, rng.uniform(0.2, 4) if long else SECONDS)
+        told = (case, line, ended.errors)
+        assert ended.status in ({0, 1, 2, 143} if long else {0, 1, 2}), told
+        assert "Traceback" not in ended.errors, told
+        assert ended.status == 0 or ended.errors.strip(), told
+        assert (folder / "features" / "a.h5").read_bytes() == features, (*told, "features are lost")
 
 
 def test_some_command_lines(tmp_path: Path) -> None:
@@ -111,4 +104,4 @@ def test_some_command_lines(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_many_command_lines(tmp_path: Path) -> None:
-    check(range(12, 1012), tmp_path)
+    check(range(12, 512), tmp_path)

@@ -1,4 +1,4 @@
-"""Full disks, forbidden and vanished folders, two writers, wrong clocks: a sentence, and nothing lost."""
+"""Full disks, forbidden folders, two writers, wrong clocks: a sentence, and nothing lost."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import errno
 import fcntl
 import os
 import signal
-import subprocess
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,9 +14,9 @@ from fsbench.devices import while_workers_live
 from fsbench.errors import FsbenchError
 from fsbench.features import extract
 from fsbench.io import files
-from fsbench.io.files import only_writer, whole_file, write_text
+from fsbench.io.files import only_writer, whole_file
 from fsbench.results.studies import read_memory
-from tests.trust.runs import Ended, Running, run, small_files, start
+from tests.trust.runs import Ended, Running, eventually, run, small_files, start
 from tests.trust.study import COMMANDS, Study
 
 if TYPE_CHECKING:
@@ -42,17 +40,17 @@ def said_in_words(ended: Ended, *words: str) -> None:
 
 def a_full_disk_loses_nothing(command: str, sizes: tuple[int, ...], tmp_path: Path) -> int:
     """Run a command with room for files of some sizes only, then without limit; how often it ended early."""
-    said, whole = tmp_path / "said", Study.prepare(command, tmp_path / "whole")
-    assert run(whole.arguments, whole.folder, said).status == 0
+    whole = Study.prepare(command, tmp_path / "whole")
+    assert run(whole.arguments, whole.folder).status == 0
     study, failures = Study.prepare(command, tmp_path / "full"), 0
     alone = ("--workers", "0") if command == "extract" else ()
     for size in sizes:
-        ended = run((*study.arguments, *alone), study.folder, said, small_files(size))
+        ended = run((*study.arguments, *alone), study.folder, small_files(size))
         if ended.status:
             said_in_words(ended, "Could not", "File too large", "Free some space")
             failures += 1
         assert set(study.visible().items()) <= set(whole.visible().items())
-    assert run(study.arguments, study.folder, said).status == 0
+    assert run(study.arguments, study.folder).status == 0
     assert study.visible() == whole.visible()
     assert study.hidden() == []
     return failures
@@ -66,13 +64,12 @@ def test_a_full_disk(command: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_disk_that_is_full_at_many_sizes(command: str, tmp_path: Path) -> None:
-    assert a_full_disk_loses_nothing(command, (600, 1_100, 2_000, 5_000, 20_000, 60_000), tmp_path) >= 3
+    assert a_full_disk_loses_nothing(command, (600, 2_000, 20_000), tmp_path) >= 2
 
 
-@pytest.mark.parametrize("command", ["extract", "train"])
-def test_a_full_shared_memory_is_an_error_and_no_hang(command: str, tmp_path: Path) -> None:
-    study = Study.prepare(command, tmp_path / "here")
-    ended = run((*study.arguments, "--workers", "1"), study.folder, tmp_path / "said", small_files(4_000))
+def test_a_full_shared_memory_is_an_error_and_no_hang(tmp_path: Path) -> None:
+    study = Study.prepare("extract", tmp_path / "here")
+    ended = run((*study.arguments, "--workers", "1"), study.folder, small_files(4_000))
     said_in_words(ended, "shared memory has no room", "--workers 0")
 
 
@@ -86,114 +83,73 @@ def test_a_reader_that_is_killed_is_an_error_in_words() -> None:
     assert "--workers 0" in caught.value.hint
 
 
-def test_a_read_only_file_system(tmp_path: Path) -> None:
-    """Results cannot be written there; features there can be solved, though their scatter cannot be stored."""
-    said, study, disk = tmp_path / "said", Study.prepare("solve", tmp_path / "here"), tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], capture_output=True).returncode:
-        pytest.skip("only root may mount")
-    try:
-        (disk / "a.h5").write_bytes((study.folder / "features" / "synthetic-none.h5").read_bytes())
-        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-        ended = run((*study.arguments, "--results-dir", str(disk / "r")), study.folder, said)
-        said_in_words(ended, "Read-only file system", "choose another", str(disk))
-        ended = run(("solve", str(disk / "a.h5"), "--tasks", "20", "--shots", "1"), study.folder, said)
-        assert ended.status == 0, ended.errors
-        assert "scatter" in ended.errors
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
-
-
-@pytest.mark.parametrize("number", [errno.EIO, errno.EDQUOT])
-def test_a_network_folder_that_vanishes_while_writing(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_text(tmp_path / "a.json", "old")
-
-    def fails(handle: int) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(os, "fsync", fails)
-    with pytest.raises(FsbenchError, match=os.strerror(number)) as caught:
-        write_text(tmp_path / "a.json", "new")
-    assert str(tmp_path / "a.json") in caught.value.message
-    assert "run the same command again" in caught.value.hint
-    assert (tmp_path / "a.json").read_text() == "old"
-    assert names_in(tmp_path) == ["a.json"]
+def test_features_in_a_folder_of_someone_else_can_be_solved(tmp_path: Path) -> None:
+    """Though their scatter cannot be stored."""
+    study = Study.prepare("solve", tmp_path / "here")
+    scatter = study.folder / "features" / "synthetic-none.scatter.h5"
+    scatter.mkdir()  # nobody can write a file of that name
+    ended = run(("solve", "--tasks", "20", "--shots", "1"), study.folder)
+    assert ended.status == 0, ended.errors
+    assert str(scatter.name) in ended.errors
 
 
 def test_output_that_nobody_takes(tmp_path: Path) -> None:
     study = Study.prepare("solve", tmp_path / "here")
-    ended = run(study.arguments, study.folder, tmp_path / "said", lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), 1))
+    ended = run(study.arguments, study.folder, lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), 1))
     said_in_words(ended, "Could not go on with the output", "No space left")
 
 
-def started_and_holding(study: Study, said: Path, out: Path) -> Running:
+def started_and_holding(study: Study, out: Path) -> Running:
     """A command that has its lock."""
-    running = start(study.arguments, study.folder, said)
-    for _ in range(600):
-        if any(path.read_text() for path in out.glob(".*.lock")):  # which says whose it is
-            return running
-        time.sleep(0.01)
-    raise AssertionError(running.end().errors)
+    running = start(study.arguments, study.folder)
+    holds = eventually(lambda: any(path.read_text() for path in out.glob(".*.lock")))  # which says whose it is
+    assert holds, running.log.read_text()
+    return running
 
 
 def test_a_second_extraction_waits_and_finds_it_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extract, "IMAGES_PER_BLOCK", 16)
-    said, study = tmp_path / "said", Study.prepare("extract", tmp_path / "here")
-    first = started_and_holding(study, said, study.folder / "features")
-    os.kill(first.process, signal.SIGSTOP)
-    second = start([word for word in study.arguments if word != "--quiet"], study.folder, said)
-    for _ in range(3000):
-        if "is being written" in second.said("err"):
-            break
-        time.sleep(0.01)
-    os.kill(first.process, signal.SIGCONT)
+    study = Study.prepare("extract", tmp_path / "here")
+    first = started_and_holding(study, study.folder / "features")
+    first.signal(signal.SIGSTOP)
+    second = start([word for word in study.arguments if word != "--quiet"], study.folder)
+    assert eventually(lambda: "is being written" in second.log.read_text())
+    first.signal(signal.SIGCONT)
     ended = second.end()
     assert first.end().status == 0
     assert ended.status == 0, ended.errors
-    assert f"is being written by process {first.process} on " in ended.errors
+    assert f"is being written by process {first.number} on " in ended.errors
     assert "exists already" in ended.errors
     assert study.hidden() == []
 
 
 def test_a_second_training_is_refused_and_a_dead_one_holds_nothing(tmp_path: Path) -> None:
-    said, study = tmp_path / "said", Study.prepare("train", tmp_path / "here")
-    first = started_and_holding(study, said, study.folder / "weights" / "photos")
-    os.kill(first.process, signal.SIGSTOP)
-    said_in_words(run(study.arguments, study.folder, said), f"is being written by process {first.process} on ", "Wait")
-    os.kill(first.process, signal.SIGKILL)
+    study = Study.prepare("train", tmp_path / "here")
+    first = started_and_holding(study, study.folder / "weights" / "photos")
+    first.signal(signal.SIGSTOP)
+    said_in_words(run(study.arguments, study.folder), f"is being written by process {first.number} on ", "Wait")
+    first.signal(signal.SIGKILL)
     assert first.end().status == -9
-    assert run(study.arguments, study.folder, said).status == 0
+    assert run(study.arguments, study.folder).status == 0
     assert study.hidden() == []
 
 
-def test_searches_at_the_same_time_are_all_remembered(tmp_path: Path) -> None:
-    said, study = tmp_path / "said", Study.prepare("tune", tmp_path / "here")
-    assert run(("scatter", "--quiet"), study.folder, said).status == 0
-    together = [
-        start(("tune", "--over", "tau=0.1,0.3", "--shots", str(shots), "--tasks", "5", "--quiet"), study.folder, said)
-        for shots in range(1, 4)
-    ]
-    assert [running.end().status for running in together] == [0] * 3
-    assert len(read_memory(study.folder / "features" / "synthetic-none.tuned.json")) == 3
-
-
-def test_runs_at_the_same_time_leave_the_records_of_one(tmp_path: Path) -> None:
-    said = tmp_path / "said"
+def test_runs_at_the_same_time_leave_what_one_after_the_other_leaves(tmp_path: Path) -> None:
+    few = ("--tasks", "5", "--quiet", "--device", "cpu")
+    lines = [("tune", "--over", "tau=0.1,0.3", "--shots", str(shots), *few) for shots in (1, 2)] + [("solve", *few)] * 2
     alone, shared = (Study.prepare("solve", tmp_path / name) for name in ("alone", "shared"))
-    assert run(alone.arguments, alone.folder, said).status == 0
-    together = [start(shared.arguments, shared.folder, said) for _ in range(3)]
-    assert [running.end().status for running in together] == [0, 0, 0]
-    assert shared.visible() == alone.visible()
+    assert [run(line, alone.folder).status for line in lines] == [0] * 4
+    together = [start(line, shared.folder) for line in lines]
+    assert [running.end().status for running in together] == [0] * 4
+    tuned = "features/synthetic-none.tuned.json"
+    assert read_memory(shared.folder / tuned).keys() == read_memory(alone.folder / tuned).keys()
+    left, expected = shared.visible(), alone.visible()
+    assert left | {tuned: ""} == expected | {tuned: ""}  # whose order is that of the searches
 
 
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK])
-def test_where_there_are_no_locks_nothing_is_locked(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_there_are_no_locks_nothing_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(handle: int, operation: int) -> None:
-        raise OSError(number, os.strerror(number))
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", fails)
     with only_writer(tmp_path / "out"), only_writer(tmp_path / "out"):

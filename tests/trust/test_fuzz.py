@@ -6,10 +6,8 @@ The damage is the same for the same kind of file and number.
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import resource
-import struct
 import warnings
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,12 +29,10 @@ from fsbench.exchange.importing import split_from
 from fsbench.exchange.layouts import read_file
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.io.files import read_sealed, write_sealed
-from fsbench.io.hdf5 import attribute_of, dataset_of, open_hdf5, sealed_hdf5
 from tests.images import write_images
 from tests.unit.exchange.samples import WRITERS, Rows, easy, make_rows
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable, Iterator
 
 FACTS: dict[str, Any] = {"name": "bavardage", "points": [0.25, "learned", None], "seconds": 1.5}
@@ -53,18 +49,6 @@ class Kind:
     file: str = "file"
 
 
-def _write_hdf5(path: Path) -> None:
-    with sealed_hdf5(path) as file:
-        file.attrs.update({"format": "test", "version": 1, "facts": json.dumps(FACTS)})
-        file["numbers"] = np.arange(60.0).reshape(12, 5)
-
-
-def _read_hdf5(path: Path) -> object:
-    with open_hdf5(path, "test", 1) as file:
-        numbers = dataset_of(file, "numbers", path, ndim=2, kind="f")[()]
-        return attribute_of(file, "facts"), numbers.tobytes()
-
-
 def _write_features(path: Path) -> None:
     splits = {}
     for name in ("base", "val", "novel"):
@@ -75,11 +59,8 @@ def _write_features(path: Path) -> None:
 
 def _read_features(path: Path) -> object:
     file = FeatureFile.open(path)
-    splits = {name: file.read(name) for name in file.splits}
-    content = {
-        name: (split.features.tobytes(), split.offsets.tobytes(), split.class_names, split.images)
-        for name, split in splits.items()
-    }
+    splits = [file.read(name) for name in file.splits]
+    content = [(one.features.tobytes(), one.offsets.tobytes(), one.class_names, one.images) for one in splits]
     return content, replace(file.provenance, notes=tuple(file.provenance.notes)), str(file)
 
 
@@ -93,7 +74,7 @@ def _read_weights(path: Path) -> object:
     return {name: tensor.shape for name, tensor in read_checkpoint(path).tensors.items()}
 
 
-def _write_foreign(writer: Callable[[Path, Rows], None], path: Path) -> None:
+def _write_rows(writer: Callable[[Path, Rows], None], path: Path) -> None:
     writer(path, make_rows())
 
 
@@ -102,13 +83,9 @@ def _read_foreign(path: Path) -> object:
     return [split_from(part, str(path)).features.shape for part in recognised.parts]
 
 
-def _image(kind: str) -> Callable[[Path], None]:
+def _write_image(kind: str, path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 255, (12, 10, 3), dtype=np.uint8)
-
-    def write(path: Path) -> None:
-        Image.fromarray(pixels).save(path, format=kind)
-
-    return write
+    Image.fromarray(pixels).save(path, format=kind)
 
 
 def _write_csv_split(path: Path) -> None:
@@ -118,7 +95,6 @@ def _write_csv_split(path: Path) -> None:
 
 
 KINDS = [
-    Kind("sealed HDF5", _write_hdf5, _read_hdf5, sealed=True, file="a.h5"),
     Kind("sealed JSON", lambda path: write_sealed(path, FACTS),
          lambda path: read_sealed(path, dict[str, Any], "record", "Make it again."), sealed=True, file="a.json"),
     Kind("feature file", _write_features, _read_features, sealed=True, file="a.h5"),
@@ -127,10 +103,10 @@ KINDS = [
          _read_weights, file="a.pth"),
     Kind("safetensors", lambda path: save_file(STATE["state_dict"], path, {"fsbench": "{}"}), _read_weights,
          file="a.safetensors"),
-    *(Kind(f"import {name}", partial(_write_foreign, writer), _read_foreign, file="novel.dat")
+    *(Kind(f"import {name}", partial(_write_rows, writer), _read_foreign, file="novel.dat")
       for name, writer in WRITERS.items() if name != "s2m2_hdf5"),  # damaged HDF5 can crash its library
     Kind("import easy", lambda path: easy(path, make_rows().features.reshape(3, 4, 5)), _read_foreign, file="novel.pt"),
-    *(Kind(f"{kind} image", _image(kind), lambda path: open_image(path).size, file=f"a.{kind.lower()}")
+    *(Kind(f"{kind} image", partial(_write_image, kind), lambda path: open_image(path).size, file=f"a.{kind.lower()}")
       for kind in ("PNG", "JPEG", "BMP", "GIF", "PPM", "WEBP", "TIFF")),
     Kind("csv of images", _write_csv_split, lambda path: load_own(path.parent), file="train.csv"),
     Kind("json split", lambda path: path.write_text('{"base": ["a", "b"], "val": ["c"], "novel": ["d"]}'),
@@ -140,14 +116,6 @@ KINDS = [
 
 NUMBERS = (b"0", b"-1", b"1e999", b"NaN", b"99999999999999999999", b"1.5", b"null", b'"x"', b"[]", b"{}", b"true")
 WORDS = (b"\x00", b"\x1b[2J", b"\xff\xfe", b"../../", b"\n", b'"', b"\\u0000", b"\\ud800", b"[" * 2000, b"," * 200)
-SIZES = (0, 1, 0x7F, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 50, (1 << 63) - 1, (1 << 64) - 1)
-
-
-def mutate(content: bytes, rng: Random) -> bytes:
-    """Damage a file in one to three ways."""
-    for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        content = rng.choice(WAYS)(content, rng)
-    return content
 
 
 def _flip(content: bytes, rng: Random) -> bytes:
@@ -159,41 +127,30 @@ def _flip(content: bytes, rng: Random) -> bytes:
     return bytes(changed)
 
 
-def _truncate(content: bytes, rng: Random) -> bytes:
+def _cut(content: bytes, rng: Random) -> bytes:
     return content[: rng.randint(0, len(content))]
 
 
-def _size(content: bytes, rng: Random) -> bytes:
-    """A number of a header becomes a petabyte, or nothing."""
-    width, order = rng.choice("HIQ"), rng.choice("<>")
-    number = struct.pack(order + width, rng.choice(SIZES) & ((1 << (8 * struct.calcsize(width))) - 1))
-    place = rng.randint(0, max(0, min(len(content), rng.choice((512, len(content)))) - len(number)))
-    return content[:place] + number + content[place + len(number) :]
-
-
 def _replace(content: bytes, rng: Random) -> bytes:
-    """A piece is repeated, dropped, or becomes zeros."""
+    """A piece is repeated, dropped, becomes zeros, or gets a word before it."""
     start = rng.randint(0, len(content))
     piece = content[start : start + rng.choice((1, 8, 64, 512))]
-    return content[:start] + rng.choice((piece * 3, b"", bytes(len(piece)))) + content[start + len(piece) :]
-
-
-def _word(content: bytes, rng: Random) -> bytes:
-    place = rng.randint(0, len(content))
-    return content[:place] + rng.choice(WORDS) + content[place:]
+    other = rng.choice((piece * 3, b"", bytes(len(piece)), rng.choice(WORDS) + piece))
+    return content[:start] + other + content[start + len(piece) :]
 
 
 def _number(content: bytes, rng: Random) -> bytes:
     """A number in a text becomes another thing."""
     numbers = list(re.finditer(rb"-?\d+(\.\d+)?", content[:20_000]))
-    if not numbers:
-        return _flip(content, rng)
-    place = rng.choice(numbers)
-    return content[: place.start()] + rng.choice(NUMBERS) + content[place.end() :]
+    place = rng.choice(numbers) if numbers else None
+    return content[: place.start()] + rng.choice(NUMBERS) + content[place.end() :] if place else _flip(content, rng)
 
 
-WAYS = (_flip, _flip, _truncate, _size, _replace, _replace, _word, _number)
-SHORT, LONG = 25, 500
+def damaged(content: bytes, rng: Random) -> bytes:
+    """A file with damage of one to three kinds."""
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        content = rng.choice((_flip, _flip, _cut, _replace, _replace, _number))(content, rng)
+    return content
 
 
 @contextlib.contextmanager
@@ -208,7 +165,7 @@ def limited_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (before, most))
 
 
-def check(kind: Kind, folder: Path, cases: range, tally: Counter[str]) -> None:
+def check(kind: Kind, folder: Path, cases: range) -> None:
     path = folder / kind.file
     kind.write(path)
     whole, expected = path.read_bytes(), kind.read(path)
@@ -216,7 +173,7 @@ def check(kind: Kind, folder: Path, cases: range, tally: Counter[str]) -> None:
     with limited_memory(), warnings.catch_warnings():
         warnings.simplefilter("error")
         for case in cases:
-            path.write_bytes(mutate(whole, Random(f"{kind.name} {case}")))
+            path.write_bytes(damaged(whole, Random(f"{kind.name} {case}")))
             try:
                 content = kind.read(path)
                 sound = content == expected or not kind.sealed
@@ -224,16 +181,15 @@ def check(kind: Kind, folder: Path, cases: range, tally: Counter[str]) -> None:
                 sound, content = path.name in error.message and bool(error.hint), error
                 refused += 1
             assert sound, f"{kind.name} {case}: {content}"
-    tally["damaged files"] += len(cases)
     assert refused > len(cases) // 10
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_some_damaged_files(kind: Kind, tmp_path: Path, tally: Counter[str]) -> None:
-    check(kind, tmp_path, range(SHORT), tally)
+def test_some_damaged_files(kind: Kind, tmp_path: Path) -> None:
+    check(kind, tmp_path, range(25))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_many_damaged_files(kind: Kind, tmp_path: Path, tally: Counter[str]) -> None:
-    check(kind, tmp_path, range(SHORT, SHORT + LONG), tally)
+def test_many_damaged_files(kind: Kind, tmp_path: Path) -> None:
+    check(kind, tmp_path, range(25, 525))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import signal
 import subprocess
@@ -13,48 +12,70 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fsbench.cli.app import Interrupt, interrupts_raise
-from tests.trust.runs import start
+from tests.trust.runs import Running, eventually, start
 from tests.trust.study import Study
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork")
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
-def test_signals_end_with_one_sentence(number: int, status: int, tmp_path: Path) -> None:
+def solving(tmp_path: Path, *options: str, before: Callable[[], object] = lambda: None) -> Running:
+    """`fsbench solve`, which has its scatter and begins with the tasks."""
     study = Study.prepare("solve", tmp_path / "here")
-    arguments = ("solve", "--tasks", "400000", "--quiet")
-    ended = start(arguments, study.folder, tmp_path / "said").kill_after(0.8, number)
+    running = start(("solve", *options, "--quiet", "--device", "cpu"), study.folder, before)
+    assert eventually(lambda: any(study.folder.rglob("*.scatter.h5"))), running.log.read_text()
+    time.sleep(0.2)
+    return running
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_a_signal_ends_with_one_sentence_also_in_a_long_block(number: int, status: int, tmp_path: Path) -> None:
+    running = solving(tmp_path, "--tasks", "3", "--shots", "1", "--steps", "1000000")  # which would take minutes
+    running.signal(number)
+    ended = running.end()
     assert ended.status == status, ended.errors
     assert ended.errors.count("\n") == 1
     assert "Run the same command again to resume" in ended.errors
-    assert study.hidden() == []
+    assert ended.seconds < 15
+    assert not list((tmp_path / "here").rglob(".*"))
 
 
-@pytest.mark.parametrize("share", [0.3, 0.8])
-def test_signals_end_the_import_of_torch(share: float, tmp_path: Path) -> None:
-    """Which may swallow exceptions, and then fails in another place."""
-    command = [sys.executable, "-m", "fsbench", "solve", "--quiet"]
-    with (tmp_path / "errors").open("w+") as errors:
-        running = subprocess.Popen(command, cwd=tmp_path, stderr=errors, preexec_fn=with_usual_signals)
-        time.sleep(share * seconds_to_start())
-        running.terminate()
-        assert running.wait(60) in (143, -signal.SIGTERM)  # -15 before there are handlers
-        assert "Traceback" not in (tmp_path / "errors").read_text()
+def test_nohup_stays_nohup(tmp_path: Path) -> None:
+    ignore = (signal.SIGHUP, signal.SIG_IGN)
+    running = solving(tmp_path, "--tasks", "300", before=lambda: signal.signal(*ignore))
+    running.signal(signal.SIGHUP)
+    assert running.end().status == 0
 
 
-@functools.cache
-def seconds_to_start() -> float:
-    """Seconds that a command takes before it does anything, on this machine at this time."""
-    started = time.monotonic()
-    subprocess.run([sys.executable, "-m", "fsbench", "solve", "--help"], capture_output=True, check=True)
-    return time.monotonic() - started
+DURING_THE_IMPORT_OF_TORCH = """
+import importlib.abc, os, signal, sys
+from fsbench.cli.app import main
+
+class Signal(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "torch.nn":
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                signal.sigtimedwait([], 5)
+            except BaseException:
+                print("swallowed")
+
+signal.signal(signal.SIGTERM, signal.SIG_DFL)  # whoever runs the tests may ignore it
+sys.meta_path.insert(0, Signal())
+main()
+"""
 
 
-def with_usual_signals() -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # whoever runs the tests may ignore it
+def test_a_signal_ends_the_import_of_torch_at_once(tmp_path: Path) -> None:
+    """Torch may swallow an exception while it is imported, and then fail in another place."""
+    command = [sys.executable, "-c", DURING_THE_IMPORT_OF_TORCH, "solve", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (143, "")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: Terminated")
 
 
 def test_a_signal_while_a_command_is_loaded_ends_at_once() -> None:
@@ -77,7 +98,10 @@ def test_a_signal_while_a_command_is_loaded_ends_at_once() -> None:
 def test_nobody_waits_for_a_long_block(tmp_path: Path) -> None:
     study = Study.prepare("solve", tmp_path / "here")
     endless = ("solve", "--tasks", "3", "--shots", "1", "--steps", "1000000", "--quiet")
-    ended = start(endless, study.folder, tmp_path / "said").kill_after(1.5, signal.SIGTERM)
+    running = start(endless, study.folder)
+    assert running.end(1.5).status is None
+    running.signal(signal.SIGTERM)
+    ended = running.end()
     assert ended.status == 143, ended.errors
     assert ended.errors.count("\n") == 1
     assert ended.seconds < 15  # all steps take minutes
@@ -96,11 +120,3 @@ def test_workers_that_die_with_the_program_are_no_further_error() -> None:
         subprocess.run(["true"], check=True)
     finally:
         signal.signal(signal.SIGCHLD, before)
-
-
-def test_nohup_stays_nohup(tmp_path: Path) -> None:
-    study = Study.prepare("solve", tmp_path / "here")
-    ignored = start(
-        study.arguments, study.folder, tmp_path / "said", lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    )
-    assert ignored.kill_after(0.3, signal.SIGHUP).status == 0

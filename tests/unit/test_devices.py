@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 import torch
 
-from fsbench.devices import available_memory, cpu_share, float32_products, out_of_memory, reading_processes
+from fsbench.devices import (
+    available_memory,
+    cpu_share,
+    float32_products,
+    out_of_memory,
+    reading_processes,
+    seconds_between,
+    time_mark,
+)
 from fsbench.errors import FsbenchError
 from fsbench.features.extract import refuse_tf32
 
@@ -41,6 +49,27 @@ def test_tf32_is_off_unless_named_and_what_was_set_comes_back() -> None:
             assert [place.allow_tf32 for place in places] == [True, True]
         assert [place.allow_tf32 for place in places] == [False, False]
     assert [place.allow_tf32 for place in places] == before
+
+
+def test_time_on_a_gpu_is_that_of_its_stream_not_of_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Event:
+        """Passes in the stream half a second after the one before."""
+
+        recorded: ClassVar[list[object]] = []
+
+        def __init__(self, *, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self) -> None:
+            self.recorded.append(self)
+
+        def elapsed_time(self, end: object) -> float:
+            return 500.0 * (self.recorded.index(end) - self.recorded.index(self))
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    marks = [time_mark(torch.device("cuda")) for _ in range(3)]
+    assert seconds_between(marks[0], marks[2]) == 1.0
+    assert 0 <= seconds_between(time_mark(torch.device("cpu")), time_mark(torch.device("cpu"))) < 0.5
 
 
 def test_tf32_is_refused_where_there_is_none() -> None:

@@ -21,6 +21,7 @@ from fsbench.features import extract as module
 from fsbench.features import forward
 from fsbench.features.extract import Extraction, RowStore, Settings, extract
 from fsbench.features.forward import Forward, fold
+from fsbench.features.store import Provenance
 from fsbench.reporter import Reporter
 from tests.images import SPLITS, write_images
 
@@ -67,6 +68,7 @@ def test_features_are_those_of_the_backbone_on_the_transformed_images(root: Path
     provenance = file.provenance
     assert (provenance.dataset, provenance.backbone, provenance.family) == ("own", "rn12", "rn12-easy")
     assert (provenance.weights, provenance.crops, provenance.precision) == ("none, seed 0", 1, "fp32")
+    assert Provenance("a", "b").precision == Settings().precision == "fp32"
     assert json.loads(provenance.transform)["crop"] == provenance.image_size == 32
     assert torch.__version__.startswith(provenance.libraries["torch"].partition("+")[0])
 

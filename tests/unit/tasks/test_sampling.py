@@ -242,6 +242,13 @@ def test_a_barely_possible_request_ends_in_an_error_not_a_hang() -> None:
         sample_tasks(TaskProtocol(ways=7, shots=1, queries=int(SIZES.sum()) - 7, alpha=0.1), OFFSETS, 0, np.arange(1))
 
 
+@pytest.mark.parametrize("protocol", [TaskProtocol(ways=200, shots=31), TaskProtocol(ways=200, queries=5_800)])
+def test_errors_about_many_classes_stay_short(protocol: TaskProtocol) -> None:
+    with pytest.raises(FsbenchError) as caught:
+        sample_tasks(protocol, np.arange(201) * 30, 0, np.arange(1))
+    assert len(str(caught.value)) < 300
+
+
 def test_every_image_of_a_class_can_be_asked_for() -> None:
     offsets = np.arange(6) * 10
     drawn = sample_tasks(TaskProtocol(ways=5, shots=4, queries=30, alpha=None), offsets, 0, np.arange(50))
@@ -260,6 +267,7 @@ def test_tiny_alpha_gives_one_class_everything() -> None:
         {"ways": 1},
         {"shots": 0},
         {"queries": 0},
+        {"queries": 10**20},
         {"alpha": 0.0},
         {"alpha": float("inf")},
         {"name": "disjont"},
