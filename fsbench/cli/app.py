@@ -20,7 +20,6 @@ from typer.main import get_command
 
 import fsbench
 from fsbench.errors import FsbenchError, UsageError, system_trouble
-from fsbench.ranks import first_to_report
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -348,6 +347,8 @@ def _misread(error: Any) -> FsbenchError:
 
 def _fail(error: FsbenchError, status: int = 1) -> NoReturn:
     """Show an error and end; at once, if threads are in the midst of a long computation that nobody will read."""
+    from fsbench.ranks import first_to_report  # noqa: PLC0415 - for `fsbench --help`, which has no use for it
+
     with first_to_report() as first, suppress(OSError):  # stderr may be on the full disk too
         if first:
             _show(error)
