@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-import fsbench
 from fsbench.methods.bavardage import Bavardage, clamp_by_products
 from tests.oracle import algorithms, reference
-from tests.oracle.reference import Tasks, tasks_of
+from tests.oracle.reference import tasks_of
 from tests.oracle.rivals_centroids import simpleshot
 from tests.synthetic import Features, make_features
 
@@ -106,37 +105,26 @@ def test_learned_precision_agrees_with_its_formula(features: Features, base: ref
 @pytest.mark.parametrize("balanced", [False, True])
 def test_every_step_equals_the_loops(features: Features, base: reference.Base, variant: str, balanced: bool) -> None:
     tasks, params = tasks_of(features, 3, ways=3, shots=2, queries=20), {"variant": variant, "balanced": balanced}
-    steps = trajectory("bavardage", tasks, base=features.statistics, steps=4, **ARTICLE, **params)
-    assert steps.shape == (5 + 4, 3, 20, 3)
-    for step in range(9):
-        if step < 5:
-            given: dict[str, Any] = {"t_km": ARTICLE["t_km"], "steps": step + 1}
-            expected = tasks.slowly(
-                lambda rows, labels, _, given=given: reference.soft_kmeans(
-                    reference.cl2n(rows, base.mean), labels, **given
-                )
+    statistics, t_km = features.statistics, ARTICLE["t_km"]
+    for steps in range(1, 6):
+        slow = tasks.slowly(
+            lambda rows, labels, _, steps=steps: reference.soft_kmeans(
+                reference.cl2n(rows, base.mean), labels, t_km, steps=steps
             )
-        else:
-            expected = tasks.slowly(slow_bavardage(features.statistics, base, steps=step - 4, **ARTICLE, **params))
-        np.testing.assert_allclose(steps[step], expected, atol=1e-8)
+        )
+        np.testing.assert_allclose(
+            tasks.predict("soft-kmeans", base=statistics, t_km=t_km, km_steps=steps), slow, atol=1e-9
+        )
+    for steps in range(1, 5):
+        slow = tasks.slowly(slow_bavardage(statistics, base, steps=steps, **ARTICLE, **params))
+        shown = tasks.predict("bavardage", base=statistics, steps=steps, **ARTICLE, **params)
+        np.testing.assert_allclose(shown, slow, atol=1e-8)
 
 
-@pytest.mark.parametrize("method", ["soft-kmeans", "bavardage", "bavardage:released"])
-def test_the_first_step_is_the_nearest_class_mean_and_the_last_the_prediction(features: Features, method: str) -> None:
+def test_the_first_step_is_the_nearest_class_mean(features: Features) -> None:
     tasks, base = tasks_of(features, 4), features.statistics
-    steps = trajectory(method, tasks, base=base)
-    np.testing.assert_array_equal(steps[0].argmax(axis=2), tasks.predict("ncm", base=base).argmax(axis=2))
-    np.testing.assert_array_equal(steps[-1], tasks.predict(method, base=base))
-    assert not np.array_equal(steps[-1], steps[-2])
-
-
-def trajectory(method: str, tasks: Tasks, **params: Any) -> Any:
-    return fsbench.trajectory(method, tasks.support, tasks.labels, tasks.query, **params)
-
-
-def test_a_method_without_steps_is_refused(features: Features) -> None:
-    with pytest.raises(fsbench.FsbenchError, match="ncm does not show its steps"):
-        trajectory("ncm", tasks_of(features, 1), base=features.statistics)
+    first = tasks.predict("soft-kmeans", base=base, km_steps=1)
+    np.testing.assert_array_equal(first.argmax(axis=2), tasks.predict("ncm", base=base).argmax(axis=2))
 
 
 def test_the_clamp_matters_in_the_comparison_above(features: Features) -> None:

@@ -85,7 +85,7 @@ def test_no_command_overwrites_what_it_reads_or_what_it_did_not_write(tmp_path: 
         (("solve", "--out", str(features), *few), "would be replaced by something else"),
         (("report", "--out", str(features)), "would be replaced by something else"),
         (("export", str(features), "--out", str(features), "--force"), "would be replaced by something else"),
-        (("export", str(features), "--to", "npz"), "exists already"),
+        (("export", str(features)), "exists already"),
         (("import", "novel=theirs.h5", "--out", "./theirs.h5", *names), "would be replaced by what is read from it"),
     ):
         ended = run(line, tmp_path)
