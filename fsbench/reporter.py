@@ -97,10 +97,10 @@ class Bar:
     drawn: Progress
     task: Task
 
-    def __call__(self, done: int, total: int | None = None) -> None:
-        """Add to what is done; set the total if it has become known. Speed and time left are empty until measured."""
+    def __call__(self, done: int, label: str = "") -> None:
+        """Add to what is done, and say what is under way. Speed and time left are empty until measured."""
         task = self.task
-        self.drawn.update(task.id, advance=done, total=total or task.total)
+        self.drawn.update(task.id, advance=done, description=label or task.description)
         seconds = task.time_remaining if task.total else None
         left = "" if seconds is None else f"{timedelta(seconds=round(seconds))} left"
         speed = f"{task.speed:,.{0 if task.speed > 10 else 1}f}/s" if task.speed else ""

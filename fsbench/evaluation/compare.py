@@ -45,23 +45,19 @@ def compare(
     runs: Runs = {}
     failures: dict[str, FsbenchError] = {}
     with runner.reporter.bar("preparing", count * spec.tasks) as bar:
-
-        def advance(done: int, label: str) -> None:
-            bar.task.description = label or bar.task.description
-            bar(done)
-
         for number, file in enumerate(files):
             source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
             for protocol in protocols[number]:
                 jobs = [_job(spec, choice, protocol, source, file, runner) for choice in chosen[number]]
                 if spec.tune and not any(job.origins.tuning for job in jobs):
                     grid_of(spec.methods[0])  # an error that names the methods with a grid
-                for job, record in zip(jobs, runner.run_all(jobs, advance), strict=True):
+                for job, record in zip(jobs, runner.run_all(jobs, bar), strict=True):
                     if isinstance(record, Record):
                         runs[number, job.choice.label, protocol] = record
                     else:
                         failures.setdefault(f"{job.choice.label}, {protocol.title}", record)
-    _refuse_failures(failures, runs, baseline, runner.reporter)
+    if failures:
+        _refuse_failures(failures, runs, baseline, runner.reporter)
     labels = [choice.label for choice in choices if any(choice.label == label for _, label, _ in runs)]
     if others:
         labels += add_records(runs, others, runner.reporter)

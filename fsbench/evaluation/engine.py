@@ -114,7 +114,14 @@ def solve(
     with torch.no_grad(), float32_products():
         embedded = embed_all(methods, split, base, device)
     work = _plan(embedded, protocol, offsets, len(numbers), device, batch, ranks)
-    answers = _Sheets(len(methods), len(numbers), protocol, classes)
+    labels, queries = smallest_integer(protocol.ways), (len(numbers), protocol.queries)
+    answers = _Sheets(
+        np.zeros((len(methods), *queries), labels),
+        np.zeros((len(methods), *queries), np.float16),
+        np.zeros(queries, labels),
+        np.zeros((len(numbers), protocol.ways), smallest_integer(classes)),
+        np.zeros(len(numbers), np.int64),
+    )
     busy = np.zeros(len(methods) + 1)  # seconds: of all together, and of each method if it were alone
     adding = threading.Lock()
 
@@ -139,13 +146,16 @@ def solve(
         for count in solved:
             progress(count * ranks.count)  # as if every process had done as much as this one
     elapsed = time.perf_counter() - started
-    answers.gather(ranks)
+    if ranks.count > 1:
+        answers = _gathered(answers, ranks)
     everything, *alone = busy
     shares = [own / everything if everything else 1.0 for own in alone]
     peak = peak_memory(device)
     seconds = [max(float(elapsed * share), 1e-9) for share in shares]
     redrawn = float(answers.redraws.sum() / (answers.redraws.sum() + len(numbers)))
-    return [Outcome(answers.of(n), own, peak, redrawn) for n, own in enumerate(seconds)]
+    pages = zip(answers.predicted, answers.confidence, strict=True)
+    sheets = [Answers(predicted, answers.labels, sure, answers.classes) for predicted, sure in pages]
+    return [Outcome(own, spent, peak, redrawn) for own, spent in zip(sheets, seconds, strict=True)]
 
 
 def embed_all(
@@ -234,7 +244,9 @@ def _plan(
         rounds = max(1, min(4, tasks // (_FEW * threads * ranks.count)))
         chunk = max(1, min(chunk, -(-tasks // (rounds * threads * ranks.count))))
         chunk = chunk // block * block or chunk
-    return _Work(block, min(ranks.gather(chunk)), threads, in_threads, max(1, cores // threads))
+    if ranks.count > 1:
+        chunk = min(ranks.gather(chunk))
+    return _Work(block, chunk, threads, in_threads, max(1, cores // threads))
 
 
 def task_bytes(embedded: Sequence[Embedded], samples: int, ways: int) -> int:
@@ -245,30 +257,21 @@ def task_bytes(embedded: Sequence[Embedded], samples: int, ways: int) -> int:
     return rows + square + 48 * ways * samples
 
 
-class _Sheets:
+class _Sheets(NamedTuple):
     """The answers of all methods to all tasks; every task is filled in by one process."""
 
-    def __init__(self, methods: int, tasks: int, protocol: TaskProtocol, classes: int) -> None:
-        labels = smallest_integer(protocol.ways)
-        self.predicted = np.zeros((methods, tasks, protocol.queries), labels)
-        self.confidence = np.zeros((methods, tasks, protocol.queries), np.float16)
-        self.labels = np.zeros((tasks, protocol.queries), labels)
-        self.classes = np.zeros((tasks, protocol.ways), smallest_integer(classes))
-        self.redraws = np.zeros(tasks, np.int64)
+    predicted: NDArray[Any]  # (methods, T, Q)
+    confidence: NDArray[np.float16]  # (methods, T, Q)
+    labels: NDArray[Any]  # (T, Q)
+    classes: NDArray[Any]  # (T, K)
+    redraws: NDArray[np.int64]  # (T,)
 
-    def gather(self, ranks: Ranks) -> None:
-        """Add what other processes filled in; half-precision numbers by their bits."""
-        if ranks.count == 1:
-            return
-        for name in ("predicted", "labels", "classes", "redraws"):
-            array = getattr(self, name)
-            setattr(self, name, ranks.sum(array.astype(np.int64)).astype(array.dtype))
-        bits = ranks.sum(self.confidence.view(np.int16).astype(np.int64))
-        self.confidence = bits.astype(np.int16).view(np.float16)
 
-    def of(self, method: int) -> Answers:
-        """The answers of one method."""
-        return Answers(self.predicted[method], self.labels, self.confidence[method], self.classes)
+def _gathered(sheets: _Sheets, ranks: Ranks) -> _Sheets:
+    """Add what other processes filled in; half-precision numbers by their bits."""
+    whole = [sheet.view(np.int16) if sheet.dtype == np.float16 else sheet for sheet in sheets]
+    summed = (ranks.sum(sheet.astype(np.int64)).astype(sheet.dtype) for sheet in whole)
+    return _Sheets(*(one.view(sheet.dtype) for one, sheet in zip(summed, sheets, strict=True)))
 
 
 def _solve_chunk(
@@ -315,10 +318,10 @@ def _solve_alike(
     done = 0
     while done < len(rows):
         part = slice(done, done + work.block)
-        shared, timed = _Shared(rows[part], labels[part], buffers), []
+        block, timed = _Block(rows[part], labels[part].clone(), buffers, {}), []
         try:
             for number, (method, spaces) in enumerate(embedded):
-                tasks = _SharedTasks(shared, spaces, ways)
+                tasks = _BlockTasks(block, spaces, ways)
                 start = time_mark(device)
                 with _naming(number), torch.no_grad():  # not inference_mode, in which no method could differentiate
                     probabilities = method.classify(tasks)  # (B, Q, K)
@@ -326,9 +329,8 @@ def _solve_alike(
                     finite = probabilities.sum(dim=(1, 2)).isfinite()[:, None]
                     predicted[number, part] = torch.where(finite, best.indices, -1).int()
                     confidence[number, part] = best.values.half()
+                    block.refuse_changes(method)
                 timed += [(number, True, start, time_mark(device)), *((number, False, *lap) for lap in tasks.reused)]
-                with _naming(number):
-                    shared.refuse_changes(method)
         except RuntimeError as error:
             if isinstance(error, NotImplementedError) and device != torch.device("cpu"):
                 message = f"{method.info.title} cannot run on {device}: {error}".partition("\n")[0]
@@ -356,68 +358,53 @@ def _solve_alike(
     return answers, sure, seconds
 
 
-class _Shared:
-    """Labels, rows and inner products of a block of tasks, computed once for all methods; a write is noticed."""
+@dataclass(frozen=True)
+class _Block:
+    """Tasks that are solved at once, and what methods have asked for: it is made once for all of them."""
 
-    def __init__(self, index: Tensor, support_labels: Tensor, buffers: dict[int, Tensor]) -> None:
-        self.index = index  # (B, N)
-        self.support_labels, self.version = support_labels, support_labels._version
-        self.buffers = buffers  # of rows, reused: allocating is slow
-        self.tensors: dict[tuple[str, int], tuple[Tensor, int, Any]] = {}  # with version, and marks around the making
-
-    def get(self, what: Literal["rows", "gram"], table: Tensor) -> tuple[Tensor, Any]:
-        """Rows (B, N, D) or inner products (B, N, N) of a table; marks around their making, if that was before."""
-        key = what, id(table)
-        if key in self.tensors:
-            tensor, _, lap = self.tensors[key]
-            return tensor, lap
-        start = time_mark(table.device)
-        tensor = self._rows(table) if what == "rows" else gathered_gram(table, self.index)
-        self.tensors[key] = tensor, tensor._version, (start, time_mark(table.device))
-        return tensor, None
-
-    def _rows(self, table: Tensor) -> Tensor:
-        buffer = self.buffers.get(id(table))
-        if buffer is None or len(buffer) != self.index.numel():
-            buffer = self.buffers[id(table)] = table.new_empty(self.index.numel(), table.shape[1])
-        return torch.index_select(table, 0, self.index.reshape(-1), out=buffer).view(*self.index.shape, -1)
+    index: Tensor  # (B, N) rows of the split
+    support_labels: Tensor  # (B, S)
+    buffers: dict[int, Tensor]  # of rows, reused: allocating is slow
+    made: dict[tuple[str, int], tuple[Tensor, int, Any]]  # tensor, its version, and marks around the making
 
     def refuse_changes(self, method: Method) -> None:
         """Refuse a method that has written into what others see."""
-        versions = [(tensor, version) for tensor, version, _ in self.tensors.values()]
-        if any(tensor._version != version for tensor, version in [(self.support_labels, self.version), *versions]):
+        if self.support_labels._version or any(tensor._version != version for tensor, version, _ in self.made.values()):
             raise FsbenchError(
                 f"{method.info.title} writes into the rows or labels of its tasks, which other methods see too.",
                 "Work on a copy: rows = tasks.rows.clone().",
             )
 
 
-class _SharedTasks(TaskBatch):
-    """The tasks of a block as one method sees them; rows are gathered when they are asked for."""
+class _BlockTasks(TaskBatch):
+    """The tasks of a block as one method sees them: rows (B, N, E) and inner products of tables (M, E)."""
 
-    def __init__(self, shared: _Shared, spaces: Mapping[str, Tensor], ways: int) -> None:
-        super().__init__(spaces, shared.support_labels, ways)  # tables (M, E) in place of rows (B, N, E)
-        self.shared = shared
+    def __init__(self, block: _Block, spaces: Mapping[str, Tensor], ways: int) -> None:
+        super().__init__(spaces, block.support_labels, ways)
+        self.block, self.shape = block, (*block.index.shape, self.shape[1])
         self.reused: list[Any] = []  # marks around the making of what other methods asked for before
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return *self.shared.index.shape, next(iter(self.spaces.values())).shape[1]
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return next(iter(self.spaces.values())).dtype
-
     def space(self, name: str = "") -> Tensor:
-        return self._get("rows", name)
+        return self._get("rows", super().space(name))
 
     def gram(self, name: str = "") -> Tensor:
-        return self._get("gram", name)
+        return self._get("gram", super().space(name))
 
-    def _get(self, what: Literal["rows", "gram"], name: str) -> Tensor:
-        tensor, lap = self.shared.get(what, super().space(name))
-        if lap and lap not in self.reused:
-            self.reused.append(lap)
+    def _get(self, what: Literal["rows", "gram"], table: Tensor) -> Tensor:
+        index, key = self.block.index, (what, id(table))
+        if key in self.block.made:
+            tensor, _, lap = self.block.made[key]
+            self.reused += [] if lap in self.reused else [lap]
+            return tensor
+        start = time_mark(table.device)
+        if what == "gram":
+            tensor = gathered_gram(table, index)
+        else:
+            buffer = self.block.buffers.get(id(table))
+            if buffer is None or len(buffer) != index.numel():
+                buffer = self.block.buffers[id(table)] = table.new_empty(index.numel(), table.shape[1])
+            tensor = torch.index_select(table, 0, index.reshape(-1), out=buffer).view(*index.shape, -1)
+        self.block.made[key] = tensor, tensor._version, (start, time_mark(table.device))
         return tensor
 
 

@@ -19,8 +19,8 @@ from fsbench.results.statistics import (
     LEVEL,
     Interval,
     holm,
+    interval,
     interval_over_classes,
-    paired_difference,
     paired_p_values,
 )
 from fsbench.results.warnings import ResultWarning, warning_lines, warnings_of
@@ -226,7 +226,7 @@ def paired_values(one: Record, other: Record, metric: Metric) -> tuple[NDArray[n
 
 def difference(one: Record, other: Record, metric: Metric) -> Interval:
     """One run minus another over the tasks that both have, with the interval of the differences."""
-    between = paired_difference(*paired_values(one, other, metric))
+    between = interval(np.subtract(*paired_values(one, other, metric)))
     if metric.pooled is None:
         return between
     tasks = min(one.tasks, other.tasks)
@@ -287,10 +287,11 @@ def _groups(sources: Mapping[int, Mapping[tuple[str, Column], Cell]], p_values: 
     """One group per source, named with its network; those of the same name are told apart by crops, then digests."""
     firsts = [next(iter(cells.values())).record for cells in sources.values()]
     details = [[word] if (word := network_words(first.provenance)) else [] for first in firsts]
+    origins = [first.provenance for first in firsts]
     names: list[tuple[str, ...]] = [
-        (first.dataset, first.backbone, *words) for first, words in zip(firsts, details, strict=True)
+        (made.dataset, made.backbone, *words) for made, words in zip(origins, details, strict=True)
     ]
-    counts = [first.provenance.crops for first in firsts]
+    counts = [made.crops for made in origins]
     crops = [f"{count} crops" if count > 1 else "1 crop" for count in counts]
     digests = [f"features {first.run.features[:6]}, base {first.run.base[:6] or 'none'}" for first in firsts]
     for aspect in (crops, digests):
@@ -300,7 +301,7 @@ def _groups(sources: Mapping[int, Mapping[tuple[str, Column], Cell]], p_values: 
         names = [(*name, word) for name, word in zip(names, aspect, strict=True)]
     return [
         Group(
-            first.dataset, first.backbone, sources[source], ", ".join(words),
+            first.provenance.dataset, first.provenance.backbone, sources[source], ", ".join(words),
             {(column, pair): p_value for (at, column, pair), p_value in p_values.items() if at == source},
         )
         for source, first, words in zip(sources, firsts, details, strict=True)

@@ -35,10 +35,6 @@ class Metric:
     pooled: Callable[[Answers], float] | None = None  # θ, of a number for all queries
     needs_confidence: bool = False
 
-    def mean(self, answers: Answers, values: Floats) -> float:
-        """What the table shows, from what `per_task` gave for the same answers."""
-        return float(values.mean()) if self.pooled is None else self.pooled(answers)
-
 
 def accuracy(answers: Answers) -> Floats:
     """(T,) share of right answers per task, in percent."""

@@ -56,7 +56,7 @@ def published_rows() -> tuple[Row, ...]:
 
 def published(record: Record) -> Published | None:
     """The published accuracy to compare a run with, or None."""
-    if record.run.split != "novel" or not has_published_numbers(record.dataset) or record.base_dataset:
+    if record.run.split != "novel" or not has_published_numbers(record.provenance.dataset) or record.base_dataset:
         return None
     rows = _matching(record.method.published_as, {**_setting(record), "param": "", "split": "test"})
     if not rows:

@@ -246,8 +246,9 @@ class Record(BaseModel):
 
     def interval(self, name: str) -> Interval:
         """A metric over all tasks, with its 95 % interval."""
-        values = self.metric(name)
-        return replace(interval(values), mean=metric_of(name).mean(self._answers, values))
+        found = interval(self.metric(name))
+        pooled = metric_of(name).pooled
+        return replace(found, mean=pooled(self._answers)) if pooled else found
 
     @property
     def per_task(self) -> NDArray[np.float64]:
@@ -386,8 +387,9 @@ def common_signature(records: Sequence[Record]) -> str:
 
 def record_path(folder: Path, record: Record) -> Path:
     """The file of a record: a readable name, made unique by the digest of the run."""
-    words = [record.dataset, record.backbone, record.run.method, record.protocol.setting]
-    name = "-".join([*words, f"{record.protocol.shots}shot"]).replace("/", "_").replace(":", "+")
+    made, run = record.provenance, record.run
+    words = [made.dataset, made.backbone, run.method, run.protocol.setting, f"{run.protocol.shots}shot"]
+    name = "-".join(words).replace("/", "_").replace(":", "+")
     return folder / f"{readable_part(name)}-{record.run.digest}.h5"
 
 

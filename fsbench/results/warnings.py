@@ -48,8 +48,8 @@ def warnings_of(runs: Runs, p_values: Pairs) -> dict[tuple[int, str, Column], tu
 def own_warnings(record: Record) -> list[ResultWarning]:
     """The warnings that a record alone gives rise to."""
     warnings = [ResultWarning("run", text) for text in record.warnings]
-    chance = 100 / record.classes.shape[1]
-    if record.accuracy < chance + _NEAR_CHANCE * (100 - chance):
+    chance = 100 / record.run.protocol.ways
+    if record.interval("accuracy").mean < chance + _NEAR_CHANCE * (100 - chance):
         warnings.append(ResultWarning("near-chance", f"near chance, which is {chance:.3g} %"))
     if record.redrawn > _OFTEN_REDRAWN:
         text = f"{record.redrawn:.0%} of the class proportions were drawn again for lack of images"
@@ -61,7 +61,7 @@ def own_warnings(record: Record) -> list[ResultWarning]:
         warnings.append(ResultWarning("grid-edge", text))
     if record.method.learns and origins.kind in {"default", "blind"} and not origins.given:
         warnings.append(ResultWarning("not-learned", "start values in place of learned parameters; --tune learns them"))
-    if record.network and has_published_numbers(record.dataset):
+    if record.network and has_published_numbers(record.provenance.dataset):
         warnings.append(ResultWarning("network", f"the network is not the published one: {record.network}"))
     if record.images:
         warnings.append(ResultWarning("image-counts", record.images))

@@ -36,21 +36,13 @@ class TaskBatch:
             ways: K.
         """
         self.spaces, self.support_labels, self.ways = by_name(rows), support_labels, ways
+        first = next(iter(self.spaces.values()))
+        self.shape, self.dtype = tuple(first.shape), first.dtype  # B, N and D of `rows`
 
     @property
     def rows(self) -> Tensor:
         """(B, N, D) embedded features, support first, in the only space or the first."""
         return self.space()
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """B, N and D of `rows`."""
-        return tuple(self.rows.shape)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the rows."""
-        return self.rows.dtype
 
     @property
     def support_size(self) -> int:
