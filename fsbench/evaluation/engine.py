@@ -269,9 +269,12 @@ class _Sheets(NamedTuple):
 
 def _gathered(sheets: _Sheets, ranks: Ranks) -> _Sheets:
     """Add what other processes filled in; half-precision numbers by their bits."""
-    whole = [sheet.view(np.int16) if sheet.dtype == np.float16 else sheet for sheet in sheets]
-    summed = (ranks.sum(sheet.astype(np.int64)).astype(sheet.dtype) for sheet in whole)
-    return _Sheets(*(one.view(sheet.dtype) for one, sheet in zip(summed, sheets, strict=True)))
+
+    def summed(sheet: NDArray[Any]) -> NDArray[Any]:
+        bits = sheet.view(np.int16) if sheet.dtype == np.float16 else sheet
+        return ranks.sum(bits.astype(np.int64)).astype(bits.dtype).view(sheet.dtype)
+
+    return _Sheets(*map(summed, sheets))
 
 
 def _solve_chunk(
