@@ -94,6 +94,8 @@ COMMANDS = {  # summaries, so that `fsbench --help` loads no options
     "verify": (EXCHANGE, "Solve tasks of stored records again, and compare."),
     "import": (EXCHANGE, "Make a feature file from features of another program."),
     "export": (EXCHANGE, "Write a feature file in a format that other programs read."),
+    "tasks": (EXCHANGE, "Write a list of tasks for models that fsbench does not run."),
+    "score": (EXCHANGE, "Make a record of predictions for a list of tasks."),
     "doctor": (SETUP, "Check data, weights and environment."),
     "methods": (SETUP, "List methods, protocols, data sets or backbones."),
     "train": (SETUP, "Train a backbone on the base classes."),
@@ -103,7 +105,9 @@ _FIGURES = {
     "From records": ("dots", "differences", "speed", "confusion", "calibration"),
     "From features": ("spectrum",),
 }
-_MODULES = {"solve": "compare", "import": "exchange", "export": "exchange"}  # of other names than their functions
+_MODULES = {  # of other names than their functions
+    "solve": "compare", **dict.fromkeys(("import", "export", "tasks", "score"), "exchange"),
+}  # fmt: skip
 _SHARED = ("solve", "compare", "extract")  # whose options Python functions share
 
 

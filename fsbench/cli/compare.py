@@ -29,7 +29,7 @@ def compare(options: Compare) -> None:
         table = compare_files(spec, files, runner, base, others=options.others)
         if runner.ranks.leads:
             shown = table.best_first() if options.sort else table
-            ComparisonTable(shown).show(form, options.out)
+            ComparisonTable(shown).show(form, options.out, per_class=options.per_class)
             if options.out:
                 runner.reporter.say(f"Wrote {options.out}.")
     if watched and (worse := table.below_baseline(watched, options.by)):
@@ -63,4 +63,4 @@ def solve(options: Solve) -> None:
         if options.as_json:
             print(render(table, "json"), end="")
         else:
-            show(solved_table(table))
+            show(*map(solved_table, table.in_all_metrics))

@@ -1,15 +1,20 @@
-"""`fsbench import` and `fsbench export`."""
+"""`fsbench import`, `export`, `tasks` and `score`."""
 
 from __future__ import annotations
 
 import json
 
-from fsbench.cli.options import Export, Import
+from fsbench.cli.options import Export, Import, Score, Tasks
+from fsbench.errors import FsbenchError
+from fsbench.evaluation.spec import protocols_of
 from fsbench.exchange.exporting import export_npz
+from fsbench.exchange.frozen import freeze
+from fsbench.exchange.frozen import score as score_predictions
 from fsbench.exchange.importing import Naming, import_files, known_dataset
 from fsbench.features.store import FeatureFile
 from fsbench.report.writers import stdout_console
 from fsbench.reporter import Reporter
+from fsbench.results.record import record_path, save_record
 
 
 def import_(options: Import) -> None:
@@ -29,3 +34,22 @@ def export(options: Export) -> None:
     """Write a feature file as an npz archive, and print the name of the archive."""
     path = export_npz(FeatureFile.open(options.features), options.out, force=options.force)
     print(json.dumps({"file": str(path)}, indent=1) if options.as_json else path)
+
+
+def tasks(options: Tasks) -> None:
+    """Write a list of tasks."""
+    if options.out.exists() and not options.force:
+        raise FsbenchError(f"{options.out} exists already.", "Replace it with --force, or give another --out.")
+    file, (protocol,) = FeatureFile.open(options.features), protocols_of(options, options.settings)
+    frozen = freeze(options.out, file, options.split, protocol, seed=options.seed, tasks=options.tasks)
+    Reporter(options.quiet).say(f"Wrote {options.out}: {frozen.tasks:,} tasks, {protocol.title}, list {frozen.digest}.")
+
+
+def score(options: Score) -> None:
+    """Store the record of a model, and print it in a line."""
+    file = FeatureFile.open(options.features)
+    record = score_predictions(file, options.tasks, options.predictions, name=options.name, assumes=options.assumes)
+    path = record_path(options.results_dir, record)
+    save_record(path, record)
+    stdout_console().print(str(record), soft_wrap=True)
+    Reporter(options.quiet).say(f"Wrote {path}. Compare it: fsbench compare {file.path} --with {path}")

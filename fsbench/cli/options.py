@@ -27,7 +27,7 @@ class Scatter(shared.Features, shared.AsJson, shared.Quiet):
     """
 
 
-class Reproduce(shared.Running, shared.Force):
+class Reproduce(shared.Running, shared.Measuring, shared.Force):
     """Reproduce a table or figure of the article, next to its numbers.
 
     Uses all feature files that have a place in it, and says which checkpoints the other cells need. Parameters are the
@@ -82,7 +82,7 @@ class Records(shared.ResultsFolder, shared.Quiet):
     records: list[Path] = argument([], "Records, or folders of them. (default: the results folder)", metavar="RECORDS")
 
 
-class Report(Records, shared.FeaturesFolder):
+class Report(Records, shared.Measuring, shared.FeaturesFolder):
     """Write all records into one self-contained HTML page.
 
     A leaderboard with filters, a table per feature file, ablations, sweeps and tuning, and the command behind every
@@ -93,6 +93,9 @@ class Report(Records, shared.FeaturesFolder):
 
     baseline: str = option("soft-kmeans", "Method that others are compared to.", completion="methods")
     published: bool = option(True, "Show published numbers.", flag="--published/--no-published")
+    figures: Names = option(
+        (), "Add figures of the predictions: confusion, calibration.", completion=("confusion", "calibration")
+    )
     title: str = option("Few-shot benchmark", "Heading of the page.", metavar="TEXT")
     out: Path = option(Path("report.html"), "The HTML file to write.", metavar="FILE")
 
@@ -142,6 +145,39 @@ class Export(shared.AsJson):
     features: Path = argument(..., "The feature file.", metavar="FEATURES")
     out: Path | None = option(None, "The archive. (default: next to the feature file)")
     force: bool = option(False, "Overwrite an existing file.")
+
+
+class Tasks(shared.Drawing, shared.Unbalanced, shared.Quiet):
+    """Write a list of tasks for models that fsbench does not run.
+
+    An npz file with the rows and names of the images of every task, and the labels of its support. `fsbench score`
+    makes a record of the predictions.
+
+    Example: [bold]fsbench tasks features/mini-wrn.h5 --shots 5 --out tasks.npz[/bold]
+    """
+
+    features: Path = argument(..., "The feature file.", metavar="FEATURES")
+    shots: Count = of_tasks(1, "Labelled images per class.")  # type: ignore[assignment]
+    tasks: Count = shared.Sampling.model_fields["tasks"]  # type: ignore[assignment]
+    split: str = shared.Sampling.model_fields["split"]  # type: ignore[assignment]
+    out: Path = option(Path("tasks.npz"), "The npz file to write.", metavar="FILE")
+    force: bool = option(False, "Overwrite an existing file.")
+
+
+class Score(shared.ResultsFolder, shared.Quiet):
+    """Make a record of predictions for a list of tasks.
+
+    The npz file of predictions has `predicted` (T, Q), labels from 0 to K − 1 as the support has them, and may have
+    `confidence` (T, Q); or `probabilities` (T, Q, K). `report` and `compare --with` show the record beside others.
+
+    Example: [bold]fsbench score features/mini-wrn.h5 tasks.npz predictions.npz --name my-model[/bold]
+    """
+
+    features: Path = argument(..., "The feature file that the tasks were drawn from.", metavar="FEATURES")
+    tasks: Path = argument(..., "The list that `fsbench tasks` wrote.", metavar="TASKS")
+    predictions: Path = argument(..., "The npz file of predictions.", metavar="PREDICTIONS")
+    name: str = option(..., "Name of the model in tables.", metavar="NAME")
+    assumes: str = option("", "What it assumes of the tasks, in a few words.", metavar="TEXT")
 
 
 class Doctor(shared.ImageFolders, shared.FeaturesFolder, shared.AsJson):
@@ -240,13 +276,13 @@ class Drawn(shared.Quiet):
     out: Path | None = of_output(None, "PNG, PDF or SVG file. (default: named after the figure, PNG)", metavar="FILE")
 
 
-class Dots(Records, Drawn):
+class Dots(Records, shared.Measuring, Drawn):
     """Plot accuracies or differences as dots with intervals.
 
     Example: [bold]fsbench plot dots --width column --out dots.pdf[/bold]
     """
 
-    baseline: str = option("", "Plot paired differences to this method instead of accuracies.")
+    baseline: str = option("", "Plot paired differences to this method instead of means.")
 
 
 class Speed(Records, Drawn):

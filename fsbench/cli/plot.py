@@ -10,19 +10,18 @@ from matplotlib.figure import Figure
 
 from fsbench.cli import options as use
 from fsbench.cli.session import find_features
-from fsbench.errors import FsbenchError, unknown_name
+from fsbench.errors import FsbenchError, UsageError, unknown_name
 from fsbench.features.scatter import base_statistics
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
 from fsbench.report.plots.comparison import draw_differences, draw_dots, draw_speed, paired_runs
-from fsbench.report.plots.predictions import draw_calibration, draw_confusion
+from fsbench.report.plots.predictions import calibration_of, confusion_of
 from fsbench.report.plots.spectrum import Spectrum, draw_spectra
 from fsbench.report.plots.style import check_ending, save
 from fsbench.reporter import Reporter
-from fsbench.results.collect import collect, read_records, titles
+from fsbench.results.collect import BASELINE, collect, read_records, titles
 from fsbench.results.comparison import Comparison
-from fsbench.results.metrics import Reliability, reliability
-from fsbench.results.metrics import confusion as confused
+from fsbench.results.metrics import metrics_of
 
 
 def _written(draw: Callable[[Any, Reporter], Figure]) -> Callable[[Any], None]:
@@ -41,7 +40,10 @@ def _written(draw: Callable[[Any, Reporter], Figure]) -> Callable[[Any], None]:
 def dots(options: use.Dots, reporter: Reporter) -> Figure:
     """Accuracies or differences as dots with intervals."""
     records, baseline = read_records(options.records, options.results_dir, reporter), options.baseline
-    first = _first(collect(records, baseline) if baseline else collect(records), reporter)
+    (metric, *more) = metrics_of(options.metrics)
+    if more:
+        raise UsageError("metrics", "a figure shows one metric", "Plot each to a file of its own.")
+    first = _first(collect(records, baseline or BASELINE, metrics=[metric]), reporter)
     return draw_dots(first, options.width, differences=bool(baseline))
 
 
@@ -74,27 +76,14 @@ def differences(options: use.Differences, reporter: Reporter) -> Figure:
 def confusion(options: use.Confusion, reporter: Reporter) -> Figure:
     """Which classes are confused, over all tasks."""
     comparison = _recorded(options, reporter)
-    group, column = comparison.groups[0], comparison.columns[0]
-    cells = {label: cell for (label, one), cell in group.cells.items() if one == column}
-    if options.method and options.method not in cells:
-        raise unknown_name("method among the records", options.method, cells)
-    label = options.method or max(cells, key=lambda name: cells[name].value.mean)
-    record = cells[label].record
-    title = f"{label} on {group.title}, {column.title}, {record.tasks:,} tasks: {record.accuracy:.2f} % right"
-    return draw_confusion(confused(record), record.class_names, title, options.width)
+    return confusion_of(comparison, comparison.groups[0], options.method, options.width)
 
 
 @_written
 def calibration(options: use.Calibration, reporter: Reporter) -> Figure:
     """How often methods are right against how sure they are, one panel per setting."""
     comparison = _recorded(options, reporter)
-    group = comparison.groups[0]
-    panels: dict[str, dict[str, Reliability]] = {}
-    for column in comparison.columns:
-        for entry in comparison.entries:
-            if cell := group.cells.get((entry.label, column)):
-                panels.setdefault(column.title, {})[entry.label] = reliability(cell.record)
-    return draw_calibration(panels, f"{group.title}, {comparison.tasks:,} tasks", options.width)
+    return calibration_of(comparison, comparison.groups[0], options.width)
 
 
 @_written

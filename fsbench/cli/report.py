@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fsbench.cli.options import Report
-from fsbench.errors import FsbenchError
+from fsbench.errors import FsbenchError, unknown_name
 from fsbench.io.files import write_text
 from fsbench.report.page import render_html
 from fsbench.report.plots.studies import draw_surface, draw_sweep
 from fsbench.report.plots.style import svg_text
 from fsbench.reporter import Reporter
 from fsbench.results.collect import collect, read_records, read_sweeps, split_ablations
+from fsbench.results.comparison import Comparison
+from fsbench.results.metrics import metrics_of
 from fsbench.results.studies import read_memory
 
 
@@ -19,15 +23,34 @@ def report(options: Report) -> None:
     """Write the page of all records, sweeps and searches."""
     reporter, baseline = Reporter(options.quiet), options.baseline
     ranking, studied = split_ablations(read_records(options.records, options.results_dir, reporter), baseline)
-    comparisons = collect(ranking, baseline, published=options.published)
-    ablations = collect(studied, baseline, published=options.published) if studied else []
+    how: dict[str, Any] = {"metrics": metrics_of(options.metrics), "published": options.published}
+    comparisons = collect(ranking, baseline, **how)
+    ablations = collect(studied, baseline, **how) if studied else []
     sweeps = read_sweeps(options.results_dir, reporter)
     studies = {
+        "Predictions": _predictions(comparisons[0], options.figures),
         "Sweeps": [(sweep.title, svg_text(draw_sweep(sweep)), sweep.signature) for sweep in sweeps],
         "Tuning": _searches(options.features_dir, reporter),
     }
     write_text(options.out, render_html(comparisons, ablations, studies, title=options.title))
     reporter.say(f"Wrote {options.out}.")
+
+
+def _predictions(comparison: Comparison, figures: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Figures of the predictions of the first comparison: descriptions, figures and captions."""
+    if not figures:
+        return []
+    from fsbench.report.plots.predictions import FIGURES  # noqa: PLC0415 - scipy.cluster takes long to import
+
+    sections = []
+    for figure in figures:
+        if figure not in FIGURES:
+            raise unknown_name("figure", figure, FIGURES)
+        for group in comparison.groups:
+            drawn = FIGURES[figure](comparison, group)
+            words = f"{group.title}: {figure}"
+            sections.append((words, svg_text(drawn), words))
+    return sections
 
 
 def _searches(folder: Path, reporter: Reporter) -> list[tuple[str, str, str]]:

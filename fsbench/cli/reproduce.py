@@ -43,9 +43,9 @@ def reproduce(options: Reproduce) -> None:
         if options.as_json:
             print(reproduced_json(table), end="")
         else:
-            show(*reproduced_tables(table))
+            show(*reproduced_tables(table, options.metrics))
         if out and write:
-            write_text(out, write(table))
+            write_text(out, write(table, options.metrics))
             runner.reporter.say(f"Wrote {out}.")
 
 

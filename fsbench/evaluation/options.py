@@ -50,6 +50,15 @@ class Sampling(Drawing):
     skip_infeasible: bool = for_experts(False, "Leave out settings for which a file has too few images.")
 
 
+class Measuring(Options):
+    metrics: Names = of_output(
+        ("accuracy",),
+        "Metrics, separated by commas: accuracy, balanced-accuracy, macro-f1, ece.",
+        metavar="NAMES",
+        completion=("accuracy", "balanced-accuracy", "macro-f1", "ece"),
+    )
+
+
 class Preset(Options):
     preset: Literal["", "article"] = of_method(
         "", "`article`: the article's parameters for its own data sets. (default: scale-free ones)", metavar="NAME"
@@ -139,7 +148,7 @@ class Base(Options):
     )
 
 
-class Comparing(Sampling, Configuring, Computing, Force, ImageFolders):
+class Comparing(Sampling, Configuring, Measuring, Computing, Force, ImageFolders):
     methods: Names = of_method(
         ("soft-kmeans", "bavardage", "bavardage:released", "bavardage:transport"),
         "Names separated by commas, NAME:VARIANT, file.py:CLASS, or all. See fsbench methods.",
@@ -179,6 +188,7 @@ class Compare(Comparing, Base, Running):
         "", "End with status 1 if it is below the baseline, by the paired interval.", metavar="METHOD"
     )
     by: float = of_output(0.0, "With --fail-if-worse: by more than X points.", ge=0)
+    per_class: bool = of_output(False, "Add the recall of every class, largest difference to the baseline first.")
     sort: bool = of_output(False, "Order methods by their mean accuracy, the best first.")
     output: Literal["rich", "markdown", "latex", "csv", "json"] | None = of_output(
         None,
@@ -199,7 +209,7 @@ class Evaluating(Sampling, Configuring, Computing, Force, ImageFolders, InPython
         return SETTINGS[1:] if self.balanced else SETTINGS[:1]
 
 
-class Solve(Sampling, Unbalanced, Configuring, BavardageParameters, Setting, Base, Running, Force):
+class Solve(Sampling, Unbalanced, Configuring, BavardageParameters, Setting, Measuring, Base, Running, Force):
     """Run one method, with Soft-KMEANS as the baseline.
 
     Every run is recorded task by task in results/ and reused. BAVARDAGE has scale-free parameters, τ = T_vb/n̄ and

@@ -12,6 +12,7 @@ from typing import Any
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.options import SETTINGS, Comparing, Evaluating, Solve
 from fsbench.methods.registry import method_class, plain_label, split_variant, working_methods
+from fsbench.results.metrics import ACCURACY, metrics_of
 from fsbench.results.studies import Value
 from fsbench.tasks.protocol import ALL_CLASSES, ALPHA, FEW_PRESENT, PRESENT, WAYS, TaskProtocol
 
@@ -56,6 +57,7 @@ class Spec:
     seed: int = 0
     tune: bool = False  # use parameters chosen on the val classes, where a method has some to choose
     preset: str = ""  # `article` uses the published parameters of the data set; empty the scale-free defaults
+    metrics: tuple[str, ...] = (ACCURACY.name,)
     published: bool = True
     skip_infeasible: bool = False
     over_classes: bool = False
@@ -63,6 +65,7 @@ class Spec:
     blind: bool = False  # no method is told whether tasks are balanced, nor their α
 
     def __post_init__(self) -> None:
+        metrics_of(self.metrics)
         if self.blind and (self.tune or self.preset):
             other = "tune" if self.tune else "preset"
             raise UsageError("blind", f"{other} chooses parameters for each setting; choose one of both")

@@ -90,6 +90,8 @@ class Verifier:
         """Solve a sample of a record's tasks again."""
         run = record.run
         try:
+            if record.method.elsewhere:
+                raise FsbenchError("its predictions are those of another program")
             method_type, (file, source) = self._class(run), self._source(run)
             source = with_pixels(source, method_type.info.network_for(run.params), file, self.runner)
             method = _configured(method_type, run, source.image_network)

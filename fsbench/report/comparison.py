@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fsbench.errors import unknown_name
 from fsbench.io.files import write_text
 from fsbench.report import writers
 from fsbench.report.writers import NOTHING, Cell, Column, Note, Table, Value, interval_text
+from fsbench.results.metrics import ACCURACY, recall_by_class
 from fsbench.results.statistics import LEVEL, Interval
 from fsbench.results.warnings import OF_FEATURES
 
@@ -42,34 +45,70 @@ class ComparisonTable:
         """All runs."""
         return self.comparison.records
 
-    def show(self, form: str = "rich", out: str | Path | None = None) -> None:
+    def show(self, form: str = "rich", out: str | Path | None = None, *, per_class: bool = False) -> None:
         """Print the table as `rich`, `markdown`, `latex`, `csv` or `json`, or write it to a file."""
         if out is not None:
-            write_text(Path(out), render(self.comparison, form))
+            write_text(Path(out), render(self.comparison, form, per_class=per_class))
         elif form == "rich":
-            writers.show(*comparison_tables(self.comparison))
+            writers.show(*comparison_tables(self.comparison, per_class=per_class))
         else:
-            print(render(self.comparison, form), end="")
+            print(render(self.comparison, form, per_class=per_class), end="")
 
 
-def render(comparison: Comparison, form: str) -> str:
-    """The text of a comparison in one of the formats."""
+def render(comparison: Comparison, form: str, *, per_class: bool = False) -> str:
+    """The text of a comparison in one of the formats; csv and json have one row per method, setting and metric."""
     if form not in writers.FORMATS:
         raise unknown_name("format", form, writers.FORMATS)
     if form in {"csv", "json"}:
         return (writers.as_csv if form == "csv" else writers.as_json)(flat_rows(comparison))
     formats = {"rich": writers.as_text, "markdown": writers.markdown, "latex": writers.latex}
-    return formats[form](comparison_tables(comparison))
+    return formats[form](comparison_tables(comparison, per_class=per_class))
 
 
-def comparison_tables(comparison: Comparison) -> list[Table]:
-    """Tables of methods by settings, several per feature file, with all notes below the last one."""
+def comparison_tables(comparison: Comparison, *, per_class: bool = False) -> list[Table]:
+    """Tables of methods by settings, several per feature file and metric, with all notes below the last one."""
+    tables = [table for one in comparison.in_all_metrics for table in _tables_of_metric(one)]
+    if per_class:
+        tables += [_class_table(comparison, group, setting) for group, setting in _places(comparison)]
+    return [*tables[:-1], replace(tables[-1], notes=[*_notes(comparison)])]
+
+
+def _places(comparison: Comparison) -> Iterator[tuple[Group, Setting]]:
+    for group in comparison.groups:
+        yield from ((group, setting) for setting in comparison.columns if any(at == setting for _, at in group.cells))
+
+
+def _class_table(comparison: Comparison, group: Group, setting: Setting) -> Table:
+    """Recall of every class over the list, the largest difference to the baseline first."""
+    cells = {label: cell for (label, at), cell in group.cells.items() if at == setting}
+    record = next(iter(cells.values())).record
+    queries = recall_by_class(record)[1]
+    recalls = {label: recall_by_class(cell.record)[0] for label, cell in cells.items()}
+    baseline = recalls.get(comparison.baseline, np.zeros(len(queries)))
+    apart = np.max([np.abs(np.nan_to_num(recall - baseline)) for recall in recalls.values()], axis=0)
+    rows = [
+        [
+            Cell(record.class_names[number]),
+            Cell(f"{queries[number]:,}"),
+            *(Cell(f"{one[number]:.1f}") for one in recalls.values()),
+        ]
+        for number in np.argsort(-apart, kind="stable")
+        if queries[number]
+    ]
+    columns = [Column("class"), *(Column(name, numeric=True) for name in ("queries", *recalls))]
+    return Table(f"{group.title}, {setting.title}: recall of every class in %", columns, rows)
+
+
+def _tables_of_metric(comparison: Comparison) -> list[Table]:
+    """The tables of one metric."""
     columns = [Column("method"), Column("assumes", whole=True, optional=True)]
     columns += [Column(setting.title.replace(" ", "\n", 1), numeric=True) for setting in comparison.columns]
     labels = {entry.label: entry.label for entry in comparison.entries}
+    scored = {entry.label for entry in comparison.entries if entry.facts.elsewhere}
     for label in labels:
         fewer = comparison.fewer_tasks(label)
         labels[label] += (f" ({fewer})" if fewer else "") + (" †" if comparison.is_tuned(label) else "")
+        labels[label] += " ‡" if label in scored else ""
     tables = []
     for group in comparison.groups:
         for number, (title, text_of) in enumerate(_views(comparison, group)):
@@ -80,7 +119,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
                 if any(cell.text != NOTHING for cell in row):
                     rows.append([Cell(labels[entry.label]), Cell(entry.assumes), *row])
             tables.append(Table(f"{group.title}: {title}", columns, rows))
-    return [*tables[:-1], replace(tables[-1], notes=[*_notes(comparison)])]
+    return tables
 
 
 def _cell(result: Result | None, text_of: Callable[[Result], str], *, marked: bool) -> Cell:
@@ -93,9 +132,12 @@ def _cell(result: Result | None, text_of: Callable[[Result], str], *, marked: bo
 def _views(comparison: Comparison, group: Group) -> Iterator[tuple[str, Callable[[Result], str]]]:
     """The tables of a group that have something to show: a title, and what makes the text of a result, or nothing."""
     results, metric, baseline = group.cells.values(), comparison.metric.title, comparison.baseline
-    yield f"{metric} in %, {comparison.tasks:,} tasks ± 95 % interval", lambda result: interval_text(result.value)
+    lower = "" if comparison.metric.higher_is_better else " (lower is better)"
+    title = f"{metric} in %{lower}, {comparison.tasks:,} tasks ± 95 % interval"
+    yield title, lambda result: interval_text(result.value)
+    of_metric = "" if comparison.metric is ACCURACY else f" in {metric}"
     if any(result.difference for result in results):
-        yield f"difference to {baseline} on the same tasks", difference_text
+        yield f"difference to {baseline}{of_metric} on the same tasks", difference_text
     if any(result.published for result in results):
         yield "published (ours minus published)", published_text
     if any(result.over_classes for result in results):
@@ -148,6 +190,8 @@ def _notes(comparison: Comparison) -> Iterator[Note]:
         yield Note("(…) in differences for new classes: the interval includes 0")
     if any(comparison.is_tuned(entry.label) for entry in comparison.entries):
         yield Note("†: parameters tuned on the val classes")
+    if any(entry.facts.elsewhere for entry in comparison.entries):
+        yield Note("‡: predictions of another program, scored on the same tasks")
     yield from (Note(line, "item") for line in _leads(comparison))
     yield Note(comparison.signature(), "signature")
     yield from (Note(line, "warning") for line in comparison.warnings())
@@ -166,9 +210,10 @@ def _leads(comparison: Comparison) -> Iterator[str]:
 
 
 def flat_rows(comparison: Comparison) -> list[dict[str, Value]]:
-    """One row of plain data per method and setting."""
+    """One row of plain data per method, setting and metric."""
     return [
         _flat_row(comparison, group, entry, setting, result)
+        for comparison in comparison.in_all_metrics
         for group in comparison.groups
         for entry in comparison.entries
         for setting in comparison.columns
@@ -193,7 +238,9 @@ def _flat_row(comparison: Comparison, group: Group, entry: Entry, setting: Setti
         "split": record.run.split,
         "seed": record.run.seed,
         "tasks": record.tasks,
-        **_mean_and_width(comparison.metric.name, result.value, "ci95"),
+        "accuracy": record.accuracy,
+        "metric": comparison.metric.name,
+        **_mean_and_width("value", result.value, "ci95"),
         "best": result.best,
         "tied_with_best": result.tied,
         "baseline": comparison.baseline,
@@ -206,7 +253,7 @@ def _flat_row(comparison: Comparison, group: Group, entry: Entry, setting: Setti
         **_mean_and_width("over_classes", result.over_classes),
         **_mean_and_width("over_classes_difference", result.over_classes_difference),
         **_mean_and_width("over_classes_lead", result.over_classes_lead),
-        "tasks_per_second": record.tasks_per_second,
+        "tasks_per_second": record.tasks_per_second if record.seconds else None,
         "peak_memory": record.peak_memory,
         "family": made.family,
         "weights": made.named_weights,

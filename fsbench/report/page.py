@@ -23,7 +23,7 @@ from fsbench.results.comparison import Cell as Result
 from fsbench.results.comparison import Column as Setting
 from fsbench.results.comparison import Comparison, Entry, Group
 from fsbench.results.leaderboard import Leaderboard, Row, leaderboard
-from fsbench.results.metrics import Metric
+from fsbench.results.metrics import ACCURACY, Metric
 from fsbench.results.record import Record
 from fsbench.results.statistics import Interval
 
@@ -45,6 +45,7 @@ def render_html(
         studies: Further sections by name, of figures: what each shows, its SVG text, and its caption.
         title: Heading of the page.
     """
+    comparisons = [one for comparison in comparisons for one in comparison.in_all_metrics]
     every = [*comparisons, *ablations]
     folder = resources.files("fsbench.report") / "html"
     style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
@@ -70,7 +71,7 @@ def render_html(
         views=views,
         metric=metric,
         parts=[
-            _part(one, f"{kind}{number}", f"{name}: {words}")
+            _part(one, f"{kind}{number}", ", ".join([f"{name}: {words}", *_metric_words(one)]))
             for kind, name, parts in (("c", "Leaderboard", comparisons), ("a", "Ablation", ablations))
             for number, (one, words) in enumerate(zip(parts, titles(parts), strict=True), start=1)
         ],
@@ -85,6 +86,11 @@ def render_html(
         runs=_runs(every),
         environment=_environment_table(every),
     )
+
+
+def _metric_words(comparison: Comparison) -> list[str]:
+    """The metric, where it is not the usual one."""
+    return [] if comparison.metric is ACCURACY else [comparison.metric.title]
 
 
 def _figure(svg: str, prefix: str, label: str, caption: str = "") -> SimpleNamespace:
@@ -236,6 +242,6 @@ def _local(name: str) -> str:
 
 
 def _changed(name: str, value: str, names: Mapping[str, str]) -> str:
-    if name in ("id", "href"):
+    if name in ("id", "href") and not value.startswith("data:"):  # an embedded image
         return names[value] if name == "id" else "#" + names[value.removeprefix("#")]
     return re.sub(r"url\(#([^)]+)\)", lambda match: f"url(#{names[match[1]]})", value).replace(INK, "currentColor")

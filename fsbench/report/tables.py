@@ -14,6 +14,7 @@ from fsbench.errors import FsbenchError
 from fsbench.report import writers
 from fsbench.report.writers import NOTHING, Cell, Column, Mark, Note, Table, cells, interval_text, number, numbers
 from fsbench.results.comparison import Comparison
+from fsbench.results.metrics import ACCURACY, Metric, metrics_of
 from fsbench.results.statistics import Interval
 from fsbench.results.studies import Curve, Panel, Sweep, Trial, Tuned, Value, symbol
 
@@ -173,24 +174,27 @@ def split_axes(axes: dict[str, list[Value]]) -> tuple[str, str, list[str]]:
     return down, across, [name for name in axes if name not in (down, across)]
 
 
-def reproduced_tables(reproduction: Reproduction) -> list[Table]:
-    """A table of the article with our numbers beside its own, one per data set."""
+def reproduced_tables(reproduction: Reproduction, metrics: Sequence[str] = (ACCURACY.name,)) -> list[Table]:
+    """A table of the article with our numbers beside its own, one per data set; other metrics have ours alone."""
     columns = [Column("method", whole=True), Column("network", whole=True)]
     columns += numbers(*(column.title.replace(" ", "\n", 1) for column in reproduction.columns))
     tables = [
         Table(
-            f"{reproduction.caption}: {dataset}",
+            f"{reproduction.caption}: {dataset}" + ("" if metric is ACCURACY else f", {metric.title}"),
             columns,
-            [cells(row.method, row.backbone, *map(_reproduced_text, row.cells)) for row in rows],
+            [cells(row.method, row.backbone, *(_reproduced_text(cell, metric) for cell in row.cells)) for row in rows],
         )
+        for metric in metrics_of(metrics)
         for dataset, rows in reproduction.blocks
     ]
     notes = [Note(_MEANING), *(Note(note, "item") for note in reproduction.notes)]
     return [*tables[:-1], replace(tables[-1], notes=notes)]
 
 
-def _reproduced_text(cell: Reproduced) -> str:
+def _reproduced_text(cell: Reproduced, metric: Metric) -> str:
     """`75.2/74.1 +1.1`, with a dash for what is missing."""
+    if metric is not ACCURACY:
+        return f"{cell.ours.interval(metric.name).mean:.1f}" if cell.ours else NOTHING
     ours = f"{cell.ours.accuracy:.1f}" if cell.ours else NOTHING
     published = NOTHING if cell.published is None else f"{cell.published + 1e-9:.1f}"  # 71.35 is 71.4 in the article
     if ours == published == NOTHING:
@@ -198,13 +202,14 @@ def _reproduced_text(cell: Reproduced) -> str:
     return f"{ours}/{published}" + (f" {cell.gap:+.1f}" if cell.gap is not None else "")
 
 
-def reproduced_json(reproduction: Reproduction) -> str:
+def reproduced_json(reproduction: Reproduction, metrics: Sequence[str] = (ACCURACY.name,)) -> str:
     """A list of cells: ours, the published number, and ours minus published; null for what is missing."""
     rows = [
         {
             "dataset": dataset, "backbone": row.backbone, "method": row.method,
             "setting": "balanced" if column.balanced else "unbalanced", "alpha": column.alpha, "shots": column.shots,
             "ours": cell.ours.accuracy if cell.ours else None, "ci95": cell.ours.ci95 if cell.ours else None,
+            "metrics": {name: cell.ours.interval(name).mean for name in metrics} if cell.ours else None,
             "published": cell.published, "gap": cell.gap, "signature": cell.ours.signature if cell.ours else None,
         }
         for dataset, block in reproduction.blocks
@@ -214,14 +219,14 @@ def reproduced_json(reproduction: Reproduction) -> str:
     return json.dumps({"table": reproduction.caption, "cells": rows, "notes": reproduction.notes}, indent=1) + "\n"
 
 
-def writer_for(out: Path) -> Callable[[Reproduction], str]:
+def writer_for(out: Path) -> Callable[[Reproduction, Sequence[str]], str]:
     """What makes the text of a file of the article's table, by its ending."""
-    makers: dict[str, Callable[[Reproduction], str]] = {
-        ".tex": lambda table: writers.latex(reproduced_tables(table)),
-        ".md": lambda table: writers.markdown(reproduced_tables(table)),
-        ".html": lambda table: writers.html(reproduced_tables(table), table.caption),
+    makers: dict[str, Callable[[Reproduction, Sequence[str]], str]] = {
+        ".tex": lambda table, metrics: writers.latex(reproduced_tables(table, metrics)),
+        ".md": lambda table, metrics: writers.markdown(reproduced_tables(table, metrics)),
+        ".html": lambda table, metrics: writers.html(reproduced_tables(table, metrics), table.caption),
         ".json": reproduced_json,
-        ".txt": lambda table: writers.as_text(reproduced_tables(table)),
+        ".txt": lambda table, metrics: writers.as_text(reproduced_tables(table, metrics)),
     }
     if out.suffix.lower() not in makers:
         raise FsbenchError(f"Cannot write a table as {out.name}.", f"Endings: {', '.join(makers)}.")

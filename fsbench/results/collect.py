@@ -129,7 +129,11 @@ def read_sweeps(folder: Path, reporter: Reporter) -> list[Sweep]:
 
 
 def collect(
-    records: Iterable[Record], baseline: str = BASELINE, *, metric: Metric = ACCURACY, published: bool = True
+    records: Iterable[Record],
+    baseline: str = BASELINE,
+    *,
+    metrics: Sequence[Metric] = (ACCURACY,),
+    published: bool = True,
 ) -> list[Comparison]:
     """Collect records into comparisons: one per split, origin of the base classes, rules and seed.
 
@@ -141,7 +145,7 @@ def collect(
     for record in sorted(records, key=lambda record: (record.run.digest, record.source)):
         lists.setdefault(_rules(record), []).append(record)
     ordered = sorted(lists, key=lambda rules: (-max(one.tasks for one in lists[rules]), -len(lists[rules]), rules))
-    comparisons = [_comparison(lists[rules], baseline, metric, published) for rules in ordered]
+    comparisons = [_comparison(lists[rules], baseline, metrics, published) for rules in ordered]
     labels = {entry.label for comparison in comparisons for entry in comparison.entries}
     if baseline != BASELINE and baseline not in labels:
         raise unknown_name("baseline", baseline, labels)
@@ -187,7 +191,7 @@ def titles(comparisons: Sequence[Comparison]) -> list[str]:
     return names
 
 
-def _comparison(records: Sequence[Record], baseline: str, metric: Metric, published: bool) -> Comparison:
+def _comparison(records: Sequence[Record], baseline: str, metrics: Sequence[Metric], published: bool) -> Comparison:
     names = {(one.dataset, one.backbone, one.provenance.crops, one.source) for one in records}
     sources = [source for *_, source in sorted(names)]
     named = sorted(zip(labels_of(records), records, strict=True), key=lambda pair: _order(*pair))
@@ -195,7 +199,7 @@ def _comparison(records: Sequence[Record], baseline: str, metric: Metric, publis
     _check_tasks(runs)
     columns = sorted({column for *_, column in runs}, key=lambda one: (one.balanced, one.alpha or 0.0, one.shots))
     labels = list(dict.fromkeys(label for label, _ in named))
-    return compare_records(runs, labels, columns, baseline, metric=metric, with_published=published)
+    return compare_records(runs, labels, columns, baseline, metrics=metrics, with_published=published)
 
 
 def add_records(runs: Runs, paths: Sequence[Path], reporter: Reporter) -> list[str]:

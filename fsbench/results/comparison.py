@@ -92,6 +92,12 @@ class Comparison:
     groups: Sequence[Group] = field(repr=False)
     baseline: str
     tasks: int
+    others: Sequence[Comparison] = field(default=(), repr=False)  # of the same runs, in further metrics
+
+    @property
+    def in_all_metrics(self) -> list[Comparison]:
+        """This one, and the same runs in further metrics."""
+        return [self, *self.others]
 
     @property
     def cells(self) -> list[Cell]:
@@ -122,7 +128,8 @@ class Comparison:
         }
         if not paired:
             raise FsbenchError(f"{label} is not compared with {self.baseline}.", "Name another --baseline.")
-        worse = {where: one for where, one in paired.items() if one.mean + one.half_width < -by}
+        sign = 1 if self.metric.higher_is_better else -1
+        worse = {where: one for where, one in paired.items() if sign * one.mean + one.half_width < -by}
         return [f"{where}: {one.mean:+.2f} ± {one.half_width:.2f}" for where, one in worse.items()]
 
     def notes(self) -> list[str]:
@@ -153,7 +160,10 @@ class Comparison:
             cells = (group.cells.get((entry.label, column)) for group in self.groups for column in self.columns)
             return sign * float(np.mean([cell.value.mean for cell in cells if cell]))
 
-        return replace(self, entries=sorted(self.entries, key=mean, reverse=True))
+        ordered = sorted(self.entries, key=mean, reverse=True)
+        places = {entry.label: place for place, entry in enumerate(ordered)}
+        others = [replace(o, entries=sorted(o.entries, key=lambda one: places[one.label])) for o in self.others]
+        return replace(self, entries=ordered, others=others)
 
     def is_tuned(self, label: str) -> bool:
         """Whether parameters of a method were tuned, in any setting."""
@@ -162,7 +172,8 @@ class Comparison:
 
     def signature(self) -> str:
         """Everything that determines the comparison, in one line; CSV and JSON have one per run."""
-        return common_signature(self.records)
+        names = [one.metric.name for one in self.in_all_metrics]
+        return common_signature(self.records) + ("" if names == [ACCURACY.name] else f"|metrics:{'+'.join(names)}")
 
 
 def compare_records(
@@ -171,19 +182,31 @@ def compare_records(
     columns: Sequence[Column],
     baseline: str,
     *,
-    metric: Metric = ACCURACY,
+    metrics: Sequence[Metric] = (ACCURACY,),
     with_published: bool = True,
     over_classes: bool = False,
 ) -> Comparison:
-    """Test all pairs of methods, mark the best, and add published numbers.
+    """Test all pairs of methods in every metric, mark the best, and add published numbers.
 
     Runs of a source and column are over the same list of tasks; those of unequal length are paired over the first ones.
     Not every method need have run everywhere, nor the baseline, which is given by its label. Labels and columns are in
     the order of the table.
     """
+    order = labels, columns, baseline
+    first, *others = (_in_metric(runs, *order, one, with_published, over_classes) for one in metrics)
+    return replace(first, others=others)
+
+
+def _in_metric(
+    runs: Runs, labels: Sequence[str], columns: Sequence[Column], baseline: str, metric: Metric, with_published: bool,
+    over_classes: bool,
+) -> Comparison:  # fmt: skip
+    """The comparison in one metric; one that needs confidences leaves out runs without."""
     if metric.needs_confidence:
         runs = {key: record for key, record in runs.items() if has_confidence(record.answers)}
         labels = [label for label in labels if any(label == own for _, own, _ in runs)]
+        if not runs:
+            raise FsbenchError(f"No run has the confidences that {metric.title} needs.", "Leave it out of --metrics.")
     means = {key: record.interval(metric.name) for key, record in runs.items()}
     sign = 1 if metric.higher_is_better else -1
     ranked: dict[tuple[int, Column], list[str]] = {}  # labels of every column, the best mean first

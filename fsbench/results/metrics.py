@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -134,11 +134,25 @@ METRICS = {
 }
 
 
+def metrics_of(names: Sequence[str]) -> tuple[Metric, ...]:
+    """Metrics by their names."""
+    return tuple(map(metric_of, names))
+
+
 def metric_of(name: str) -> Metric:
     """A metric by its name."""
     if name not in METRICS:
         raise unknown_name("metric", name, METRICS)
     return METRICS[name]
+
+
+def recall_by_class(record: Record) -> tuple[Floats, Ints]:
+    """(C,) percent of the queries of every class of the split that were answered right, and the number of these."""
+    right, queries, _ = _by_class(record.answers)
+    classes, count = record.classes.ravel(), len(record.class_names)
+    total, hits = (np.bincount(classes, one.ravel(), count) for one in (queries, right))
+    recall: Floats = np.divide(100.0 * hits, total, out=np.full(count, np.nan), where=total > 0)
+    return recall, total.astype(np.int64)
 
 
 def confusion(record: Record) -> Floats:

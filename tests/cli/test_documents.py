@@ -102,7 +102,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def write_own_method(folder: Path) -> None:
     """The method that the README shows, under the name in its first line."""
-    block = next(block for block in blocks("python") if block.text.startswith("# "))
+    block = next(block for block in blocks("python") if block.section.startswith("README") and block.text[0] == "#")
     name = block.text.partition("\n")[0].removeprefix("# ")
     (folder / name).write_text(block.text, encoding="utf-8")
 
@@ -113,7 +113,9 @@ def test_the_commands_of_a_section_run_in_their_order(section: str, folder: Path
         prepare(folder)
     for block in blocks("console"):
         for words in block.commands if block.section == section else ():
-            if runs_here(block, words):
+            if words[0] == "python":
+                exec(next(one.text for one in blocks("python") if one.text.startswith(f"# {words[1]}\n")), {})
+            elif runs_here(block, words):
                 done = run(*kept_short(words[1:]))
                 assert done.returncode == 0, f"{shlex.join(words)}\n{done.stdout}\n{done.stderr}"
 

@@ -179,7 +179,7 @@ def _speeds(axes: Axes, comparison: Comparison, column: Column, labels: Sequence
     groups = [group for group in comparison.groups if any(at == column for _, at in group.cells)]
     points = {}
     for label in labels:
-        cells = [cell for group in groups if (cell := group.cells.get((label, column)))]
+        cells = [cell for group in groups if (cell := group.cells.get((label, column))) and cell.record.seconds]
         if cells and len(cells) == len(groups):
             speeds = [math.log(cell.record.tasks_per_second) for cell in cells]
             points[label] = math.exp(np.mean(speeds)), float(np.mean([cell.value.mean for cell in cells if cell.value]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,26 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import squareform
 
+from fsbench.errors import unknown_name
 from fsbench.report.plots.style import INK, MARKERS, Paper, Width, faint_grid, line_look, short_name
-from fsbench.results.metrics import Reliability
+from fsbench.results.comparison import Comparison, Group
+from fsbench.results.metrics import Reliability, confusion, has_confidence, reliability
 
 _NUMBERS = {"page": 25, "column": 12}  # classes at most for which numbers are written into the cells
 _LONGEST = {"page": 24, "column": 14}  # letters of a class name
 _LEAST = 0.1  # percent of the queries that a bin needs to be drawn
+
+
+def confusion_of(comparison: Comparison, group: Group, method: str = "", width: Width = "page") -> Figure:
+    """Which classes a method, or the best one, confuses in the first setting."""
+    column = comparison.columns[0]
+    cells = {label: cell for (label, one), cell in group.cells.items() if one == column}
+    if method and method not in cells:
+        raise unknown_name("method among the records", method, cells)
+    label = method or max(cells, key=lambda name: cells[name].value.mean)
+    record = cells[label].record
+    title = f"{label} on {group.title}, {column.title}, {record.tasks:,} tasks: {record.accuracy:.2f} % right"
+    return draw_confusion(confusion(record), record.class_names, title, width)
 
 
 def draw_confusion(values: NDArray[np.float64], names: Sequence[str], title: str, width: Width = "page") -> Figure:
@@ -71,6 +85,17 @@ def _write_numbers(axes: Axes, shown: NDArray[np.float64], most: float, size: fl
         axes.text(column, row, f"{value:.0f}", **look)
 
 
+def calibration_of(comparison: Comparison, group: Group, width: Width = "page") -> Figure:
+    """How often methods are right against how sure they are, one panel per setting."""
+    panels: dict[str, dict[str, Reliability]] = {}
+    for column in comparison.columns:
+        for entry in comparison.entries:
+            cell = group.cells.get((entry.label, column))
+            if cell and has_confidence(cell.record.answers):
+                panels.setdefault(column.title, {})[entry.label] = reliability(cell.record)
+    return draw_calibration(panels, f"{group.title}, {comparison.tasks:,} tasks", width)
+
+
 def draw_calibration(panels: Mapping[str, Mapping[str, Reliability]], title: str, width: Width = "page") -> Figure:
     """Accuracy over confidence, and how many queries there are of each confidence: a column of panels per setting."""
     paper = Paper(width)
@@ -119,3 +144,6 @@ def _reliability(above: Axes, below: Axes, labels: Sequence[str], methods: Mappi
         axes.set_xticks([0, 50, 100])
     above.set(xlim=(0, 100), ylim=(0, 102), yticks=[0, 25, 50, 75, 100])
     below.set(xlim=(0, 100), ylim=(_LEAST, 120), xlabel="probability (%)")
+
+
+FIGURES: dict[str, Callable[[Comparison, Group], Figure]] = {"confusion": confusion_of, "calibration": calibration_of}

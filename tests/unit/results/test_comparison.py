@@ -59,7 +59,7 @@ def test_a_table_is_for_one_metric(monkeypatch: pytest.MonkeyPatch) -> None:
     error = Metric("error", "error", lambda answers: 100 - metric_of("accuracy").per_task(answers), False)
     monkeypatch.setitem(METRICS, "error", error)  # all that a new one needs
     for metric in (metric_of("balanced-accuracy"), error):
-        (table,) = collect(records, metric=metric)
+        (table,) = collect(records, metrics=[metric])
         cells = table.groups[0].cells
         for label, record in zip(NAMES, records, strict=True):
             assert cells[label, ONE].value.mean == pytest.approx(metric.per_task(record.answers).mean())

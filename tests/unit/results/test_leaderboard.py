@@ -64,7 +64,7 @@ def test_equals_share_their_rank_and_the_least_error_is_first(monkeypatch: pytes
     error = Metric("error", "error", lambda answers: 100 - accuracy(answers), higher_is_better=False)
     monkeypatch.setitem(METRICS, "error", error)
     for metric in (ACCURACY, error):
-        table = collect([*RECORDS, *twins], metric=metric)[0]
+        table = collect([*RECORDS, *twins], metrics=[metric])[0]
         ranks = {row.entry.label: row.mean_rank for row in leaderboard(table).rows}
         assert ranks == {"pt-map": 1.0, "soft-kmeans": 2.0, "ncm": 3.5, "twin": 3.5}
         assert leaderboard(table).rows[0].entry.label == "pt-map"
