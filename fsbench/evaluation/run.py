@@ -138,8 +138,8 @@ class Runner:
         record = load_record(path)
         if record.run != draft.run:
             raise FsbenchError(f"The record {path} does not match its file name.", "Recompute it with --force.")
-        names = ("method", "origins", "command", "provenance", "base_provenance", "network", "images", "class_names")
-        return record.update(**{name: getattr(draft, name) for name in names})
+        of_features = ("provenance", "base_provenance", "network", "images", "class_names", "warnings")
+        return record.update(**{name: getattr(draft, name) for name in ("method", "origins", "command", *of_features)})
 
     def _extended(
         self, lacking: Sequence[tuple[Job, Record, Record | None]], advance: Callable[[int, str], None]
@@ -222,6 +222,7 @@ def _draft(job: Job, runner: Runner) -> Record:
         network=source.network,
         images=source.images,
         class_names=source.split.class_names,
+        warnings=source.warnings,
         seconds=0.0,
         peak_memory=0,
         device=device_name(runner.device),

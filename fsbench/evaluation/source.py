@@ -13,7 +13,7 @@ from fsbench.backbones.families import differences
 from fsbench.data.catalog import dataset_info, dataset_names
 from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics, base_statistics
-from fsbench.features.store import FeatureFile, Provenance, Split, overlap
+from fsbench.features.store import FeatureFile, Provenance, Split, overlap, repeated_rows
 from fsbench.methods.base import Context
 from fsbench.methods.soft_kmeans import benchmark_with_preset
 from fsbench.ranks import ALONE, Ranks
@@ -39,6 +39,7 @@ class Source:
     base_path: Path | None = None  # that of the base classes, if it is another one
     network: str = ""  # how the network differs from the published one of its family
     images: str = ""  # how the numbers of images differ from those of the benchmark
+    warnings: tuple[str, ...] = ()  # what else a reader of results must know of the features
     image_network: ImageNetwork | None = None  # for methods on images, whose rows are pixels: what these are for
 
     @property
@@ -61,9 +62,12 @@ class Source:
 
 def load_source(file: FeatureFile, split: str, base: BaseStatistics | None, other: FeatureFile | None = None) -> Source:
     """Read a split of a feature file with what belongs to it; `other` is the file of the base, if not the same."""
+    rows = file.read(split, with_images=False)
+    repeated = repeated_rows(rows)
     return Source(
         split_name=split,
-        split=file.read(split, with_images=False),
+        split=rows,
+        warnings=(f"{split}: {repeated}, so that a query may be among the labelled images",) if repeated else (),
         base=base,
         provenance=file.provenance,
         base_provenance=other.provenance if other else None,

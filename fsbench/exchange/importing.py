@@ -13,7 +13,7 @@ from fsbench.data.catalog import SPLIT_WORDS, SPLITS, canonical_split, dataset_i
 from fsbench.errors import FsbenchError
 from fsbench.exchange.containers import REPAIR, text_of
 from fsbench.exchange.layouts import Part, read_file
-from fsbench.features.store import FeatureFile, Provenance, digest, make_split, overlaps, write_features
+from fsbench.features.store import FeatureFile, Provenance, digest, make_split, overlaps, repeated_rows, write_features
 from fsbench.io.files import is_name, only_writer, readable_part, sha256_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _classes(labels: NDArray[Any], class_names: Sequence[str], origin: str) -> t
 
 def remarks_on(split: Split, name: str) -> list[str]:
     """Remarks on the rows of a split that do not look like the output of a backbone."""
-    remarks = []
+    remarks = [f"{name}: {repeated}: the same images twice?"] if (repeated := repeated_rows(split)) else []
     norms = np.sqrt(np.einsum("md,md->m", split.features, split.features, dtype=np.float64))  # (M,)
     if np.abs(norms - 1).max() < 1e-3:
         remarks.append(f"{name}: all rows have unit norm; methods expect features as the backbone gives them")

@@ -44,6 +44,7 @@ from fsbench.features.store import (
     library_versions,
     make_split,
     overlaps,
+    repeated_rows,
     write_features,
 )
 from fsbench.io.files import is_name, only_writer, readable_part, whole_file
@@ -404,6 +405,7 @@ def _assemble(store: RowStore, job: Extraction, existing: dict[str, Row]) -> Fea
         table = np.array(features, np.float32).reshape(len(names), job.backbone.info.feature_dim)
         splits[split.name] = make_split(table, split.labels[good], split.class_names, names, hashes)
     shared = [pair.sentence for pair in overlaps(splits) if pair.rows]
+    shared += [f"{name}: {words}: the same images twice?" for name in splits if (words := repeated_rows(splits[name]))]
     write_features(store.out, job.provenance([*skipped, *shared]), splits)
     store.clear(own=True)
     return FeatureFile.open(store.out)

@@ -350,6 +350,18 @@ def overlaps(splits: Mapping[str, Split]) -> list[Overlap]:
     return [overlap(one, [first.features], other, [second.features]) for (one, first), (other, second) in pairs]
 
 
+def repeated_rows(split: Split) -> str:
+    """How many rows of a split are stored more than once, and how many of them with two labels; empty if none is."""
+    marks, labels = _marks([split.features]), split.labels
+    order = np.lexsort((labels, marks))
+    again = (marks[order][1:] == marks[order][:-1]) & (marks[order][1:] > 0)
+    other_label = again & (labels[order][1:] != labels[order][:-1])
+    if not again.any():
+        return ""
+    words = f"{again.sum():,} of {len(marks):,} rows are copies of other rows"
+    return words + (f", {other_label.sum():,} of them with another label" if other_label.any() else "")
+
+
 def _marks(blocks: Iterable[NDArray[np.float32]]) -> NDArray[np.uint64]:
     """(M,) a 64-bit sum of the bits of every row, each place with its own odd weight; 0 for a row of zeros."""
     sums = [np.zeros(0, dtype=np.uint64)]

@@ -17,6 +17,7 @@ import h5py
 import numpy as np
 
 from fsbench.errors import FsbenchError, missing_file, system_trouble
+from fsbench.io.files import require_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,6 +89,7 @@ def _digest(stream: IO[bytes], size: int, left_out: list[tuple[int, int]]) -> st
 @contextmanager
 def open_hdf5(path: Path, kind: str, version: int) -> Iterator[h5py.File]:
     """Open an HDF5 file of a given format and version; everything that can be wrong with it has its own message."""
+    require_regular(path)
     try:
         _check_seal(path)
     except IsADirectoryError:

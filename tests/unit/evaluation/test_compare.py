@@ -172,6 +172,17 @@ def test_a_method_that_fails_does_not_take_the_table_with_it(
         compared(failing, [file], [ONE], tasks=5)
 
 
+def test_copies_among_the_features_are_said_and_recorded(features: Features, tmp_path: Path) -> None:
+    rows = features.novel.features.copy()
+    rows[1] = rows[0]
+    splits = {"base": features.base, "novel": make_split(rows, features.novel.labels)}
+    write_features(tmp_path / "twice.h5", Provenance("twice", "none"), splits)
+    table = compared("ncm", [FeatureFile.open(tmp_path / "twice.h5")], [ONE], tasks=3, baseline="ncm")
+    (told,) = table.records[0].warnings
+    assert told.startswith(f"novel: 1 of {len(rows)} rows are copies of other rows")
+    assert table.warnings()[0] == told
+
+
 def test_tasks_that_are_more_balanced_than_asked_for_are_said(file: FeatureFile) -> None:
     table = compared("ncm", [file], [TaskProtocol(alpha=0.05), ONE], tasks=30, baseline="ncm")
     often, seldom = table.records

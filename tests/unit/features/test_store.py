@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fsbench.errors import FsbenchError
-from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.features.store import FeatureFile, Provenance, make_split, repeated_rows, write_features
 from fsbench.io.hdf5 import seal
 
 if TYPE_CHECKING:
@@ -153,3 +153,15 @@ def test_a_failed_write_leaves_the_old_file(path: Path, features: Features) -> N
     assert [item.name for item in path.parent.iterdir()] == [path.name]
     with pytest.raises(FsbenchError, match="Could not write"):
         features.write(path / "f.h5")
+
+
+def test_rows_that_are_copies_of_others_are_counted() -> None:
+    rows = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
+    labels = np.repeat([0, 1, 2], 3)
+    assert repeated_rows(make_split(rows, labels)) == ""
+    rows[[1, 8]] = rows[[0, 3]]
+    assert repeated_rows(make_split(rows, labels)) == (
+        "2 of 9 rows are copies of other rows, 1 of them with another label"
+    )
+    rows[:] = 0  # what a network gives for black images tells nothing
+    assert repeated_rows(make_split(rows, labels)) == ""

@@ -8,6 +8,7 @@ import pickle
 import struct
 import zipfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import h5py
@@ -15,14 +16,18 @@ import numpy as np
 import pytest
 import torch
 
+from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.errors import FsbenchError
+from fsbench.exchange.containers import open_file
+from fsbench.exchange.frozen import read_frozen
+from fsbench.features.store import FeatureFile
 from fsbench.io.files import read_sealed, write_sealed
 from fsbench.io.hdf5 import attribute_of, dataset_of, open_hdf5, sealed_hdf5
 from fsbench.io.pickles import read_plain_pickle
 from fsbench.io.torch_files import read_torch
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -167,3 +172,15 @@ def test_sealed_json_without_its_seal_is_refused(tmp_path: Path) -> None:
     write_sealed(path, {"name": 3})
     with pytest.raises(FsbenchError, match=r"a\.json is damaged: name: "):
         read_sealed(path, Facts, "file", "Make it again.")
+
+
+def open_features(path: Path) -> object:
+    return FeatureFile.open(path)
+
+
+@pytest.mark.parametrize("read", [open_features, open_file, read_checkpoint, read_frozen])
+def test_pipes_and_devices_are_refused_at_once(read: Callable[[Path], object], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(FsbenchError, match="is a pipe or a device"):
+            read(path)
