@@ -193,82 +193,39 @@ def test_another_split_or_folder_is_another_view_of_the_same_rows(tmp_path: Path
         rows = by_name(file)
         assert rows.keys() == expected.keys()
         assert all(np.array_equal(rows[name], expected[name]) for name in rows)
-    whole = divide(root, tmp_path / "apart" / "f.h5", seed=1)  # made from nothing, it is the same file
-    assert whole.provenance == beside.provenance
-    np.testing.assert_allclose(everything(whole), everything(beside), atol=1e-5)
-
-
-def noise(root: Path, seed: int) -> Path:
-    """Uncompressed images: all files have the same number of bytes."""
-    rng = np.random.default_rng(seed)
-    for name in ("a", "b", "c", "d"):
-        (root / name).mkdir(parents=True)
-        for number in range(2):
-            Image.fromarray(rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)).save(root / name / f"{number}.bmp")
-    return root
-
-
-def test_rows_follow_the_content_of_images_and_not_their_names(tmp_path: Path, computed: list[int]) -> None:
-    root, other = noise(tmp_path / "one" / "own", 0), noise(tmp_path / "two" / "own", 1)
-    first, second = divide(root, tmp_path / "f.h5"), divide(other, tmp_path / "g.h5")
-    assert sum(computed) == 16  # other images of the same names and sizes
-    rows, others = by_name(first), by_name(second)
-    assert not any(np.allclose(rows[name], others[name], atol=1e-4) for name in rows)
-    with pytest.raises(FsbenchError, match="8 images of the file are gone, changed"):
-        divide(other, tmp_path / "f.h5")
-    for before, after in (("a", "x"), ("b", "a"), ("x", "b")):  # classes swap their names
-        (root / before).rename(root / after)
-    swapped = by_name(divide(root, tmp_path / "h.h5"))
-    assert sum(computed) == 16  # all rows are reused
-    names = {"a": "b", "b": "a", "c": "c", "d": "d"}
-    assert all(np.array_equal(swapped[f"{names[name[0]]}{name[1:]}"], row) for name, row in rows.items())
 
 
 def test_rows_of_another_network_transform_or_precision_are_not_reused(tmp_path: Path, computed: list[int]) -> None:
-    root = write_images(tmp_path / "own", FLAT)
-    dataset = load_own(root, fractions=(0.5, 0.25, 0.25))
+    dataset = load_own(write_images(tmp_path / "own", FLAT), fractions=(0.5, 0.25, 0.25))
     changes: list[dict[str, Any]] = [{}, {"crops": 2}, {"transform": "metaoptnet"}, {"precision": "bf16"}]
     for number, (seed, change) in enumerate([(1, {}), *((0, change) for change in changes)]):
         computed.clear()
         backbone = load_backbone("rn12", random_seed=seed, width=4)
         extract(dataset, backbone, tmp_path / f"{number}.h5", replace(PLAIN, **change), CPU, QUIET)
         assert sum(computed) == 32, change
-    shutil.copytree(root / "c0", root / "c8")
-    (root / "c8" / "000.png").rename(root / "c8" / "new.png")
-    computed.clear()
-    named = load_own(root, fractions=(0.5, 0.25, 0.25))
-    backbone = load_backbone("rn12", random_seed=0, width=4)
-    extract(named, backbone, tmp_path / "crops.h5", replace(PLAIN, crops=2), CPU, QUIET)
-    assert sum(computed) == 4  # random crops are drawn by the name of an image
 
 
-def test_equal_images_are_computed_once(root: Path, tmp_path: Path, computed: list[int]) -> None:
+def test_a_broken_image_is_named_or_skipped_and_recorded_and_equal_images_are_computed_once(
+    root: Path, tmp_path: Path, computed: list[int]
+) -> None:
     shutil.copy(root / "base" / "b0" / "000.png", root / "novel" / "n0" / "copy.png")
-    file = run(root, tmp_path / "f.h5")
-    assert sum(computed) == 32
-    assert np.array_equal(by_name(file)["base/b0/000.png"], by_name(file)["novel/n0/copy.png"])
-    assert "base and novel share 1 identical row of features" in file.provenance.notes
-
-
-def test_a_broken_image_is_named_or_skipped_and_recorded(root: Path, tmp_path: Path) -> None:
     (root / "val" / "v1" / "002.png").write_bytes(b"\x89PNG\r\n\x1a\n rubbish")
     with pytest.raises(FsbenchError, match=r"val/v1/002\.png") as caught:
         run(root, tmp_path / "f.h5")
     assert "--skip-broken" in caught.value.hint
-    file = run(root, tmp_path / "f.h5", replace(PLAIN, skip_broken=True))
+    computed.clear()
+    file = run(root, tmp_path / "apart" / "f.h5", replace(PLAIN, skip_broken=True))
+    assert sum(computed) == 31
+    assert np.array_equal(by_name(file)["base/b0/000.png"], by_name(file)["novel/n0/copy.png"])
+    assert "base and novel share 1 identical row of features" in file.provenance.notes
     assert file.summary("val").rows == 7
     assert "val/v1/002.png" not in file.read("val").images
     assert any("val/v1/002.png" in note for note in file.provenance.notes)
-    for path in (root / "val" / "v1").iterdir():
-        path.write_bytes(path.name.encode())
-    with pytest.raises(FsbenchError, match="has no images"):
-        run(root, tmp_path / "g.h5", replace(PLAIN, skip_broken=True))
 
 
 def test_out_of_memory_halves_the_forward_pass(root: Path) -> None:
     backbone = load_backbone("rn12", random_seed=0, width=4)
-    images = module.Extraction(load_own(root), backbone, PLAIN).images
-    passes = Forward(backbone, "fp32", CPU, images.transform, batch=16)
+    passes = Forward(backbone, "fp32", CPU, Extraction(load_own(root), backbone, PLAIN).images.transform, batch=16)
     data = torch.randn(9, 1, 3, 32, 32)
     expected = passes(data)
     network = passes.network

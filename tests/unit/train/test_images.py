@@ -120,27 +120,6 @@ def test_workers_change_nothing(base: ImageSplit) -> None:
         assert all(torch.equal(mine, theirs) for mine, theirs in zip(one, other, strict=True))
 
 
-def test_an_unreadable_image_is_named(tmp_path: Path) -> None:
-    split = stripes(tmp_path, 16, {"base": (2, 3)}).splits["base"]
-    (tmp_path / "base" / "base0" / "01.png").write_bytes(b"not an image")
-    with pytest.raises(FsbenchError, match=r"base/base0/01\.png"):
-        make_views(split, SMALL, SETTINGS, QUIET)
-
-
-def test_a_batch_without_room_is_an_error_without_a_traceback(
-    base: ImageSplit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(images: torch.Tensor) -> None:
-        raise FsbenchError("No room in the shared memory.")
-
-    views = make_views(base, SMALL, SETTINGS, QUIET)
-    monkeypatch.setattr(draws, "share", full)
-    for workers in (0, 1):
-        problem = next(load_batches(views, Keys(SETTINGS, 6), workers, CPU))
-        assert isinstance(problem, FsbenchError)
-        assert str(problem) == "No room in the shared memory."
-
-
 def test_every_rank_takes_its_share_of_every_batch_and_as_many_as_the_others() -> None:
     settings = replace(SETTINGS, batch=6, ranks=3)
     shares = [list(Keys(settings, 20, rank)) for rank in range(3)]

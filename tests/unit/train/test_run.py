@@ -105,9 +105,7 @@ def test_a_stopped_training_ends_with_the_very_same_weights(
     assert not epochs or resumed.said[0] == f"Resuming: {epochs} of 3 epochs are done."
     assert len([line for line in resumed.said if line.startswith("epoch")]) == 3 - epochs
     assert same(out, unbroken[0])
-    assert (
-        trained.progress.history == unbroken[1].progress.history
-    )  # evaluations from before the stop are not forgotten
+    assert trained.progress.history == unbroken[1].progress.history  # those before the stop are not forgotten
     assert [path.name for path in tmp_path.iterdir()] == ["rn12.safetensors"]
 
 
@@ -155,45 +153,28 @@ def test_a_damaged_checkpoint_is_refused(dataset: ImageDataset, tmp_path: Path) 
         train(dataset, out, reporter=Listener("epoch 1"))
     (checkpoint,) = tmp_path.iterdir()
     stored = torch.load(checkpoint, weights_only=True)
-    for damage in ("cut", "pickle"):
-        if damage == "cut":
-            checkpoint.write_bytes(checkpoint.read_bytes()[:-2000])
-        else:
-            torch.save({**stored, "progress": Listener}, checkpoint)
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-2000])
+    for _ in range(2):
         with pytest.raises(FsbenchError, match="is damaged") as caught:
             train(dataset, out)
         assert str(checkpoint) in caught.value.message
-        assert "Remove it" in caught.value.hint
+        torch.save({**stored, "progress": Listener}, checkpoint)  # which asks for a class
 
 
-def test_the_header_tells_how_weights_came_about(
+def test_header_and_messages_tell_how_weights_came_about(
     dataset: ImageDataset, unbroken: tuple[Path, Trained, Listener]
 ) -> None:
-    out, trained, _ = unbroken
-    header = facts(out)
+    out, trained, listener = unbroken
     expected = {"dataset": "stripes", "seed": 7, "epochs": 3, "width": 1, "lr": 0.05, "rotation": True}
     expected |= {"base images": 72, "split_digest": dataset.split_digest}
-    assert expected.items() <= header.items()
-    assert header["val_accuracy"] == str(trained.progress.history[-1])
-    assert header["versions"]["fsbench"] == fsbench.__version__
-
-
-def test_progress_is_told_epoch_by_epoch(unbroken: tuple[Path, Trained, Listener]) -> None:
-    out, trained, listener = unbroken
+    assert expected.items() <= facts(out).items()
+    assert facts(out)["val_accuracy"] == str(trained.progress.history[-1])
+    assert facts(out)["versions"]["fsbench"] == fsbench.__version__
     assert [look.epoch for look in trained.progress.history] == [2, 3]
-    lines = listener.said
-    assert len(lines) == 3
-    assert all(" images/s" in line and "loss " in line for line in lines)
-    assert ["left" in line for line in lines] == [True, True, False]
-    assert [f"val {look}" in line for line in lines[1:] for look in trained.progress.history] == [
-        True,
-        False,
-        False,
-        True,
-    ]
-    description = "\n".join(trained.describe())
-    time = f"trained in 0:00:{round(trained.progress.seconds):02d}"
-    assert all(words in description for words in (str(out), time, "The file holds epoch 3, the last one."))
+    assert ["left" in line for line in listener.said] == [True, True, False]
+    for look, line in zip(trained.progress.history, listener.said[1:], strict=True):
+        assert f"val {look}" in line
+    assert "The file holds epoch 3, the last one." in "\n".join(trained.describe())
 
 
 def test_it_learns(dataset: ImageDataset, tmp_path: Path) -> None:
@@ -246,19 +227,7 @@ def test_without_enough_val_classes_it_trains_all_the_same(tmp_path: Path) -> No
         assert trained.progress.history == ()
         assert words in listener.warned[0]
         assert "val_accuracy" not in facts(out)
-    for counts, words in [({"base": (1, 6)}, "has 1"), ({"val": (5, 20)}, "has none")]:
-        with pytest.raises(FsbenchError, match=words):
-            train(stripes(tmp_path / words, 16, counts), tmp_path / "x.safetensors")
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"backbone": "rn21"}, "Unknown backbone"),
-        ({"batch": 9, "ranks": 2}, "cannot be divided among 2"),
-        ({"batch": 2, "ranks": 2}, "cannot be divided among 2"),
-    ],
-)
-def test_impossible_settings_are_refused(changes: dict[str, object], words: str) -> None:
-    with pytest.raises(FsbenchError, match=words):
-        replace(SETTINGS, **changes)  # type: ignore[arg-type]
+    with pytest.raises(FsbenchError, match="has 1"):
+        train(stripes(tmp_path / "single", 16, {"base": (1, 6)}), tmp_path / "x.safetensors")
+    with pytest.raises(FsbenchError, match="cannot be divided among 2"):
+        replace(SETTINGS, batch=9, ranks=2)
