@@ -84,21 +84,6 @@ def test_loss_is_the_mean_of_class_and_rotation_loss_plus_the_mixed_loss(images:
         torch.testing.assert_close(upright(images, LABELS, TURNS, None), expected)
 
 
-@pytest.mark.parametrize(
-    ("name", "width", "safe"),
-    [
-        ("rn12", 2, True),
-        ("rn18", 2, False),
-        ("rn18", 8, True),
-        ("wrn", 0.125, False),
-    ],
-)
-def test_channels_come_last_unless_strided_convolutions_would_overrun(name: str, width: float, safe: bool) -> None:
-    network = load_backbone(name, random_seed=0, width=width)
-    assert memory_format_of(network, CPU) is (torch.channels_last if safe else torch.contiguous_format)
-    assert memory_format_of(network, CUDA) is torch.channels_last
-
-
 def test_the_rate_rises_to_the_peak_and_falls_as_half_a_cosine() -> None:
     rates = [learning_rate(step, 200, 0.4, 0.05) for step in range(200)]
     assert rates[:10] == pytest.approx([0.04 * step for step in range(1, 11)])
@@ -108,6 +93,13 @@ def test_the_rate_rises_to_the_peak_and_falls_as_half_a_cosine() -> None:
     rates = [learning_rate(step, 10, 1.0, 0.0) for step in range(10)]  # one warm-up step and nine more
     assert rates == pytest.approx([math.cos(math.pi * step / 20) ** 2 for step in range(10)])
     assert learning_rate(0, 1, 0.1, 0.05) == 0.1
+
+
+def test_channels_come_last_unless_strided_convolutions_would_overrun() -> None:
+    for width, safe in ((2, False), (8, True), (12, False)):
+        network = load_backbone("rn18", random_seed=0, width=width)
+        assert memory_format_of(network, CPU) is (torch.channels_last if safe else torch.contiguous_format)
+        assert memory_format_of(network, CUDA) is torch.channels_last
 
 
 class NoWaiting(TorchDispatchMode):
