@@ -19,7 +19,6 @@ from fsbench.errors import FsbenchError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from torch import Tensor
 
 NAME = "timm/resnet10t"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -105,34 +104,16 @@ def test_names_are_checked_before_weights_are_asked_for(name: str, words: str) -
     assert caught.value.hint
 
 
-def test_clip_as_openai_has_published_it(tmp_path: Path) -> None:
+def test_a_file_under_its_authors_names_is_converted_by_timm(tmp_path: Path) -> None:
+    """As OpenCLIP has published its models, images and texts together."""
     torch.manual_seed(0)
-    network: Any = timm.create_model("vit_xsmall_patch16_clip_224").eval()
-    state: dict[str, Tensor] = {
-        "visual.proj": network.head.weight.detach().T.contiguous(),
-        "text_projection": torch.ones(2),
-    }
-    for name, value in network.state_dict().items():
-        name = name.replace("patch_embed.proj", "conv1").replace("norm_pre", "ln_pre").replace("blocks.", BLOCKS)
-        for ours, theirs in NAMES.items():
-            name = name.replace(ours, theirs)
-        if name == "cls_token":
-            state["visual.class_embedding"] = value[0, 0]
-        elif name == "pos_embed":
-            state["visual.positional_embedding"] = value[0]
-        elif not name.startswith("head."):
-            state[f"visual.{name}"] = value
-    torch.save(state, tmp_path / "clip.pt")
-    backbone = load_backbone("timm/vit_xsmall_patch16_clip_224", tmp_path / "clip.pt")
-    images = torch.randn(1, 3, 224, 224)
+    network: Any = timm.create_model("vit_xsmall_patch16_clip_224", num_classes=0).eval()
+    state = {f"visual.trunk.{name}": value for name, value in network.state_dict().items()}
+    torch.save(state | {"text_projection": torch.ones(2)}, tmp_path / "clip.pt")
+    backbone, images = (
+        load_backbone("timm/vit_xsmall_patch16_clip_224", tmp_path / "clip.pt"),
+        torch.randn(1, 3, 224, 224),
+    )
     with torch.no_grad():
-        expected = network.forward_head(network.forward_features(images), pre_logits=True)
-        torch.testing.assert_close(backbone(images), expected)
+        torch.testing.assert_close(backbone(images), network(images))
     assert backbone.info.note == "256 features, taken before the projection to 512, which is left out"
-
-
-BLOCKS = "transformer.resblocks."
-NAMES = {
-    "attn.qkv.": "attn.in_proj_", "attn.proj": "attn.out_proj", "mlp.fc1": "mlp.c_fc", "mlp.fc2": "mlp.c_proj",
-    "norm1": "ln_1", "norm2": "ln_2", "norm.": "ln_post.",
-}  # fmt: skip

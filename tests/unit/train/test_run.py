@@ -122,11 +122,8 @@ def test_weights_are_in_half_precision_and_were_evaluated_so(
     dataset: ImageDataset, unbroken: tuple[Path, Trained, Listener]
 ) -> None:
     out, trained, _ = unbroken
-    tensors = load_file(out)
-    assert {tensor.dtype for tensor in tensors.values() if tensor.ndim > 1} == {torch.float16}
-    assert {tensor.dtype for tensor in tensors.values() if tensor.ndim == 1} == {torch.float32}
+    assert {tensor.dtype for tensor in load_file(out).values() if tensor.ndim > 1} == {torch.float16}
     backbone = load_backbone("rn12", out)
-    assert {parameter.dtype for parameter in backbone.parameters()} == {torch.float32}
     transform, split = transform_for("easy", None, 16), dataset.splits["val"]
     pixels = open_pixels(split, transform, None, Listener())
     again = Validation(split, pixels, transform, torch.device("cpu")).of_backbone(backbone.network, 3)
@@ -210,20 +207,16 @@ def test_a_training_that_diverges_stops_and_leaves_no_weights(dataset: ImageData
 
 
 def test_without_enough_val_classes_it_trains_all_the_same(tmp_path: Path) -> None:
-    for number, (counts, words) in enumerate(
-        [({"base": (2, 6)}, "no val classes"), ({"base": (2, 6), "val": (3, 20)}, "5 ways asked for")]
-    ):
-        listener = Listener()
-        out = tmp_path / f"{number}.safetensors"
-        settings = replace(SETTINGS, epochs=1, batch=64)  # larger than the data set
-        trained = train(stripes(tmp_path / str(number), 16, counts), out, settings, listener)
-        assert trained.progress.history == ()
-        assert words in listener.warned[0]
-        assert "val_accuracy" not in facts(out)
+    out, listener = tmp_path / "x.safetensors", Listener()
+    dataset = stripes(tmp_path / "few", 16, {"base": (2, 6), "val": (3, 20)})
+    settings = replace(SETTINGS, epochs=1, batch=64)  # larger than the data set
+    assert train(dataset, out, settings, listener).progress.history == ()
+    assert "5 ways asked for" in listener.warned[0]
+    assert "val_accuracy" not in facts(out)
     with pytest.raises(FsbenchError, match="has 1"):
         train(stripes(tmp_path / "single", 16, {"base": (1, 6)}), tmp_path / "x.safetensors")
     with pytest.raises(FsbenchError, match=r"ends in \.safetensors"):
-        train(stripes(tmp_path / "two", 16, {"base": (2, 6)}), tmp_path / "rn12.pth")
+        train(dataset, tmp_path / "rn12.pth")
     with pytest.raises(FsbenchError, match="cannot be divided among 2"):
         replace(SETTINGS, batch=9, ranks=2)
 
