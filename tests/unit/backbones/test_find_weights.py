@@ -84,10 +84,6 @@ def test_the_manifest_is_consistent() -> None:
         assert item.target.startswith(f"{item.dataset}/")
         # what the article used is found without an option
         assert not item.rows or item.target.startswith(f"{item.dataset}/{item.backbone}.")
-    found_alone = [
-        (item.dataset, item.backbone) for item in entries if item.target.startswith(f"{item.dataset}/{item.backbone}.")
-    ]
-    assert len(set(found_alone)) == len(found_alone)
 
 
 def test_the_readme_names_every_target_file_address_and_licence() -> None:

@@ -81,27 +81,13 @@ def test_one_file_serves_several_data_sets_and_own_files_come_first(caches: Path
     assert "snapshots" in str(find_timm_weights(caches / "weights", "other", NAME, pretrained=True))
 
 
-def test_a_download_that_fails_names_the_cause(caches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*args: Any, **options: Any) -> None:
-        raise OSError(101, "Network is unreachable")
-
-    monkeypatch.setattr(timm, "create_model", fail)
-    with pytest.raises(FsbenchError, match=r"could not download the weights of resnet10t: .*Network is unreachable"):
-        find_timm_weights(caches, "photos", NAME, pretrained=True)
-
-
-@pytest.mark.usefixtures("caches")
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("timm/resnet10x", "timm has no model 'resnet10x'"),
-        ("timm/resnet10t.c9", "timm has no weights 'c9' of resnet10t"),
-    ],
-)
-def test_names_are_checked_before_weights_are_asked_for(name: str, words: str) -> None:
-    with pytest.raises(FsbenchError, match=words) as caught:
-        refuse_unknown(name)
-    assert caught.value.hint
+def test_names_are_checked_before_weights_are_asked_for() -> None:
+    for name, words in (
+        ("timm/resnet10x", "no model 'resnet10x'"),
+        ("timm/resnet10t.c9", "no weights 'c9' of resnet10t"),
+    ):
+        with pytest.raises(FsbenchError, match=f"timm has {words}"):
+            refuse_unknown(name)
 
 
 def test_a_file_under_its_authors_names_is_converted_by_timm(tmp_path: Path) -> None:
@@ -110,10 +96,8 @@ def test_a_file_under_its_authors_names_is_converted_by_timm(tmp_path: Path) -> 
     network: Any = timm.create_model("vit_xsmall_patch16_clip_224", num_classes=0).eval()
     state = {f"visual.trunk.{name}": value for name, value in network.state_dict().items()}
     torch.save(state | {"text_projection": torch.ones(2)}, tmp_path / "clip.pt")
-    backbone, images = (
-        load_backbone("timm/vit_xsmall_patch16_clip_224", tmp_path / "clip.pt"),
-        torch.randn(1, 3, 224, 224),
-    )
+    backbone = load_backbone("timm/vit_xsmall_patch16_clip_224", tmp_path / "clip.pt")
+    images = torch.randn(1, 3, 224, 224)
     with torch.no_grad():
         torch.testing.assert_close(backbone(images), network(images))
     assert backbone.info.note == "256 features, taken before the projection to 512, which is left out"

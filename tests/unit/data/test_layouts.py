@@ -36,10 +36,13 @@ class TestFolders:
         images = (f"test/{WNID}/y/c.jpg", f"test/{WNID}/z.jpg", f"test/{WNID2}/a.jpg", f"test/{WNID2}/b.jpg")
         rest = [f"test/{WNID}/{name}" for name in (".DS_Store", "._a.jpg", "Thumbs.db", "list.txt")]
         put(tmp_path, [*images[::-1], *rest, "__MACOSX/test/x/a.jpg", "test/.ipynb_checkpoints/a.jpg"])
-        split = load_dataset(tmp_path, "mini").splits["novel"]
+        dataset = load_dataset(tmp_path, "mini")
+        split = dataset.splits["novel"]
         assert split.images == images
         assert split.labels.tolist() == [0, 0, 1, 1]
-        assert split.open(3).mode == "RGB"
+        assert (split.open(3).mode, dataset.common_size()) == ("RGB", (8, 8))
+        Image.new("RGB", (9, 8)).save(tmp_path / images[2])
+        assert dataset.common_size() is None
 
     @pytest.mark.parametrize("where", ["images", "data", ".", "CUB_200_2011/images"])
     def test_class_folders_are_divided_by_the_catalog(self, tmp_path: Path, where: str) -> None:
@@ -95,13 +98,6 @@ def test_all_layouts_list_the_same_images_in_the_same_order(tmp_path: Path) -> N
         assert mine.class_names == theirs.class_names
         assert mine.labels.tolist() == theirs.labels.tolist()
         assert [name.split("/")[-1] for name in mine.images] == [name.split("/")[-1] for name in theirs.images]
-
-
-def test_a_data_set_knows_its_common_size(tmp_path: Path) -> None:
-    dataset = load_dataset(put(tmp_path, [f"test/{name}/a.png" for name in (WNID, WNID2)]), "mini")
-    assert dataset.common_size() == (8, 8)
-    Image.new("RGB", (9, 8)).save(tmp_path / f"test/{WNID2}/a.png")
-    assert dataset.common_size() is None
 
 
 class TestCsv:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from fsbench.doctor import DoctorReport
 
 QUIET = Reporter(quiet=True)
-NAMES = {"base": "train", "val": "val", "novel": "test"}
 
 
 @pytest.fixture(autouse=True)

@@ -116,11 +116,3 @@ def test_splits_must_belong_together(tmp_path: Path) -> None:
     with pytest.raises(FsbenchError, match="share 3 classes: x11, x3, x7"):
         imported(pair(make_rows(seed=1), ("x", "x")), out=tmp_path / "out.h5")
     assert len(imported(pair(make_rows(seed=1), ("", "")), out=tmp_path / "numbers.h5").splits) == 2
-
-
-def test_what_does_not_look_like_a_backbones_output_is_remarked(tmp_path: Path) -> None:
-    unit = ROWS.features / np.linalg.norm(ROWS.features, axis=1, keepdims=True)
-    for name, features, expected in (("unit", -unit, [True, True]), ("usual", ROWS.features, [False, False])):
-        path = save(tmp_path / f"{name}.npz", features=features, labels=ROWS.labels)
-        notes = " ".join(imported(f"novel={path}", out=tmp_path / f"{name}.h5").provenance.notes)
-        assert [words in notes for words in ("unit norm", "100 % of the values are negative")] == expected

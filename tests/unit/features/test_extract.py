@@ -41,7 +41,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsbench.features.extract.IMAGES_PER_BLOCK", 7)
+    monkeypatch.setattr(module, "IMAGES_PER_BLOCK", 7)
 
 
 def run(root: Path, out: Path, settings: Settings = PLAIN, force: bool = False) -> FeatureFile:

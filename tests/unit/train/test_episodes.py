@@ -101,6 +101,8 @@ def test_processes_share_the_tasks_of_an_update() -> None:
         assert np.array_equal(np.stack(drawn, axis=1).reshape(2, -1), alone.tasks(update).query)
     assert alone.tasks(0).support.shape == (2, 5)
     assert alone.tasks(1).support.shape == (2, 10)  # one shot, two shots, in turn
+    with pytest.raises(FsbenchError, match="images of every class"):
+        EpisodeKeys(SETTINGS, replace(TASKS, queries=75), np.arange(0, 61, 10))
 
 
 def test_prototypes_by_the_book() -> None:
@@ -126,8 +128,3 @@ def test_the_head_of_maml_is_trained_or_stays_zero(head: str) -> None:
     assert bool(objective.model.head.weight.any()) == (head == "learned")
     assert set(objective.extras()) == ({"head.weight", "head.bias"} if head == "learned" else set())
     assert all(parameter.grad is not None for parameter in objective.backbone.parameters())
-
-
-def test_classes_too_small_for_tasks_are_refused() -> None:
-    with pytest.raises(FsbenchError, match="images of every class"):
-        EpisodeKeys(SETTINGS, replace(TASKS, queries=75), np.arange(0, 61, 10))
