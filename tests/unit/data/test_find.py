@@ -50,9 +50,8 @@ def test_missing_extra_short_and_long_classes_are_named(tmp_path: Path) -> None:
 
 def test_folders_are_found_by_name(tmp_path: Path) -> None:
     put(tmp_path, ["holiday/1.jpg", "CUB_200_2011/x", "cifar-100-python/x", "tiered_imagenet/x"])
-    names = {"cub": "CUB_200_2011", "fc100": "cifar-100-python", "cifarfs": "cifar-100-python"}
-    expected = {(name, tmp_path / folder) for name, folder in {**names, "tiered": "tiered_imagenet"}.items()}
-    assert set(find_datasets(tmp_path)) == expected
+    names = ("cub CUB_200_2011", "tiered tiered_imagenet", "fc100 cifar-100-python", "cifarfs cifar-100-python")
+    assert {f"{name} {path.relative_to(tmp_path)}" for name, path in find_datasets(tmp_path)} == set(names)
     assert find_datasets(tmp_path / "gone") == []
 
 
