@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,27 +14,6 @@ from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-# Every (table, data set, backbone) for which the article prints numbers.
-ARTICLE_ROWS = {
-    f"{table} {dataset} {backbone}"
-    for table, dataset, backbones in (
-        ("table1", "mini-imagenet", ("RN12", "RN18", "WRN")),
-        ("table1", "tiered-imagenet", ("RN12", "RN18", "WRN")),
-        ("table1", "cub", ("RN12", "RN18")),
-        ("table2", "mini-imagenet", ("WRN",)),
-        ("table2", "cub", ("RN18",)),
-        ("table3", "mini-imagenet", ("RN12", "RN12*", "RN18", "WRN")),
-        ("table3", "tiered-imagenet", ("RN12", "RN12*", "RN18", "WRN")),
-        ("table3", "cub", ("RN12", "RN12*", "RN18")),
-        ("table3", "fc100", ("RN12", "RN12*")),
-        ("table3", "cifar-fs", ("RN12", "RN12*")),
-        ("fig3", "mini-imagenet", ("WRN",)),
-        ("fig4", "mini-imagenet", ("WRN",)),
-        ("fig5", "mini-imagenet", ("WRN",)),
-    )
-    for backbone in backbones
-}
 
 
 def put(root: Path, name: str, content: bytes = b"weights") -> Path:
@@ -66,16 +43,11 @@ def test_missing_weights_say_what_to_put_where_and_from_where(tmp_path: Path) ->
     assert "https://www.icloud.com/iclouddrive/0f3PFO3rJK0fk0nkCe8sDKAiQ#TIM" in hint
     assert f"save it as {tmp_path}/mini/wrn.pth.tar." in hint
     assert "table1, table2, table3, fig3, fig4, fig5 of the article" in hint
-    assert f"{tmp_path}/mini/wrn-s2m2.tar, and give it with --weights." in hint
     assert "fsbench train --backbone wrn --dataset mini" in hint
     assert "--random-weights 0" in hint
-
-
-def test_a_dataset_without_public_weights(tmp_path: Path) -> None:
     with pytest.raises(FsbenchError, match="No weights for rn12 on birds") as caught:
         find_weights(tmp_path, "birds", "rn12")
     assert f"{tmp_path}/birds/rn12.pth" in caught.value.hint
-    assert "download" not in caught.value.hint
     assert "fsbench train --backbone rn12 --data FOLDER" in caught.value.hint
 
 
@@ -102,11 +74,6 @@ def test_weights_that_come_with_fsbench_are_used_where_there_are_no_others(
     assert "rn12.safetensors" not in caught.value.message
 
 
-def test_the_manifest_covers_every_row_of_the_article_once() -> None:
-    rows = [row for item in read_manifest() for row in item.rows]
-    assert sorted(rows) == sorted(ARTICLE_ROWS)
-
-
 def test_the_manifest_is_consistent() -> None:
     entries = read_manifest()
     assert len({item.target for item in entries}) == len(entries)
@@ -117,10 +84,6 @@ def test_the_manifest_is_consistent() -> None:
         assert item.target.startswith(f"{item.dataset}/")
         # what the article used is found without an option
         assert not item.rows or item.target.startswith(f"{item.dataset}/{item.backbone}.")
-    found_alone = [
-        (item.dataset, item.backbone) for item in entries if item.target.startswith(f"{item.dataset}/{item.backbone}.")
-    ]
-    assert len(set(found_alone)) == len(found_alone)
 
 
 def test_the_readme_names_every_target_file_address_and_licence() -> None:
@@ -131,8 +94,3 @@ def test_the_readme_names_every_target_file_address_and_licence() -> None:
         source = next(line for line in readme.splitlines() if f"`{item.repository}`" in line)
         assert item.source in source
         assert source.endswith(f"| {item.licence} |")
-
-
-def test_looking_for_weights_does_not_import_torch() -> None:
-    code = "import sys, fsbench.backbones.find_weights; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

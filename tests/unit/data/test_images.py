@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fsbench.data.dataset import BrokenImageError, OutOfReachError, is_image, open_image
+from fsbench.data.dataset import BrokenImageError, OutOfReachError, open_image
 from fsbench.errors import FsbenchError
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ PALETTE.putpalette([1, 2, 3, 40, 50, 60])
         (Image.new("L", (4, 4), 77), "grey.png", {}, (77, 77, 77)),
         (Image.new("CMYK", (8, 8), (0, 255, 255, 0)), "cmyk.jpg", {"quality": 100}, (254, 0, 0)),
         (Image.new("RGBA", (4, 4), (200, 100, 50, 0)), "alpha.png", {}, (200, 100, 50)),
-        (PALETTE, "palette.png", {"transparency": 0}, (40, 50, 60)),
         (PALETTE, "palette.png", {"transparency": b"\x00\x80"}, (40, 50, 60)),
     ],
 )
@@ -46,21 +45,15 @@ def test_every_mode_becomes_rgb(
     assert np.abs(differences).max() <= (3 if name.endswith("jpg") else 0)
 
 
-@pytest.mark.parametrize("suffix", ["png", "tiff", "pgm"])
+@pytest.mark.parametrize("suffix", ["png", "tiff"])
 def test_sixteen_bit_grey_is_scaled_not_clipped(tmp_path: Path, suffix: str) -> None:
     values = np.array([[0, 257, 300, 32896], [65535, 65400, 1, 128 * 257]], dtype=np.uint16)
-    path = tmp_path / f"a.{suffix}"
-    if suffix == "pgm":  # older Pillows read it and cannot write it
-        path.write_bytes(b"P5 4 2 65535\n" + values.astype(">u2").tobytes())
-    else:
-        save(Image.fromarray(values), path)
-    found = pixels(path)
+    found = pixels(save(Image.fromarray(values), tmp_path / f"a.{suffix}"))
     assert found[:, :, 0].tolist() == [[0, 1, 1, 128], [255, 254, 0, 128]]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int32])
-def test_thirty_two_bit_images_are_refused(tmp_path: Path, dtype: type) -> None:
-    path = save(Image.fromarray(np.ones((4, 4), dtype=dtype)), tmp_path / "a.tif")
+def test_thirty_two_bit_images_are_refused(tmp_path: Path) -> None:
+    path = save(Image.fromarray(np.ones((4, 4), dtype=np.float32)), tmp_path / "a.tif")
     with pytest.raises(FsbenchError, match=r"a\.tif.*32-bit"):
         open_image(path)
 
@@ -72,25 +65,12 @@ def test_exif_orientation_is_ignored(tmp_path: Path) -> None:
     assert open_image(path).size == (12, 5)
 
 
-@pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
-def test_truncated_file_is_named(tmp_path: Path, suffix: str) -> None:
+def test_what_is_no_image_is_named(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-    path = save(Image.fromarray(noise), tmp_path / f"half.{suffix}")
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(FsbenchError, match=rf"half\.{suffix}"):
-        open_image(path)
-
-
-@pytest.mark.parametrize("content", [b"", b"no image", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"])
-def test_what_is_no_image_is_named(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "x.jpg").write_bytes(content)
-    with pytest.raises(BrokenImageError, match=r"x\.jpg"):
-        open_image(tmp_path / "x.jpg")
+    half = save(Image.fromarray(noise), tmp_path / "x.jpg").read_bytes()[:2000]
+    for content in (half, b"", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"):
+        (tmp_path / "x.jpg").write_bytes(content)
+        with pytest.raises(BrokenImageError, match=r"x\.jpg"):
+            open_image(tmp_path / "x.jpg")
     with pytest.raises(OutOfReachError, match=r"gone\.jpg is missing"):
         open_image(tmp_path / "gone.jpg")
-
-
-def test_image_names() -> None:
-    assert all(map(is_image, ["a.jpg", "b.JPEG", "c.png", "x.webp"]))
-    assert not any(map(is_image, [".DS_Store", "._a.jpg", "Thumbs.db", "a.txt", "a", "a.jpg.part"]))

@@ -32,24 +32,17 @@ def write(path: Path, *lines: str) -> Path:
 
 
 class TestFolders:
-    @pytest.mark.parametrize(
-        "names", [("train", "val", "test"), ("base", "validation", "novel"), ("meta-train", "meta-val", "meta-test")]
-    )
-    def test_split_folders_in_all_spellings(self, tmp_path: Path, names: tuple[str, str, str]) -> None:
-        called = dict(zip(SPLITS, names, strict=True))
-        put(tmp_path, (f"{called[split]}/{name}/a.jpg" for split in SPLITS for name in MINI.classes(split)))
-        dataset = load_dataset(tmp_path, "miniimagenet")
-        assert dataset.split_digest == MINI.split_digest
-        assert any("another number of images" in note for note in dataset.notes)
-
     def test_rows_are_sorted_by_class_then_file_name_without_left_overs(self, tmp_path: Path) -> None:
         images = (f"test/{WNID}/y/c.jpg", f"test/{WNID}/z.jpg", f"test/{WNID2}/a.jpg", f"test/{WNID2}/b.jpg")
         rest = [f"test/{WNID}/{name}" for name in (".DS_Store", "._a.jpg", "Thumbs.db", "list.txt")]
         put(tmp_path, [*images[::-1], *rest, "__MACOSX/test/x/a.jpg", "test/.ipynb_checkpoints/a.jpg"])
-        split = load_dataset(tmp_path, "mini").splits["novel"]
+        dataset = load_dataset(tmp_path, "mini")
+        split = dataset.splits["novel"]
         assert split.images == images
         assert split.labels.tolist() == [0, 0, 1, 1]
-        assert split.open(3).mode == "RGB"
+        assert (split.open(3).mode, dataset.common_size()) == ("RGB", (8, 8))
+        Image.new("RGB", (9, 8)).save(tmp_path / images[2])
+        assert dataset.common_size() is None
 
     @pytest.mark.parametrize("where", ["images", "data", ".", "CUB_200_2011/images"])
     def test_class_folders_are_divided_by_the_catalog(self, tmp_path: Path, where: str) -> None:
@@ -58,22 +51,15 @@ class TestFolders:
         for name in ("cub", "cub-feat", "cub-metadataset"):
             assert load_dataset(tmp_path, name).split_digest == dataset_info(name).split_digest
 
-    @pytest.mark.parametrize(("name", "tops"), [("mini", ("train", "val")), ("cifarfs", ("train", "test"))])
-    def test_folders_with_the_same_classes_divide_images_only(
-        self, tmp_path: Path, name: str, tops: tuple[str, str]
-    ) -> None:
+    def test_folders_with_the_same_classes_divide_images_only(self, tmp_path: Path) -> None:
         """As in public copies of benchmarks; equal file names must not collide, and CIFAR has a class `train`."""
-        info = dataset_info(name)
-        dataset = load_dataset(put(tmp_path, (f"{top}/{label}/a.jpg" for top in tops for label in info.split_of)), name)
-        assert dataset.split_digest == info.split_digest
-        assert [len(dataset.splits[split]) for split in SPLITS] == [2 * len(info.classes(split)) for split in SPLITS]
+        flat = load_dataset(put(tmp_path / "flat", (f"{label}/a.jpg" for label in CIFARFS.split_of)), "cifarfs")
+        put(tmp_path / "tops", (f"{top}/{label}/a.jpg" for top in ("train", "test") for label in CIFARFS.split_of))
+        dataset = load_dataset(tmp_path / "tops", "cifarfs")
+        assert dataset.split_digest == flat.split_digest == CIFARFS.split_digest
         first = dataset.splits["novel"]
-        assert set(first.images[:2]) == {f"{top}/{first.class_names[0]}/a.jpg" for top in tops}
+        assert set(first.images[:2]) == {f"{top}/{first.class_names[0]}/a.jpg" for top in ("train", "test")}
         assert len([note for note in dataset.notes if "divide the images, not the classes" in note]) == 1
-
-    def test_class_called_train_is_a_class(self, tmp_path: Path) -> None:
-        dataset = load_dataset(put(tmp_path, (f"{name}/a.png" for name in CIFARFS.split_of)), "cifarfs")
-        assert dataset.split_digest == CIFARFS.split_digest
 
     def test_linked_class_folders_are_followed_and_loops_end(self, tmp_path: Path) -> None:
         put(tmp_path / "store", [f"{WNID}/a.jpg"])
@@ -99,26 +85,6 @@ def test_unfit_folders_are_refused(tmp_path: Path, files: list[str], words: str)
         load_dataset(put(tmp_path, files), "mini")
 
 
-def test_classes_without_images_are_left_out_and_named(tmp_path: Path) -> None:
-    put(tmp_path, [f"test/{WNID}/.DS_Store", f"test/{WNID2}/a.jpg"])
-    dataset = load_dataset(tmp_path, "mini")
-    assert dataset.splits["novel"].class_names == (WNID2,)
-    assert any(f"{WNID} (0 of 600)" in note for note in dataset.notes)
-
-
-def test_missing_and_unreadable_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FsbenchError, match="Expected a folder, found none"):
-        load_dataset(tmp_path / "gone", "mini")
-    put(tmp_path, [f"test/{WNID}/a.jpg"])
-
-    def refuse(path: str) -> None:
-        raise PermissionError(13, "Permission denied", path)
-
-    monkeypatch.setattr("fsbench.data.layouts.os.scandir", refuse)
-    with pytest.raises(FsbenchError, match=r"Could not read .*: Permission denied"):
-        load_dataset(tmp_path, "mini")
-
-
 def test_all_layouts_list_the_same_images_in_the_same_order(tmp_path: Path) -> None:
     rows = {s: [(f"{c}{i:08d}.jpg", c) for c in MINI.classes(s)[:2] for i in (7, 3)] for s in SPLITS}
     put(tmp_path / "split", (f"{NAMES[s]}/{c}/{f}" for s in SPLITS for f, c in rows[s]))
@@ -134,23 +100,12 @@ def test_all_layouts_list_the_same_images_in_the_same_order(tmp_path: Path) -> N
         assert [name.split("/")[-1] for name in mine.images] == [name.split("/")[-1] for name in theirs.images]
 
 
-def test_a_data_set_can_be_sent_to_a_worker_and_knows_its_common_size(tmp_path: Path) -> None:
-    dataset = load_dataset(put(tmp_path, [f"test/{name}/a.png" for name in (WNID, WNID2)]), "mini")
-    again = pickle.loads(pickle.dumps(dataset))
-    assert again.split_digest == dataset.split_digest
-    assert again.common_size() == (8, 8)
-    Image.new("RGB", (9, 8)).save(tmp_path / f"test/{WNID2}/a.png")
-    assert dataset.common_size() is None
-
-
 class TestCsv:
     @pytest.mark.parametrize(
         ("lines", "expected"),
         [
-            (["filename,label", "a.jpg,x"], [(2, "a.jpg", "x")]),
             (["a.jpg,x", "b.jpg,y"], [(1, "a.jpg", "x"), (2, "b.jpg", "y")]),
             ([",class_name,image_name", "0,x,a.JPEG"], [(2, "a.JPEG", "x")]),
-            (["val_4_28_36847.png,28"], [(1, "val_4_28_36847.png", "28")]),
             (["filename, label, concept_label", "a.jpg, 3, 1"], [(2, "a.jpg", "3")]),
             (["\ufefffilename,label", "", '"a, b.jpg",x', ""], [(3, "a, b.jpg", "x")]),
         ],
@@ -162,9 +117,7 @@ class TestCsv:
         ("content", "message"),
         [
             (b"\n\n", "empty file"),
-            (b"filename,label\n", "Expected columns"),
             (b"one,two\nthree,four\n", "Expected columns"),
-            (b"a.jpg\nb.jpg\n", "Expected columns"),
             (b"a.jpg,x\nb.jpg\n", "Line 2 .* has 1 columns"),
             (b"\xff\xfea.jpg", "Could not read .* as csv"),
         ],
@@ -174,31 +127,12 @@ class TestCsv:
         with pytest.raises(FsbenchError, match=message):
             read_image_rows(tmp_path / "train.csv")
 
-    @pytest.mark.parametrize(
-        ("images", "csv"), [(".", "."), ("images", "split"), ("archive/images", "splits"), ("one/images", "one")]
-    )
-    def test_places_of_csv_files(self, tmp_path: Path, images: str, csv: str) -> None:
-        put(tmp_path, [f"{images}/{WNID}0000000{number}.jpg" for number in (1, 2)])
-        write(tmp_path / csv / "test.csv", f"{WNID}00000001.jpg,{WNID}", f"{WNID}00000002.jpg,{WNID}")
-        split = load_dataset(tmp_path, "mini").splits["novel"]
-        assert (len(split), split.class_names, split.open(0).size) == (2, (WNID,), (8, 8))
-
-    def test_images_may_lie_behind_a_link(self, tmp_path: Path) -> None:
-        put(tmp_path / "disk", ["a.png"])
-        write(tmp_path / "mini/validation.csv", f"a.png,{MINI.classes('val')[0]}")
-        (tmp_path / "mini/images").symlink_to(tmp_path / "disk")
-        assert load_dataset(tmp_path / "mini", "mini").splits["val"].images == ("images/a.png",)
-
     def test_numbered_classes_are_named_by_their_folders(self, tmp_path: Path) -> None:
-        """As in the csv files of TIM and EASY; numbers alone, as in those of tiered-ImageNet, name no class."""
+        """As in the csv files of TIM and EASY."""
         put(tmp_path / "images", [f"{BIRD}/Groove_Billed_Ani_0065_1502.jpg"])
         for file in (f"{BIRD}/Groove_Billed_Ani_0065_1502.jpg", "Groove_Billed_Ani_0065_1502.jpg"):
             write(tmp_path / "split/test.csv", "filename,label", f"{file},3")
             assert load_dataset(tmp_path, "cub").splits["novel"].class_names == (BIRD,)
-        put(tmp_path / "tiered", ["test_0_1_2.png"])
-        write(tmp_path / "tiered/test.csv", "test_0_1_2.png,1")
-        with pytest.raises(FsbenchError, match="None of the 1 classes"):
-            load_dataset(tmp_path / "tiered", "tiered")
 
     def test_missing_files_are_counted_and_the_first_named(self, tmp_path: Path) -> None:
         put(tmp_path, [f"images/{WNID}00000001.jpg"])
@@ -228,10 +162,10 @@ FINE = sorted(dataset_info("fc100").split_of)
 
 
 class TestCifar:
-    @pytest.mark.parametrize(("name", "protocol"), [("fc100", 2), ("cifarfs", 5)])
-    def test_both_parts_are_merged_and_split_by_class(self, tmp_path: Path, protocol: int, name: str) -> None:
+    @pytest.mark.parametrize("name", ["fc100", "cifarfs"])
+    def test_both_parts_are_merged_and_split_by_class(self, tmp_path: Path, name: str) -> None:
         labels = {"train": list(range(100)) * 2, "test": list(range(100))}
-        data = write_cifar(tmp_path / "cifar-100-python", FINE, labels, protocol)
+        data = write_cifar(tmp_path / "cifar-100-python", FINE, labels)
         dataset, info = load_dataset(tmp_path, name), dataset_info(name)
         assert dataset.split_digest == info.split_digest
         for split in dataset.splits.values():
@@ -245,22 +179,8 @@ class TestCifar:
                 assert (np.asarray(split.open(row)) == planes.transpose(1, 2, 0)).all()
                 assert split.reader.content(split.images[row]) == data[part][original].tobytes()
 
-    def test_files_of_one_name_stay_apart(self, tmp_path: Path) -> None:
-        data = write_cifar(tmp_path, FINE, {"train": [0, 0], "test": []})["train"]
-        content = {b"data": data, b"fine_labels": [0, 0], b"filenames": [b"a.png", b"a.png"]}
-        (tmp_path / "train").write_bytes(pickle.dumps(content))
-        split = load_dataset(tmp_path, "cifarfs").splits["base"]
-        assert [split.reader.content(image) for image in split.images] == [row.tobytes() for row in data]
-
     @pytest.mark.parametrize(
-        ("key", "value"),
-        [
-            (b"data", np.zeros((2, 3071), np.uint8)),
-            (b"data", np.zeros((2, 3072), np.float32)),
-            (b"fine_labels", [0, 100]),
-            (b"fine_labels", [0]),
-            (b"filenames", 3),
-        ],
+        ("key", "value"), [(b"data", np.zeros((2, 3071), np.uint8)), (b"fine_labels", [0, 100]), (b"filenames", 3)]
     )
     def test_wrong_content_is_refused(self, tmp_path: Path, key: bytes, value: object) -> None:
         write_cifar(tmp_path, FINE, {"test": [0, 1]})

@@ -63,28 +63,23 @@ def test_fractions_round_to_the_nearest_class(total: int, weights: list[int], se
         assert abs(list(division.values()).count(split) - fraction * total) < 1
 
 
-@pytest.mark.parametrize("text", ["", "0.5,0.5", "0.5,0.2,0.2", "a,b,c", "1.5,-0.5,0", "nan,0.5,0.5", "1,0,0,0"])
+@pytest.mark.parametrize("text", ["0.5,0.5", "0.5,0.2,0.2", "a,b,c", "1.5,-0.5,0", "nan,0.5,0.5"])
 def test_wrong_fractions_are_refused(text: str) -> None:
     with pytest.raises(FsbenchError, match="Expected three shares"):
         parse_fractions(text)
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("text", "message"),
     [
-        ("s.json", "{", "Could not read lists of class names"),
-        ("gone.json", None, "Could not read"),
-        ("s.json", '{"base": "cat"}', "lists of class names"),
-        ("s.json", '{"base": []}', "found none"),
-        ("s.json", '{"holdout": ["cat"]}', "Unknown split 'holdout'"),
-        ("s.json", '{"base": ["cat"], "test": ["cat"]}', "'cat' is both base and novel"),
+        ("{", "Could not read lists of class names"),
+        ('{"holdout": ["cat"]}', "Unknown split 'holdout'"),
+        ('{"base": ["cat"], "test": ["cat"]}', "'cat' is both base and novel"),
     ],
 )
-def test_wrong_split_files_are_refused(tmp_path: Path, name: str, text: str | None, message: str) -> None:
-    if text is not None:
-        write(tmp_path / name, text)
+def test_wrong_split_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(FsbenchError, match=message):
-        read_split_file(tmp_path / name)
+        read_split_file(write(tmp_path / "s.json", text))
 
 
 def choose(own: OwnData, name: str | None = None) -> tuple[ImageDataset, str]:
@@ -93,12 +88,6 @@ def choose(own: OwnData, name: str | None = None) -> tuple[ImageDataset, str]:
     reporter.console = Console(file=io.StringIO(), width=1000)
     (dataset,) = choose_datasets(name, own, own.folder, reporter)
     return dataset, reporter.console.file.getvalue()  # type: ignore[attr-defined]
-
-
-def test_fractions_are_taken_of_the_classes_that_are_used(tmp_path: Path) -> None:
-    put(tmp_path, [f"c{i}/{j}.png" for i in range(4) for j in range(3)] + [f"small{i}/0.png" for i in range(6)])
-    dataset = load_own(tmp_path, fractions=(0.5, 0, 0.5), min_images=2)
-    assert {split: len(names) for split, names in classes(dataset).items()} == {"base": 2, "novel": 2}
 
 
 def test_unfit_divisions_are_refused(animals: Path, tmp_path: Path) -> None:
@@ -125,12 +114,7 @@ def test_small_classes_are_left_out_and_named(tmp_path: Path, how: str) -> None:
     fractions = "0,0,1" if how == "fractions" else None
     dataset, told = choose(OwnData(root, file if how == "split file" else None, fractions, min_images=5))
     assert classes(dataset) == {"novel": ("cat", "cow", "dog")}
-    for sentence in (
-        "pets: 18 images of 3 classes (3 novel), 6 per class; class folders",
-        "warning: pets: 2 classes with fewer than 5 readable images are left out: hen (1), pig (0).",
-    ):
-        assert told.count(sentence) == 1, told
-    assert "in no split" not in told
+    assert told.count("pets: 2 classes with fewer than 5 readable images are left out: hen (1), pig (0).") == 1, told
 
 
 def test_own_folders_with_the_same_classes_are_not_splits(tmp_path: Path) -> None:
@@ -150,9 +134,3 @@ def test_own_data_do_not_become_a_benchmark_by_their_name(tmp_path: Path) -> Non
     assert choose(OwnData(root), "pets")[0].name == "pets"
     with pytest.raises(FsbenchError, match="cub is a benchmark"):
         choose(OwnData(root, fractions="0,0,1"), "cub")
-
-
-@pytest.mark.parametrize("options", [(Path("s.json"), None, None), (None, "1,0,0", None), (None, None, 5)])
-def test_options_for_own_images_need_a_folder(options: tuple[Path | None, str | None, int | None]) -> None:
-    with pytest.raises(FsbenchError, match="no folder of images is given"):
-        OwnData.given(None, *options)

@@ -27,9 +27,7 @@ def put(root: Path, names: Iterable[str], content: bytes = PNG) -> Path:
     return root
 
 
-def write_cifar(
-    root: Path, class_names: list[str], labels: Mapping[str, list[int]], protocol: int = 2
-) -> dict[str, np.ndarray]:
+def write_cifar(root: Path, class_names: list[str], labels: Mapping[str, list[int]]) -> dict[str, np.ndarray]:
     """Write an archive like cifar-100-python, with bytes as keys as its pickles have them."""
     root.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
@@ -41,8 +39,8 @@ def write_cifar(
             b"fine_labels": fine,
             b"filenames": [f"x_s_{len(fine) - i:06d}.png".encode() for i in range(len(fine))],
         }
-        (root / part).write_bytes(pickle.dumps(content, protocol=protocol))
+        (root / part).write_bytes(pickle.dumps(content, protocol=2))
         written[part] = data
     meta = {b"fine_label_names": [name.encode() for name in class_names]}
-    (root / "meta").write_bytes(pickle.dumps(meta, protocol=protocol))
+    (root / "meta").write_bytes(pickle.dumps(meta, protocol=2))
     return written

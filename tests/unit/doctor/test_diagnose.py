@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fsbench.data.catalog import SPLITS, dataset_info
+from fsbench.data.catalog import dataset_info
 from fsbench.doctor import Environment, diagnose
 from fsbench.reporter import Reporter
 from tests.images import write_images
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from fsbench.doctor import DoctorReport
 
 QUIET = Reporter(quiet=True)
-NAMES = {"base": "train", "val": "val", "novel": "test"}
 
 
 @pytest.fixture(autouse=True)
@@ -34,9 +33,7 @@ def test_an_absent_a_foreign_and_an_unreadable_data_folder(tmp_path: Path) -> No
     data = tmp_path / "data"
     assert look(tmp_path).data_sentences[0].startswith(f"There is no folder {data}. Put data sets there")
     put(data, ["holiday/1.png"])
-    report = look(tmp_path)
-    assert (report.datasets, len(report.data_sentences)) == ((), 1)
-    assert report.data_sentences[0].startswith(f"No folder in {data} is named as a known data set: mini, ")
+    assert look(tmp_path).data_sentences[0].startswith(f"No folder in {data} is named as a known data set: mini, ")
     (data / "mini").mkdir()
     (dataset,) = look(tmp_path).datasets
     assert dataset.state == "unreadable"
@@ -52,10 +49,6 @@ def test_half_copied_data_set(tmp_path: Path) -> None:
     assert astuple(base) == ("base", 64, 30, 38400, 30)
     assert val.found_classes == 0
     assert "30 of 60,000 images are here" in dataset.sentences[0]
-    text = " ".join(dataset.sentences)
-    assert f"Missing base classes: {info.classes('base')[30]}" in text
-    assert "Missing novel classes: " in text
-    assert "(1 of 600)" in text
 
 
 def test_complete_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,14 +64,6 @@ def test_complete_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert look(tmp_path).datasets[0].state == "differs"
 
 
-def test_split_of_feat_is_recognised(tmp_path: Path) -> None:
-    feat = dataset_info("cub-feat")
-    put(tmp_path / "data/cub", (f"{NAMES[s]}/{name}/1.jpg" for s in SPLITS for name in feat.classes(s)))
-    (dataset,) = look(tmp_path).datasets
-    assert (dataset.name, dataset.state) == ("cub", "wrong split")
-    assert "This looks like FEAT's split: use the name cub-feat." in dataset.sentences[1]
-
-
 def test_weights_and_features_are_listed(tmp_path: Path) -> None:
     weights = ["mini/wrn.tar", "mini/timm/vit.pth", "cub/rn12.pt", "cub/rn12.md", "README.md", "mini/.hidden.pt"]
     put(tmp_path / "weights", weights, b"1234")
@@ -90,17 +75,15 @@ def test_weights_and_features_are_listed(tmp_path: Path) -> None:
 
 def test_deep_doctor_lists_every_broken_image(tmp_path: Path) -> None:
     name = dataset_info("mini").classes("base")[0]
-    put(tmp_path / "data/mini", [f"train/{name}/good{i}.png" for i in range(3)])
+    put(tmp_path / "data/mini", [f"train/{name}/good.png"])
     put(tmp_path / "data/mini", [f"train/{name}/bad{i}.jpg" for i in range(7)], b"no image")
     plain, deep = look(tmp_path), look(tmp_path, QUIET)
     assert plain.deep_sentences == ()
     assert "Images were counted, not read" in " ".join(plain.data_sentences)
     assert "counted, not read" not in " ".join(deep.data_sentences)
-    sentences = deep.deep_sentences
-    assert any("7 of 10 images cannot be read" in sentence for sentence in sentences)
-    for number in range(7):
-        assert sum(f"bad{number}.jpg" in sentence and "Could not read" in sentence for sentence in sentences) == 1
-    assert not any("good" in sentence and "Could not read" in sentence for sentence in sentences)
+    text = " ".join(deep.deep_sentences)
+    assert "7 of 8 images cannot be read" in text
+    assert all(text.count(f"/bad{number}.jpg: it is not an image") == 1 for number in range(7))
 
 
 def test_equal_images_are_told_those_across_splits_first(tmp_path: Path) -> None:

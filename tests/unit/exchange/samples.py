@@ -89,7 +89,6 @@ def torch_classes(path: Path, rows: Rows) -> None:
 WRITERS: dict[str, Callable[[Path, Rows], None]] = {
     "ptmap": lambda path, rows: pickled(path, by_class(rows)),
     "ptmap_old": lambda path, rows: pickled(path, by_class(rows, np.int64), 2),
-    "ptmap_text": lambda path, rows: pickled(path, by_class(rows), 0),
     "s2m2_arrays": lambda path, rows: pickled(path, stacked(rows), 5),
     "simpleshot": simpleshot,
     "laplacianshot": lambda path, rows: pickled(path, [rows.features.mean(axis=0), by_class(rows)]),

@@ -23,6 +23,8 @@ def test_row_chains(x: np.ndarray) -> None:
     np.testing.assert_array_equal(apply_rows("UN", rows), x)
     np.testing.assert_allclose(apply_rows("L2N", rows), unit(x), rtol=1e-12)
     np.testing.assert_allclose(apply_rows("CL2N", rows, centre), unit(x - mean), rtol=1e-12)
+    assert torch.equal(apply_rows("CL2N", centre[None], centre), torch.zeros(1, 6).double())  # not NaN
+    assert power(torch.zeros(1)).item() == pytest.approx(1e-3)
 
 
 def test_pt_centres_support_and_queries_apart(x: np.ndarray) -> None:
@@ -36,15 +38,6 @@ def test_plc_centres_the_whole_task_and_takes_signed_features(x: np.ndarray) -> 
     y = unit(np.sign(x) * np.sqrt(np.abs(x) + 1e-6))
     expected = unit(y - y.mean(axis=0))
     np.testing.assert_allclose(centre_task(power_rows(torch.from_numpy(x)[None]))[0], expected, rtol=1e-10)
-
-
-def test_power_of_zero_is_positive() -> None:
-    assert power(torch.zeros(1)).item() == pytest.approx(1e-3)
-
-
-def test_a_feature_equal_to_the_base_mean_becomes_zero_not_nan() -> None:
-    row = torch.ones(1, 5)
-    assert torch.equal(apply_rows("CL2N", row, torch.ones(5)), torch.zeros(1, 5))
 
 
 def test_unknown_chains_get_the_nearest_name() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING
 
 import h5py
@@ -14,7 +13,6 @@ from fsbench.features.store import FeatureFile
 from tests.synthetic import Features, make_features
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -44,7 +42,7 @@ def test_order_of_rows_and_names_of_labels_do_not_matter(features: Features) -> 
     same(tensors, features.statistics)
 
 
-def test_the_scatter_file_is_made_once_and_remade_when_the_features_change(tmp_path: Path) -> None:
+def test_the_scatter_file_is_made_once_and_again_when_it_is_damaged_or_the_features_change(tmp_path: Path) -> None:
     path = make_features(seed=1).write(tmp_path / "f.h5")
     calls: list[int] = []
     first = base_statistics(FeatureFile.open(path), calls.append)
@@ -55,6 +53,12 @@ def test_the_scatter_file_is_made_once_and_remade_when_the_features_change(tmp_p
     same(again, first)
     assert torch.equal(again.eigenvectors, first.eigenvectors)
     assert calls == []
+    with h5py.File(scatter_path(path), "r+") as stored:
+        stored["mean"][3] = 0.5
+    with pytest.raises(FsbenchError, match="not as it was written"):
+        BaseStatistics.load(scatter_path(path))
+    same(base_statistics(FeatureFile.open(path)), first)
+    same(BaseStatistics.load(scatter_path(path)), first)
     make_features(seed=2).write(path)
     other = base_statistics(FeatureFile.open(path), calls.append)
     assert calls
@@ -77,35 +81,3 @@ def test_effective_rank_and_share_clamped() -> None:
     assert flat.effective_rank == pytest.approx(48)
     assert flat.share_clamped(9.9) == 1
     assert flat.share_clamped(10.1) == 0
-
-
-def test_a_damaged_scatter_file_is_refused_and_computed_again(tmp_path: Path) -> None:
-    file = FeatureFile.open(make_features().write(tmp_path / "f.h5"))
-    first = base_statistics(file)
-    with h5py.File(scatter_path(file.path), "r+") as stored:
-        stored["mean"][3] = 0.5
-    with pytest.raises(FsbenchError, match="not as it was written"):
-        BaseStatistics.load(scatter_path(file.path))
-    same(base_statistics(file), first)
-    same(BaseStatistics.load(scatter_path(file.path)), first)
-
-
-def test_memory_does_not_grow_with_the_number_of_images(
-    features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of the blocks of a file at most two are alive: the one that is used, and the next."""
-    monkeypatch.setattr("fsbench.features.store._CHUNK_BYTES", 10 * 48 * 4)
-    blocks: list[weakref.ref[np.ndarray]] = []
-    alive: list[int] = []
-    original = FeatureFile.stream
-
-    def stream(self: FeatureFile, name: str) -> Iterator[np.ndarray]:
-        for block in original(self, name):
-            blocks.append(weakref.ref(block))
-            alive.append(sum(reference() is not None for reference in blocks))
-            yield block
-
-    monkeypatch.setattr(FeatureFile, "stream", stream)
-    BaseStatistics.fit_file(FeatureFile.open(features.write(tmp_path / "f.h5")))
-    assert len(blocks) > 100
-    assert max(alive) <= 2

@@ -36,23 +36,10 @@ def test_what_is_written_is_read(features: Features, tmp_path: Path) -> None:
     assert file.dimension == 4
 
 
-def test_streaming_gives_the_same_rows(path: Path, features: Features, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsbench.features.store._CHUNK_BYTES", 7 * 48 * 4)
-    blocks = list(FeatureFile.open(path).stream("base"))
-    assert {len(block) for block in blocks[:-1]} == {7}
-    np.testing.assert_array_equal(np.concatenate(blocks), features.base.features)
-
-
-def test_a_missing_split_is_named(path: Path) -> None:
-    with pytest.raises(FsbenchError, match="Unknown split 'train'"):
-        FeatureFile.open(path).read("train")
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_features_that_are_not_finite_are_named_with_row_and_image(value: float) -> None:
+def test_features_that_are_not_finite_are_named_with_row_and_image() -> None:
     rows = np.ones((4, 3))
-    rows[2, 1] = value
-    with pytest.raises(FsbenchError, match=r"Row 2 \(image c.png\) of the features contains -?(nan|inf)"):
+    rows[2, 1] = -np.inf
+    with pytest.raises(FsbenchError, match=r"Row 2 \(image c.png\) of the features contains -inf"):
         make_split(rows, np.array([0, 0, 1, 1]), images=["a.png", "b.png", "c.png", "d.png"])
 
 
@@ -60,7 +47,6 @@ def test_features_that_are_not_finite_are_named_with_row_and_image(value: float)
     ("labels", "names", "words"),
     [
         ([0, 1, 3], ["a", "b", "c"], "Row 2 has label 3, outside 0..2"),
-        ([0, -1, 1], ["a", "b"], "Row 1 has label -1"),
         ([0, 2, 2], ["a", "b", "c"], "Class 1 has no images"),
         ([0.0, 1.0, 1.0], None, "must be integers"),
         ([0, 1], None, "Expected features"),
@@ -95,16 +81,13 @@ def set_attribute(name: str, value: Any) -> Any:
     ("change", "words"),
     [
         (set_attribute("format", "other"), "is of format 'other', expected 'fsbench-features'"),
-        (lambda file: file.attrs.__delitem__("format"), "HDF5 file of another program"),
         (set_attribute("version", 99), "format version 99, this fsbench reads up to 1"),
-        (set_attribute("provenance", "{"), "no readable provenance"),
         (set_attribute("provenance", '{"dataset": 3, "backbone": "x"}'), "no readable provenance: dataset"),
         (set_attribute("provenance", '{"dataset": "a\\u001b[2J", "backbone": "x"}'), "does not name its data set"),
         (lambda file: file["val"].__delitem__("class_names"), "has no val/class_names"),
         (replace("novel/features", np.zeros(5)), "not a 2-dimensional array"),
         (replace("novel/class_offsets", np.zeros(11, dtype=np.int64)), "class_offsets do not divide"),
         (replace("novel/class_names", np.array([b"\xff"] * 10)), "not UTF-8"),
-        (replace("novel/class_names", np.array([b"x"] * 3)), "into 3 classes"),
         (lambda file: [file.__delitem__(name) for name in ("base", "val", "novel")], "none of the splits"),
         (lambda file: file["novel"].attrs.__delitem__("sha256"), "no SHA-256"),
     ],
@@ -124,25 +107,7 @@ def test_altered_features_and_labels_are_noticed(path: Path, name: str, place: o
         FeatureFile.open(edit(path, change)).read("novel")
 
 
-def test_files_that_are_no_feature_files(tmp_path: Path, path: Path) -> None:
-    (tmp_path / "text.h5").write_text("hello")
-    (tmp_path / "empty.h5").write_bytes(b"")
-    cut = tmp_path / "cut.h5"
-    cut.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    for name in ("text.h5", "empty.h5"):
-        with pytest.raises(FsbenchError, match="is not an HDF5 file"):
-            FeatureFile.open(tmp_path / name)
-    with pytest.raises(FsbenchError, match="it is truncated"):
-        FeatureFile.open(cut)
-    with pytest.raises(FsbenchError, match=r"No such file.*\n.*make the file with `fsbench extract`"):
-        FeatureFile.open(tmp_path / "nothing" / "at-all.h5")
-    with pytest.raises(FsbenchError, match=r"No such file.*\nDid you mean .*/text\.h5\?"):
-        FeatureFile.open(tmp_path / "texts.h5")
-    with pytest.raises(FsbenchError, match="is a folder"):
-        FeatureFile.open(tmp_path)
-
-
-def test_a_failed_write_leaves_the_old_file(path: Path, features: Features) -> None:
+def test_a_failed_write_leaves_the_old_file_and_a_truncated_one_is_refused(path: Path, features: Features) -> None:
     before = path.read_bytes()
     for splits in ({}, {"train": features.base}):
         with pytest.raises(FsbenchError, match="holds the splits base, val, novel"):
@@ -153,6 +118,9 @@ def test_a_failed_write_leaves_the_old_file(path: Path, features: Features) -> N
     assert [item.name for item in path.parent.iterdir()] == [path.name]
     with pytest.raises(FsbenchError, match="Could not write"):
         features.write(path / "f.h5")
+    path.write_bytes(before[: len(before) // 2])
+    with pytest.raises(FsbenchError, match="it is truncated"):
+        FeatureFile.open(path)
 
 
 def test_rows_that_are_copies_of_others_are_counted() -> None:

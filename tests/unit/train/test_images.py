@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scipy import stats
 
 from fsbench.data.scan import load_own
 from fsbench.data.transforms import transform_for
-from fsbench.errors import FsbenchError
 from fsbench.reporter import Reporter
 from fsbench.train import images as draws
 from fsbench.train.images import LEAST_AREA, Batch, Key, Keys, Views, load_batches, make_views
@@ -43,15 +43,18 @@ def get(views: Views, epoch: int, rows: list[int]) -> Batch:
     return batch
 
 
-def test_shifts_go_beyond_the_edge_into_a_mirror_image(base: ImageSplit) -> None:
-    views = make_views(base, SMALL, replace(SETTINGS, flip=False), QUIET)
-    found, labels, _ = get(views, 3, list(range(12)))
+def test_images_are_shifted_beyond_the_edge_into_a_mirror_image_and_flipped_as_drawn(base: ImageSplit) -> None:
+    rows, seen = np.arange(12), set()
+    found, labels, turns = get(make_views(base, SMALL, SETTINGS, QUIET), 3, rows.tolist())
     assert labels.tolist() == base.labels.tolist()
-    seen = set()
-    for row, (right, down) in enumerate(draws.shifts(4, 3, np.arange(12), 9)):
+    assert turns.tolist() == draws.turns(4, 3, rows).tolist()
+    flipped = draws.flips(4, 3, rows)
+    assert 0 < flipped.sum() < 12
+    for row, (right, down) in enumerate(draws.shifts(4, 3, rows, 9)):
         canvas = np.asarray(base.open(row).resize((36, 36), Image.Resampling.BILINEAR))
         padded = np.pad(canvas, ((2, 2), (2, 2), (0, 0)), mode="symmetric") / 255  # 40 = 32 + 8
         crop = (padded[down : down + 32, right : right + 32] - SMALL.mean) / SMALL.std
+        crop = crop[:, ::-1] if flipped[row] else crop
         np.testing.assert_allclose(found[row].numpy(), crop.transpose(2, 0, 1), rtol=0, atol=1e-4)
         seen |= {down, right}
     assert min(seen) < 2  # some do go beyond the edge
@@ -63,32 +66,19 @@ def test_crops_are_parts_of_the_image_resized(tmp_path: Path) -> None:
     for name, (width, height) in {"wide": (200, 100), "tall": (100, 150)}.items():
         across, along = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
         pixels = np.stack([across, along, np.zeros_like(across)], axis=2).astype(np.uint8)
-        for label in ("a", "b"):
-            (tmp_path / "base" / f"{name}-{label}").mkdir(parents=True)
-            Image.fromarray(pixels).save(tmp_path / "base" / f"{name}-{label}" / "0.png")
+        (tmp_path / "base" / name).mkdir(parents=True)
+        for number in range(2):
+            Image.fromarray(pixels).save(tmp_path / "base" / name / f"{number}.png")
     split = load_own(tmp_path, name="ramps").splits["base"]
-    rows = np.arange(len(split))
-    aspects = np.array([split.open(int(row)).width / split.open(int(row)).height for row in rows])
+    rows, aspects = np.arange(4), np.array([100 / 150, 100 / 150, 2, 2])
     views = make_views(split, USUAL, replace(SETTINGS, flip=False), QUIET)
     centres, sizes = draws.crops(4, 1, rows, aspects, LEAST_AREA)
     images = get(views, 1, rows.tolist()).images
     values = images * torch.tensor(USUAL.std)[:, None, None] + torch.tensor(USUAL.mean)[:, None, None]
     for row in rows:
-        seen = np.array([values[row, 0].mean(), values[row, 1].mean()])
-        np.testing.assert_allclose(seen, centres[row], atol=0.02)
-        extent = [np.ptp(values[row, 0].numpy()), np.ptp(values[row, 1].numpy())]
-        np.testing.assert_allclose(extent, sizes[row] * 83 / 84, atol=0.03)
-
-
-def test_flips_mirror_the_images_they_are_drawn_for(base: ImageSplit) -> None:
-    rows = list(range(12))
-    plain = get(make_views(base, SMALL, replace(SETTINGS, flip=False), QUIET), 1, rows)
-    views = make_views(base, SMALL, SETTINGS, QUIET)
-    flipped = draws.flips(4, 1, np.arange(12))
-    assert 0 < flipped.sum() < 12
-    for image, upright, mirrored in zip(get(views, 1, rows).images, plain.images, flipped, strict=True):
-        torch.testing.assert_close(image, upright.flip(2) if mirrored else upright, rtol=0, atol=1e-4)
-    assert torch.equal(plain.turns, torch.from_numpy(draws.turns(4, 1, np.arange(12))))
+        ramps = values[row, :2].flatten(1).numpy()
+        np.testing.assert_allclose(ramps.mean(axis=1), centres[row], atol=0.02)
+        np.testing.assert_allclose(np.ptp(ramps, axis=1), sizes[row] * 83 / 84, atol=0.03)
 
 
 @pytest.mark.parametrize("transform", [SMALL, USUAL], ids=["small", "usual"])
@@ -120,27 +110,6 @@ def test_workers_change_nothing(base: ImageSplit) -> None:
         assert all(torch.equal(mine, theirs) for mine, theirs in zip(one, other, strict=True))
 
 
-def test_an_unreadable_image_is_named(tmp_path: Path) -> None:
-    split = stripes(tmp_path, 16, {"base": (2, 3)}).splits["base"]
-    (tmp_path / "base" / "base0" / "01.png").write_bytes(b"not an image")
-    with pytest.raises(FsbenchError, match=r"base/base0/01\.png"):
-        make_views(split, SMALL, SETTINGS, QUIET)
-
-
-def test_a_batch_without_room_is_an_error_without_a_traceback(
-    base: ImageSplit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(images: torch.Tensor) -> None:
-        raise FsbenchError("No room in the shared memory.")
-
-    views = make_views(base, SMALL, SETTINGS, QUIET)
-    monkeypatch.setattr(draws, "share", full)
-    for workers in (0, 1):
-        problem = next(load_batches(views, Keys(SETTINGS, 6), workers, CPU))
-        assert isinstance(problem, FsbenchError)
-        assert str(problem) == "No room in the shared memory."
-
-
 def test_every_rank_takes_its_share_of_every_batch_and_as_many_as_the_others() -> None:
     settings = replace(SETTINGS, batch=6, ranks=3)
     shares = [list(Keys(settings, 20, rank)) for rank in range(3)]
@@ -151,10 +120,54 @@ def test_every_rank_takes_its_share_of_every_batch_and_as_many_as_the_others() -
         assert {part.epoch for part in parts} == {key.epoch}
         assert [len(part.rows) for part in parts] == [2, 2, 2]
         np.testing.assert_array_equal(np.sort(np.concatenate([part.rows for part in parts])), np.sort(key.rows))
-
-
-def test_a_batch_is_never_larger_than_the_data_set() -> None:
     keys = Keys(replace(SETTINGS, batch=64, ranks=2), 13)
-    assert (keys.batch, keys.steps) == (12, 1)
-    with pytest.raises(FsbenchError, match="3 base image"):
-        _ = Keys(replace(SETTINGS, batch=64, ranks=2), 3).batch
+    assert (keys.batch, keys.steps) == (12, 1)  # a batch is never larger than the data set
+
+
+ROWS = np.arange(4000)
+
+
+def test_every_epoch_has_its_own_order_of_all_images() -> None:
+    first, second = (draws.order(3, epoch, 500) for epoch in (0, 1))
+    for order in (first, second):
+        np.testing.assert_array_equal(np.sort(order), np.arange(500))
+    assert (first != second).mean() > 0.9
+    assert (first != draws.order(4, 0, 500)).mean() > 0.9
+    np.testing.assert_array_equal(first, draws.order(3, 0, 500))
+
+
+def test_all_choices_are_equally_frequent_and_change_with_the_epoch() -> None:
+    for epoch in (0, 7):
+        counts = [
+            np.bincount(draws.turns(1, epoch, ROWS), minlength=4),
+            np.bincount(draws.flips(1, epoch, ROWS).astype(int), minlength=2),
+            *(np.bincount(shift, minlength=9) for shift in draws.shifts(1, epoch, ROWS, 9).T),
+        ]
+        for found in counts:
+            assert found.sum() == len(ROWS)
+            assert stats.chisquare(found).pvalue > 1e-3
+    assert (draws.turns(1, 0, ROWS) != draws.turns(1, 1, ROWS)).mean() == pytest.approx(0.75, abs=0.05)
+    assert np.corrcoef(draws.flips(1, 0, ROWS), draws.turns(1, 0, ROWS) % 2)[0, 1] == pytest.approx(0, abs=0.06)
+
+
+def test_crops_lie_inside_the_image_with_the_area_and_shape_asked_for() -> None:
+    aspects = np.where(ROWS % 2, 1.0, 2.0)
+    centres, sizes = draws.crops(1, 0, ROWS, aspects, 0.25)
+    assert (centres - sizes / 2 >= -1e-12).all()
+    assert (centres + sizes / 2 <= 1 + 1e-12).all()
+    area, ratio = sizes.prod(axis=1), sizes[:, 0] / sizes[:, 1] * aspects
+    whole = (sizes < 1).all(axis=1)  # nothing cut off
+    assert whole.mean() > 0.4
+    assert (area[whole] >= 0.25).all()
+    assert (ratio[whole] + 1e-9 >= 0.75).all()
+    assert (ratio[whole] - 1e-9 <= 4 / 3).all()
+
+
+def test_mixing_follows_beta_and_permutes_the_batch() -> None:
+    drawn = [draws.mixing(0, 2, step, stages=4, images=8) for step in range(1500)]
+    assert stats.kstest([mixing.share for mixing in drawn], stats.beta(2, 2).cdf).pvalue > 1e-3
+    assert stats.chisquare(np.bincount([mixing.position for mixing in drawn], minlength=5)).pvalue > 1e-3
+    for mixing in drawn[:50]:
+        np.testing.assert_array_equal(np.sort(mixing.partners), np.arange(8))
+    assert len({tuple(mixing.partners) for mixing in drawn[:50]}) == 50
+    assert draws.mixing(0, 3, 7, stages=4, images=8).share != drawn[7].share  # in another epoch

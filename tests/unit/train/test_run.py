@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import json
-import shutil
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file
+from torch import nn
 
 import fsbench
 from fsbench.backbones.load import load_backbone
@@ -19,13 +20,21 @@ from fsbench.data.scan import load_own
 from fsbench.data.transforms import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.reporter import Reporter
-from fsbench.train.run import Trained, Validation, default_output, train_backbone
+from fsbench.results.statistics import Interval
+from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.sampling import sample_tasks
+from fsbench.train.images import Batch, Keys, make_views, mixing
+from fsbench.train.loop import Objective, learning_rate
+from fsbench.train.run import Evaluation, Plan, Trained, Validation, best_of, default_output, train_backbone
 from fsbench.train.settings import Execution, TrainSettings
-from tests.unit.train.stripes import stripes
+from tests.cli.torchrun import torchrun
+from tests.unit.train.stripes import stripes, write_stripes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from torch import Tensor
 
     from fsbench.data.dataset import ImageDataset
 
@@ -105,9 +114,7 @@ def test_a_stopped_training_ends_with_the_very_same_weights(
     assert not epochs or resumed.said[0] == f"Resuming: {epochs} of 3 epochs are done."
     assert len([line for line in resumed.said if line.startswith("epoch")]) == 3 - epochs
     assert same(out, unbroken[0])
-    assert (
-        trained.progress.history == unbroken[1].progress.history
-    )  # evaluations from before the stop are not forgotten
+    assert trained.progress.history == unbroken[1].progress.history  # those before the stop are not forgotten
     assert [path.name for path in tmp_path.iterdir()] == ["rn12.safetensors"]
 
 
@@ -115,11 +122,8 @@ def test_weights_are_in_half_precision_and_were_evaluated_so(
     dataset: ImageDataset, unbroken: tuple[Path, Trained, Listener]
 ) -> None:
     out, trained, _ = unbroken
-    tensors = load_file(out)
-    assert {tensor.dtype for tensor in tensors.values() if tensor.ndim > 1} == {torch.float16}
-    assert {tensor.dtype for tensor in tensors.values() if tensor.ndim == 1} == {torch.float32}
+    assert {tensor.dtype for tensor in load_file(out).values() if tensor.ndim > 1} == {torch.float16}
     backbone = load_backbone("rn12", out)
-    assert {parameter.dtype for parameter in backbone.parameters()} == {torch.float32}
     transform, split = transform_for("easy", None, 16), dataset.splits["val"]
     pixels = open_pixels(split, transform, None, Listener())
     again = Validation(split, pixels, transform, torch.device("cpu")).of_backbone(backbone.network, 3)
@@ -127,7 +131,7 @@ def test_weights_are_in_half_precision_and_were_evaluated_so(
 
 
 def test_a_training_is_bound_to_its_settings_and_to_the_content_of_its_images(tmp_path: Path) -> None:
-    """Unfinished or finished: what changed is named, and nothing is overwritten."""
+    """Unfinished or finished: what changed is named, and nothing is overwritten unless that is asked for."""
     out, root = tmp_path / "rn12.safetensors", tmp_path / "images"
     dataset, settings = stripes(root, 16, {"base": (2, 6)}), replace(SETTINGS, epochs=2, batch=12)
     with pytest.raises(KeyboardInterrupt):
@@ -142,8 +146,11 @@ def test_a_training_is_bound_to_its_settings_and_to_the_content_of_its_images(tm
         image.write_bytes(original)
         with pytest.raises(FsbenchError, match=r"lr: 0\.05 there, 0\.01 now"):
             train(dataset, out, replace(settings, lr=0.01))
-        if not finished:
-            train(dataset, out, settings)
+        listener = Listener()
+        train(dataset, out, settings, listener)
+        assert finished == (listener.said == [f"{out} exists already, trained in the same way."])
+    train(dataset, out, replace(settings, lr=0.01), force=True)
+    assert facts(out)["lr"] == 0.01
     image.unlink()
     with pytest.raises(FsbenchError, match=r"base images: 12 there, 11 now"):
         train(load_own(root, name="stripes"), out, settings)
@@ -155,45 +162,28 @@ def test_a_damaged_checkpoint_is_refused(dataset: ImageDataset, tmp_path: Path) 
         train(dataset, out, reporter=Listener("epoch 1"))
     (checkpoint,) = tmp_path.iterdir()
     stored = torch.load(checkpoint, weights_only=True)
-    for damage in ("cut", "pickle"):
-        if damage == "cut":
-            checkpoint.write_bytes(checkpoint.read_bytes()[:-2000])
-        else:
-            torch.save({**stored, "progress": Listener}, checkpoint)
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-2000])
+    for _ in range(2):
         with pytest.raises(FsbenchError, match="is damaged") as caught:
             train(dataset, out)
         assert str(checkpoint) in caught.value.message
-        assert "Remove it" in caught.value.hint
+        torch.save({**stored, "progress": Listener}, checkpoint)  # which asks for a class
 
 
-def test_the_header_tells_how_weights_came_about(
+def test_header_and_messages_tell_how_weights_came_about(
     dataset: ImageDataset, unbroken: tuple[Path, Trained, Listener]
 ) -> None:
-    out, trained, _ = unbroken
-    header = facts(out)
+    out, trained, listener = unbroken
     expected = {"dataset": "stripes", "seed": 7, "epochs": 3, "width": 1, "lr": 0.05, "rotation": True}
     expected |= {"base images": 72, "split_digest": dataset.split_digest}
-    assert expected.items() <= header.items()
-    assert header["val_accuracy"] == str(trained.progress.history[-1])
-    assert header["versions"]["fsbench"] == fsbench.__version__
-
-
-def test_progress_is_told_epoch_by_epoch(unbroken: tuple[Path, Trained, Listener]) -> None:
-    out, trained, listener = unbroken
+    assert expected.items() <= facts(out).items()
+    assert facts(out)["val_accuracy"] == str(trained.progress.history[-1])
+    assert facts(out)["versions"]["fsbench"] == fsbench.__version__
     assert [look.epoch for look in trained.progress.history] == [2, 3]
-    lines = listener.said
-    assert len(lines) == 3
-    assert all(" images/s" in line and "loss " in line for line in lines)
-    assert ["left" in line for line in lines] == [True, True, False]
-    assert [f"val {look}" in line for line in lines[1:] for look in trained.progress.history] == [
-        True,
-        False,
-        False,
-        True,
-    ]
-    description = "\n".join(trained.describe())
-    time = f"trained in 0:00:{round(trained.progress.seconds):02d}"
-    assert all(words in description for words in (str(out), time, "The file holds epoch 3, the last one."))
+    assert ["left" in line for line in listener.said] == [True, True, False]
+    for look, line in zip(trained.progress.history, listener.said[1:], strict=True):
+        assert f"val {look}" in line
+    assert "The file holds epoch 3, the last one." in "\n".join(trained.describe())
 
 
 def test_it_learns(dataset: ImageDataset, tmp_path: Path) -> None:
@@ -203,25 +193,6 @@ def test_it_learns(dataset: ImageDataset, tmp_path: Path) -> None:
     losses = [float(line.partition("loss ")[2].partition(",")[0]) for line in listener.said]
     assert losses[-1] < 0.75 * losses[0]
     assert trained.progress.history[-1].accuracy[1].mean > 60  # chance is 20
-
-
-def test_finished_weights_are_not_trained_again_and_others_not_replaced(
-    dataset: ImageDataset, tmp_path: Path, unbroken: tuple[Path, Trained, Listener]
-) -> None:
-    out, listener = tmp_path / "rn12.safetensors", Listener()
-    shutil.copy(unbroken[0], out)
-    stamp = out.stat().st_mtime_ns
-    assert train(dataset, out, reporter=listener).describe() == [str(out)]
-    assert listener.said == [f"{out} exists already, trained in the same way."]
-    other = replace(SETTINGS, epochs=1)
-    with pytest.raises(FsbenchError, match="made in another way:\n  epochs: 3 there, 1 now") as caught:
-        train(dataset, out, other)
-    assert "--force" in caught.value.hint
-    assert out.stat().st_mtime_ns == stamp
-    train(dataset, out, other, force=True)
-    assert facts(out)["epochs"] == 1
-    with pytest.raises(FsbenchError, match=r"ends in \.safetensors"):
-        train(dataset, tmp_path / "rn12.pth")
 
 
 def test_a_training_that_diverges_stops_and_leaves_no_weights(dataset: ImageDataset, tmp_path: Path) -> None:
@@ -236,29 +207,80 @@ def test_a_training_that_diverges_stops_and_leaves_no_weights(dataset: ImageData
 
 
 def test_without_enough_val_classes_it_trains_all_the_same(tmp_path: Path) -> None:
-    for number, (counts, words) in enumerate(
-        [({"base": (2, 6)}, "no val classes"), ({"base": (2, 6), "val": (3, 20)}, "5 ways asked for")]
-    ):
-        listener = Listener()
-        out = tmp_path / f"{number}.safetensors"
-        settings = replace(SETTINGS, epochs=1, batch=64)  # larger than the data set
-        trained = train(stripes(tmp_path / str(number), 16, counts), out, settings, listener)
-        assert trained.progress.history == ()
-        assert words in listener.warned[0]
-        assert "val_accuracy" not in facts(out)
-    for counts, words in [({"base": (1, 6)}, "has 1"), ({"val": (5, 20)}, "has none")]:
-        with pytest.raises(FsbenchError, match=words):
-            train(stripes(tmp_path / words, 16, counts), tmp_path / "x.safetensors")
+    out, listener = tmp_path / "x.safetensors", Listener()
+    dataset = stripes(tmp_path / "few", 16, {"base": (2, 6), "val": (3, 20)})
+    settings = replace(SETTINGS, epochs=1, batch=64)  # larger than the data set
+    assert train(dataset, out, settings, listener).progress.history == ()
+    assert "5 ways asked for" in listener.warned[0]
+    assert "val_accuracy" not in facts(out)
+    with pytest.raises(FsbenchError, match="has 1"):
+        train(stripes(tmp_path / "single", 16, {"base": (1, 6)}), tmp_path / "x.safetensors")
+    with pytest.raises(FsbenchError, match=r"ends in \.safetensors"):
+        train(dataset, tmp_path / "rn12.pth")
+    with pytest.raises(FsbenchError, match="cannot be divided among 2"):
+        replace(SETTINGS, batch=9, ranks=2)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"backbone": "rn21"}, "Unknown backbone"),
-        ({"batch": 9, "ranks": 2}, "cannot be divided among 2"),
-        ({"batch": 2, "ranks": 2}, "cannot be divided among 2"),
-    ],
-)
-def test_impossible_settings_are_refused(changes: dict[str, object], words: str) -> None:
-    with pytest.raises(FsbenchError, match=words):
-        replace(SETTINGS, **changes)  # type: ignore[arg-type]
+class OnePixel(nn.Module):
+    """Features that change with the mode, so that a forgotten `eval()` shows."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images[:, :, 5, 9] + (100.0 if self.training else 0.0)
+
+
+def test_accuracy_is_that_of_a_plain_loop_over_tasks(tmp_path: Path) -> None:
+    val = stripes(tmp_path, 16, {"base": (2, 1), "val": (7, 21)}).splits["val"]
+    transform = transform_for("simpleshot", None, 16)
+    network, pixels = OnePixel().train(), open_pixels(val, transform, None, Reporter(quiet=True))
+    evaluation = Validation(val, pixels, transform, torch.device("cpu")).of_backbone(network, 4)
+    assert network.training
+    assert evaluation.epoch == 4
+    features = np.stack([transform(val.open(row))[:, 5, 9].numpy() for row in range(len(val))])
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    for shots in (1, 5):
+        drawn = sample_tasks(TaskProtocol(shots=shots, alpha=None), np.arange(0, 148, 21), 0, np.arange(500))
+        right = []
+        for support, query, labels in zip(drawn.support, drawn.query, drawn.query_labels, strict=True):
+            means = features[support].reshape(shots, 5, 3).mean(axis=0)
+            distances = np.linalg.norm(features[query][:, None] - means, axis=2)
+            right.append((distances.argmin(axis=1) == labels).mean())
+        assert evaluation.accuracy[shots].mean == pytest.approx(100 * np.mean(right), abs=0.02)
+    assert 25 < evaluation.accuracy[1].mean < 99
+    looks = [Evaluation(epoch, {1: Interval(mean, 1)}) for epoch, mean in ((2, 50), (4, 60), (6, 60))]
+    assert [best_of(looks[:count]).epoch for count in (1, 2, 3)] == [2, 4, 6]
+
+
+SHARED = TrainSettings("rn12", 1, epochs=2, batch=10, lr=0.02, seed=3, rotation=True, mixup=True, ranks=2)
+
+
+def expected_parameters(dataset: ImageDataset) -> dict[str, Tensor]:
+    """The same training in one process: half a batch after the other, gradients averaged."""
+    plan = Plan.make(dataset, SHARED)
+    views = make_views(plan.base, plan.transform, SHARED, Reporter(quiet=True))
+    objective = Objective(plan.backbone.network, 3, rotation=True, seed=3).train()  # type: ignore[arg-type]
+    optimiser = torch.optim.SGD(objective.parameters(), 1.0, 0.9, weight_decay=5e-4, nesterov=True)
+    shares = zip(*(Keys(SHARED, len(plan.base), rank) for rank in (0, 1)), strict=True)
+    for number, keys in enumerate(shares):
+        epoch, step = divmod(number, 2)
+        optimiser.param_groups[0]["lr"] = learning_rate(number, 4, 0.02, 0.05)
+        optimiser.zero_grad()
+        for key in keys:
+            batch = views[key]
+            assert isinstance(batch, Batch)
+            (objective(*batch, mixing(3, epoch, step, 4, 5)) / 2).backward()
+        optimiser.step()
+    return dict(plan.backbone.network.named_parameters())
+
+
+def test_two_processes_share_every_batch_and_drop_what_is_left_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = write_stripes(tmp_path / "stripes", 16, {"base": (3, 7), "val": (5, 20)})  # 21 = 2 · 10 + 1
+    words = "--dataset stripes --width 1 --epochs 2 --lr 0.02 --batch 10 --seed 3 --rotation --mixup --device cpu"
+    done = torchrun(2, "train", "--data", "stripes", *words.split())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("rn12.safetensors") == done.stderr.count("epoch 2 of 2") == 1  # one process speaks
+    weights = load_file(tmp_path / "weights" / "stripes" / "rn12.safetensors")
+    for name, parameter in expected_parameters(load_own(folder, name="stripes")).items():
+        torch.testing.assert_close(weights[name].float(), parameter.detach(), rtol=1e-3, atol=1e-4, msg=name)
