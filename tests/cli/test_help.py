@@ -7,28 +7,15 @@ import re
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.cells import cell_len
 
 from fsbench.cli.app import COMMANDS as SUMMARIES
-from fsbench.cli.app import load_command
-from tests.cli import run
+from tests.cli import all_commands, run
 from tests.reference import PAGE, reference
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-def all_commands() -> Iterator[tuple[str, Any]]:
-    for name in SUMMARIES:
-        command = load_command(name)
-        yield name, command
-        yield from ((f"{name} {inner}", deeper) for inner, deeper in getattr(command, "commands", {}).items())
-
-
-COMMANDS = dict(all_commands())
+COMMANDS = all_commands()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -44,7 +31,7 @@ def test_help_fits_shows_all_of_its_text_and_has_words_for_types(name: str, monk
     assert name not in SUMMARIES or COMMANDS[name].help.partition("\n")[0] == SUMMARIES[name][1]
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "plot"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_an_example_with_options_that_exist(name: str) -> None:
     (example,) = re.findall(r"Example: \[bold\]fsbench (.*)\[/bold\]", COMMANDS[name].help)
     assert example.startswith(name)

@@ -21,7 +21,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork")
 STATUS = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
 
 
-def kill_often(command: str, kills: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "kills"),
+    [("extract", 2), ("tune", 2), *(pytest.param(command, 20, marks=pytest.mark.slow) for command in COMMANDS)],
+)
+def test_killed_and_resumed(command: str, kills: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extract, "IMAGES_PER_BLOCK", 16)
     whole = Study.prepare(command, tmp_path / "whole")
     unbroken = run(whole.arguments, whole.folder)
     assert unbroken.status == 0, unbroken.errors
@@ -47,19 +52,3 @@ def kill_often(command: str, kills: int, tmp_path: Path) -> None:
     assert run(study.arguments, study.folder).status == 0
     assert study.visible() == expected
     assert [name for name in study.hidden() if not TEMPORARY.fullmatch(name)] == []
-
-
-@pytest.fixture(autouse=True)
-def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extract, "IMAGES_PER_BLOCK", 16)
-
-
-@pytest.mark.parametrize("command", ["extract", "tune"])
-def test_killed_twice(command: str, tmp_path: Path) -> None:
-    kill_often(command, 2, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-def test_killed_many_times(command: str, tmp_path: Path) -> None:
-    kill_often(command, 20, tmp_path)

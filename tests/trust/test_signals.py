@@ -16,13 +16,14 @@ from tests.trust.runs import Running, eventually, start
 from tests.trust.study import Study
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
+
+    from tests.trust.runs import Before
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork")
 
 
-def solving(tmp_path: Path, *options: str, before: Callable[[], object] = lambda: None) -> Running:
+def solving(tmp_path: Path, *options: str, before: Before = lambda: None) -> Running:
     """`fsbench solve`, which has its scatter and begins with the tasks."""
     study = Study.prepare("solve", tmp_path / "here")
     running = start(("solve", *options, "--quiet", "--device", "cpu"), study.folder, before)
@@ -76,35 +77,6 @@ def test_a_signal_ends_the_import_of_torch_at_once(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (143, "")
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("error: Terminated")
-
-
-def test_a_signal_while_a_command_is_loaded_ends_at_once() -> None:
-    code = (
-        "import os, signal\n"
-        "from fsbench.cli.app import interrupts_end, interrupts_raise\n"
-        "with interrupts_raise(), interrupts_end():\n"
-        "    try:\n"
-        "        os.kill(os.getpid(), signal.SIGTERM)\n"
-        "        signal.sigtimedwait([], 1)\n"
-        "    except BaseException:\n"
-        "        print('swallowed')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (143, "")
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("error: Terminated")
-
-
-def test_nobody_waits_for_a_long_block(tmp_path: Path) -> None:
-    study = Study.prepare("solve", tmp_path / "here")
-    endless = ("solve", "--tasks", "3", "--shots", "1", "--steps", "1000000", "--quiet")
-    running = start(endless, study.folder)
-    assert running.end(1.5).status is None
-    running.signal(signal.SIGTERM)
-    ended = running.end()
-    assert ended.status == 143, ended.errors
-    assert ended.errors.count("\n") == 1
-    assert ended.seconds < 15  # all steps take minutes
 
 
 def test_workers_that_die_with_the_program_are_no_further_error() -> None:
