@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fsbench.features import extract
 from fsbench.io import files
 from fsbench.io.files import only_writer, whole_file
 from fsbench.results.studies import read_memory
-from tests.trust.runs import Ended, Running, eventually, run, small_files, start
+from tests.trust.runs import Ended, eventually, run, small_files, start
 from tests.trust.study import COMMANDS, Study
 
 if TYPE_CHECKING:
@@ -68,49 +67,17 @@ def test_a_full_shared_memory_is_an_error_and_no_hang(tmp_path: Path) -> None:
     said_in_words(ended, "shared memory has no room", "--workers 0")
 
 
-def test_features_in_a_folder_of_someone_else_can_be_solved(tmp_path: Path) -> None:
-    """Though their scatter cannot be stored."""
-    study = Study.prepare("solve", tmp_path / "here")
-    scatter = study.folder / "features" / "synthetic-none.scatter.h5"
-    scatter.mkdir()  # nobody can write a file of that name
-    ended = run(("solve", "--tasks", "20", "--shots", "1"), study.folder)
-    assert ended.status == 0, ended.errors
-    assert str(scatter.name) in ended.errors
-
-
 def test_output_that_nobody_takes(tmp_path: Path) -> None:
     study = Study.prepare("solve", tmp_path / "here")
     ended = run(study.arguments, study.folder, lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), 1))
     said_in_words(ended, "Could not go on with the output", "No space left")
 
 
-def started_and_holding(study: Study, out: Path) -> Running:
-    """A command that has its lock."""
-    running = start(study.arguments, study.folder)
-    holds = eventually(lambda: any(path.read_text() for path in out.glob(".*.lock")))  # which says whose it is
-    assert holds, running.log.read_text()
-    return running
-
-
-def test_a_second_extraction_waits_and_finds_it_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extract, "IMAGES_PER_BLOCK", 16)
-    study = Study.prepare("extract", tmp_path / "here")
-    first = started_and_holding(study, study.folder / "features")
-    first.signal(signal.SIGSTOP)
-    second = start([word for word in study.arguments if word != "--quiet"], study.folder)
-    assert eventually(lambda: "is being written" in second.log.read_text())
-    first.signal(signal.SIGCONT)
-    ended = second.end()
-    assert first.end().status == 0
-    assert ended.status == 0, ended.errors
-    assert f"is being written by process {first.process.pid} on " in ended.errors
-    assert "exists already" in ended.errors
-    assert study.hidden() == []
-
-
 def test_a_second_training_is_refused_and_a_dead_one_holds_nothing(tmp_path: Path) -> None:
     study = Study.prepare("train", tmp_path / "here")
-    first = started_and_holding(study, study.folder / "weights" / "photos")
+    first, out = start(study.arguments, study.folder), study.folder / "weights" / "photos"
+    holds = eventually(lambda: any(path.read_text() for path in out.glob(".*.lock")))  # which says whose it is
+    assert holds, first.log.read_text()
     first.signal(signal.SIGSTOP)
     said_in_words(run(study.arguments, study.folder), f"is being written by process {first.process.pid} on ")
     first.signal(signal.SIGKILL)

@@ -9,11 +9,10 @@ import contextlib
 import re
 import resource
 import warnings
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -33,11 +32,8 @@ from tests.unit.exchange.samples import WRITERS, easy, make_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-FACTS: dict[str, Any] = {"name": "bavardage", "points": [0.25, "learned", None], "seconds": 1.5}
 
-
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of file, how a sound one is written, and how it is read; damage to a sealed one must be noticed."""
 
     name: str
@@ -62,10 +58,8 @@ def _read_features(path: Path) -> object:
     return content, replace(file.provenance, notes=tuple(file.provenance.notes)), str(file)
 
 
-STATE: dict[str, Any] = {
-    "state_dict": {"module.conv1.weight": torch.arange(12.0).reshape(3, 4), "fc.bias": torch.ones(3)},
-    "epoch": 3,
-}
+FACTS: dict[str, Any] = {"name": "bavardage", "points": [0.25, "learned", None], "seconds": 1.5}
+STATE = {"module.conv1.weight": torch.arange(12.0).reshape(3, 4), "fc.bias": torch.ones(3)}
 
 
 def _read_weights(path: Path) -> object:
@@ -77,24 +71,20 @@ def _read_foreign(path: Path) -> object:
     return [split_from(part, str(path)).features.shape for part in recognised.parts]
 
 
-def _write_image(kind: str, path: Path) -> None:
-    pixels = np.random.default_rng(0).integers(0, 255, (12, 10, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(path, format=kind)
-
-
+IMAGE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (12, 10, 3), dtype=np.uint8))
 KINDS = [
     Kind("sealed JSON", lambda path: write_sealed(path, FACTS),
          lambda path: read_sealed(path, dict[str, Any], "record", "Make it again."), sealed=True, file="a.json"),
     Kind("feature file", _write_features, _read_features, sealed=True, file="a.h5"),
-    Kind("torch weights", lambda path: torch.save(STATE, path), _read_weights, file="a.pth"),
+    Kind("torch weights", lambda path: torch.save({"state_dict": STATE}, path), _read_weights, file="a.pth"),
     Kind("old torch weights", lambda path: torch.save(STATE, path, _use_new_zipfile_serialization=False),
          _read_weights, file="a.pth"),
-    Kind("safetensors", lambda path: save_file(STATE["state_dict"], path, {"fsbench": "{}"}), _read_weights,
+    Kind("safetensors", lambda path: save_file(STATE, path, {"fsbench": "{}"}), _read_weights,
          file="a.safetensors"),
     *(Kind(f"import {name}", lambda path, write=writer: write(path, make_rows()), _read_foreign, file="novel.dat")
       for name, writer in WRITERS.items() if name != "s2m2_hdf5"),  # damaged HDF5 can crash its library
     Kind("import easy", lambda path: easy(path, make_rows().features.reshape(3, 4, 5)), _read_foreign, file="novel.pt"),
-    *(Kind(f"{kind} image", partial(_write_image, kind), lambda path: open_image(path).size, file=f"a.{kind.lower()}")
+    *(Kind(f"{kind} image", IMAGE.save, lambda path: open_image(path).size, file=f"a.{kind.lower()}")
       for kind in ("PNG", "JPEG", "BMP", "GIF", "PPM", "WEBP", "TIFF")),
 ]  # fmt: skip
 
