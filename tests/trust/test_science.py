@@ -93,16 +93,6 @@ def test_doubtful_base_classes_are_named(tmp_path: Path, capsys: pytest.CaptureF
     assert "are classified with what was learned and measured on them" in capsys.readouterr().err
 
 
-def test_stale_records_are_not_reused(tmp_path: Path) -> None:
-    """The features were made again under the same name."""
-    for seed in (1, 2):
-        make_features(seed=seed).write(tmp_path / "f.h5")
-        file = FeatureFile.open(tmp_path / "f.h5")
-        (row,) = solved("ncm", file, tasks=30, results=tmp_path / "results")
-        (right,) = solved("ncm", file, tasks=30)
-        assert row.cell.record.answers == right.cell.record.answers
-
-
 def test_imported_features_are_not_replaced_by_an_extraction(tmp_path: Path) -> None:
     features, out = make_features(), tmp_path / "f.h5"
     made = Provenance("photos", "rn12", imported=({"file": "a", "sha256": "b", "format": "c", "splits": "d"},))
