@@ -57,28 +57,19 @@ def compared(
     files: Sequence[FeatureFile],
     protocols: Sequence[TaskProtocol] = FOUR,
     *,
+    options: Mapping[str, Any] | None = None,
     results: Path | None = None,
     base: FeatureFile | None = None,
     **fields: Any,
 ) -> Comparison:
     """A table of methods."""
-    spec = Spec(
-        methods=tuple(parse_methods(methods)), protocols=tuple(protocols), all_methods=methods == "all", **fields
-    )
+    choices = tuple(with_options(choice, options or {}) for choice in parse_methods(methods))
+    spec = Spec(methods=choices, protocols=tuple(protocols), all_methods=methods == "all", **fields)
     return compare(spec, files, runner(results), base)
 
 
 def solved(
-    method: str,
-    file: FeatureFile,
-    protocols: Sequence[TaskProtocol] = (TaskProtocol(),),
-    *,
-    options: Mapping[str, Any] | None = None,
-    results: Path | None = None,
-    base: FeatureFile | None = None,
-    **fields: Any,
+    method: str, file: FeatureFile, protocols: Sequence[TaskProtocol] = (TaskProtocol(),), **how: Any
 ) -> list[PairedRow]:
     """What `fsbench solve` computes: a method and its baseline."""
-    (choice,) = parse_methods(method)
-    spec = Spec(methods=(with_options(choice, options or {}),), protocols=tuple(protocols), **fields)
-    return compare(spec, [file], runner(results), base).paired_rows()
+    return compared(method, [file], protocols, **how).paired_rows()

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     import pytest
 
 
-def write_images(root: Path, classes: dict[str, list[str]], images: int = 4, side: int = 20, seed: int = 0) -> Path:
+def write_images(
+    root: Path, classes: dict[str, list[str]], images: int = 4, side: int = 20, seed: int = 0, ending: str = "png"
+) -> Path:
     """Split folders with class folders of random images; classes of a split share a hue, so that features differ."""
     rng = np.random.default_rng(seed)
     for split, names in classes.items():
@@ -25,7 +27,7 @@ def write_images(root: Path, classes: dict[str, list[str]], images: int = 4, sid
             tint = rng.integers(0, 200, size=3)
             for i in range(images):
                 pixels = np.clip(tint + rng.integers(0, 90, size=(side, side, 3)), 0, 255).astype(np.uint8)
-                Image.fromarray(pixels).save(folder / f"{i:03d}.png")
+                Image.fromarray(pixels).save(folder / f"{i:03d}.{ending}")
     return root
 
 

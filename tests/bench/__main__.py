@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.bench.solver import against_the_machine, as_the_problem_grows, each_method, keeping_answers
-from tests.bench.stages import extraction, memory, scatter, start, training
+from tests.bench.stages import extraction, scatter, start, training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +23,6 @@ CASES: dict[str, Callable[[bool], list[Measure]]] = {
     "extract": lambda quick: extraction(1, images=2, width=8) if quick else extraction(3),
     "train": lambda quick: training(1, batches=2, width=4) if quick else training(3),
     "start": lambda quick: start(1 if quick else 5),
-    "memory": lambda quick: memory(100) if quick else memory(1_000, 10_000, 100_000),
 }
 
 
@@ -35,17 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--cases", default=",".join(CASES), help="separated by commas")
     parser.add_argument("--quick", action="store_true", help="small sizes, to check that it works")
-    parser.add_argument("--out", type=Path, help="also write the rows to this JSON file")
     parser.add_argument("--check", action="store_true", help="fail where a bound is missed by more than noise")
     options = parser.parse_args(arguments)
-    measures = []
+    missed = []
     for name in options.cases.split(","):
         for measure in CASES[name](options.quick):
-            measures.append(measure)
             print(measure, flush=True)
-    if options.out:
-        options.out.write_text(json.dumps([asdict(measure) for measure in measures], indent=1, ensure_ascii=False))
-    missed = [measure.case for measure in measures if measure.missed]
+            missed += [measure.case] if measure.missed else []
     if missed:
         print(f"Slower than allowed: {', '.join(missed)}.", file=sys.stderr)
     return int(options.check and bool(missed))

@@ -101,9 +101,9 @@ def against_the_machine(tasks: int, repeats: int) -> list[Measure]:
     products = "batched matrix products of its Gram matrices"
     slowest = "the slowest of them, bavardage:transport"
     return [
-        Measure("solve bavardage", products, times["article"] / times["products"], "ratio"),
-        Measure("solve bavardage:released", "solve bavardage", times["released"] / times["article"], "ratio"),
-        Measure("compare four methods", slowest, times["four"] / times["transport"], "ratio"),
+        Measure("solve bavardage", products, times["article"] / times["products"]),
+        Measure("solve bavardage:released", "solve bavardage", times["released"] / times["article"]),
+        Measure("compare four methods", slowest, times["four"] / times["transport"]),
         Measure("draw tasks", "solve bavardage", 100 * times["draw"] / times["article"], "%"),
     ]
 
@@ -128,7 +128,7 @@ def keeping_answers(tasks: int, repeats: int, dimension: int = 640) -> list[Meas
             solve=partial(solve, [method], material, tasks),
             run=partial(runner.run, job),
         )
-    return [Measure("keep answers", f"solving alone, {tasks:,} tasks", times["run"] / times["solve"], "ratio")]
+    return [Measure("keep answers", f"solving alone, {tasks:,} tasks", times["run"] / times["solve"])]
 
 
 def draw(material: Material, tasks: int) -> None:
@@ -182,8 +182,8 @@ def as_the_problem_grows(tasks: int, repeats: int) -> list[Measure]:
     ratios = {key: times[key] / operations[key] for key in times}
     worst = max(ratio for (axis, x), ratio in ratios.items() if x >= USUAL[axis]) / ratios["tasks", USUAL["tasks"]]
     return [
-        *(Measure(f"solve bavardage, {x:,} {axis}", against, ratio, "ratio") for (axis, x), ratio in ratios.items()),
-        Measure("growth", "the usual task; the largest from its size on", worst, "ratio"),
+        *(Measure(f"solve bavardage, {x:,} {axis}", against, ratio) for (axis, x), ratio in ratios.items()),
+        Measure("growth", "the usual task; the largest from its size on", worst),
     ]
 
 
@@ -206,7 +206,7 @@ def each_method(tasks: int, repeats: int) -> list[Measure]:
         per_task = times[name] / counts[name]
         measures += [
             Measure(f"speed of {name}", "sampling to answers", 1 / per_task, "tasks/s"),
-            Measure(f"speed of {name}", "a product XXᵀ of its rows", per_task / product, "ratio"),
+            Measure(f"speed of {name}", "a product XXᵀ of its rows", per_task / product),
         ]
     return measures
 

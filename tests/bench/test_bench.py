@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.soft_kmeans import SoftKMeans
-from fsbench.tasks.protocol import TaskProtocol
 from tests.bench import __main__ as bench
 from tests.bench.measure import BOUNDS, NOISE, Measure, in_turns
-from tests.bench.solver import (
-    GROWTH,
-    USUAL,
-    arithmetic,
-    embedding,
-    mini_like,
-)
+from tests.bench.solver import arithmetic, embedding, mini_like
 
 
-def test_it_runs_and_writes_what_it_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench.main(["--quick", "--cases", "scatter,extract,answers", "--out", str(tmp_path / "bench.json")]) == 0
-    rows = json.loads((tmp_path / "bench.json").read_text())
-    assert [row["case"] for row in rows] == ["scatter, from disk", "extract", "hash images", "keep answers"]
-    assert "scatter, from disk" in capsys.readouterr().out
+def test_it_runs_and_every_bound_is_of_something_that_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["--quick", "--cases", "scatter,extract,answers"]) == 0
+    shown = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["scatter, from disk", "extract", "hash images", "keep answers"]
+    sources = "".join(path.read_text() for path in Path(__file__).parent.glob("s*.py"))
+    assert [case for case in BOUNDS if f'"{case}"' not in sources] == []
 
 
 def test_it_fails_where_a_bound_is_missed_beyond_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     for factor, status in ((NOISE * 0.99, 0), (NOISE * 1.01, 1)):
-        slow = Measure("growth", "the usual task", BOUNDS["growth"].limit * factor, "ratio")
+        slow = Measure("growth", "the usual task", BOUNDS["growth"] * factor)
         monkeypatch.setitem(bench.CASES, "growth", lambda quick: [slow])  # noqa: B023 - used before the next
         assert bench.main(["--cases", "growth", "--check"]) == status
-    assert not Measure("scatter, from disk", "", BOUNDS["scatter, from disk"].limit / NOISE * 1.01, "%").missed
 
 
 def test_actions_take_turns_after_one_to_warm_up() -> None:
@@ -48,14 +40,5 @@ def test_the_arithmetic_of_a_method_is_counted() -> None:
     counted = arithmetic(SoftKMeans(km_steps=5), material)
     assert gram + 4 * gathered <= counted <= gram + 4 * gathered + 2 * 5 * 5 * 80 * 2  # the first step needs no product
     assert arithmetic(SoftKMeans(km_steps=6), material) - counted == gathered
-    assert arithmetic(Bavardage(variant="transport"), material) > arithmetic(Bavardage(), material) > 2 * gram
-    twice = arithmetic(SoftKMeans(), material, TaskProtocol(queries=150))
-    assert twice > 2 * 155 * 155 * 192
     assert embedding(SoftKMeans(), material) == 0  # element-wise work alone
     assert embedding(Bavardage(), material) == 2 * 192 * 192 * 12_000
-
-
-def test_every_bound_is_of_something_that_is_measured() -> None:
-    sources = "".join(path.read_text() for path in Path(__file__).parent.glob("s*.py"))
-    assert [case for case in BOUNDS if f'"{case}"' not in sources and not case.startswith("memory of")] == []
-    assert all(value in GROWTH[axis] for axis, value in USUAL.items())

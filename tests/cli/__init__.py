@@ -6,9 +6,10 @@ import contextlib
 import io
 import sys
 from dataclasses import dataclass
+from typing import Any
 from unittest import mock
 
-from fsbench.cli.app import main
+from fsbench.cli.app import COMMANDS, load_command, main
 
 
 @dataclass(frozen=True)
@@ -18,10 +19,6 @@ class Done:
     returncode: int
     stdout: str
     stderr: str
-
-    @property
-    def exit_code(self) -> int:
-        return self.returncode
 
     @property
     def output(self) -> str:
@@ -38,3 +35,10 @@ def run(*arguments: str) -> Done:
         except SystemExit as stop:
             code = int(stop.code or 0)
     return Done(code, out.getvalue(), err.getvalue())
+
+
+def all_commands() -> dict[str, Any]:
+    """Commands by the words that lead to them; without `plot`, which is a group of them."""
+    loaded = {name: load_command(name) for name in COMMANDS}
+    figures = loaded.pop("plot").commands
+    return loaded | {f"plot {name}": command for name, command in figures.items()}

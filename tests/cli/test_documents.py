@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fsbench.cli.app import load_command
-from fsbench.doctor import Environment
 from tests.cli import run
 from tests.workspace import write_feature_files, write_mini, write_photos, write_pickles
 
@@ -37,7 +36,6 @@ BEFORE: dict[str, list[Callable[[Path], None]]] = {
     "data.md, Your own images": [write_photos],
     "data.md, Features of other programs": [write_pickles],
 }
-NOTHING = Environment({"torch": "2"}, devices={"cpu": "2 threads"})
 
 
 @dataclass(frozen=True)
@@ -91,15 +89,6 @@ SECTIONS = dict.fromkeys(
 )
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fsbench.doctor.probe_environment", lambda: NOTHING)
-    for root in ("DATA", "WEIGHTS", "FEATURES", "RESULTS"):
-        monkeypatch.delenv(f"FSBENCH_{root}", raising=False)
-    return tmp_path
-
-
 def write_own_method(folder: Path) -> None:
     """The method that the README shows, under the name in its first line."""
     block = next(block for block in blocks("python") if block.section.startswith("README") and block.text[0] == "#")
@@ -108,9 +97,9 @@ def write_own_method(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_the_commands_of_a_section_run_in_their_order(section: str, folder: Path) -> None:
+def test_the_commands_of_a_section_run_in_their_order(section: str, here: Path) -> None:
     for prepare in BEFORE.get(section, [write_feature_files, write_own_method]):
-        prepare(folder)
+        prepare(here)
     for block in blocks("console"):
         for words in block.commands if block.section == section else ():
             if words[0] == "python":
@@ -136,8 +125,8 @@ def test_what_is_not_run_has_options_that_exist() -> None:
         command_of(["train"])[0].make_context("train", ["--epoch", "3"])
 
 
-def test_the_python_walk_through_runs(folder: Path) -> None:
-    write_feature_files(folder)
+def test_the_python_walk_through_runs(here: Path) -> None:
+    write_feature_files(here)
     short, long = (
         block.text.replace("tasks=1000", "tasks=20")
         for block in blocks("python")
@@ -165,8 +154,3 @@ def test_links_and_images_are_there_and_every_page_is_linked() -> None:
             assert "://" in target or 0 < (folder / target).stat().st_size < 140_000, target
         assert document in {"README.md", "index.md"} or f"({document})" in DOCUMENTS["index.md"], document
     assert len(DOCUMENTS["README.md"].split()) < 1000
-
-
-def test_the_map_of_the_source_names_every_package() -> None:
-    shown = set(re.findall(r"`(?:fsbench/)?(\w+)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
-    assert {path.parent.name for path in (ROOT / "fsbench").glob("*/__init__.py")} <= shown

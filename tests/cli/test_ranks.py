@@ -17,7 +17,6 @@ from tests.images import write_images
 
 if TYPE_CHECKING:
     from fsbench.results.record import Record
-    from tests.synthetic import Features
 
 CLASSES = {"base": ["b0", "b1"], "val": ["v0", "v1"], "novel": ["n0", "n1"]}
 EXTRACT = ("extract", "--data", "photos", "--weights", "tiny.safetensors", "--device", "cpu", "--batch", "8")
@@ -46,19 +45,12 @@ class Bad(NearestClassMean):
 
 
 @pytest.fixture
-def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def photos(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """72 images: five blocks."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "tiny.safetensors").write_bytes(encode_backbone(load_backbone("rn12", random_seed=0, width=4), {}))
-    monkeypatch.setattr("fsbench.features.extract.IMAGES_PER_BLOCK", IMAGES_PER_BLOCK)
-    return write_images(tmp_path / "photos", CLASSES, images=12)
-
-
-@pytest.fixture
-def synthetic(features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    return features.write(tmp_path / "features" / "synthetic-none.h5")
+    (here / "tiny.safetensors").write_bytes(encode_backbone(load_backbone("rn12", random_seed=0, width=4), {}))
+    monkeypatch.setattr("fsbench.features.extract.IMAGES_PER_BLOCK", IMAGES_PER_BLOCK)
+    return write_images(here / "photos", CLASSES, images=12)
 
 
 def digests(path: str) -> list[str]:
@@ -71,11 +63,6 @@ def records(folder: str) -> dict[str, Record]:
     return {path.name: load_record(path).update(**by_chance) for path in Path(folder).glob("*.h5")}
 
 
-def of_one_process(folder: str) -> dict[str, Record]:
-    """The same as if one process had made them."""
-    return {name: record.update(ranks=1) for name, record in records(folder).items()}
-
-
 @pytest.mark.usefixtures("photos")
 def test_compare_of_unequal_processes_gives_one_table_and_the_records_of_one_process() -> None:
     """Images are decoded by one process, whose file the others read."""
@@ -86,7 +73,7 @@ def test_compare_of_unequal_processes_gives_one_table_and_the_records_of_one_pro
     assert len(list(Path(".pixels").glob("*.npy"))) == 1
     assert done.stdout == run(*COMPARE).stdout  # reused
     run(*COMPARE, "--results-dir", "alone")
-    assert records("alone") == of_one_process("results")
+    assert records("alone") == {name: record.update(ranks=1) for name, record in records("results").items()}
 
 
 @pytest.mark.usefixtures("photos")
@@ -104,7 +91,7 @@ def test_a_killed_process_ends_the_run_and_one_process_goes_on_with_what_is_fini
     assert digests("f.h5") == digests("whole.h5")
 
 
-@pytest.mark.usefixtures("synthetic")
+@pytest.mark.usefixtures("folder")
 def test_an_error_in_one_process_is_shown_once() -> None:
     Path("bad.py").write_text(BAD)
     done = torchrun(2, "compare", "--methods", "bad.py:Bad", "--baseline", "ncm", "--tasks", "40", "--device", "cpu")
@@ -113,16 +100,3 @@ def test_an_error_in_one_process_is_shown_once() -> None:
     assert done.stderr.count("error: Process 1 cannot do it.") == 1
     assert f"{ROOT}/fsbench" not in done.stderr  # no traceback of ours
     assert "has ended" not in done.stderr  # the other process has nothing to add
-
-
-@pytest.mark.usefixtures("synthetic")
-def test_tuning_ends_the_same_for_any_number_of_processes() -> None:
-    solve = ("solve", "--method", "soft-kmeans", "--tune", "--tasks", "40", "--shots", "1", "--device", "cpu")
-    done = torchrun(3, *solve)
-    assert done.returncode == 0, done.stderr
-    tuned = Path("features/synthetic-none.tuned.json")
-    searched, together = tuned.read_bytes(), of_one_process("results")
-    tuned.unlink()
-    assert run(*solve, "--results-dir", "alone").returncode == 0
-    assert tuned.read_bytes() == searched
-    assert records("alone") == together

@@ -19,16 +19,12 @@ def test_the_interval_over_classes_is_the_jackknife() -> None:
     assert found is not None
     assert found.mean == pytest.approx(values.mean())
     assert found.half_width == pytest.approx(2.446912 * error, rel=1e-6)  # Student's quantile of 6 degrees of freedom
-
-
-def test_without_a_class_to_leave_out_there_is_no_interval_over_classes() -> None:
-    assert interval_over_classes(np.ones(9), np.tile(np.arange(5), (9, 1))) is None
+    assert interval_over_classes(np.ones(9), np.tile(np.arange(5), (9, 1))) is None  # no class can be left out
 
 
 def test_intervals_cover_what_they_say() -> None:
     found = coverage(20, 60, repeats=10, tasks=100, worlds=4)
     assert min(found["classes"]) >= 0.7
-    assert min(found["classes, these"]) >= 0.7
     assert min(found["tasks"]) < 0.8  # they are about more tasks from the same images
 
 
@@ -59,9 +55,7 @@ def test_of_equal_methods_few_are_called_worse() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("classes", [10, 20, 50])
 def test_coverage_for_new_classes_in_full(classes: int) -> None:
-    found = coverage(classes, 60, repeats=250)
-    assert min(found["classes"]) >= 0.92
-    assert min(found["classes, these"]) >= 0.92
+    assert min(coverage(classes, 60, repeats=250)["classes"]) >= 0.92
 
 
 @pytest.mark.slow

@@ -12,8 +12,7 @@ import signal
 import sys
 import time
 import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -32,11 +31,10 @@ for _module in pkgutil.walk_packages(fsbench.__path__, "fsbench."):  # commands 
     importlib.import_module(_module.name)
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a process ended: its status, negative for a signal, what it printed and how long it took."""
+class Ended(NamedTuple):
+    """How a process ended."""
 
-    status: int | None
+    status: int | None  # negative for a signal
     errors: str
     seconds: float
 
@@ -45,18 +43,12 @@ class Ended:
         return "Traceback" not in self.errors and "Error:" not in self.errors
 
 
-@dataclass(frozen=True)
-class Running:
+class Running(NamedTuple):
     """A command at work."""
 
     process: BaseProcess
     log: Path  # of its errors
     started: float
-
-    @property
-    def number(self) -> int:
-        """Of the process."""
-        return self.process.pid or 0
 
     def end(self, seconds: float | None = None) -> Ended:
         """Wait for it, no longer than some seconds: its status is None then, and it goes on."""
@@ -66,7 +58,7 @@ class Running:
     def signal(self, number: int, *, group: bool = False) -> None:
         """Send a signal, to its workers too if asked; nothing, if it has ended."""
         with contextlib.suppress(ProcessLookupError):
-            (os.killpg if group else os.kill)(self.number, number)
+            (os.killpg if group else os.kill)(self.process.pid or 0, number)
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:

@@ -34,14 +34,9 @@ _TIMES = ("seconds", "created", "peak_memory", "device", "sha256", "versions")
 
 @dataclass(frozen=True)
 class Study:
-    """A folder in which a command can run.
+    """A folder in which a command can run."""
 
-    Attributes:
-        command: Its name.
-        folder: The current folder of the command.
-    """
-
-    command: str
+    arguments: tuple[str, ...]
     folder: Path
 
     @classmethod
@@ -57,11 +52,7 @@ class Study:
                 (folder / f"{name}.plk").write_bytes(pickle.dumps(by_class(rows)))
         else:
             make_features(dimension=24).write(folder / "features" / "synthetic-none.h5")
-        return cls(command, folder)
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        return COMMANDS[self.command]
+        return cls(COMMANDS[command], folder)
 
     def visible(self) -> dict[str, str]:
         """The files that a user sees, and what they say."""

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
-from fsbench.devices import while_workers_live
-from fsbench.errors import FsbenchError
-from fsbench.features import extract
 from fsbench.io import files
 from fsbench.io.files import only_writer, whole_file
 from fsbench.results.studies import read_memory
-from tests.trust.runs import Ended, Running, eventually, run, small_files, start
+from tests.trust.runs import Ended, eventually, run, small_files, start
 from tests.trust.study import COMMANDS, Study
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork")
@@ -38,8 +32,19 @@ def said_in_words(ended: Ended, *words: str) -> None:
         assert word in ended.errors, ended.errors
 
 
-def a_full_disk_loses_nothing(command: str, sizes: tuple[int, ...], tmp_path: Path) -> int:
-    """Run a command with room for files of some sizes only, then without limit; how often it ended early."""
+MANY_SIZES = (600, 2_000, 20_000)
+
+
+@pytest.mark.parametrize(
+    ("command", "sizes"),
+    [
+        ("import", MANY_SIZES[:1]),
+        ("solve", MANY_SIZES[:1]),
+        *(pytest.param(command, MANY_SIZES, marks=pytest.mark.slow) for command in COMMANDS),
+    ],
+)
+def test_a_full_disk_loses_nothing(command: str, sizes: tuple[int, ...], tmp_path: Path) -> None:
+    """There is room for files of some sizes only, then no limit."""
     whole = Study.prepare(command, tmp_path / "whole")
     assert run(whole.arguments, whole.folder).status == 0
     study, failures = Study.prepare(command, tmp_path / "full"), 0
@@ -53,18 +58,7 @@ def a_full_disk_loses_nothing(command: str, sizes: tuple[int, ...], tmp_path: Pa
     assert run(study.arguments, study.folder).status == 0
     assert study.visible() == whole.visible()
     assert study.hidden() == []
-    return failures
-
-
-@pytest.mark.parametrize("command", ["import", "solve"])
-def test_a_full_disk(command: str, tmp_path: Path) -> None:
-    assert a_full_disk_loses_nothing(command, (600,), tmp_path) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_disk_that_is_full_at_many_sizes(command: str, tmp_path: Path) -> None:
-    assert a_full_disk_loses_nothing(command, (600, 2_000, 20_000), tmp_path) >= 2
+    assert failures >= max(1, len(sizes) - 1)
 
 
 def test_a_full_shared_memory_is_an_error_and_no_hang(tmp_path: Path) -> None:
@@ -73,61 +67,19 @@ def test_a_full_shared_memory_is_an_error_and_no_hang(tmp_path: Path) -> None:
     said_in_words(ended, "shared memory has no room", "--workers 0")
 
 
-def test_a_reader_that_is_killed_is_an_error_in_words() -> None:
-    def batches() -> Iterator[int]:
-        yield 1
-        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. \nmore")
-
-    with pytest.raises(FsbenchError, match="A process that reads images has ended: DataLoader worker") as caught:
-        list(while_workers_live(batches()))
-    assert "--workers 0" in caught.value.hint
-
-
-def test_features_in_a_folder_of_someone_else_can_be_solved(tmp_path: Path) -> None:
-    """Though their scatter cannot be stored."""
-    study = Study.prepare("solve", tmp_path / "here")
-    scatter = study.folder / "features" / "synthetic-none.scatter.h5"
-    scatter.mkdir()  # nobody can write a file of that name
-    ended = run(("solve", "--tasks", "20", "--shots", "1"), study.folder)
-    assert ended.status == 0, ended.errors
-    assert str(scatter.name) in ended.errors
-
-
 def test_output_that_nobody_takes(tmp_path: Path) -> None:
     study = Study.prepare("solve", tmp_path / "here")
     ended = run(study.arguments, study.folder, lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), 1))
     said_in_words(ended, "Could not go on with the output", "No space left")
 
 
-def started_and_holding(study: Study, out: Path) -> Running:
-    """A command that has its lock."""
-    running = start(study.arguments, study.folder)
-    holds = eventually(lambda: any(path.read_text() for path in out.glob(".*.lock")))  # which says whose it is
-    assert holds, running.log.read_text()
-    return running
-
-
-def test_a_second_extraction_waits_and_finds_it_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extract, "IMAGES_PER_BLOCK", 16)
-    study = Study.prepare("extract", tmp_path / "here")
-    first = started_and_holding(study, study.folder / "features")
-    first.signal(signal.SIGSTOP)
-    second = start([word for word in study.arguments if word != "--quiet"], study.folder)
-    assert eventually(lambda: "is being written" in second.log.read_text())
-    first.signal(signal.SIGCONT)
-    ended = second.end()
-    assert first.end().status == 0
-    assert ended.status == 0, ended.errors
-    assert f"is being written by process {first.number} on " in ended.errors
-    assert "exists already" in ended.errors
-    assert study.hidden() == []
-
-
 def test_a_second_training_is_refused_and_a_dead_one_holds_nothing(tmp_path: Path) -> None:
     study = Study.prepare("train", tmp_path / "here")
-    first = started_and_holding(study, study.folder / "weights" / "photos")
+    first, out = start(study.arguments, study.folder), study.folder / "weights" / "photos"
+    holds = eventually(lambda: any(path.read_text() for path in out.glob(".*.lock")))  # which says whose it is
+    assert holds, first.log.read_text()
     first.signal(signal.SIGSTOP)
-    said_in_words(run(study.arguments, study.folder), f"is being written by process {first.number} on ", "Wait")
+    said_in_words(run(study.arguments, study.folder), f"is being written by process {first.process.pid} on ")
     first.signal(signal.SIGKILL)
     assert first.end().status == -9
     assert run(study.arguments, study.folder).status == 0
@@ -145,16 +97,6 @@ def test_runs_at_the_same_time_leave_what_one_after_the_other_leaves(tmp_path: P
     assert read_memory(shared.folder / tuned).keys() == read_memory(alone.folder / tuned).keys()
     left, expected = shared.visible(), alone.visible()
     assert left | {tuned: ""} == expected | {tuned: ""}  # whose order is that of the searches
-
-
-def test_where_there_are_no_locks_nothing_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(handle: int, operation: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", fails)
-    with only_writer(tmp_path / "out"), only_writer(tmp_path / "out"):
-        (tmp_path / "out").write_text("x")
-    assert (tmp_path / "out").read_text() == "x"
 
 
 def test_locks_of_many_writers_exclude_each_other(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
-"""Killed at any moment, a command leaves nothing that looks finished and is not, and resumes to the same end."""
+"""Killed at any moment, a command leaves nothing half finished and resumes; signals end it soon, with one sentence."""
 
 from __future__ import annotations
 
 import random
 import signal
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -11,17 +13,24 @@ import pytest
 
 from fsbench.features import extract
 from fsbench.io.files import TEMPORARY
-from tests.trust.runs import run, start
+from tests.trust.runs import Running, eventually, run, start
 from tests.trust.study import COMMANDS, Study
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.trust.runs import Before
+
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork")
 STATUS = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
 
 
-def kill_often(command: str, kills: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "kills"),
+    [("extract", 2), ("tune", 2), *(pytest.param(command, 20, marks=pytest.mark.slow) for command in COMMANDS)],
+)
+def test_killed_and_resumed(command: str, kills: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extract, "IMAGES_PER_BLOCK", 16)
     whole = Study.prepare(command, tmp_path / "whole")
     unbroken = run(whole.arguments, whole.folder)
     assert unbroken.status == 0, unbroken.errors
@@ -49,17 +58,57 @@ def kill_often(command: str, kills: int, tmp_path: Path) -> None:
     assert [name for name in study.hidden() if not TEMPORARY.fullmatch(name)] == []
 
 
-@pytest.fixture(autouse=True)
-def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extract, "IMAGES_PER_BLOCK", 16)
+def solving(tmp_path: Path, *options: str, before: Before = lambda: None) -> Running:
+    """`fsbench solve`, which has its scatter and begins with the tasks."""
+    study = Study.prepare("solve", tmp_path / "here")
+    running = start(("solve", *options, "--quiet", "--device", "cpu"), study.folder, before)
+    assert eventually(lambda: any(study.folder.rglob("*.scatter.h5"))), running.log.read_text()
+    time.sleep(0.2)
+    return running
 
 
-@pytest.mark.parametrize("command", ["extract", "tune"])
-def test_killed_twice(command: str, tmp_path: Path) -> None:
-    kill_often(command, 2, tmp_path)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_a_signal_ends_with_one_sentence_also_in_a_long_block(number: int, status: int, tmp_path: Path) -> None:
+    running = solving(tmp_path, "--tasks", "3", "--shots", "1", "--steps", "1000000")  # which would take minutes
+    running.signal(number)
+    ended = running.end()
+    assert ended.status == status, ended.errors
+    assert ended.errors.count("\n") == 1
+    assert "Run the same command again to resume" in ended.errors
+    assert ended.seconds < 15
+    assert not list((tmp_path / "here").rglob(".*"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-def test_killed_many_times(command: str, tmp_path: Path) -> None:
-    kill_often(command, 20, tmp_path)
+def test_nohup_stays_nohup(tmp_path: Path) -> None:
+    ignore = (signal.SIGHUP, signal.SIG_IGN)
+    running = solving(tmp_path, "--tasks", "300", before=lambda: signal.signal(*ignore))
+    running.signal(signal.SIGHUP)
+    assert running.end().status == 0
+
+
+DURING_THE_IMPORT_OF_TORCH = """
+import importlib.abc, os, signal, sys
+from fsbench.cli.app import main
+
+class Signal(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "torch.nn":
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                signal.sigtimedwait([], 5)
+            except BaseException:
+                print("swallowed")
+
+signal.signal(signal.SIGTERM, signal.SIG_DFL)  # whoever runs the tests may ignore it
+sys.meta_path.insert(0, Signal())
+main()
+"""
+
+
+def test_a_signal_ends_the_import_of_torch_at_once(tmp_path: Path) -> None:
+    """Torch may swallow an exception while it is imported, and then fail in another place."""
+    command = [sys.executable, "-c", DURING_THE_IMPORT_OF_TORCH, "solve", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (143, "")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: Terminated")

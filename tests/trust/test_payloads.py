@@ -20,7 +20,7 @@ from fsbench.exchange.layouts import read_file
 from fsbench.io.pickles import read_plain_pickle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -34,29 +34,18 @@ class Reduce:
         return os.mkdir, (str(self.canary),)
 
 
-class Made:
-    """A class that acts when it is made without a call."""
-
-    def __new__(cls, canary: str) -> Made:
-        os.mkdir(canary)  # noqa: PTH102
-        return super().__new__(cls)
-
-
 def by_hand(template: str) -> Callable[[Path], bytes]:
     return lambda canary: template.format(canary=canary).encode("latin1")
 
 
 PICKLES: dict[str, Callable[[Path], bytes]] = {
     "reduce": lambda canary: pickle.dumps({"features": [Reduce(canary)]}, 5),
-    "text": by_hand("(dp0\nI3\ncos\nmkdir\n(V{canary}\ntRs."),
     "inst": by_hand("\x80\x02(V{canary}\nios\nmkdir\n."),
     "obj": by_hand("\x80\x02(cos\nmkdir\nV{canary}\no."),
-    "newobj": by_hand("\x80\x02ctests.trust.test_payloads\nMade\n(V{canary}\nt\x81."),
     "build": by_hand("\x80\x02cfunctools\npartial\n(cos\ngetcwd\ntR(cos\nmkdir\n(V{canary}\nt}}Ntb)R."),
     "stack global": by_hand("\x80\x04\x8c\x02os\x8c\x05mkdir\x93(V{canary}\ntR."),
     "dotted": by_hand("\x80\x04\x8c\x05torch\x8c\x08os.mkdir\x93(V{canary}\ntR."),
     "extension": by_hand("\x80\x02\x82\x01(V{canary}\ntR."),
-    "eval": by_hand("\x80\x02cbuiltins\neval\n(V__import__('os').mkdir('{canary}')\ntR."),
     "numpy": by_hand("\x80\x02cnumpy.testing._private.utils\nrunstring\n(V__import__('os').mkdir('{canary}')\n}}tR."),
 }
 
@@ -67,7 +56,6 @@ def in_zip(content: bytes) -> bytes:
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("archive/data.pkl", content)
         archive.writestr("archive/version", b"3\n")
-        archive.writestr("archive/data/0", bytes(64))
     return stream.getvalue()
 
 
@@ -98,24 +86,14 @@ def in_tensor(content: bytes) -> bytes:
     return pickle.dumps({"concat_features": Tensor()})
 
 
-CONTAINERS: tuple[Callable[[bytes], bytes], ...] = (bytes, in_zip, in_legacy, in_npz, in_tensor)
-
-
-@pytest.fixture(autouse=True)
-def _extension() -> Iterator[None]:
-    """A program that gives names to numbers of the pickle format."""
-    copyreg.add_extension("os", "mkdir", 1)
-    yield
-    copyreg.remove_extension("os", "mkdir", 1)
-
-
 @pytest.mark.parametrize("name", PICKLES)
-def test_nothing_is_executed_by_any_reader(name: str, tmp_path: Path) -> None:
+def test_nothing_is_executed_by_any_reader(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(copyreg._inverted_registry, 1, ("os", "mkdir"))  # type: ignore[attr-defined]  # "extension"
     canary, path = tmp_path / "canary", tmp_path / "file"
     with contextlib.suppress(Exception):  # what comes after the deed
         pickle.loads(PICKLES[name](canary))
     canary.rmdir()  # so the payload works
-    for wrap in CONTAINERS:
+    for wrap in (bytes, in_zip, in_legacy, in_npz, in_tensor):
         path.write_bytes(wrap(PICKLES[name](canary)))
         for read in (read_checkpoint, lambda path: read_file(path, "mini", "novel"), read_plain_pickle):
             with contextlib.suppress(FsbenchError):  # any other exception fails the test
