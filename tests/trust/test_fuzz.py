@@ -10,6 +10,7 @@ import re
 import resource
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +28,7 @@ from fsbench.exchange.importing import split_from
 from fsbench.exchange.layouts import read_file
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.io.files import read_sealed, write_sealed
-from tests.unit.exchange.samples import WRITERS, easy, make_rows
+from tests.unit.exchange.samples import WRITERS, Rows, easy, make_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,6 +67,10 @@ def _read_weights(path: Path) -> object:
     return {name: tensor.shape for name, tensor in read_checkpoint(path).tensors.items()}
 
 
+def _write_rows(write: Callable[[Path, Rows], None], path: Path) -> None:
+    write(path, make_rows())
+
+
 def _read_foreign(path: Path) -> object:
     _, recognised = read_file(path, "own", "novel")
     return [split_from(part, str(path)).features.shape for part in recognised.parts]
@@ -81,7 +86,7 @@ KINDS = [
          _read_weights, file="a.pth"),
     Kind("safetensors", lambda path: save_file(STATE, path, {"fsbench": "{}"}), _read_weights,
          file="a.safetensors"),
-    *(Kind(f"import {name}", lambda path, write=writer: write(path, make_rows()), _read_foreign, file="novel.dat")
+    *(Kind(f"import {name}", partial(_write_rows, writer), _read_foreign, file="novel.dat")
       for name, writer in WRITERS.items() if name != "s2m2_hdf5"),  # damaged HDF5 can crash its library
     Kind("import easy", lambda path: easy(path, make_rows().features.reshape(3, 4, 5)), _read_foreign, file="novel.pt"),
     *(Kind(f"{kind} image", IMAGE.save, lambda path: open_image(path).size, file=f"a.{kind.lower()}")
