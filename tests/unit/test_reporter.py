@@ -34,7 +34,7 @@ def test_a_log_gets_a_line_when_nothing_was_said_for_long(
     ]
 
 
-@pytest.mark.parametrize("width", [40, 80, 140])
+@pytest.mark.parametrize("width", [40, 140])
 def test_a_bar_fits_the_terminal_and_shows_the_time_left(width: int, clock: list[float]) -> None:
     reporter = Reporter()
     reporter.console = SafeConsole(file=io.StringIO(), force_terminal=True, width=width, legacy_windows=False)

@@ -71,20 +71,14 @@ def test_results_do_not_depend_on_how_tasks_are_blocked(name: str, monkeypatch: 
     ("name", "balanced", "shots", "expected"),
     [
         ("baseline", False, 1, {"temperature": 15.0, "rate": 1e-3, "steps": 100}),
-        ("baseline++", True, 5, {"temperature": 15.0, "rate": 1e-3, "steps": 100}),
         ("tim-gd", True, 1, {"cross_entropy": 1.0, "marginal": 10.0, "conditional": 1.0, "steps": 1000}),
         ("tim-gd", False, 5, {"cross_entropy": 1.0, "marginal": 1.0, "conditional": 1.0, "rate": 1e-4}),
         ("tim-adm", True, 1, {"cross_entropy": 0.1, "marginal": 1.0, "conditional": 0.1, "steps": 150}),
-        ("tim-adm", False, 5, {"cross_entropy": 0.1, "marginal": 1.0, "conditional": 0.1, "steps": 150}),
         ("alpha-tim", False, 1, {"order": 2.0, "marginal": 1.0, "rate": 1e-4, "steps": 1000}),
         ("alpha-tim", False, 3, {"order": 5.0}),
-        ("alpha-tim", True, 5, {"order": 7.0, "marginal": 1.0}),
         ("alpha-tim", False, 20, {"order": 7.0}),
         ("alpha-am", False, 1, {"order": 2.0, "marginal": 1.0, "propagation": 0.8, "neighbours": 20, "steps": 100}),
-        ("alpha-am", False, 3, {"order": 2.0, "marginal": 1.0, "propagation": 0.8, "neighbours": 20}),
         ("alpha-am", False, 5, {"order": 5.0, "marginal": 1.0, "propagation": 0.9, "neighbours": 10}),
-        ("alpha-am", True, 5, {"order": 5.0, "marginal": 1.0, "propagation": 0.9, "neighbours": 10}),
-        ("am", True, 1, {"order": 1.0, "marginal": 10.0, "propagation": 0.8, "neighbours": 20, "rate": 1e-3}),
         ("am", False, 5, {"order": 1.0, "marginal": 10.0, "propagation": 0.9, "neighbours": 10, "chain": "PLC"}),
     ],
 )
@@ -146,11 +140,8 @@ def test_unem_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks, labels = unem_tasks(60)
     start = unem.UnemGaussian()
     learned = start.learn([(tasks, labels)], ["scale", "balance", "temperature"])
-    found = [unem_loss_of(method, *unem_tasks(60)) for method in (start, unem.UnemGaussian(**learned))]  # type: ignore[arg-type]
-    assert found[1] < 0.9 * found[0]
-    monkeypatch.setattr(unem, "ROUNDS", 1)
-    assert start.learn([(tasks, labels)], ["scale"]).keys() == {"scale"}
-
-
-def unem_loss_of(method: unem.UnemGaussian, tasks: TaskBatch, labels: torch.Tensor) -> float:
-    return float(torch.nn.functional.nll_loss(method.classify(tasks).clamp_min(1e-30).log().mT, labels))
+    losses = [
+        torch.nn.functional.nll_loss(method.classify(tasks).clamp_min(1e-30).log().mT, labels)
+        for method in (start, unem.UnemGaussian(**learned))  # type: ignore[arg-type]
+    ]
+    assert losses[1] < 0.9 * losses[0]

@@ -23,23 +23,13 @@ if TYPE_CHECKING:
     ("method", "changes", "expected"),
     [
         ("bavardage", {"family": "wrn-simpleshot"}, (74.10, 0.30)),
-        ("soft-kmeans", {"family": "wrn-simpleshot", "shots": 5}, (82.41, 0.16)),
-        ("bavardage", {"family": "rn12-easy"}, (77.85, 0.28)),
         ("bavardage", {"family": "rn12-easy", "crops": 30}, (79.76, 0.29)),
-        ("pt-map", {"family": "rn18-simpleshot"}, (60.1, None)),
         ("pt-map", {"family": "rn18-simpleshot", "alpha": None}, (76.9, None)),
         ("pt-map", {"family": "wrn-s2m2", "alpha": None}, (82.92, 0.26)),
-        ("bms", {"family": "wrn-s2m2", "alpha": None, "dataset": "cub"}, (91.91, 0.18)),
-        ("simpleshot", {"family": "rn18-simpleshot"}, (63.0, None)),
         ("maml", {"family": "rn18-simpleshot", "params": {"variant": "transductive"}}, (47.6, None)),
         ("maml", {"family": "rn18-simpleshot"}, None),
-        ("ncm", {"family": "rn18-simpleshot"}, None),
         ("bavardage", {"family": "rn18-simpleshot", "dataset": "glyphs"}, None),
-        ("bavardage", {"family": "timm/resnet50"}, None),
         ("bavardage", {"family": "wrn-s2m2"}, None),
-        ("bavardage", {"family": "wrn-libfewshot"}, None),
-        ("bavardage", {"family": "rn12-metaoptnet"}, None),
-        ("bms", {"family": "wrn-simpleshot", "alpha": None}, None),
         ("bavardage", {"family": "wrn-simpleshot", "ways": 10}, None),
         ("bavardage", {"family": "wrn-simpleshot", "split": "val"}, None),
         ("bavardage", {"family": "wrn-simpleshot", "base_dataset": "tiered"}, None),
@@ -48,8 +38,7 @@ if TYPE_CHECKING:
 def test_the_family_decides_which_number_stands_beside_a_run(
     method: str, changes: dict[str, Any], expected: object
 ) -> None:
-    family = changes["family"]
-    backbone = FAMILIES[family].backbone if family in FAMILIES else family
+    backbone = FAMILIES[changes["family"]].backbone
     number = published(make_record(method, **{"dataset": "mini", "backbone": backbone, **changes}))
     assert (number and (number.accuracy, number.ci95)) == expected
 
@@ -58,9 +47,7 @@ def test_a_run_of_an_unknown_family_is_matched_by_its_backbone_with_a_note() -> 
     number = published(make_record("bavardage", dataset="mini", backbone="wrn"))
     assert number is not None
     assert number.accuracy == 74.10
-    assert number.notes == (
-        "mini wrn: the family of the network is not known; the published numbers are of wrn-simpleshot",
-    )
+    assert "the family of the network is not known; the published numbers are of wrn-simpleshot" in number.notes[0]
     assert published(make_record("bms", dataset="mini", backbone="wrn", alpha=None)) is None
 
 
@@ -128,8 +115,5 @@ def test_published_points_are_those_of_the_article() -> None:
     assert points("queries", "soft-kmeans")[150.0] == 72.64
     assert points("prior_alpha", alpha=4.0)[10.0] == 74.90
     assert points("tau", split="val") == points("t_vb", "ncm", split="val") == {}
-    others: list[dict[str, Any]] = [
-        {"backbone": "rn18"}, {"dataset": "cub"}, {"crops": 30}, {"alpha": None}, {"family": "wrn-s2m2"},
-        {"base_dataset": "tiered"}, {"network": "64 features"},
-    ]  # fmt: skip
+    others: list[dict[str, Any]] = [{"dataset": "cub"}, {"crops": 30}, {"alpha": None}, {"network": "64 features"}]
     assert all(points("t_vb", split="val", **change) == {} for change in others)
