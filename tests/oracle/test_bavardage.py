@@ -45,8 +45,9 @@ def test_base_statistics_equal_the_sums_over_classes_and_images(features: Featur
 
 @pytest.mark.parametrize("shots", [1, 5])
 def test_ncm_and_soft_kmeans(features: Features, base: reference.Base, shots: int) -> None:
-    def soft_kmeans(rows: Any, labels: Any, _: int) -> Any:
-        return reference.soft_kmeans(reference.cl2n(rows, base.mean), labels, 30.0)
+    def soft_kmeans(rows: Any, labels: Any, ways: int) -> Any:
+        x = reference.cl2n(rows, base.mean)
+        return algorithms.soft_kmeans(x, np.eye(ways)[labels], 30.0, 5)[len(labels) :]
 
     tasks, given = tasks_of(features, 20, shots=shots), {"base": features.statistics, "balanced": False}
     tasks.agree("ncm", partial(simpleshot, mean=base.mean, norm="CL2N"), 1e-9, **given)

@@ -22,7 +22,7 @@ from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.soft_kmeans import SoftKMeans
 from fsbench.ranks import ALONE, Ranks
-from fsbench.tasks.batch import TaskBatch, gathered_gram
+from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 from tests.synthetic import make_features
@@ -176,20 +176,6 @@ def test_a_method_that_writes_into_what_it_is_shown_is_refused_by_name(what: str
             with pytest.raises(FsbenchError, match="Writer writes into") as caught:
                 solved(methods, data, TaskProtocol(queries=20), 9)
             assert "clone()" in caught.value.hint
-
-
-def test_what_methods_share_is_computed_once(features: Features, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-
-    def counted(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        made.append(id(table))
-        return gathered_gram(table, index)
-
-    monkeypatch.setattr(engine, "gathered_gram", counted)
-    solved(METHODS, features, TaskProtocol(queries=40), 8, batch=8)
-    chunks = max(Counter(made).values())
-    assert Counter(made) == dict.fromkeys(made, chunks)
-    assert len(set(made)) == 3  # plain, sphered, and sphered as released
 
 
 def test_a_method_is_said_to_take_what_it_takes_alone(features: Features) -> None:

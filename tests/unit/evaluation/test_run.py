@@ -148,10 +148,10 @@ def test_a_record_that_is_damaged_or_of_another_run_is_named(source: Source, tmp
 
 
 def test_a_reused_record_tells_how_the_present_job_came_to_its_parameters(source: Source, tmp_path: Path) -> None:
-    def origin(**options: float) -> str:
+    def origin(**options: Any) -> str:
         return str(runner(tmp_path).run(job(source, "bavardage", 3, options=options)).origins)
 
-    assert origin(tau=0.3) == "default + given:tau"
+    assert origin(tau=0.3, variant="article") == "default + given:tau,variant"
     (path,) = tmp_path.iterdir()
     save_record(path, load_record(path).update(versions={"fsbench": "0.0.9"}, created="1999-01-01"))
     stored = content(tmp_path)
@@ -159,15 +159,6 @@ def test_a_reused_record_tells_how_the_present_job_came_to_its_parameters(source
     reused = runner(tmp_path).run(job(source, "bavardage", 3))
     assert (reused.created, reused.signature[:14]) == ("1999-01-01", "fsbench:0.0.9|")  # who computed it
     assert content(tmp_path) == stored
-
-
-def test_the_same_run_under_another_label_is_found(
-    source: Source, tmp_path: Path, pieces: list[tuple[int, range]]
-) -> None:
-    """As the command of a record asks for it: with the variant as an option."""
-    runner(tmp_path).run(job(source, "bavardage:released", 3))
-    record = runner(tmp_path).run(job(source, "bavardage", 3, options={"variant": "released"}))
-    assert (len(pieces), record.method.label) == (1, "bavardage")
 
 
 def test_a_record_holds_the_facts_of_its_method_and_features(features: Features) -> None:

@@ -9,23 +9,9 @@ import torch
 import fsbench
 from fsbench.methods import heads, unem
 from fsbench.methods.base import Context
-from fsbench.methods.heads import Adam, descend, support_slope
+from fsbench.methods.heads import support_slope
 from fsbench.methods.registry import method_class
 from fsbench.tasks.batch import TaskBatch
-
-
-def test_adam_takes_the_steps_of_the_library() -> None:
-    generator = torch.Generator().manual_seed(0)
-    start = torch.randn(3, 4, 5, generator=generator, dtype=torch.float64)
-    ours, theirs = start.clone(), start.clone().requires_grad_()
-    adam, library = Adam(ours, 1e-2), torch.optim.Adam([theirs], lr=1e-2)
-    for step in range(60):
-        gradient = torch.randn(3, 4, 5, generator=generator, dtype=torch.float64) * 10.0 ** -(step % 12)
-        adam.step(gradient)
-        theirs.grad = gradient.clone()
-        library.step()
-    torch.testing.assert_close(ours, theirs.detach(), rtol=0, atol=1e-12)
-    assert (ours - start).abs().max() > 0.1
 
 
 def test_slope_of_the_support_keeps_its_digits_when_a_sample_is_almost_certain() -> None:
@@ -55,16 +41,8 @@ def test_results_do_not_depend_on_how_tasks_are_blocked(name: str, monkeypatch: 
     support, query = rng.random((7, 5, 20)), rng.random((7, 12, 20))
     labels = np.tile(np.arange(5), (7, 1))
     together = fsbench.predict(name, support, labels, query, steps=20)
-    sizes: list[int] = []
     monkeypatch.setattr(heads, "_CACHE", 3 * 17 * 20 * 8)  # three tasks
-
-    def noted(rows: torch.Tensor, start: torch.Tensor, slope: Any, **schedule: Any) -> torch.Tensor:
-        sizes.append(len(rows))
-        return descend(rows, start, slope, **schedule)
-
-    monkeypatch.setattr(heads, "descend", noted)
     np.testing.assert_allclose(fsbench.predict(name, support, labels, query, steps=20), together, atol=1e-12)
-    assert sizes == [3, 3, 1]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from fsbench.methods.images.networks import ImageMethod
 
 SIDE, WAYS, SHOTS, QUERIES = 16, 3, 2, 7
+METHODS: dict[str, type[ImageMethod]] = {"maml": Maml, "versa": Versa, "entropy-min": EntropyMin}
+OPTIONS: dict[str, Any] = {"maml": {"steps": 3, "rate": 0.1}, "versa": {}, "entropy-min": {"steps": 2, "rate": 0.01}}
 TRANSFORM = EvalTransform("exact", SIDE, SIDE, (0.5, 0.4, 0.3), (0.2, 0.3, 0.25))
 
 
@@ -54,14 +56,10 @@ def tasks_of(number: int = 2, seed: int = 0) -> TaskBatch:
 
 def make(name: str, network: ImageNetwork) -> ImageMethod:
     kind, _, variant = name.partition(":")
-    options: dict[str, Any] = {"variant": variant} if variant else {}
-    classes: dict[str, type[ImageMethod]] = {"maml": Maml, "versa": Versa, "entropy-min": EntropyMin}
-    if kind == "maml":
-        options |= {"steps": 3, "rate": 0.1}
-        network = ImageNetwork(network.backbone, network.transform)
-    if kind == "entropy-min":
-        options |= {"steps": 2, "rate": 0.01}
-    return classes[kind].configure(Context(balanced=False, network=network), **options)
+    options = OPTIONS[kind] | ({"variant": variant} if variant else {})
+    network = ImageNetwork(network.backbone, TRANSFORM) if kind == "maml" else network  # without what VERSA learned
+    method: ImageMethod = METHODS[kind].configure(Context(balanced=False, network=network), **options)
+    return method
 
 
 @pytest.mark.parametrize(

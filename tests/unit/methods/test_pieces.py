@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
-from fsbench.features.scatter import BaseStatistics
-from fsbench.methods.bavardage import Bavardage, clamp_by_products, clamp_eigenvalues, released_sphering
+from fsbench.methods.bavardage import clamp_by_products, clamp_eigenvalues
 from fsbench.methods.bms import Bms
 from fsbench.methods.paddle import scale_to_queries
 from fsbench.methods.transport import equal_sizes
@@ -53,15 +51,6 @@ def test_bms_survives_empty_classes_and_centroids_at_the_origin(dtype: torch.dty
     rows = torch.stack([row[0], -row[0], row[1], -row[1], row[2], row[3], -row[2], -row[3]])[None]
     p = Bms().classify(TaskBatch(rows, torch.tensor([[0, 0, 1, 1]]), 2))  # both means are 0
     torch.testing.assert_close(p, torch.full_like(p, 0.5))
-
-
-def test_the_released_sphering_is_computed_once_and_can_be_differentiated() -> None:
-    rng = np.random.default_rng(0)
-    base, rows = BaseStatistics.fit(rng.random((30, 4)), np.arange(30) % 3), torch.rand(6, 4, dtype=torch.float64)
-    with torch.inference_mode():
-        Bavardage(variant="released").embed(rows, base)
-    Bavardage(variant="released").embed(rows.requires_grad_(), base)["sphered"].sum().backward()
-    assert released_sphering(base) is released_sphering(base)
 
 
 def test_scaling_survives_ranges_that_are_next_to_nothing() -> None:

@@ -124,7 +124,6 @@ def test_every_reference_stays_within_the_page_except_those_to_articles(page: Pa
 
 
 def test_all_numbers_of_the_json_rendering_are_there(comparisons: list[Comparison], page: Page) -> None:
-    cells = Counter(cell for row in page.rows for cell in row)
     lines = [" ".join(row) for row in page.rows]
     rows: list[dict[str, Any]] = [row for comparison in comparisons for row in json.loads(render(comparison, "json"))]
     assert len(rows) == 12 + 2 + 1 + 1 + 0
@@ -133,11 +132,7 @@ def test_all_numbers_of_the_json_rendering_are_there(comparisons: list[Compariso
             if row[name] is not None:
                 number = f"{abs(row[name]):.2f}"
                 assert any(row["method"] in line and number in line for line in lines), (name, number)
-        if row["signature"]:
-            assert cells[row["signature"]] >= 1
-            of_run = [line for line in lines if row["signature"] in line]
-            assert any(f"{row['tasks_per_second']:,.0f}" in line for line in of_run)
-            assert row["p_value_holm"] is None or any(f"{row['p_value_holm']:.2g}" in line for line in of_run)
+        assert any(row["signature"] in line and f"{row['tasks_per_second']:,.0f}" in line for line in lines)
 
 
 def test_every_number_links_to_its_run_and_every_name_to_its_method(page: Page, comparisons: list[Comparison]) -> None:

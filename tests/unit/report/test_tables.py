@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from fsbench.report import writers
 from fsbench.report.comparison import comparison_tables, render
-from fsbench.report.writers import Cell, Column, Note, Table, cells, in_latex, interval_text, numbers
+from fsbench.report.writers import Cell, Column, Note, Table, cells, numbers
 from fsbench.reporter import SafeConsole
 from fsbench.results.collect import collect
-from fsbench.results.statistics import Interval
 from tests.records import TUNED, four_settings, make_record
 
 TRANSPORT: dict[str, Any] = {"params": {"variant": "transport"}, "given": ("variant",), "tuning": TUNED}
@@ -96,14 +95,6 @@ def test_every_format_has_its_own_marks_and_escapes() -> None:
     assert "<title>T&lt;&gt;</title>" in page
     assert '<td class="number" data-value="1.04"><b>▲ 1.0</b>!</td>' in page
     assert "<td>&lt;i&gt;</td>" in page
-
-
-def test_numbers_as_text() -> None:
-    alone = [interval_text(Interval(mean, float("nan")), signed=True) for mean in (0.0, -0.001, 2.0)]
-    assert alone == ["+0.00", "-0.00", "+2.00"]
-    assert interval_text(Interval(-1.0, 0.5), signed=True) == "-1.00 ± 0.50"
-    assert in_latex("(-0.02 ± 0.05)") == r"($-$0.02 $\pm$ 0.05)"
-    assert in_latex("tim-2 a-1") == "tim-2 a-1"
 
 
 def test_notes_explain_marks_that_are_there() -> None:

@@ -12,6 +12,7 @@ from scipy import stats
 from fsbench.errors import FsbenchError
 from fsbench.results.collect import collect
 from fsbench.results.comparison import compare_records
+from fsbench.results.leaderboard import leaderboard
 from fsbench.results.metrics import METRICS, Metric, metric_of
 from fsbench.results.statistics import holm, interval_over_classes, paired_difference, paired_p_values
 from fsbench.tasks.protocol import TaskProtocol
@@ -63,6 +64,7 @@ def test_a_table_is_for_one_metric(monkeypatch: pytest.MonkeyPatch) -> None:
             assert cells[label, ONE].value.mean == pytest.approx(metric.per_task(record.answers).mean())
         difference = cells["ncm", ONE].difference
         assert difference == paired_difference(*(metric.per_task(record.answers) for record in records[:2]))
+        assert leaderboard(table).rows[-1].entry.label == "ncm"  # with the largest error
         ordered = [entry.label for entry in table.best_first().entries]
         assert ordered[-1] == "ncm"
         assert cells[ordered[0], ONE].best
