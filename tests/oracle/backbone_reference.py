@@ -11,15 +11,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.nn.functional import (
-    adaptive_avg_pool2d,
-    adaptive_max_pool2d,
-    batch_norm,
-    conv2d,
-    leaky_relu,
-    max_pool2d,
-    relu,
-)
+from torch.nn.functional import adaptive_avg_pool2d, batch_norm, conv2d, leaky_relu, max_pool2d, relu
 
 State = dict[str, Tensor]
 Shapes = dict[str, tuple[int, ...]]
@@ -72,93 +64,89 @@ def normalise(state: State, name: str, maps: Tensor) -> Tensor:
     return batch_norm(maps, parts[0], parts[1], parts[2], parts[3], training=False, eps=1e-5)
 
 
+def convolve(state: State, name: str, maps: Tensor, stride: int = 1, padding: int = 1) -> Tensor:
+    return conv2d(maps, state[f"{name}.weight"], state.get(f"{name}.bias"), stride, padding)
+
+
 def resnet12(state: State, images: Tensor, block: str, shortcut: str) -> Tensor:
     """Four blocks, slope 0.1 everywhere, 2×2 max-pool after each, average of what is left."""
     maps = images
     for number in range(4):
         here = block.format(number, number + 1)
-        out = leaky_relu(normalise(state, here + "bn1", conv2d(maps, state[here + "conv1.weight"], padding=1)), 0.1)
-        out = leaky_relu(normalise(state, here + "bn2", conv2d(out, state[here + "conv2.weight"], padding=1)), 0.1)
-        out = normalise(state, here + "bn3", conv2d(out, state[here + "conv3.weight"], padding=1))
-        side = conv2d(maps, state[f"{here}{shortcut}.0.weight"])
-        maps = max_pool2d(leaky_relu(out + normalise(state, f"{here}{shortcut}.1", side), 0.1), 2)
-    return adaptive_avg_pool2d(maps, 1).flatten(1)
+        out = leaky_relu(normalise(state, f"{here}bn1", convolve(state, f"{here}conv1", maps)), 0.1)
+        out = leaky_relu(normalise(state, f"{here}bn2", convolve(state, f"{here}conv2", out)), 0.1)
+        out = normalise(state, f"{here}bn3", convolve(state, f"{here}conv3", out))
+        side = normalise(state, f"{here}{shortcut}.1", convolve(state, f"{here}{shortcut}.0", maps, padding=0))
+        maps = max_pool2d(leaky_relu(out + side, 0.1), 2)
+    return maps.mean(dim=(2, 3))
 
 
 def conv4(state: State, images: Tensor) -> Tensor:
     """Four blocks of convolution, batch norm, ReLU and 2×2 max-pool; what is left, at 2×2 positions, in one row."""
     maps = images
     for block in ("blocks.0", "blocks.1", "blocks.2", "blocks.3"):
-        out = normalise(state, f"{block}.bn", conv2d(maps, state[f"{block}.conv.weight"], padding=1))
-        maps = max_pool2d(relu(out), 2)
+        maps = max_pool2d(relu(normalise(state, f"{block}.bn", convolve(state, f"{block}.conv", maps))), 2)
     return adaptive_avg_pool2d(maps, 2).reshape(len(images), -1)
+
+
+def basic_block(state: State, names: list[str], maps: Tensor, stride: int) -> Tensor:
+    """Two convolutions and a shortcut, projected where the stride is 2: their names, each with that of its norm."""
+    conv1, norm1, conv2, norm2, side, side_norm = names
+    out = relu(normalise(state, norm1, convolve(state, conv1, maps, stride)))
+    out = normalise(state, norm2, convolve(state, conv2, out))
+    if stride == 2:
+        maps = normalise(state, side_norm, convolve(state, side, maps, stride, padding=0))
+    return relu(out + maps)
 
 
 def resnet18(state: State, images: Tensor) -> Tensor:
     """A 3×3 stem without max-pool, then `layer1.0` to `layer4.1`."""
-    maps = relu(normalise(state, "bn1", conv2d(images, state["conv1.weight"], padding=1)))
+    maps = relu(normalise(state, "bn1", convolve(state, "conv1", images)))
     for stage in (1, 2, 3, 4):
         for block in (0, 1):
-            here = f"layer{stage}.{block}."
-            stride = 2 if stage > 1 and block == 0 else 1
-            out = relu(normalise(state, here + "bn1", conv2d(maps, state[here + "conv1.weight"], None, stride, 1)))
-            out = normalise(state, here + "bn2", conv2d(out, state[here + "conv2.weight"], padding=1))
-            if stride == 2:
-                maps = conv2d(maps, state[here + "downsample.0.weight"], None, stride)
-                maps = normalise(state, here + "downsample.1", maps)
-            maps = relu(out + maps)
-    return adaptive_avg_pool2d(maps, 1).flatten(1)
+            parts = ("conv1", "bn1", "conv2", "bn2", "downsample.0", "downsample.1")
+            names = [f"layer{stage}.{block}.{part}" for part in parts]
+            maps = basic_block(state, names, maps, 2 if stage > 1 and block == 0 else 1)
+    return maps.mean(dim=(2, 3))
 
 
 def closerlook_resnet18(state: State, images: Tensor) -> Tensor:
     """A strided 7×7 stem with max-pool, then `trunk.4` to `trunk.11`."""
-    maps = relu(normalise(state, "trunk.1", conv2d(images, state["trunk.0.weight"], None, 2, 3)))
+    maps = relu(normalise(state, "trunk.1", convolve(state, "trunk.0", images, 2, 3)))
     maps = max_pool2d(maps, 3, 2, 1)
     for index in range(4, 12):
-        here = f"trunk.{index}."
-        stride = 2 if index in (6, 8, 10) else 1
-        out = relu(normalise(state, here + "BN1", conv2d(maps, state[here + "C1.weight"], None, stride, 1)))
-        out = normalise(state, here + "BN2", conv2d(out, state[here + "C2.weight"], padding=1))
-        if stride == 2:
-            maps = conv2d(maps, state[here + "shortcut.weight"], None, stride)
-            maps = normalise(state, here + "BNshortcut", maps)
-        maps = relu(out + maps)
-    return adaptive_avg_pool2d(maps, 1).flatten(1)
+        names = [f"trunk.{index}.{part}" for part in ("C1", "BN1", "C2", "BN2", "shortcut", "BNshortcut")]
+        maps = basic_block(state, names, maps, 2 if index in (6, 8, 10) else 1)
+    return maps.mean(dim=(2, 3))
 
 
 def simpleshot_wideresnet(state: State, images: Tensor, blocks: int = 4) -> Tensor:
     """Biases everywhere; the stride sits on the second convolution; the shortcut reads the raw input."""
-    maps = conv2d(images, state["conv1.weight"], state["conv1.bias"], padding=1)
+    maps = convolve(state, "conv1", images)
     for stage in (1, 2, 3):
         for block in range(blocks):
             here = f"layer{stage}.{block}."
             stride = 2 if stage > 1 and block == 0 else 1
-            out = relu(normalise(state, here + "bn1", maps))
-            out = conv2d(out, state[here + "conv1.weight"], state[here + "conv1.bias"], padding=1)
-            out = relu(normalise(state, here + "bn2", out))
-            out = conv2d(out, state[here + "conv2.weight"], state[here + "conv2.bias"], stride, 1)
-            if here + "shortcut.0.weight" in state:
-                side = state[here + "shortcut.0.weight"], state[here + "shortcut.0.bias"]
-                maps = conv2d(maps, side[0], side[1], stride)
+            out = convolve(state, f"{here}conv1", relu(normalise(state, f"{here}bn1", maps)))
+            out = convolve(state, f"{here}conv2", relu(normalise(state, f"{here}bn2", out)), stride)
+            if f"{here}shortcut.0.weight" in state:
+                maps = convolve(state, f"{here}shortcut.0", maps, stride, padding=0)
             maps = out + maps
-    return adaptive_avg_pool2d(relu(normalise(state, "bn1", maps)), 1).flatten(1)
+    return relu(normalise(state, "bn1", maps)).mean(dim=(2, 3))
 
 
-def s2m2_wideresnet(
-    state: State, images: Tensor, stage_name: str = "block{1}", last: str = "bn1", maximum: bool = False
-) -> Tensor:
+def s2m2_wideresnet(state: State, images: Tensor, maximum: bool = False) -> Tensor:
     """No biases; the stride sits on the first convolution; the shortcut reads the activated input."""
-    maps = conv2d(images, state["conv1.weight"], padding=1)
-    for stage in range(3):
+    maps = convolve(state, "conv1", images)
+    for stage in (1, 2, 3):
         for block in range(4):
-            here = f"{stage_name.format(stage, stage + 1)}.layer.{block}."
-            stride = 2 if stage > 0 and block == 0 else 1
-            active = relu(normalise(state, here + "bn1", maps))
-            out = conv2d(active, state[here + "conv1.weight"], None, stride, 1)
-            out = conv2d(relu(normalise(state, here + "bn2", out)), state[here + "conv2.weight"], padding=1)
-            if here + "convShortcut.weight" in state:
-                maps = conv2d(active, state[here + "convShortcut.weight"], None, stride)
+            here = f"block{stage}.layer.{block}."
+            stride = 2 if stage > 1 and block == 0 else 1
+            active = relu(normalise(state, f"{here}bn1", maps))
+            out = convolve(state, f"{here}conv1", active, stride)
+            out = convolve(state, f"{here}conv2", relu(normalise(state, f"{here}bn2", out)))
+            if f"{here}convShortcut.weight" in state:
+                maps = convolve(state, f"{here}convShortcut", active, stride, padding=0)
             maps = out + maps
-    maps = relu(normalise(state, last, maps))
-    pooled = adaptive_max_pool2d(maps, 1) if maximum else adaptive_avg_pool2d(maps, 1)
-    return pooled.flatten(1)
+    maps = relu(normalise(state, "bn1", maps))
+    return maps.amax(dim=(2, 3)) if maximum else maps.mean(dim=(2, 3))

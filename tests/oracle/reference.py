@@ -93,11 +93,6 @@ class Base:
         return algorithms.sphere_in_span(x, np.linalg.inv(matrix), method.sigma)
 
 
-def soft_kmeans(x: Floats, labels: Ints, t_km: float, steps: int = 5) -> Floats:
-    """Assignments (Q, K) of the queries."""
-    return algorithms.soft_kmeans(x, np.eye(labels.max() + 1)[labels], t_km, steps)[len(labels) :]
-
-
 def configured(base: Any, *, balanced: bool = False, **params: Any) -> Bavardage:
     """BAVARDAGE as `fsbench.predict` configures it with the same arguments."""
     return Bavardage.configure(Context(balanced=balanced, base=base), **params)

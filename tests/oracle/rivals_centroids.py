@@ -66,26 +66,17 @@ def sinkhorn(cost: Floats, scale: float, tolerance: float, rounds: int) -> Float
 
 
 def pt_map(
-    rows: NDArray[Any],
-    labels: Ints,
-    ways: int,
-    *,
-    tolerance: float = 1e-6,
-    rounds: int = 1000,
-    reduce: bool = False,
-    scale: float = 10.0,
-    rate: float = 0.2,
-    epochs: int = 20,
+    rows: NDArray[Any], labels: Ints, ways: int, *, tolerance: float = 1e-6, rounds: int = 1000, reduce: bool = False
 ) -> Floats:
     """With the stop test of the released program unless told otherwise."""
     support = len(labels)
     x = pt(rows, support, reduce)
     mu = class_means(x, labels, ways)
     known = np.eye(ways)[labels]
-    for _ in range(epochs):
-        o = np.concatenate([known, sinkhorn(distances(x[support:], mu), scale, tolerance, rounds)])
-        mu = mu + rate * ((o.T @ x) / o.sum(axis=0)[:, None] - mu)
-    return sinkhorn(distances(x[support:], mu), scale, tolerance, rounds)
+    for _ in range(20):
+        o = np.concatenate([known, sinkhorn(distances(x[support:], mu), 10.0, tolerance, rounds)])
+        mu = mu + 0.2 * ((o.T @ x) / o.sum(axis=0)[:, None] - mu)
+    return sinkhorn(distances(x[support:], mu), 10.0, tolerance, rounds)
 
 
 def rectified(x: Floats, labels: Ints, ways: int, temperature: float = 10.0) -> Floats:
@@ -132,21 +123,11 @@ def laplacianshot(
 
 
 def paddle(rows: NDArray[Any], labels: Ints, ways: int, *, lam: float | None = None, steps: int = 100) -> Floats:
-    """Lambda is the number of queries unless told otherwise."""
-    support = len(labels)
-    x = rows.astype(np.float64)
-    extent = x[support:].max(axis=0) - x[support:].min(axis=0)
-    z = x / np.where(extent == 0, 1.0, extent)
-    queries = len(z) - support
+    """UNEM with equal coefficients, scaled to the queries; lambda is their number unless told otherwise."""
+    x, queries = rows.astype(np.float64), len(rows) - len(labels)
+    extent = x[len(labels) :].max(axis=0) - x[len(labels) :].min(axis=0)
     coefficient = (queries if lam is None else lam) / queries
-    known = np.eye(ways)[labels]
-    w = class_means(z, labels, ways)
-    v = np.zeros(ways)
-    for _ in range(steps):
-        u = softmax(-0.5 * distances(z[support:], w) + coefficient * v)
-        v = np.log(u.mean(axis=0) + 1e-6) + 1
-        w = (u.T @ z[support:] + known.T @ z[:support]) / (u.sum(axis=0) + known.sum(axis=0))[:, None]
-    return u
+    return unem(x / np.where(extent == 0, 1.0, extent), labels, ways, 1.0, [coefficient] * steps, [1.0] * steps)
 
 
 def bms(rows: NDArray[Any], labels: Ints, ways: int, *, scale: float = 8.5, steps: int = 20) -> Floats:
@@ -183,20 +164,12 @@ def plc(rows: NDArray[Any], dimensions: int | None = None) -> Floats:
 
 
 def protolp(
-    rows: NDArray[Any],
-    labels: Ints,
-    ways: int,
-    *,
-    graph: str = "normalised",
-    assignment: str = "softmax",
-    weight: float = 1.0,
-    share: float = 0.6,
-    rounds: int = 100,
+    rows: NDArray[Any], labels: Ints, ways: int, *, graph: str, even: bool, weight: float, share: float, rounds: int
 ) -> Floats:
     x, support = plc(rows, 40), len(labels)
     known = np.eye(ways)[labels]
     mu = unit(class_means(x, labels, ways))
-    assign = softmax if assignment == "softmax" else balanced
+    assign = balanced if even else softmax
     for _ in range(rounds):
         z = np.concatenate([known, assign(-10 * distances(x[support:], mu))])
         among, inverse = z.T @ z, np.diag(1 / z.sum(axis=0))

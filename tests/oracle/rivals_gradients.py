@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from tests.oracle.reference import Floats, Ints
 
+    Terms = tuple[float, float, float]
+
 EPS = 1e-12
 H = 1e-30
 
@@ -58,7 +60,7 @@ def entropy(p: NDArray[Any], order: float, eps: float) -> NDArray[Any]:
     return (1 - ((p + eps) ** order).sum(axis=-1)) / (order - 1)
 
 
-def information(p: NDArray[Any], labels: Ints, terms: tuple[float, float, float], order: float) -> NDArray[Any]:
+def information(p: NDArray[Any], labels: Ints, terms: Terms, order: float) -> NDArray[Any]:
     """a·CE − b·H(Y) + c·H(Y|X) of probabilities (…, N, K)."""
     a, b, c = terms
     shots = len(labels)
@@ -74,9 +76,7 @@ def head_logits(x: Floats, w: NDArray[Any], temperature: float) -> NDArray[Any]:
     return -temperature / 2 * ((x[:, None] - w[..., None, :, :]) ** 2).sum(axis=-1)
 
 
-def head_gradient(
-    x: Floats, labels: Ints, w: Floats, temperature: float, terms: tuple[float, float, float], order: float
-) -> Floats:
+def head_gradient(x: Floats, labels: Ints, w: Floats, temperature: float, terms: Terms, order: float) -> Floats:
     """Sums over samples of ∂L/∂l_k T (x − w_k)."""
 
     def loss(logits: NDArray[Any]) -> NDArray[Any]:
@@ -89,22 +89,12 @@ def head_gradient(
 # ---- methods ----
 
 
-def head(
-    x: Floats,
-    labels: Ints,
-    ways: int,
-    *,
-    terms: tuple[float, float, float],
-    order: float = 1.0,
-    rate: float,
-    steps: int,
-    temperature: float = 15.0,
-) -> Floats:
+def head(x: Floats, labels: Ints, ways: int, *, terms: Terms, order: float = 1.0, rate: float, steps: int) -> Floats:
     """TIM-GD, α-TIM and entropy-min on features x, or Baseline if x is the support alone: the last weights."""
     w = class_means(x, labels, ways)
     adam = Adam(rate)
     for _ in range(steps):
-        w = adam.step(w, head_gradient(x, labels, w, temperature, terms, order))
+        w = adam.step(w, head_gradient(x, labels, w, 15.0, terms, order))
     return w
 
 
@@ -161,23 +151,13 @@ def spread(x: Floats, state: Sequence[NDArray[Any]], k: int, alpha: float, tempe
 
 
 def alpha_am(
-    x: Floats,
-    labels: Ints,
-    ways: int,
-    *,
-    k: int,
-    alpha: float,
-    terms: tuple[float, float, float],
-    order: float,
-    steps: int,
-    rate: float = 1e-4,
-    temperature: float = 15.0,
+    x: Floats, labels: Ints, ways: int, *, k: int, alpha: float, terms: Terms, order: float, steps: int, rate: float
 ) -> Floats:
     """On pre-processed features; the gradients of centroids, gate and emphasis by `derivative`."""
     n = ways + len(x)
     state = [class_means(x, labels, ways), np.ones((n, n)), np.full((n, n), alpha)]
     optimisers = [Adam(rate) for _ in state]
-    where = partial(spread, x, k=k, alpha=alpha, temperature=temperature)
+    where = partial(spread, x, k=k, alpha=alpha, temperature=15.0)
 
     def loss(changed: NDArray[Any], i: int, state: list[Floats]) -> NDArray[Any]:
         return information(where([*state[:i], changed, *state[i + 1 :]]), labels, terms, order)

@@ -13,7 +13,6 @@ from fsbench.backbones.load import load_backbone
 from tests.oracle import backbone_reference as reference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from torch import Tensor
@@ -56,22 +55,13 @@ def names_kept(backbone: Extractor, state: reference.State, head: str = "no head
     return (len(loaded), sum(loaded)) == (len(own), sum(own))
 
 
-@pytest.mark.parametrize(
-    ("name", "entries"),
-    [
-        ("rn12-easy", 100),
-        ("rn18-simpleshot", 122),
-        ("wrn-simpleshot", 183),
-        ("wrn-s2m2", 155),
-        ("rn18-closerlook", 122),
-        ("rn12-rfs", 98),
-    ],
-)
-def test_key_lists_have_the_published_number_of_entries(name: str, entries: int) -> None:
-    assert len(reference.key_shapes(name)) == entries
+def test_key_lists_have_the_published_number_of_entries() -> None:
+    entries = {"rn12-easy": 100, "rn18-simpleshot": 122, "wrn-simpleshot": 183, "wrn-s2m2": 155}
+    entries |= {"rn18-closerlook": 122, "rn12-rfs": 98}
+    assert {name: len(reference.key_shapes(name)) for name in entries} == entries
 
 
-@pytest.mark.parametrize("base", [64, 45, 32, 7])
+@pytest.mark.parametrize("base", [64, 45, 7])
 def test_easy_resnet12(tmp_path: Path, base: int) -> None:
     widths = (base, base * 5 // 2, base * 5, base * 10)
     wide = dict(zip((64, 160, 320, 640), widths, strict=True))
@@ -109,10 +99,8 @@ def test_rfs_resnet12_with_its_options(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("container", "prefix", "rest"),
     [
-        ("embedding", "", {}),
         ("embedding", "module.", {}),
         (None, "emb_func.", {"classifier.weight": torch.ones(5, 40), "cls.layer.bias": torch.ones(5)}),
-        ("params", "encoder.", {"slf_attn.w_qs.weight": torch.ones(4, 4)}),
         ("params", "module.encoder.", {"module.fc.weight": torch.ones(64, 40)}),
         ("model", "emb_func.", {"classifier.weight": torch.ones(5, 40)}),
         ("state", "feature.module.", {"classifier.L.weight_g": torch.ones(5, 1)}),
@@ -130,16 +118,12 @@ def test_resnet12_inside_a_method(tmp_path: Path, container: str | None, prefix:
 
 def test_meta_baseline_resnet12_with_its_own_widths(tmp_path: Path) -> None:
     wide = {160: 128, 320: 256, 640: 512}
-    state = {
-        key.replace(".0.", ".", 1): value
-        for key, value in reference.random_state(
-            {
-                key: tuple(wide.get(size, size) for size in shape)
-                for key, shape in reference.key_shapes("rn12-rfs").items()
-                if "classifier" not in key
-            }
-        ).items()
+    shapes = {
+        key.replace(".0.", ".", 1): tuple(wide.get(size, size) for size in shape)
+        for key, shape in reference.key_shapes("rn12-rfs").items()
+        if "classifier" not in key
     }
+    state = reference.random_state(shapes)
     assert "layer1.conv1.weight" in state
     stored = {f"encoder.{key}": value for key, value in state.items()}
     content = {"model": "meta-baseline", "model_args": {}, "model_sd": {**stored, "temp": torch.tensor(10.0)}}
@@ -200,27 +184,6 @@ def test_torchvision_resnet18_is_the_same_as_torchvision(tmp_path: Path) -> None
         check(backbone, "rn18-torchvision", network.eval()(IMAGES))
 
 
-def test_simpleshot_wideresnet_at_full_width(tmp_path: Path) -> None:
-    stored = reference.random_state(reference.key_shapes("wrn-simpleshot"))
-    state = bare(stored, "module.")
-    backbone = load_backbone("wrn", simpleshot_file(tmp_path / "model_best.pth.tar", stored, "wideres"))
-    assert backbone.info.feature_dim == 640
-    assert names_kept(backbone, state, "linear")
-    images = IMAGES[:, :, :16, :16]
-    check(backbone, "wrn-simpleshot", reference.simpleshot_wideresnet(state, images), images)
-
-
-def test_s2m2_wideresnet_at_full_width(tmp_path: Path) -> None:
-    stored = reference.random_state(reference.key_shapes("wrn-s2m2"))
-    state = bare(stored, "module.")
-    rotate = {"0.weight": torch.ones(4, 640), "0.bias": torch.ones(4)}
-    path = write(tmp_path / "best.tar", {"epoch": 3, "state": stored, "rotate": rotate}, legacy=True)
-    backbone = load_backbone("wrn", path)
-    assert names_kept(backbone, state, "linear")
-    images = IMAGES[:, :, :16, :16]
-    check(backbone, "wrn-s2m2", reference.s2m2_wideresnet(state, images), images)
-
-
 def widened(shapes: reference.Shapes, factor: int, blocks: int) -> reference.Shapes:
     """A wide ResNet of another widening factor and depth; a shortcut between equal widths does not exist."""
     wide = {160: 16 * factor, 320: 32 * factor, 640: 64 * factor}
@@ -234,19 +197,23 @@ def widened(shapes: reference.Shapes, factor: int, blocks: int) -> reference.Sha
     }
 
 
-@pytest.mark.parametrize(("factor", "blocks"), [(1, 4), (2, 4), (2, 2)])
-def test_simpleshot_wideresnet_of_other_width_and_depth(tmp_path: Path, factor: int, blocks: int) -> None:
+@pytest.mark.parametrize(("factor", "blocks"), [(10, 4), (1, 4), (2, 4), (2, 2)])
+def test_simpleshot_wideresnet(tmp_path: Path, factor: int, blocks: int) -> None:
     shapes = widened(reference.key_shapes("wrn-simpleshot"), factor, blocks)
     assert any("layer1.0.shortcut" in key for key in shapes) == (factor > 1)
     stored = reference.random_state(shapes)
+    state, images = bare(stored, "module."), IMAGES[:, :, :16, :16]
     backbone = load_backbone("wrn", simpleshot_file(tmp_path / "a.pth.tar", stored, "wideres"))
-    assert backbone.info.feature_dim == 64 * factor
-    assert backbone.info.architecture["blocks"] == blocks
-    check(backbone, "wrn-simpleshot", reference.simpleshot_wideresnet(bare(stored, "module."), IMAGES, blocks))
+    assert (backbone.info.feature_dim, backbone.info.architecture["blocks"]) == (64 * factor, blocks)
+    assert names_kept(backbone, state, "linear")
+    check(backbone, "wrn-simpleshot", reference.simpleshot_wideresnet(state, images, blocks), images)
 
 
-@pytest.mark.parametrize("factor", [1, 2])
-@pytest.mark.parametrize("container", ["s2m2", "pt-map", "cifar", "rotation", "easy", "s2m2r", "libfewshot"])
+@pytest.mark.parametrize(
+    ("container", "factor"),
+    [("s2m2", 10), ("s2m2", 1), ("pt-map", 2), ("cifar", 1), ("rotation", 2), ("easy", 1), ("s2m2r", 2),
+     ("libfewshot", 1)],
+)  # fmt: skip
 def test_s2m2_arithmetic_under_all_its_names(tmp_path: Path, container: str, factor: int) -> None:
     shapes = widened(reference.key_shapes("wrn-s2m2"), factor, 4)
     state = bare(reference.random_state(shapes), "module.")
@@ -269,18 +236,13 @@ def test_s2m2_arithmetic_under_all_its_names(tmp_path: Path, container: str, fac
         "libfewshot": ({f"emb_func.{key}": value for key, value in body.items()}, "wrn-libfewshot"),
     }[container]
     backbone = load_backbone("wrn", write(tmp_path / "a.tar", content))
-    maximum = family == "wrn-libfewshot"
-    check(backbone, family, reference.s2m2_wideresnet(body, IMAGES, maximum=maximum))
-    assert_stage_by_stage(backbone, reference.s2m2_wideresnet, body, maximum)
-
-
-def assert_stage_by_stage(
-    backbone: Extractor, compute: Callable[..., Tensor], state: reference.State, maximum: bool
-) -> None:
-    """The stem, the stages and the pool, called one by one, give the features too."""
+    assert names_kept(backbone, body)
+    images = IMAGES[:, :, :16, :16]
+    expected = reference.s2m2_wideresnet(body, images, maximum=family == "wrn-libfewshot")
+    check(backbone, family, expected, images)
     network: Any = backbone.network
-    with torch.no_grad():
-        maps = network.stem(IMAGES)
+    with torch.no_grad():  # the stem, the stages and the pool, called one by one, give the features too
+        maps = network.stem(images)
         for stage in network.stages():
             maps = stage(maps)
-        torch.testing.assert_close(network.pool(maps), compute(state, IMAGES, maximum=maximum), atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(network.pool(maps), expected, atol=1e-4, rtol=1e-4)

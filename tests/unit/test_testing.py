@@ -13,6 +13,8 @@ from fsbench.methods.ncm import NearestClassMean
 from fsbench.testing import check_method
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from fsbench.features.scatter import BaseStatistics
@@ -29,10 +31,6 @@ class Right(NearestClassMean):
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
         x = super().embed(features, base)
         return x.sign() * x.abs() ** self.exponent
-
-
-class Unprintable(Right):
-    info = MethodInfo("right\n", **FACTS)  # type: ignore[arg-type]
 
 
 class UnknownGrid(Right):
@@ -52,28 +50,6 @@ class IgnoresBase(Right):
         return features
 
 
-class Logits(Right):
-    def classify(self, tasks: TaskBatch) -> Tensor:
-        return super().classify(tasks).log()
-
-
-class Transposed(Right):
-    def classify(self, tasks: TaskBatch) -> Tensor:
-        return super().classify(tasks).mT
-
-
-class Random(Right):
-    def classify(self, tasks: TaskBatch) -> Tensor:
-        p = super().classify(tasks)
-        return (p + torch.rand_like(p)).softmax(dim=2)
-
-
-class Writes(Right):
-    def classify(self, tasks: TaskBatch) -> Tensor:
-        tasks.rows[:, :, ::2] = 0
-        return super().classify(tasks)
-
-
 class WritesFeatures(Right):
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
         return super().embed(features.abs_().add_(1), base)
@@ -84,57 +60,50 @@ class Standardises(Right):
         return super().embed(features - features.mean(dim=0), base)
 
 
-class CentresBatch(Right):
-    def classify(self, tasks: TaskBatch) -> Tensor:
-        return super().classify(tasks.with_rows(tasks.rows - tasks.rows.mean(dim=0)))
+def classifying(change: Callable[[Tensor, TaskBatch], Tensor]) -> type[Right]:
+    """A method that changes the probabilities, or its tasks."""
+
+    class Wrong(Right):
+        def classify(self, tasks: TaskBatch) -> Tensor:
+            return change(super().classify(tasks), tasks)
+
+    return Wrong
 
 
-class FirstQuery(Right):
-    def classify(self, tasks: TaskBatch) -> Tensor:
-        p = super().classify(tasks)
-        return torch.cat([p[:, :1] ** 2 / (p[:, :1] ** 2).sum(dim=2, keepdim=True), p[:, 1:]], dim=1)
+def first_query(p: Tensor, _: TaskBatch) -> Tensor:
+    return torch.cat([p[:, :1] ** 2 / (p[:, :1] ** 2).sum(dim=2, keepdim=True), p[:, 1:]], dim=1)
 
 
-class PrefersFirst(Right):
-    def classify(self, tasks: TaskBatch) -> Tensor:
-        return (super().classify(tasks) + torch.eye(3)[0].to(tasks.rows)).div(2)
+def equal_shots(p: Tensor, tasks: TaskBatch) -> Tensor:
+    counts = tasks.one_hot().sum(dim=2)
+    return p * (counts == counts[:, :1]).all()
 
 
-class ScalesQueries(Right):
-    def classify(self, tasks: TaskBatch) -> Tensor:
-        return super().classify(tasks.with_rows(tasks.rows / tasks.rows.std(dim=1, keepdim=True)))
+def solved_with(rows: Callable[[Tensor], Tensor]) -> type[Right]:
+    return classifying(lambda _, tasks: Right().classify(tasks.with_rows(rows(tasks.rows))))
 
 
-class OnTheCpu(Right):
-    def classify(self, tasks: TaskBatch) -> Tensor:
-        return super().classify(tasks) * torch.ones(3)
-
-
-class OnlyEqualShots(Right):
-    def classify(self, tasks: TaskBatch) -> Tensor:
-        counts = tasks.one_hot().sum(dim=2)
-        return super().classify(tasks) * (counts == counts[:, :1]).all()
+PREFERS_FIRST = classifying(lambda p, tasks: (p + torch.eye(3)[0].to(p)) / 2)
 
 
 @pytest.mark.parametrize(
     ("method", "words"),
     [
-        (Unprintable, "name or title cannot be printed"),
         (UnknownGrid, "its facts name parameters that it does not have: exponnent"),
         (NoBase, "its facts do not say needs_base"),
         (IgnoresBase, "its facts say needs_base"),
-        (Logits, "a probability is negative"),
-        (Transposed, "not (B, Q, K) = (3, 11, 3)"),
-        (Random, "other probabilities the second time"),
-        (Writes, "classify writes into the rows"),
         (WritesFeatures, "embed writes into the features"),
         (Standardises, "embed does not map row by row"),
-        (CentresBatch, "a task alone has other probabilities"),
-        (FirstQuery, "the order of the samples of a task matters"),
-        (PrefersFirst, "the numbering of the classes matters"),
-        (ScalesQueries, "its facts say inductive"),
-        (OnTheCpu, "fails on a GPU"),
-        (OnlyEqualShots, "do not add up to 1"),
+        (classifying(lambda p, _: p.log()), "a probability is negative"),
+        (classifying(lambda p, _: p.mT), "not (B, Q, K) = (3, 11, 3)"),
+        (classifying(lambda p, _: (p + torch.rand_like(p)).softmax(dim=2)), "other probabilities the second time"),
+        (classifying(lambda p, tasks: p + tasks.rows.zero_()[0, 0, 0]), "classify writes into the rows"),
+        (solved_with(lambda rows: rows - rows.mean(dim=0)), "a task alone has other probabilities"),
+        (classifying(first_query), "the order of the samples of a task matters"),
+        (PREFERS_FIRST, "the numbering of the classes matters"),
+        (solved_with(lambda rows: rows / rows.std(dim=1, keepdim=True)), "its facts say inductive"),
+        (classifying(lambda p, _: p * torch.ones(3)), "fails on a GPU"),
+        (classifying(equal_shots), "do not add up to 1"),
     ],
 )
 def test_what_is_wrong_is_named(method: Any, words: str) -> None:
@@ -147,7 +116,7 @@ def test_what_is_wrong_is_named(method: Any, words: str) -> None:
 def test_what_is_right_passes() -> None:
     check_method(Right)
     check_method(Right, exponent=1)
-    check_method(PrefersFirst, leave_out=["classes"])
-    check_method(OnlyEqualShots, leave_out=["unequal shots"])
+    check_method(PREFERS_FIRST, leave_out=["classes"])
+    check_method(classifying(equal_shots), leave_out=["unequal shots"])
     with pytest.raises(FsbenchError, match=r"exponent must be a positive number, got -1\.0"):
         check_method(WrongGrid)

@@ -14,7 +14,7 @@ from fsbench.evaluation.verify import Verifier, detectable_share
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.reporter import Reporter
 from fsbench.results.collect import collect, read_records
-from fsbench.results.record import Answers, load_record
+from fsbench.results.record import Answers
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import QUIET, compared, runner, solved
 
@@ -35,7 +35,7 @@ from fsbench.methods.ncm import NearestClassMean
 class Mine(NearestClassMean):
     info = MethodInfo("mine", "Mine", "me", transductive=False, prior="none")
 """
-INVERTED = f"{PLUGIN}\n    def classify(self, tasks):\n        return 1 - super().classify(tasks)"
+CLASSIFY = f"{PLUGIN}\n    def classify(self, tasks):\n        return "
 
 
 @pytest.fixture(scope="module")
@@ -70,18 +70,10 @@ def test_a_table_has_all_files_settings_and_methods_and_is_read_the_second_time(
     assert [group.title for group in table.groups] == ["own rn18", "mini wrn"]
     assert len(table.records) == 2 * 2 * 3
     assert all(cell.published is None for cell in table.groups[0].cells.values())
-    number = table.groups[1].cells["bavardage", ONE].published
-    assert number
-    assert (number.accuracy, number.ci95) == (74.10, 0.30)
+    assert all(cell.published for (label, _), cell in table.groups[1].cells.items() if label == "bavardage")
     monkeypatch.setattr("fsbench.evaluation.run.solve", None)
     again = compared("ncm,bavardage", [file], [ONE, FIVE], results=folder / "results", tasks=30)
     assert again.records == [cell.record for cell in table.groups[0].cells.values()]
-
-
-def test_parsing_methods() -> None:
-    assert [item.label for item in parse_methods("ncm, ncm,bavardage:released")] == ["ncm", "bavardage:released"]
-    assert parse_methods("bavardage:released")[0].options == {"variant": "released"}
-    assert {"ncm", "soft-kmeans", "bavardage:released"} <= {item.label for item in parse_methods("all")}
 
 
 def test_the_baseline_is_chosen_added_or_left_out(file: FeatureFile, folder: Path) -> None:
@@ -102,7 +94,7 @@ def test_the_baseline_is_chosen_added_or_left_out(file: FeatureFile, folder: Pat
 
 def test_a_method_from_a_file_of_the_users(file: FeatureFile, folder: Path, tmp_path: Path) -> None:
     own, inverted = f"{folder}/mine.py:Mine", f"{tmp_path}/inverted.py:Mine"
-    (tmp_path / "inverted.py").write_text(INVERTED)
+    (tmp_path / "inverted.py").write_text(f"{CLASSIFY}1 - super().classify(tasks)")
     table = compared(f"ncm,{own}", [file], [ONE], results=tmp_path / "results", tasks=10)
     mine, ncm = (table.groups[0].cells[name, ONE].record for name in ("Mine", "ncm"))
     assert mine.answers == ncm.answers
@@ -114,14 +106,6 @@ def test_a_method_from_a_file_of_the_users(file: FeatureFile, folder: Path, tmp_
     both = compared(f"{own},{inverted}", [file], [ONE], tasks=10, baseline=NO_BASELINE)
     assert labels(both) == [own, inverted]
     assert both.records[0].accuracy > both.records[1].accuracy
-
-
-def test_a_loss_against_soft_kmeans_is_told_with_its_cause(file: FeatureFile) -> None:
-    (row,) = solved("bavardage", file, options={"tau": 0.001}, tasks=100)
-    (warning,) = row.cell.warnings
-    assert warning.code == "below-baseline"
-    assert "points below soft-kmeans, which it starts from; tune its parameters, or use its defaults" in warning.text
-    assert [warning.code for warning in row.cell.warnings] == ["below-baseline"]
 
 
 def test_settings_that_are_not_feasible_are_refused_together_or_left_out(
@@ -142,33 +126,16 @@ def test_settings_that_are_not_feasible_are_refused_together_or_left_out(
         compared("ncm", files[1:], rules[:1], tasks=3, skip_infeasible=True)
 
 
-FAILING = """
-from typing import ClassVar
-
-from fsbench.methods.base import MethodInfo
-from fsbench.methods.ncm import NearestClassMean
-
-
-class Failing(NearestClassMean):
-    info: ClassVar[MethodInfo] = MethodInfo("failing", needs_base=True)
-
-    def classify(self, tasks):
-        return super().classify(tasks) / 0
-"""
-
-
 def test_a_method_that_fails_does_not_take_the_table_with_it(
     file: FeatureFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "failing.py").write_text(FAILING)
-    failing = f"{tmp_path}/failing.py:Failing"
-    table = compare(
-        Spec.from_words(methods=["ncm", failing, "bavardage"], tasks=5, shots=[1]), [file], runner(reporter=Reporter())
-    )
-    assert labels(table) == ["soft-kmeans", "ncm", "bavardage"]
+    (tmp_path / "failing.py").write_text(f"{CLASSIFY}super().classify(tasks) / 0")
+    failing = f"{tmp_path}/failing.py:Mine"
+    spec = Spec.from_words(methods=["ncm", failing, "bavardage"], tasks=5, shots=[1])
+    assert labels(compare(spec, [file], runner(reporter=Reporter()))) == ["soft-kmeans", "ncm", "bavardage"]
     said = " ".join(capsys.readouterr().err.split())
-    assert "Failing, balanced 1-shot: failing gave NaN or infinity in place of probabilities. It is left out." in said
-    with pytest.raises(FsbenchError, match="failing gave NaN"):
+    assert "Mine, balanced 1-shot: Mine gave NaN or infinity in place of probabilities. It is left out." in said
+    with pytest.raises(FsbenchError, match="Mine gave NaN"):
         compared(failing, [file], [ONE], tasks=5)
 
 
@@ -192,17 +159,15 @@ def test_tasks_that_are_more_balanced_than_asked_for_are_said(file: FeatureFile)
     assert f"{often.redrawn:.0%} of the class proportions were drawn again for lack of images" in line
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
+def test_what_contradicts_itself_is_refused() -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"blind": True, "preset": "article"}, "choose one of both"),
         ({"tune": True, "split": "val"}, "tuned on the val classes"),
         ({"tune": True, "preset": "article"}, "choose one of tune and preset"),
-    ],
-)
-def test_what_contradicts_itself_is_refused(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(FsbenchError, match=words):
-        Spec(methods=tuple(parse_methods("ncm")), protocols=(ONE,), **fields)
+    ]
+    for fields, words in wrong:
+        with pytest.raises(FsbenchError, match=words):
+            Spec(methods=tuple(parse_methods("ncm")), protocols=(ONE,), **fields)
     with pytest.raises(FsbenchError, match="are the same method"):
         Spec.from_words(methods="bavardage,bavardage:article")
 
@@ -211,7 +176,7 @@ def verifier(files: list[FeatureFile], **options: Any) -> Verifier:
     return Verifier(files, options.get("own", ()), options.get("sample"), 0, runner())
 
 
-def test_verify_compares_the_predictions(table: Comparison, file: FeatureFile, folder: Path) -> None:
+def test_verify_compares_the_predictions(table: Comparison, file: FeatureFile) -> None:
     record = table.groups[0].cells["bavardage", ONE].record
     done: list[int] = []
     verdict = verifier([file]).verify(record, done.append)
@@ -225,9 +190,6 @@ def test_verify_compares_the_predictions(table: Comparison, file: FeatureFile, f
     sampled = verifier([file], sample=8).verify(record)
     assert (len({*sampled.tasks.tolist()}), sampled.state) == (8, "equal")
     assert detectable_share(8) == pytest.approx(1 - 0.05 ** (1 / 8))
-    read: list[Record] = [load_record(path) for path in (folder / "results").glob("own-*")]
-    check = verifier([file])
-    assert {check.verify(one).state for one in read} == {"equal"}
 
 
 def test_what_cannot_be_verified_says_why(table: Comparison, file: FeatureFile, folder: Path, tmp_path: Path) -> None:
@@ -246,7 +208,6 @@ def test_what_cannot_be_verified_says_why(table: Comparison, file: FeatureFile, 
     assert "it is of version 9 of bavardage" in reason(changed(version=9))
     assert "parameters are not" in reason(changed(params={"nonsense": 1}))
     assert "is not here: name it with --methods" in reason(changed(method="mine.py:Mine@00"))
-    assert "is not here" in reason(changed(method="unheard"))
     own = f"{folder}/mine.py:Mine"
     assert "is of another version of that file" in reason(changed(method="mine.py:Mine@00"), own=[own])
     mine = compared(own, [file], [ONE], tasks=5, baseline=NO_BASELINE).records[0]

@@ -16,13 +16,13 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation import engine
-from fsbench.evaluation.engine import Embedded, TaskList, embed_all, solve
+from fsbench.evaluation.engine import Embedded, TaskList, solve
 from fsbench.methods.base import Method, MethodInfo
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.soft_kmeans import SoftKMeans
 from fsbench.ranks import ALONE, Ranks
-from fsbench.tasks.batch import TaskBatch, gathered_gram
+from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 from tests.synthetic import make_features
@@ -119,24 +119,17 @@ class Played(Ranks):
 
 
 @pytest.mark.parametrize("rules", [TaskProtocol(queries=20), SHORT], ids=["all tasks alike", "short tasks"])
-@pytest.mark.parametrize("memory", [(1_250_000, 1_050_000), (16 << 20, 650_000, 1)], ids=["two", "three"])
 def test_unequal_processes_give_what_one_gives(
-    rules: TaskProtocol, memory: tuple[int, ...], features: Features, monkeypatch: pytest.MonkeyPatch
+    rules: TaskProtocol, features: Features, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    methods = (NearestClassMean(), Bavardage())
+    methods, memory = (NearestClassMean(), Bavardage()), (16 << 20, 650_000, 1)
     expected = solved(methods, features, rules, 90)
-    here, drawn, blocks = threading.local(), [], []
-    plan, store = engine._plan, HashStore()
+    here, drawn, store = threading.local(), [], HashStore()
     meeting: dict[str, Any] = {"barrier": threading.Barrier(len(memory)), "said": {}}
 
     def counted(*arguments: Any) -> Any:
         drawn.extend(arguments[-1].tolist())
         return sample_tasks(*arguments)
-
-    def planned(*arguments: Any) -> Any:
-        work = plan(*arguments)
-        blocks.append(work.block)
-        return work
 
     def process(number: int) -> list[Outcome]:
         here.number = number
@@ -144,17 +137,11 @@ def test_unequal_processes_give_what_one_gives(
 
     monkeypatch.setattr(engine, "free_memory", lambda device: memory[here.number])
     monkeypatch.setattr(engine, "sample_tasks", counted)
-    monkeypatch.setattr(engine, "_plan", planned)
     with ThreadPoolExecutor(len(memory)) as pool:
         for outcomes in pool.map(process, range(len(memory))):
             for outcome, own in zip(outcomes, expected, strict=True):
                 assert outcome.answers == own.answers
     assert Counter(drawn) == Counter(range(90))
-    assert len(set(blocks)) > 1  # processes planned with blocks of their own
-    work, count = engine._Work(block=4, chunk=8, threads=1, in_threads=True, cores=1), len(memory)
-    for number in range(count):
-        chunks = [*work.chunks(50, Ranks(number, count))]
-        assert [chunk.start // 8 for chunk in chunks] == [*range(number, 7, count)]  # every so many-th
 
 
 def writer(write: Callable[[TaskBatch], Any]) -> Method:
@@ -174,9 +161,7 @@ def writer(write: Callable[[TaskBatch], Any]) -> Method:
 
 WRITES: dict[str, Callable[[TaskBatch], Any]] = {
     "rows": lambda tasks: tasks.rows[:, :, ::2].zero_(),
-    "rows in place": lambda tasks: tasks.rows.sub_(tasks.rows.mean(dim=1, keepdim=True)),
     "gram": lambda tasks: tasks.gram().mul_(2),
-    "a view": lambda tasks: tasks.space().flatten(1)[:, 0].fill_(1),
     "labels": lambda tasks: tasks.support_labels.zero_(),
 }
 
@@ -191,35 +176,10 @@ def test_a_method_that_writes_into_what_it_is_shown_is_refused_by_name(what: str
             with pytest.raises(FsbenchError, match="Writer writes into") as caught:
                 solved(methods, data, TaskProtocol(queries=20), 9)
             assert "clone()" in caught.value.hint
-    copies = writer(lambda tasks: tasks.rows.clone().zero_())
-    assert solved([copies], data, TaskProtocol(queries=20), 9)[0].answers == answers(
-        NearestClassMean(), data, TaskProtocol(queries=20), 9
-    )
 
 
-def test_what_methods_share_is_computed_once(features: Features, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-
-    def counted(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        made.append(id(table))
-        return gathered_gram(table, index)
-
-    monkeypatch.setattr(engine, "gathered_gram", counted)
-    solved(METHODS, features, TaskProtocol(queries=40), 8, batch=8)
-    chunks = max(Counter(made).values())
-    assert Counter(made) == dict.fromkeys(made, chunks)
-    assert len(set(made)) == 3  # plain, sphered, and sphered as released
-    embedded = embed_all(METHODS, features.novel, features.statistics, CPU)
-    assert len({id(table) for one in embedded for table in one.spaces.values()}) == 3
-    assert len({id(next(iter(one.spaces.values()))) for one in embedded}) == 1
-
-
-def test_a_method_is_said_to_take_what_it_takes_alone(features: Features, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is shared counts for all who use it, what others take for nobody else, and embedding for none."""
-
-    def slow_gram(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        time.sleep(0.02)
-        return gathered_gram(table, index)
+def test_a_method_is_said_to_take_what_it_takes_alone(features: Features) -> None:
+    """What others take counts for nobody else, and embedding for none."""
 
     @dataclass(frozen=True)
     class Slow(NearestClassMean):
@@ -231,12 +191,9 @@ def test_a_method_is_said_to_take_what_it_takes_alone(features: Features, monkey
             time.sleep(0.1)
             return super().classify(tasks)
 
-    monkeypatch.setattr(engine, "gathered_gram", slow_gram)
     start = time.perf_counter()
-    methods = (Slow(), SoftKMeans(), SoftKMeans(km_steps=6))
-    slow, first, second = solved(methods, features, TaskProtocol(queries=40), 16, batch=8)
-    assert time.perf_counter() - start - 0.3 > slow.seconds > 2 * first.seconds > 0
-    assert 1 / 3 < first.seconds / second.seconds < 3
+    slow, fast = solved((Slow(), SoftKMeans()), features, TaskProtocol(queries=40), 16, batch=8)
+    assert time.perf_counter() - start - 0.3 > slow.seconds > 2 * fast.seconds > 0
     assert slow.peak_memory > 1 << 20
 
 
@@ -267,40 +224,17 @@ def test_out_of_memory_halves_the_batch_and_goes_on(features: Features) -> None:
         answers(Hungry(most=0, message="a bug"), features, TaskProtocol())
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_what_is_no_number_is_no_answer(features: Features, value: float) -> None:
+def test_what_is_no_number_is_no_answer(features: Features) -> None:
     class Lost(NearestClassMean):
         info: ClassVar[MethodInfo] = MethodInfo("lost", "Lost")
 
         def classify(self, tasks: TaskBatch) -> torch.Tensor:
             probabilities = super().classify(tasks).clone()
-            probabilities[-1, 0, 0] = value
+            probabilities[-1, 0, 0] = float("inf")
             return probabilities
 
     with pytest.raises(FsbenchError, match="Lost gave NaN or infinity in place of probabilities"):
         solved([NearestClassMean(), Lost()], features, TaskProtocol())
-
-
-def test_a_method_on_features_can_differentiate(features: Features) -> None:
-    @dataclass(frozen=True)
-    class Adapting(NearestClassMean):
-        def classify(self, tasks: TaskBatch) -> torch.Tensor:
-            with torch.enable_grad():
-                scale = torch.ones(tasks.shape[2], requires_grad=True)
-                loss = TaskBatch(tasks.rows * scale, tasks.support_labels, tasks.ways).gram().square().sum()
-                (gradient,) = torch.autograd.grad(loss, scale)
-            assert gradient.isfinite().all()
-            return super().classify(tasks)
-
-    plain = answers(NearestClassMean(), features, TaskProtocol(), 9)
-    assert answers(Adapting(), features, TaskProtocol(), 9) == plain
-
-
-def test_progress_adds_up(features: Features) -> None:
-    parts: list[int] = []
-    solved([NearestClassMean()], features, TaskProtocol(), 700, progress=parts.append)
-    assert sum(parts) == 700
-    assert len(parts) >= 4
 
 
 def planned(
@@ -323,13 +257,10 @@ USUAL, HUGE = TaskProtocol(), TaskProtocol(ways=200, queries=50_000)
     ("free", "rules", "device", "block", "threads"),
     [
         (None, USUAL, "cpu", 64, 4),
-        (64 << 30, USUAL, "cpu", 64, 4),
         (64 << 30, USUAL, "cuda", 2048, 2),
         (64 << 30, HUGE, "cpu", 12, 4),
         (3 << 30, HUGE, "cpu", 1, 2),
-        (1, USUAL, "cpu", 1, 1),
         (8 << 30, HUGE, "cuda", 3, 2),
-        (1, HUGE, "cuda", 1, 2),
     ],
 )
 def test_blocks_follow_from_the_task_and_free_memory(
@@ -347,7 +278,7 @@ def test_chunks_follow_from_what_drawing_takes_and_leave_work_for_every_thread()
     many, few = (planned(3 << 30, HUGE, 1024, images=images)[0] for images in (50_000, 600))
     assert many.chunk < few.chunk < 100
     assert many.threads * many.chunk * 4 * 200 * 50_000 <= 256 << 20  # what all threads draw at once
-    for tasks, chunks in ((4, 4), (40, 4), (80, 8), (300, 16), (3000, 24)):
+    for tasks, chunks in ((4, 4), (80, 8), (3000, 24)):
         work, _ = planned(None, USUAL, 640, tasks=tasks)
         assert len([*work.chunks(tasks, ALONE)]) == chunks
     assert planned(None, USUAL, 640, batch=7)[0].block == 7

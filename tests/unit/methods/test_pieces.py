@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
-from fsbench.features.scatter import BaseStatistics
-from fsbench.methods.bavardage import Bavardage, clamp_by_products, clamp_eigenvalues, released_sphering
-from fsbench.methods.bms import Bms, smallest_cluster
-from fsbench.methods.centroids import class_means, mean_weights, squared_distances
-from fsbench.methods.laplacianshot import neighbour_graph
+from fsbench.methods.bavardage import clamp_by_products, clamp_eigenvalues
+from fsbench.methods.bms import Bms
 from fsbench.methods.paddle import scale_to_queries
 from fsbench.methods.transport import equal_sizes
 from fsbench.tasks.batch import TaskBatch
 
 
-def random_tasks(samples: int = 20) -> TaskBatch:
-    labels = torch.tensor([[0, 1, 1, 2], [2, 0, 0, 1]])
-    return TaskBatch(torch.randn(2, samples, 6, generator=torch.Generator().manual_seed(1)).double(), labels, 3)
-
-
-def test_class_means_and_their_weights_are_the_same_points() -> None:
-    tasks = random_tasks()
-    means = class_means(tasks)
-    torch.testing.assert_close(means[0, 1], tasks.rows[0, 1:3].mean(dim=0))
-    torch.testing.assert_close(means[1, 2], tasks.rows[1, 0])
-    torch.testing.assert_close(mean_weights(tasks) @ tasks.rows, means)
-
-
-def test_squared_distances() -> None:
-    tasks = random_tasks()
-    points = tasks.rows[:, :3]
-    torch.testing.assert_close(squared_distances(points, tasks.rows), torch.cdist(points, tasks.rows).square())
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("sharpness", [0.0, 1.0, 10.0])
-@pytest.mark.parametrize(("ways", "queries"), [(2, 1), (5, 75), (5, 3), (50, 20), (50, 400)])
+@pytest.mark.parametrize(("ways", "queries"), [(2, 1), (5, 75), (50, 20)])
 def test_classes_get_equal_sizes(dtype: torch.dtype, sharpness: float, ways: int, queries: int) -> None:
     generator = torch.Generator().manual_seed(3)
     logits = sharpness * torch.randn(4, ways, queries, generator=generator, dtype=torch.float64)
@@ -48,16 +25,8 @@ def test_classes_get_equal_sizes(dtype: torch.dtype, sharpness: float, ways: int
     torch.testing.assert_close(plan.sum(dim=2), sizes, atol=tolerance * queries / ways, rtol=0)
     torch.testing.assert_close(plan.sum(dim=1), torch.ones(4, queries, dtype=dtype))
     torch.testing.assert_close(plan, torch.softmax(logits.to(dtype) + potentials, dim=1))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("ways", [5, 50])
-def test_hard_assignments_give_numbers(dtype: torch.dtype, ways: int) -> None:
-    logits = 1e4 * torch.randn(4, ways, 75, generator=torch.Generator().manual_seed(6), dtype=dtype)
-    logits[0, 1:] -= 1e6
-    plan, potentials = equal_sizes(logits, torch.zeros(4, ways, 1, dtype=dtype), 20)
-    assert torch.isfinite(plan).all()
-    assert torch.isfinite(potentials).all()
+    hard = 1e5 * logits.to(dtype)  # which gives numbers, too
+    assert all(part.isfinite().all() for part in equal_sizes(hard, torch.zeros(4, ways, 1, dtype=dtype), 20))
 
 
 def test_few_steps_suffice_and_never_overshoot() -> None:
@@ -73,24 +42,6 @@ def test_few_steps_suffice_and_never_overshoot() -> None:
     assert (fall[0] < -1).all()
 
 
-def test_the_graph_has_the_nearest_others() -> None:
-    query = torch.tensor([[0.0], [1.0], [3.0], [3.0], [10.0]])[None]
-    graph = neighbour_graph(query, 2)[0]
-    expected = [[1, 2], [0, 2], [3, 1], [2, 1], [2, 3]]
-    for i, neighbours in enumerate(expected):
-        assert graph[i, i] == 0
-        assert graph[i].sum() == 2
-        near = query[0, graph[i].bool(), 0].tolist()
-        assert sorted(near) == sorted(query[0, neighbours, 0].tolist())
-    assert neighbour_graph(query[:, :1], 2).tolist() == [[[0.0]]]
-    assert neighbour_graph(query[:, :2], 2).tolist() == [[[0.0, 1.0], [1.0, 0.0]]]
-
-
-def test_the_smallest_cluster_counts_by_largest_share() -> None:
-    shares = torch.tensor([[[0.9, 0.4, 0.4, 0.1], [0.1, 0.6, 0.6, 0.9]], [[1, 1, 1, 1], [0, 0, 0, 0]]])
-    assert smallest_cluster(shares).tolist() == [[[1.0]], [[0.0]]]
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_bms_survives_empty_classes_and_centroids_at_the_origin(dtype: torch.dtype) -> None:
     plan = torch.tensor([[[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]], dtype=dtype)
@@ -100,16 +51,6 @@ def test_bms_survives_empty_classes_and_centroids_at_the_origin(dtype: torch.dty
     rows = torch.stack([row[0], -row[0], row[1], -row[1], row[2], row[3], -row[2], -row[3]])[None]
     p = Bms().classify(TaskBatch(rows, torch.tensor([[0, 0, 1, 1]]), 2))  # both means are 0
     torch.testing.assert_close(p, torch.full_like(p, 0.5))
-
-
-def test_the_released_sphering_is_computed_once_and_can_be_differentiated() -> None:
-    rng = np.random.default_rng(0)
-    base, rows = BaseStatistics.fit(rng.random((30, 4)), np.arange(30) % 3), torch.rand(6, 4, dtype=torch.float64)
-    with torch.inference_mode():
-        parts = [Bavardage(variant="released", sigma=sigma).embed(rows, base) for sigma in (5.0, 20.0)]
-    assert torch.equal(*(part["sphered"] for part in parts))  # σ enters later, task by task
-    Bavardage(variant="released").embed(rows.requires_grad_(), base)["sphered"].sum().backward()
-    assert released_sphering(base) is released_sphering(base)
 
 
 def test_scaling_survives_ranges_that_are_next_to_nothing() -> None:

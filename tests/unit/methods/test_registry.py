@@ -18,8 +18,6 @@ from fsbench.evaluation.spec import parse_methods
 from fsbench.features.store import FeatureFile
 from fsbench.methods.base import Context
 from fsbench.methods.registry import (
-    BASELINE,
-    BASELINE_WITHOUT_BASE,
     METHODS,
     installed_info,
     method_class,
@@ -71,26 +69,20 @@ def test_every_variant_is_a_word_that_the_method_takes(label: str, features: Fea
     assert plain_label(label) == (name if method == method_class(name)() else label)
 
 
-@pytest.mark.parametrize(
-    ("label", "words"),
-    [
-        ("ncm:article", "ncm has no variants"),
-        ("bavardage:relased", "Did you mean 'released'"),
-        ("bavardge:released", "Did you mean 'bavardage'"),
-        ("bavardge", "Did you mean 'bavardage'"),
-    ],
-)
-def test_a_wrong_name_or_variant_is_named(label: str, words: str) -> None:
-    with pytest.raises(FsbenchError, match=words):
-        method_class(split_variant(label)[0])
+def test_a_wrong_name_or_variant_is_named() -> None:
+    for label, words in (("ncm:article", "no variants"), ("bavardage:relased", "'released'"), ("ncn", "'ncm'")):
+        with pytest.raises(FsbenchError, match=words):
+            method_class(split_variant(label)[0])
 
 
-def test_all_is_every_method_with_its_notable_variants() -> None:
+def test_lists_of_methods_are_parsed_and_completed() -> None:
     labels = [choice.label for choice in parse_methods("all")]
     assert [label for label in labels if ":" not in label] == [*METHODS]
     assert {label for label in labels if ":" in label} == {
         "bavardage:released", "bavardage:transport", "maml:transductive", "versa:transductive", "entropy-min:head",
     }  # fmt: skip
+    assert [choice.label for choice in parse_methods("ncm, ncm,pt-map")] == ["ncm", "pt-map"]
+    assert complete_methods("ncm,simpleshot:U") == ["ncm,simpleshot:UN"]
 
 
 def test_what_methods_are_told() -> None:
@@ -100,22 +92,6 @@ def test_what_methods_are_told() -> None:
         "balanced or not": "sets t_km, mixing; with --blind as if unbalanced",
         "sampler's α": "only with --prior-alpha sampler",
     }
-    assert told("alpha-tim") == {"shots": "sets order"}
-    assert {name for name in METHODS if "balanced or not" in told(name)} == {
-        "bavardage", "laplacianshot", "protolp", "soft-kmeans", "tim-gd",
-    }  # fmt: skip
-
-
-def test_the_baselines_can_run_where_they_are_used() -> None:
-    assert BASELINE in METHODS
-    name, options = split_variant(BASELINE_WITHOUT_BASE)
-    assert not method_class(name).info.needs_base_for(options)
-
-
-def test_variants_are_completed_after_a_colon() -> None:
-    assert complete_methods("simp") == ["simpleshot"]
-    assert complete_methods("ncm,simpleshot:U") == ["ncm,simpleshot:UN"]
-    assert complete_methods("ncm:") == []
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *places: str) -> list[EntryPoint]:
@@ -137,7 +113,6 @@ def test_installed_packages_offer_methods_by_entry_point(monkeypatch: pytest.Mon
     ("place", "words"),
     [
         ("fsbench_absent.mine:Mine", "ModuleNotFoundError: No module named 'fsbench_absent'"),
-        ("fsbench.methods.ncm:Absent", "AttributeError"),
         ("fsbench.methods.base:MethodInfo", "is not a method"),
     ],
 )
@@ -149,7 +124,6 @@ def test_a_broken_package_is_named_and_left_out(monkeypatch: pytest.MonkeyPatch,
         labels = [choice.label for choice in parse_methods("all")]
     assert "theirs0" in labels
     assert "theirs1" not in labels
-    assert "theirs0" in working_methods()  # without a second warning
 
 
 OWN = """
@@ -183,8 +157,6 @@ def test_a_file_of_the_user_is_executed_once_for_all_its_classes(features: Featu
     assert method_class(f"{own}:One").__module__ == method_class(f"{own}:Two").__module__
     configured = method_class(f"{own}:One").configure(Context(balanced=False), rate=1)
     assert repr(configured.params()) == "{'rate': 1.0}"
-    with pytest.raises(FsbenchError, match="rate must be a number, got 'high'"):
-        method_class(f"{own}:One").configure(Context(balanced=False), rate="high")
 
 
 def test_a_file_that_changed_is_executed_again(own: Path) -> None:
@@ -202,9 +174,6 @@ def test_a_file_that_fails_is_named_and_tried_again(own: Path) -> None:
     for _ in range(2):
         with pytest.raises(FsbenchError, match="cannot be imported: ValueError: no licence"):
             method_class(f"{own}:One")
-    own.write_text("x = (")
-    with pytest.raises(FsbenchError, match="cannot be imported: SyntaxError"):
-        method_class(f"{own}:One")
     own.write_text(OWN.replace("float", "Unknown"))
     with pytest.raises(FsbenchError, match="annotations of One cannot be read"):
         method_class(f"{own}:One").configure(Context(balanced=False))
@@ -221,12 +190,6 @@ def test_the_key_follows_the_file_and_what_it_depends_on(own: Path) -> None:
     own.with_name("w.npy").unlink()
     with pytest.raises(FsbenchError, match=r"depends on w\.npy, which cannot be read"):
         method_key(f"{own}:Two")
-    with pytest.raises(FsbenchError, match="No such file"):
-        method_key(f"{own}x.py:Two")
-
-
-@pytest.mark.parametrize("name", ["m" * 252 + ".py", "a\nb.py"])
-def test_a_name_that_no_record_may_have_is_refused_at_once(own: Path, name: str) -> None:
-    own.rename(own.with_name(name))
+    renamed = own.rename(own.with_name("a\nb.py"))  # a name that no record may have
     with pytest.raises(FsbenchError, match="cannot be recorded"):
-        method_key(f"{own.with_name(name)}:One")
+        method_key(f"{renamed}:One")

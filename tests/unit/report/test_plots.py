@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -16,7 +14,7 @@ from scipy import stats
 
 from fsbench.errors import FsbenchError
 from fsbench.report.plots.comparison import clipped_axis, draw_differences, draw_dots, draw_speed, paired_runs
-from fsbench.report.plots.style import WIDTHS, save, svg_text
+from fsbench.report.plots.style import WIDTHS, save
 from fsbench.results.collect import collect
 from fsbench.results.statistics import interval
 from tests.records import four_settings, make_record
@@ -61,6 +59,7 @@ def dots_in(axes: Axes) -> dict[str, tuple[float, float, bool]]:
 
 def test_dots_show_every_mean_and_interval_once(table: Comparison, panels: dict[tuple[str, str], Axes]) -> None:
     assert len(panels) == 2 * 4
+    assert len(paired_runs(table, "bavardage", "ncm")) == 4  # both ran in the first feature file only
     axes = panels["glyphs rn12, 40 tasks", "unbalanced α=2\n1-shot"]
     for name in NAMES:
         cell = table.groups[1].cells[name, table.columns[0]]
@@ -123,20 +122,11 @@ def test_speed_is_that_of_the_runs_on_a_logarithmic_axis() -> None:
     np.testing.assert_allclose(points, [(record.tasks_per_second, record.per_task.mean()) for record in records])
 
 
-def test_the_svg_of_a_page_has_letters_and_no_background(table: Comparison) -> None:
-    text = svg_text(draw_dots(table))
-    root = ElementTree.fromstring(text)
-    words = {"".join(element.itertext()) for element in root.iter() if element.tag.endswith("}text")}
-    assert {"soft-kmeans", "accuracy (%)", "a$b$ <i>& rn12, 40 tasks"} <= words
-    assert "#ffffff" not in text.partition("line2d")[0]  # later, hollow dots are white
-
-
 def hand_made(correct: list[int], baseline: list[int], queries: int = 75) -> Comparison:
-    counts: dict[str, Any] = {"tasks": len(correct), "queries": queries}
-    (comparison,) = collect(
-        [make_record("ncm", correct=correct, **counts), make_record("soft-kmeans", correct=baseline, **counts)]
-    )
-    return comparison
+    answers = {"ncm": correct, "soft-kmeans": baseline}
+    return collect(
+        [make_record(name, correct=right, tasks=len(right), queries=queries) for name, right in answers.items()]
+    )[0]
 
 
 def test_differences_are_those_of_the_tasks_and_a_panel_says_so() -> None:
@@ -149,10 +139,9 @@ def test_differences_are_those_of_the_tasks_and_a_panel_says_so() -> None:
     assert title.splitlines()[0] == "unbalanced α=2 1-shot"
     assert f"mean {points.mean():+.2f} ± {half_width:.2f}".replace("-", "−") in title
     assert "better 60, equal 20, worse 20 %" in title.replace("\n", " ")
-    assert "ncm minus soft-kmeans, task by task, on glyphs rn12" in figure.get_suptitle().replace("\n", " ")
 
 
-@pytest.mark.parametrize("queries", [3, 75, 1000])
+@pytest.mark.parametrize("queries", [3, 75])
 def test_histograms_count_every_task_once_on_its_own_side(queries: int) -> None:
     rng = np.random.default_rng(0)
     correct, baseline = rng.integers(0, queries + 1, size=(2, 60)).tolist()
@@ -165,19 +154,3 @@ def test_histograms_count_every_task_once_on_its_own_side(queries: int) -> None:
     assert areas == pytest.approx([pairs[0].share(kind) for kind in ("worse", "equal", "better")])
     for heap in heaps:
         np.testing.assert_allclose((heap.edges / pairs[0].step) % 1, 0.5)  # no possible difference lies on an edge
-
-
-def test_only_settings_where_both_ran_are_paired_and_panels_wrap_after_four(table: Comparison) -> None:
-    assert len(paired_runs(table, "bavardage", "ncm")) == 4  # not in the second feature file
-    assert paired_runs(table, "bavardage", "tim-gd") == []
-    records = [make_record(name, shots=shots) for name in ("ncm", "pt-map") for shots in range(1, 10)]
-    figure = draw_differences(paired_runs(collect(records)[0], "pt-map", "ncm"), "pt-map", "ncm")
-    assert sum(bool(axes.patches) for axes in figure.axes) == 9
-    rows = {axes.get_subplotspec().rowspan.start for axes in figure.axes}  # type: ignore[union-attr]
-    assert len(rows) == math.ceil(9 / 4)
-
-
-def test_one_task_or_no_difference_at_all_can_be_drawn(tmp_path: Path) -> None:
-    for correct, baseline in [([50], [40]), ([50, 60], [50, 60])]:
-        pairs = paired_runs(hand_made(correct, baseline), "ncm", "soft-kmeans")
-        save(draw_differences(pairs, "ncm", "soft-kmeans"), tmp_path / "a.png")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from fsbench.errors import FsbenchError
 from fsbench.features.store import FeatureFile
 from fsbench.reporter import Reporter, SafeConsole
 from fsbench.results.collect import add_records, collect, labels_of, read_records, split_ablations, titles
-from fsbench.results.record import Tuning
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import QUIET, compared
 from tests.records import TUNED, four_settings, make_record, store
@@ -72,25 +70,17 @@ def test_each_list_of_tasks_is_a_table_of_its_own_and_the_most_tasks_come_first(
 
 
 def test_the_order_of_records_does_not_matter() -> None:
-    records = [record for method in ("bavardage", "ncm", "soft-kmeans") for record in four_settings(method, 0.6)]
+    records = [record for method in ("bavardage", "ncm") for record in four_settings(method, 0.6)]
     records += four_settings("ncm", 0.6, features="e" * 64, dataset="own")
-    expected = [content(table) for table in collect(records)]
-    random.Random(0).shuffle(records)
-    assert [content(table) for table in collect(records)] == expected
+    assert [content(table) for table in collect(records)] == [content(table) for table in collect(records[::-1])]
 
 
 def test_rows_come_as_methods_are_listed_then_others_with_what_they_assume() -> None:
     names = ("bavardage", "zeta", "soft-kmeans", "ncm", "pt-map", "mine.py:Mine@0123abcd")
     (table,) = collect([make_record(name) for name in names])
     assert labels(table) == ["ncm", "pt-map", "soft-kmeans", "bavardage", "Mine", "zeta"]
-    assert [entry.assumes for entry in table.entries] == [
-        "inductive",
-        "uniform prior",
-        "no prior",
-        "free prior",
-        "",
-        "",
-    ]
+    assumed = [entry.assumes for entry in table.entries]
+    assert assumed == ["inductive", "uniform prior", "no prior", "free prior", "", ""]
     assert [entry.method for entry in table.entries][-2:] == ["mine.py:Mine", "zeta"]
     told = {"mixing": "learned", "prior_alpha": 4.0}
     settings = [({}, 2.0), (told, 4.0), ({"mixing": "uniform"}, None)]
@@ -121,13 +111,9 @@ def test_a_method_may_be_missing_somewhere_and_so_may_the_baseline() -> None:
 
 def test_feature_files_are_told_by_content_and_named_apart() -> None:
     changes: list[dict[str, Any]] = [
-        {},
-        {"features": "e" * 64},
-        {"features": "d" * 64, "crops": 30},
-        {"features": "c" * 64, "backbone": "wrn"},
-        {"base": ""},
+        {}, {"features": "e" * 64}, {"features": "d" * 64, "crops": 30}, {"base": ""},
         {"family": "rn12-easy", "weights": "mine.pth", "weights_sha256": "0" * 64},
-    ]
+    ]  # fmt: skip
     (table,) = collect([make_record(**change) for change in changes])
     assert sorted(group.title for group in table.groups) == [
         "glyphs rn12 (1 crop, features eeeeee, base bbbbbb)",
@@ -135,20 +121,14 @@ def test_feature_files_are_told_by_content_and_named_apart() -> None:
         "glyphs rn12 (1 crop, features ffffff, base none)",
         "glyphs rn12 (30 crops)",
         "glyphs rn12 (rn12-easy, mine.pth@00000000)",
-        "glyphs wrn",
     ]
 
 
-@pytest.mark.parametrize(
-    "names", [{"dataset": "copy"}, {"backbone": "wrn"}, {"crops": 30}, {"family": "rn12-rfs"}, {"weights": "other.pth"}]
-)
-def test_equal_features_under_two_names_are_both_shown_by_their_names(tmp_path: Path, names: dict[str, Any]) -> None:
+@pytest.mark.parametrize("names", [{"dataset": "copy"}, {"crops": 30}, {"weights": "other.pth"}])
+def test_equal_features_under_two_names_are_both_shown_by_their_names(names: dict[str, Any]) -> None:
     first = [make_record("ncm", family="rn12-easy"), make_record("soft-kmeans", family="rn12-easy")]
     second = [record.update(provenance=replace(record.provenance, **names)) for record in first]
-    folders = tmp_path / "first", tmp_path / "second"
-    for folder, records in zip(folders, (first, second), strict=True):
-        store(folder, *records)
-    (table,) = collect(read_records(folders, tmp_path, QUIET))
+    (table,) = collect([*first, *second])
     assert len(table.records) == 4
     assert len({group.title for group in table.groups}) == 2
     for group in table.groups:
@@ -156,21 +136,16 @@ def test_equal_features_under_two_names_are_both_shown_by_their_names(tmp_path: 
     assert labels(table) == ["ncm", "soft-kmeans"]
 
 
-def tuned(edge: tuple[str, ...] = ()) -> dict[str, Any]:
-    return {"tuning": Tuning(how="grid", trials=50, tasks=500, edge=edge)}
-
-
 @pytest.mark.parametrize(
     ("runs", "expected"),
     [
         # Each run: method, parameters, what else.
         ([("bavardage", {"variant": "released"}, {"given": ["variant"]})], ["bavardage:released"]),
-        ([("bavardage", {"tau": 0.2}, {"given": ["tau"]})], ["bavardage"]),
         (
             [
                 ("bavardage", {"tau": 0.3}, {}),
                 ("bavardage", {"tau": 0.2}, {"given": ["tau"]}),
-                ("bavardage", {"tau": 0.1}, tuned()),
+                ("bavardage", {"tau": 0.1}, {"tuning": TUNED}),
                 ("bavardage", {"tau": 0.4}, {"blind": True}),
             ],
             ["bavardage", "bavardage (blind)", "bavardage (tuned:val:grid:50x500)", "bavardage tau=0.2"],
@@ -183,12 +158,8 @@ def tuned(edge: tuple[str, ...] = ()) -> dict[str, Any]:
             [("soft-kmeans", {"t_km": 50.0}, {}), ("soft-kmeans", {"t_km": 10.0}, {"shots": 5, "preset": "tiered"})],
             ["soft-kmeans"],
         ),
-        (  # Nor the edge of the grid in one setting.
-            [("bavardage", {"tau": 0.1}, tuned(("tau",))), ("bavardage", {"tau": 0.2}, {"shots": 5, **tuned()})],
-            ["bavardage"],
-        ),
         (  # Two searches of the same size, or a preset in the same setting: the parameters that differ.
-            [("bavardage", {"tau": 0.1, "beta": 10}, tuned()), ("bavardage", {"tau": 0.25, "beta": 10}, tuned())],
+            [("bavardage", {"tau": tau, "beta": 10}, {"tuning": TUNED}) for tau in (0.1, 0.25)],
             ["bavardage tau=0.1", "bavardage tau=0.25"],
         ),
         (  # Numbers are ordered by value, and none is rounded into another.
@@ -197,8 +168,6 @@ def tuned(edge: tuple[str, ...] = ()) -> dict[str, Any]:
             ["tim-gd steps=50 rate=0.3", "tim-gd steps=50 rate=0.300004", "tim-gd steps=1000"],
         ),
         ([("a.py:M@00", {}, {}), ("a.py:M@11", {}, {})], ["a.py:M@00", "a.py:M@11"]),
-        ([("a.py:M@00", {}, {})], ["M"]),
-        ([("theirs", {}, {}), ("theirs@1.2", {}, {})], ["theirs", "theirs@1.2"]),
     ],
 )
 def test_labels(runs: list[tuple[str, dict[str, object], dict[str, Any]]], expected: list[str]) -> None:
@@ -232,9 +201,8 @@ def test_a_folder_is_read_without_its_subfolders_and_what_is_no_record_is_named(
     assert len(warnings) == 2
     assert half.name in warnings[0]
     assert "rows.h5" in warnings[1]
-    for name in ("rows.h5", "none.h5"):
-        with pytest.raises(FsbenchError, match=name):
-            read_records([tmp_path / name], tmp_path, QUIET)
+    with pytest.raises(FsbenchError, match=r"rows\.h5"):
+        read_records([tmp_path / "rows.h5"], tmp_path, QUIET)
     with pytest.raises(FsbenchError, match=r"no records in .*missing/") as caught:
         read_records(None, tmp_path / "missing", QUIET)
     assert "fsbench compare" in caught.value.hint

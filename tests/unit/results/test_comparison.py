@@ -12,6 +12,7 @@ from scipy import stats
 from fsbench.errors import FsbenchError
 from fsbench.results.collect import collect
 from fsbench.results.comparison import compare_records
+from fsbench.results.leaderboard import leaderboard
 from fsbench.results.metrics import METRICS, Metric, metric_of
 from fsbench.results.statistics import holm, interval_over_classes, paired_difference, paired_p_values
 from fsbench.tasks.protocol import TaskProtocol
@@ -49,8 +50,6 @@ def test_one_best_per_column_and_ties_are_never_the_best(table: Comparison) -> N
         assert not any(cell.best and cell.tied for cell in cells)
         assert not cells[0].tied
         assert cells[0].value.mean == cells[0].record.accuracy
-        best = next(cell for cell in cells if cell.best)
-        assert cells[1].best or cells[1].tied or (best.p_value or 1) < 0.05  # worse than the best: both say so
 
 
 def test_a_table_is_for_one_metric(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +64,7 @@ def test_a_table_is_for_one_metric(monkeypatch: pytest.MonkeyPatch) -> None:
             assert cells[label, ONE].value.mean == pytest.approx(metric.per_task(record.answers).mean())
         difference = cells["ncm", ONE].difference
         assert difference == paired_difference(*(metric.per_task(record.answers) for record in records[:2]))
+        assert leaderboard(table).rows[-1].entry.label == "ncm"  # with the largest error
         ordered = [entry.label for entry in table.best_first().entries]
         assert ordered[-1] == "ncm"
         assert cells[ordered[0], ONE].best
@@ -77,8 +77,6 @@ def test_runs_of_unequal_length_are_paired_over_the_first_tasks() -> None:
     assert cell.difference == paired_difference(long.per_task[:25], short.per_task)
     assert (table.tasks, table.fewer_tasks("ncm"), table.fewer_tasks("soft-kmeans")) == (60, "", "25 tasks")
     assert "|tasks:25-60|" in table.signature()
-    (mixed,) = collect([long, short, make_record("soft-kmeans", shots=5, tasks=40)])
-    assert mixed.fewer_tasks("soft-kmeans") == "25-40 tasks"
 
 
 def test_intervals_for_new_classes_come_with_paired_differences() -> None:
@@ -108,11 +106,8 @@ def test_what_a_table_says_of_its_methods(table: Comparison) -> None:
     assert any(line.startswith("glyphs rn12, unbalanced α=2 1-shot: -") for line in table.below_baseline("ncm"))
     with pytest.raises(FsbenchError, match="soft-kmeans is not compared with soft-kmeans"):
         table.below_baseline("soft-kmeans")
-    (other,) = collect([make_record("pt-map", tuning=TUNED, tasks=1), make_record("ncm", tasks=1)], "ncm")
+    (other,) = collect([make_record("pt-map", tuning=TUNED), make_record("ncm")], "ncm")
     assert (other.is_tuned("pt-map"), other.is_tuned("ncm")) == (True, False)
-    (single,) = other.paired_rows()
-    assert single.cell.difference
-    assert np.isnan(single.cell.difference.half_width)  # of a single task
 
 
 def test_the_best_is_tested_within_all_pairs_and_the_baseline_within_its_own() -> None:
@@ -137,11 +132,3 @@ def test_a_handful_of_tasks_raises_no_alarm(tasks: int) -> None:
     rng = np.random.default_rng(tasks)
     for _ in range(10):
         assert all(cell.best or cell.tied for cell in simulated(8, rng, tasks=tasks).groups[0].cells.values())
-
-
-def test_a_method_that_is_better_is_alone_at_the_top() -> None:
-    cells = simulated(16, np.random.default_rng(0), tasks=200, lead=0.6).groups[0].cells
-    for column in COLUMNS:
-        assert cells["m15", column].best
-        assert not any(cells[f"m{number}", column].tied for number in range(15))
-        assert (cells["m15", column].p_value or 1) < 0.05

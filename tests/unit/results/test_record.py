@@ -20,7 +20,6 @@ from fsbench.results.record import (
     load_record,
     record_path,
     save_record,
-    smallest_integer,
 )
 from tests.records import TUNED, make_record, store
 
@@ -73,13 +72,6 @@ def test_facts_of_a_method_stand_on_one_line(tmp_path: Path) -> None:
     assert load_record(path).method == facts
 
 
-def test_records_are_equal_by_fields_and_answers() -> None:
-    record = shortened(make_record())
-    assert record.accuracy == make_record().first(40).update(record.answers).accuracy  # which is cached
-    assert record == shortened(make_record())
-    assert record not in (make_record(), record.update(seconds=1.0), record.first(3), make_record(draw=1), "record")
-
-
 def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
     (path,) = store(tmp_path, make_record(tasks=2))
     whole = path.read_bytes()
@@ -91,13 +83,6 @@ def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(FsbenchError, match=str(path)):
             load_record(path)
-
-
-def with_answers(change: Callable[[dict[str, Any]], None]) -> Record:
-    record = make_record(tasks=6)
-    parts = {name: getattr(record.answers, name).copy() for name in ARRAYS}
-    change(parts)
-    return record.update(Answers(**parts))
 
 
 def test_packed_arrays_that_are_no_arrays_are_refused(tmp_path: Path) -> None:
@@ -115,15 +100,16 @@ def test_packed_arrays_that_are_no_arrays_are_refused(tmp_path: Path) -> None:
     [
         lambda parts: parts.update(labels=parts["labels"][:5]),
         lambda parts: parts.update({name: array[:0] for name, array in parts.items()}),
-        lambda parts: parts.update({name: a if name == "classes" else a[:, :0] for name, a in parts.items()}),
         lambda parts: parts.update(classes=parts["classes"][:, :4]),
-        lambda parts: parts.update(confidence=parts["confidence"][:, :4]),
     ],
 )
 def test_answers_that_contradict_each_other_are_refused(
     change: Callable[[dict[str, Any]], None], tmp_path: Path
 ) -> None:
-    save_record(tmp_path / "r.h5", with_answers(change))
+    record = make_record(tasks=6)
+    parts = {name: getattr(record.answers, name) for name in ARRAYS}
+    change(parts)
+    save_record(tmp_path / "r.h5", record.update(Answers(**parts)))
     with pytest.raises(FsbenchError, match=r"r\.h5 is damaged: its answers are not .tasks, queries."):
         load_record(tmp_path / "r.h5")
 
@@ -132,9 +118,6 @@ def test_answers_that_contradict_each_other_are_refused(
     ("old", "new", "words"),
     [
         (b'"shots":1', b'"shots":0', "shots"),
-        (b'"alpha":2.0', b'"alpha":-2.0', "alpha|α"),
-        (b'"name":"disjoint"', b'"name":"disjoinX"', "protocol"),
-        (b'"seed":0', b'"sEEd":0', "seed"),
         (b'"dataset":"glyphs"', b'"dataset":"g\\u0000"', "not valid"),
         (b'{"run"', b"[[[[[[", "Invalid JSON"),
         (b'"peak_memory":3145728', b'"peak_memory":"\\ud800"', "JSON|peak"),
@@ -171,24 +154,17 @@ def test_the_first_tasks_are_a_record_of_their_own_and_parts_add_up() -> None:
     ("origins", "text", "kind", "by_hand"),
     [
         ({}, "default", "default", []),
-        ({"params": {"tau": "given", "a": "given"}}, "default + given:a,tau", "default", ["a", "tau"]),
-        ({"params": {"variant": "given"}, "variant": "variant"}, "default + given:variant", "default", []),
         ({"params": {"norm": "given", "x": "given"}, "variant": "norm"}, "default + given:norm,x", "default", ["x"]),
-        ({"preset": "mini", "params": {"t_km": "preset"}}, "preset:mini", "preset", []),
         ({"preset": "mini", "params": {"t": "preset", "s": "given"}}, "preset:mini + given:s", "preset", ["s"]),
         ({"blind": True}, "blind", "blind", []),
         ({"tuning": TUNED, "params": {"tau": "tuned"}}, "tuned:val:grid:50x500", "tuned", []),
-        (
-            {"tuning": Tuning(how="gradient", trials=2, tasks=20, edge=("sigma", "tau")), "params": {"a": "given"}},
-            "tuned:val:gradient:2x20:edge:sigma,tau + given:a",
-            "tuned",
-            ["a"],
-        ),
     ],
 )
 def test_origins_of_parameters_in_words(origins: dict[str, Any], text: str, kind: str, by_hand: list[str]) -> None:
     made = Origins(**origins)
     assert (str(made), made.kind, made.by_hand) == (text, kind, by_hand)
+    edge = Tuning(how="gradient", trials=2, tasks=20, edge=("sigma", "tau"))
+    assert str(Origins(tuning=edge)) == "tuned:val:gradient:2x20:edge:sigma,tau"
 
 
 def test_the_signature_of_a_run_has_the_documented_form() -> None:
@@ -218,8 +194,7 @@ def test_the_signature_of_a_table_covers_all_its_runs() -> None:
     for change in ({"params": {"tau": 1.0}}, {"version": 2}, {"shots": 2}):
         assert common_signature([*records, make_record("bavardage", **change)]).rpartition("@")[2] != digest
     mixed = [make_record(tasks=20, given=("a",)), make_record("pt-map", base_dataset="mini", tuning=TUNED)]
-    old = make_record("paddle", versions={"fsbench": "0.0.9"})
-    parts = common_signature([*mixed, old]).split("|")
+    parts = common_signature([*mixed, make_record("paddle", versions={"fsbench": "0.0.9"})]).split("|")
     assert (parts[0], parts[2], parts[-2]) == ("fsbench:0.0.9+0.1.0", "base:own+mini@bbbbbb", "tasks:20-40")
     assert parts[-1].startswith("params:default+given+tuned@")
 
@@ -236,10 +211,3 @@ def test_a_file_is_named_for_people_and_by_everything_that_determines_the_answer
     assert same_run.run.digest == make_record("pt-map").run.digest
     long = make_record("m" * 100, dataset="é" * 100, backbone="timm/" + "b" * 90)
     assert load_record(store(tmp_path, long)[0]).dataset == "é" * 100
-
-
-@pytest.mark.parametrize(("count", "kind"), [(5, "int8"), (128, "int8"), (129, "int16"), (40_000, "int32")])
-def test_labels_take_the_smallest_integers(count: int, kind: str) -> None:
-    small = smallest_integer(count)
-    assert small == kind
-    np.testing.assert_array_equal(np.array([-1, count - 1]).astype(small), [-1, count - 1])
