@@ -41,9 +41,9 @@ from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import TaskRows, check_feasible, pool_sizes, sample_tasks
 
 _EMBEDDED_AT_ONCE = 1024  # rows that stay in the cache of a CPU
-_MOST_SIDE_BY_SIDE = 64  # tasks per block on a CPU: enough for small operations to cost little
+_MOST_PER_BLOCK_CPU = 64  # tasks per block on a CPU: enough for small operations to cost little
 _FEW = 8  # tasks: fewer take hardly less time
-_MOST_ALONE = 2048  # tasks per block on a GPU
+_MOST_PER_BLOCK_GPU = 2048  # tasks per block on a GPU
 _MOST_DRAWN = 512  # tasks that are drawn at once
 _DRAWING_BYTES = 256 << 20  # that drawing may take
 T = TypeVar("T")
@@ -233,7 +233,7 @@ def _plan(
             f"{free / 1e9:,.1f} GB are free.",
             getattr(method, "memory_hint", "") or "Use fewer --queries, --shots or --ways.",
         )
-    most = 1 if demanding else _MOST_SIDE_BY_SIDE if in_threads else _MOST_ALONE
+    most = 1 if demanding else _MOST_PER_BLOCK_CPU if in_threads else _MOST_PER_BLOCK_GPU
     fitting = most * cores if free is None else free // (2 * one)  # half is left to others
     threads = max(1, min(cores, fitting, tasks)) if in_threads else 2  # two draw while a GPU solves
     block = batch or max(1, min(most, fitting // threads))

@@ -16,6 +16,7 @@ of_tasks, of_method, of_run, of_output, for_experts = (
 )
 SETTINGS = ("unbalanced", "balanced")
 MOST_TASKS = 10**9
+METRIC_NAMES = ("accuracy", "balanced-accuracy", "macro-f1", "ece")  # those of fsbench.results.metrics, without numpy
 NAMED_BACKBONES = ", ".join(BACKBONES)
 
 
@@ -53,9 +54,9 @@ class Sampling(Drawing):
 class Measuring(Options):
     metrics: Names = of_output(
         ("accuracy",),
-        "Metrics, separated by commas: accuracy, balanced-accuracy, macro-f1, ece.",
+        f"Metrics, separated by commas: {', '.join(METRIC_NAMES)}.",
         metavar="NAMES",
-        completion=("accuracy", "balanced-accuracy", "macro-f1", "ece"),
+        completion=METRIC_NAMES,
     )
 
 

@@ -35,8 +35,8 @@ from fsbench.data.scan import choose_datasets
 from fsbench.data.transforms import crops_for
 from fsbench.devices import reading_processes, while_workers_live
 from fsbench.errors import FsbenchError
-from fsbench.features.contents import INDEX, HashedSplit, hashed
 from fsbench.features.forward import Forward, Images
+from fsbench.features.image_hashes import INDEX, HashedSplit, hashed
 from fsbench.features.store import (
     FeatureFile,
     Provenance,

@@ -35,7 +35,7 @@ from fsbench.data.transforms import EvalTransform, transform_for
 from fsbench.devices import keep_freed_memory
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import TaskList, solve
-from fsbench.features.contents import INDEX, HashedSplit, hashed
+from fsbench.features.image_hashes import INDEX, HashedSplit, hashed
 from fsbench.features.store import Split, digest, library_versions, make_split
 from fsbench.io.files import only_writer, whole_file
 from fsbench.io.torch_files import read_torch

@@ -17,9 +17,9 @@ from fsbench.backbones.base import Backbone
 from fsbench.backbones.load import load_backbone
 from fsbench.data.scan import load_own
 from fsbench.data.transforms import transform_for
-from fsbench.features.contents import image_hashes
 from fsbench.features.extract import Settings, extract
 from fsbench.features.forward import Forward
+from fsbench.features.image_hashes import image_hashes
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.reporter import Reporter

@@ -58,7 +58,7 @@ def make_unequal(number: int) -> None:
         return solve(*arguments)
 
     torch.set_num_threads(1 + number)
-    engine._MOST_SIDE_BY_SIDE >>= 5 * number
+    engine._MOST_PER_BLOCK_CPU >>= 5 * number
     engine._solve_chunk = solve_slowly  # type: ignore[assignment]
 
 

@@ -109,7 +109,7 @@ class ImageLoader:
         from fsbench.data.dataset import FolderImages, ImageSplit, first_names  # noqa: PLC0415
         from fsbench.data.pixels import pixel_cache  # noqa: PLC0415
         from fsbench.data.scan import choose_datasets  # noqa: PLC0415 - images are seldom needed
-        from fsbench.features.contents import INDEX, HashedSplit, image_hashes  # noqa: PLC0415
+        from fsbench.features.image_hashes import INDEX, HashedSplit, image_hashes  # noqa: PLC0415
 
         names, hashes = file.images(split)
         name, summary = file.provenance.dataset, file.summary(split)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fsbench.errors import FsbenchError
-from fsbench.results.metrics import calibration_error, calibration_pseudo_values, confusion, reliability
+from fsbench.evaluation.options import METRIC_NAMES
+from fsbench.results.metrics import METRICS, calibration_error, calibration_pseudo_values, confusion, reliability
 from fsbench.results.record import Answers, Record
 from fsbench.results.statistics import interval
 from tests.records import make_record
@@ -40,6 +41,7 @@ def queries_of(record: Record) -> list[tuple[int, int, int, float]]:
 
 
 def test_metrics_of_a_task_are_those_of_loops() -> None:
+    assert tuple(METRICS) == METRIC_NAMES  # each is an option
     record = drawn()
     for task in range(record.tasks):
         mine = [(label, answer) for own, label, answer, _ in queries_of(record) if own == task]

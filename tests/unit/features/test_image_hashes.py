@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fsbench.data.scan import load_own
-from fsbench.features import contents
-from fsbench.features.contents import image_hashes
+from fsbench.features import image_hashes as hashing
+from fsbench.features.image_hashes import image_hashes
 from fsbench.reporter import Reporter
 from tests.images import SPLITS, write_images
 
@@ -21,13 +21,13 @@ QUIET = Reporter(quiet=True)
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Everything that is hashed: images, and the index itself."""
-    original, inputs = contents._hash, list[bytes]()
+    original, inputs = hashing._hash, list[bytes]()
 
     def note(content: bytes) -> str:
         inputs.append(content)
         return original(content)
 
-    monkeypatch.setattr(contents, "_hash", note)
+    monkeypatch.setattr(hashing, "_hash", note)
     return inputs
 
 
@@ -46,7 +46,7 @@ def test_only_files_that_changed_are_read_again(
     expected = [hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() for path in paths]
     for _ in range(2):
         assert hashes() == (expected, 32)  # a file that has just changed is not remembered
-    monkeypatch.setattr(contents, "_SETTLED", 0)
+    monkeypatch.setattr(hashing, "_SETTLED", 0)
     assert hashes() == (expected, 32)
     assert hashes() == (expected, 0)
     times = paths[3].stat()
