@@ -402,7 +402,8 @@ def save_record(path: Path, record: Record) -> None:
         file.create_dataset("record", data=np.frombuffer(text, np.uint8))
         for name in _ARRAYS:
             array = np.ascontiguousarray(getattr(record.answers, name))
-            file.create_dataset(name, data=np.frombuffer(zlib.compress(array.tobytes(), 1), np.uint8))
+            level = 0 if array.dtype.kind == "f" else 1  # confidences hardly shrink, and take longest
+            file.create_dataset(name, data=np.frombuffer(zlib.compress(array.tobytes(), level), np.uint8))
             file.attrs[name] = f"{array.dtype.str} {' '.join(map(str, array.shape))}"
 
 

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from tests.bench.solver import against_the_machine, as_the_problem_grows, each_method, keeping_answers
-from tests.bench.stages import extraction, scatter, start, training
+from tests.bench.stages import extraction, listing, scatter, start, training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +21,7 @@ CASES: dict[str, Callable[[bool], list[Measure]]] = {
     "methods": lambda quick: each_method(100 if quick else 1_000, 1 if quick else 3),
     "scatter": lambda quick: scatter(1, 16, 60) if quick else scatter(5),
     "extract": lambda quick: extraction(1, images=2, width=8) if quick else extraction(3),
+    "list": lambda quick: listing(1, 240) if quick else listing(3, 60_000),
     "train": lambda quick: training(1, batches=2, width=4) if quick else training(3),
     "start": lambda quick: start(1 if quick else 5),
 }

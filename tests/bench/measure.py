@@ -21,6 +21,7 @@ BOUNDS = {
     "scatter, from disk": 2.0,
     "extract": 1.25,
     "hash images": 2.0,
+    "list images": 3.0,
     "train": 1.1,
     "fsbench --help": 2.5,
     "fsbench solve --tasks 100": 1.5,

@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from functools import partial
 from itertools import product, repeat
 from pathlib import Path
@@ -69,6 +70,23 @@ def extraction(repeats: int, images: int = 16, width: float | None = None) -> li
         Measure("extract", against, times["whole"] / times["bare"]),
         Measure("hash images", "extracting them", 100 * times["hashing"] / times["whole"], "%"),
     ]
+
+
+def listing(repeats: int, images: int = 5000) -> list[Measure]:
+    """A folder that has not changed, listed again with the hashes of its images, against bare calls of the system."""
+    with tempfile.TemporaryDirectory() as folder:
+        root, index, quiet = Path(folder) / "own", Path(folder) / "index", Reporter(quiet=True)
+        for split, name in product(("base", "novel"), "abcdef"):
+            (root / split / f"{split}-{name}").mkdir(parents=True)
+            for number in range(images // 12):
+                (root / split / f"{split}-{name}" / f"{number}.png").write_bytes(f"{name}{number}".encode())
+        time.sleep(2.5)  # what has just changed is not remembered
+        times = in_turns(
+            repeats,
+            again=lambda: image_hashes(load_own(root).splits.values(), index, quiet),
+            bare=lambda: [entry.stat() for place in root.glob("*/*") for entry in os.scandir(place)],
+        )
+    return [Measure("list images", f"os.scandir with stat, {images:,} images", times["again"] / times["bare"])]
 
 
 def training(repeats: int, batches: int = 8, width: float = 24) -> list[Measure]:
