@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -65,7 +66,8 @@ def whole_number(text: Any) -> Any:
     if not isinstance(text, str):
         return text
     with suppress(ValueError):
-        number = float(text.replace("_", "").replace(",", ""))
+        grouped = re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+", text.strip())  # 10,000, but not the list 1,5
+        number = float(text.replace("_", "").replace(",", "" if grouped else ","))
         if math.isfinite(number) and number.is_integer():
             return int(text) if text.strip("+-").isdecimal() else int(number)
     raise ValueError(f"expected a whole number such as 10000 or 1e4, got {text!r}")

@@ -52,4 +52,6 @@ def score(options: Score) -> None:
     path = record_path(options.results_dir, record)
     save_record(path, record)
     stdout_console().print(str(record), soft_wrap=True)
-    Reporter(options.quiet).say(f"Wrote {path}. Compare it: fsbench compare {file.path} --with {path}")
+    rules = record.protocol
+    same = f"--settings {rules.setting} --shots {rules.shots} --tasks {record.tasks} --seed {record.run.seed}"
+    Reporter(options.quiet).say(f"Wrote {path}. Compare it: fsbench compare {file.path} {same} --with {path}")

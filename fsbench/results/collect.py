@@ -222,7 +222,7 @@ def add_records(runs: Runs, paths: Sequence[Path], reporter: Reporter) -> list[s
                 labels[label], runs[source, label, column] = None, record.first(int(tasks))
                 left_out -= 1
         if left_out:
-            reporter.warn(f"{left_out} of {len(records)} records in {path} left out: other tasks, or fewer.")
+            reporter.warn(f"{left_out} records in {path} are left out: they have other tasks or fewer than the table.")
     return [*labels]
 
 

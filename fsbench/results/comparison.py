@@ -215,7 +215,7 @@ def _in_metric(
     p_values = _p_values(runs, metric)
     against_any = _corrected(p_values)
     against_baseline = _corrected({pair: p_value for pair, p_value in p_values.items() if baseline in pair[2]})
-    warnings = warnings_of(runs, against_any)
+    warnings = warnings_of(runs, against_any, of_accuracy=metric is ACCURACY)
     sources: dict[int, dict[tuple[str, Column], Cell]] = {source: {} for source in sorted({key[0] for key in runs})}
     for key, record in runs.items():
         source, label, column = key

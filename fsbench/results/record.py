@@ -11,14 +11,14 @@ import json
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, field_serializer, field_validator
 
 from fsbench.errors import FsbenchError
 from fsbench.features.store import Provenance
@@ -89,6 +89,14 @@ class Run(BaseModel):
     method: str  # name; of one's own, with a digest of its file
     version: int  # of the method
     params: dict[str, Value]  # all of them
+
+    @field_serializer("protocol")
+    def _plain_protocol(self, protocol: TaskProtocol) -> dict[str, Any]:
+        """Fields that only some protocols have are left out of others, so that digests do not change with new ones."""
+        values = asdict(protocol)
+        return (
+            values if protocol.present is not None else {n: values[n] for n in values if n not in ("present", "pooled")}
+        )
 
     @cached_property
     def digest(self) -> str:

@@ -40,8 +40,15 @@ class ResultWarning:
     text: str
 
 
-def warnings_of(runs: Runs, p_values: Pairs) -> dict[tuple[int, str, Column], tuple[ResultWarning, ...]]:
-    """The warnings of every run of a comparison; the p-values are Holm-corrected over all pairs."""
+def warnings_of(
+    runs: Runs, p_values: Pairs, *, of_accuracy: bool = True
+) -> dict[tuple[int, str, Column], tuple[ResultWarning, ...]]:
+    """The warnings of every run of a comparison; the p-values are Holm-corrected over all pairs.
+
+    Those about accuracies are left out of a table of another metric.
+    """
+    if not of_accuracy:
+        return {key: tuple(one for one in own_warnings(run) if one.code != "near-chance") for key, run in runs.items()}
     return {key: (*_beside_others(key, runs, p_values), *own_warnings(record)) for key, record in runs.items()}
 
 
