@@ -61,8 +61,8 @@ def freeze(path: Path, file: FeatureFile, split: str, protocol: TaskProtocol, *,
     frozen = FrozenTasks(split, summary.digest, protocol.within(len(summary.class_names)), seed, tasks)
     drawn = frozen.draw(file)
     about = asdict(frozen) | {
-        "format": FORMAT, "version": 1, "digest": _digest(drawn), "dataset": file.provenance.dataset,
-        "backbone": file.provenance.backbone, "setting": protocol.title, "fsbench": fsbench.__version__,
+        "format": FORMAT, "version": 1, "fsbench": fsbench.__version__, "digest": _digest(drawn.support, drawn.query),
+        "dataset": file.provenance.dataset, "backbone": file.provenance.backbone, "setting": protocol.title,
     }  # fmt: skip
     rows, labels = smallest_integer(summary.rows), smallest_integer(drawn.classes.shape[1])
     with whole_file(path) as temporary, temporary.open("wb") as stream:
@@ -77,9 +77,8 @@ def freeze(path: Path, file: FeatureFile, split: str, protocol: TaskProtocol, *,
     return _known(about)
 
 
-def _digest(drawn: TaskRows) -> str:
-    content = hashlib.sha256(drawn.support.astype("<i8").tobytes() + drawn.query.astype("<i8").tobytes())
-    return content.hexdigest()[:16]
+def _digest(support: NDArray[Any], query: NDArray[Any]) -> str:
+    return hashlib.sha256(support.astype("<i8").tobytes() + query.astype("<i8").tobytes()).hexdigest()[:16]
 
 
 def _known(about: dict[str, Any]) -> FrozenTasks:
@@ -99,6 +98,8 @@ def read_frozen(path: Path) -> FrozenTasks:
         about = json.loads(str(content["about"][()]))
         if about.get("format") != FORMAT:
             raise FsbenchError(f"{path} is not a list of tasks.", "Write one with fsbench tasks.")
+        if _digest(content["support"], content["query"]) != about["digest"]:
+            raise FsbenchError(f"The rows in {path} are not those of its digest.", "Write it again with fsbench tasks.")
         return _known(about)
 
 
@@ -108,7 +109,7 @@ def score(file: FeatureFile, tasks: Path, predictions: Path, *, name: str, assum
         raise UsageError("name", f"{name!r} is a method of fsbench, or not a name", "Choose another one.")
     frozen = read_frozen(tasks)
     drawn = frozen.draw(file)
-    if _digest(drawn) != frozen.digest:
+    if _digest(drawn.support, drawn.query) != frozen.digest:
         raise FsbenchError(f"{tasks} is not the list that it says it is.", "Write it again with fsbench tasks.")
     answers = _answers(drawn, predictions, frozen)
     content = hashlib.sha256(answers.predicted.tobytes() + answers.confidence.tobytes()).hexdigest()

@@ -209,20 +209,21 @@ def add_records(runs: Runs, paths: Sequence[Path], reporter: Reporter) -> list[s
     """
     longest = sorted(runs.items(), key=lambda item: item[1].tasks)
     cells = {run.run.tasks_digest: (source, column, run.tasks) for (source, _, column), run in longest}
-    ours = {run.run.digest for run in runs.values()}
-    taken = {label for _, label, _ in runs}
-    labels: dict[str, None] = {}
+    ours, taken = [*runs.values()], {label for _, label, _ in runs}
+    others: dict[str, tuple[Record, Path]] = {}
     for path in paths:
-        records = [one for one in read_records([path], path, reporter) if one.run.digest not in ours]
-        left_out = len(records)
-        for record, own in zip(records, labels_of(records), strict=True):
-            source, column, tasks = cells.get(record.run.tasks_digest, (0, record.protocol, math.inf))
-            if record.tasks >= tasks:
-                label = f"{own} ({path})" if own in taken else own
-                labels[label], runs[source, label, column] = None, record.first(int(tasks))
-                left_out -= 1
-        if left_out:
+        records = [one for one in read_records([path], path, reporter) if one.run not in [run.run for run in ours]]
+        fitting = [one for one in records if one.tasks >= cells.get(one.run.tasks_digest, (0, None, math.inf))[2]]
+        others |= {one.run.digest: (one, path) for one in fitting}
+        if left_out := len(records) - len(fitting):
             reporter.warn(f"{left_out} records in {path} are left out: they have other tasks or fewer than the table.")
+    labels: dict[str, None] = {}
+    named = labels_of([*ours, *(record for record, _ in others.values())])[len(ours) :]
+    for own, (record, path) in zip(named, others.values(), strict=True):
+        source, column, tasks = cells[record.run.tasks_digest]
+        label = f"{own} ({path})" if own in taken else own
+        labels[label], runs[source, label, column] = None, record.first(tasks)
+    _check_tasks(runs)
     return [*labels]
 
 

@@ -445,3 +445,7 @@ def _check(record: Record, answers: Answers) -> None:
     ways = run.protocol.ways or shapes[-1][-1]
     if len(shape) != 2 or 0 in shape or shapes != [shape] * 3 + [(shape[0], ways)]:
         raise ValueError("its answers are not (tasks, queries), or its classes not (tasks, ways)")
+    present = answers.labels >= 0
+    answered = answers.predicted[present]
+    if not present.any(axis=1).all() or max(answers.labels.max(), answered.max()) >= ways or answered.min() < 0:
+        raise ValueError("its labels or answers are not those of its classes")

@@ -114,11 +114,10 @@ def test_other_features_other_rows_and_taken_names_are_refused(
             scored(file, tmp_path, name, predicted=predicted)
     with np.load(tmp_path / "tasks.npz") as content:
         changed = dict(content)
-    about = json.loads(str(changed["about"])) | {"digest": "0" * 16}
-    np.savez(tmp_path / "tasks.npz", **(changed | {"about": np.array(json.dumps(about))}))
-    with pytest.raises(FsbenchError, match="not the list that it says it is"):
+    np.savez(tmp_path / "tasks.npz", **(changed | {"query": changed["query"][:, ::-1]}))
+    with pytest.raises(FsbenchError, match="not those of its digest"):
         scored(file, tmp_path, predicted=predicted)
-    about["features"] = "0" * 64
+    about = json.loads(str(changed["about"])) | {"features": "0" * 64}
     np.savez(tmp_path / "tasks.npz", **(changed | {"about": np.array(json.dumps(about))}))
     with pytest.raises(FsbenchError, match="other features"):
         scored(file, tmp_path, predicted=predicted)

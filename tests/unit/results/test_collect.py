@@ -237,7 +237,7 @@ def test_records_of_others_join_where_tasks_are_the_same(tmp_path: Path) -> None
     apart += [make_record("paddle", queries=20), make_record("paddle", tasks=3)]
     store(tmp_path, mine, *same, *apart)
     reporter, heard = listening()
-    assert {*add_records(runs, [tmp_path], reporter)} == {"pt-map", f"ncm ({tmp_path})"}
-    assert [runs[0, label, ONE].tasks for label in ("pt-map", f"ncm ({tmp_path})")] == [20, 20]
+    assert {*add_records(runs, [tmp_path, tmp_path], reporter)} == {"pt-map", "ncm a=1"}
+    assert [runs[0, label, ONE].tasks for label in ("pt-map", "ncm a=1")] == [20, 20]
     assert len(runs) == 4
     assert "4 records in" in heard.getvalue()
