@@ -186,7 +186,7 @@ def _draft(job: Job, runner: Runner) -> Record:
         split=source.split_name,
         protocol=protocol,
         seed=job.seed,
-        method=method_key(job.choice.method),
+        method=method_key(job.choice.method, type(job.method)),
         version=info.version,
         params=params,
     )

@@ -157,24 +157,18 @@ def told(label: str) -> dict[str, str]:
     return facts
 
 
-def method_key(name: str) -> str:
+def method_key(name: str, cls: type[Method] | None = None) -> str:
     """The name under which results are recorded.
 
-    For a file of the user it changes with the content of the file and of those that the class `depends_on`, for a
-    method of an installed package with the version of the package.
+    For a file of the user it changes with the content of the file and of those that the class `depends_on`, as they
+    were when the class was loaded: `cls`, if the file may have changed since. For a method of an installed package it
+    changes with the version of the package.
     """
     if name in METHODS:
         return name
     if ".py:" in name:
         path, _, attribute = name.rpartition(":")
-        depends_on = _from_file(name).depends_on
-        digest = hashlib.sha256(Path(path).read_bytes())
-        for other in depends_on:
-            try:
-                digest.update(f"\0{other}\0".encode() + (Path(path).parent / other).read_bytes())
-            except OSError as error:
-                raise FsbenchError(f"{name} depends on {other}, which cannot be read: {error.strerror}.") from error
-        key = f"{Path(path).name}:{attribute}@{digest.hexdigest()[:8]}"
+        key = f"{Path(path).name}:{attribute}@{_LOADED[cls or _from_file(name)][:8]}"
     else:
         entry = _plugins().get(name)
         key = f"{name}@{entry.dist.version}" if entry and entry.dist else name
@@ -191,10 +185,31 @@ def _from_file(name: str) -> type[Method]:
     if not Path(path).is_file():
         raise FsbenchError(f"No such file: {path}.", "A method of your own is named as path/to/file.py:CLASS.")
     module = _execute(Path(path).resolve(), Path(path).read_bytes())
+    loaded: Any = getattr(module, attribute, None)
+    if loaded in _LOADED and _LOADED[loaded] != _digest_of(loaded):  # what it depends on has changed since
+        _execute.cache_clear()
+        module = _execute(Path(path).resolve(), Path(path).read_bytes())
     if not hasattr(module, attribute):
         methods = [key for key, value in vars(module).items() if hasattr(value, "classify")]
         raise unknown_name(f"class of {path}", attribute, methods)
-    return _as_method(getattr(module, attribute), name)
+    cls = _as_method(getattr(module, attribute), name)
+    _LOADED.setdefault(cls, _digest_of(cls))
+    return cls
+
+
+_LOADED: dict[Any, str] = {}  # classes of files, and digests of what they depended on when they were loaded
+
+
+def _digest_of(cls: type[Method]) -> str:
+    """The SHA-256 of the file of a class and of those that it depends on."""
+    module = sys.modules[cls.__module__]
+    digest = hashlib.sha256(module.__dict__["__text__"])
+    for other in cls.depends_on:
+        try:
+            digest.update(f"\0{other}\0".encode() + (Path(str(module.__file__)).parent / other).read_bytes())
+        except OSError as error:
+            raise FsbenchError(f"{cls.__name__} depends on {other}, which cannot be read: {error.strerror}.") from error
+    return digest.hexdigest()
 
 
 @functools.cache
@@ -204,6 +219,7 @@ def _execute(path: Path, text: bytes) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look up their module there
+    module.__dict__["__text__"] = text
     try:
         exec(compile(text, path, "exec"), vars(module))
     except Exception as error:

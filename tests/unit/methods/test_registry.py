@@ -185,7 +185,9 @@ def test_the_key_follows_the_file_and_what_it_depends_on(own: Path) -> None:
     own.with_name("w.npy").write_bytes(b"2")
     assert method_key(f"{own}:One") == one
     assert method_key(f"{own}:Two") != two
+    loaded = method_class(f"{own}:One")
     own.write_text(OWN + "\n")
+    assert method_key(f"{own}:One", loaded) == one  # of what was loaded
     assert method_key(f"{own}:One") != one
     own.with_name("w.npy").unlink()
     with pytest.raises(FsbenchError, match=r"depends on w\.npy, which cannot be read"):
