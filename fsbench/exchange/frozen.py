@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 import fsbench
 from fsbench.errors import FsbenchError, UsageError
-from fsbench.evaluation.source import image_counts_of, network_of
+from fsbench.evaluation.source import load_source
 from fsbench.exchange.containers import reading
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import is_name, whole_file
@@ -105,15 +106,17 @@ def read_frozen(path: Path) -> FrozenTasks:
 
 def score(file: FeatureFile, tasks: Path, predictions: Path, *, name: str, assumes: str = "") -> Record:
     """The record of a model by its predictions for a list of tasks."""
-    if not is_name(name) or name.partition(":")[0] in method_names() or set(name) & {"@", ","}:
-        raise UsageError("name", f"{name!r} is a method of fsbench, or not a name", "Choose another one.")
+    if name.partition(":")[0] in method_names():
+        raise UsageError("name", f"{name} is a method of fsbench", "Choose another name.")
+    if not is_name(name) or name != name.strip() or set(name) & set("@,:="):
+        raise UsageError("name", f"expected one line without @ , : or =, got {name!r}")
     frozen = read_frozen(tasks)
     drawn = frozen.draw(file)
     if _digest(drawn.support, drawn.query) != frozen.digest:
         raise FsbenchError(f"{tasks} is not the list that it says it is.", "Write it again with fsbench tasks.")
     answers = _answers(drawn, predictions, frozen)
     content = hashlib.sha256(answers.predicted.tobytes() + answers.confidence.tobytes()).hexdigest()
-    names = file.summary(frozen.split).class_names
+    source, redraws = load_source(file, frozen.split, None), float(drawn.redraws.sum())
     run = Run(
         features=frozen.features,
         base=file.summary("base").digest if "base" in file.splits else "",
@@ -128,11 +131,13 @@ def score(file: FeatureFile, tasks: Path, predictions: Path, *, name: str, assum
         run=run,
         method=MethodFacts(label=name, title=name, assumes=assumes, order=_ORDER, elsewhere=True),
         origins=Origins(),
-        command=f"fsbench score {file.path} {tasks} {predictions} --name {name}",
-        provenance=file.provenance,
-        network=network_of(file),
-        images=image_counts_of(file),
-        class_names=names,
+        command=shlex.join(["fsbench", "score", str(file.path), str(tasks), str(predictions), "--name", name]),
+        provenance=source.provenance,
+        network=source.network,
+        images=source.images,
+        class_names=source.split.class_names,
+        warnings=source.warnings,
+        redrawn=redraws / (redraws + frozen.tasks),
         seconds=0.0,
         peak_memory=0,
         device="",

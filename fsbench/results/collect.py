@@ -210,9 +210,10 @@ def add_records(runs: Runs, paths: Sequence[Path], reporter: Reporter) -> list[s
     longest = sorted(runs.items(), key=lambda item: item[1].tasks)
     cells = {run.run.tasks_digest: (source, column, run.tasks) for (source, _, column), run in longest}
     ours, taken = [*runs.values()], {label for _, label, _ in runs}
+    solved = {run.run.digest for run in ours}
     others: dict[str, tuple[Record, Path]] = {}
     for path in paths:
-        records = [one for one in read_records([path], path, reporter) if one.run not in [run.run for run in ours]]
+        records = [one for one in read_records([path], path, reporter) if one.run.digest not in solved]
         fitting = [one for one in records if one.tasks >= cells.get(one.run.tasks_digest, (0, None, math.inf))[2]]
         others |= {one.run.digest: (one, path) for one in fitting}
         if left_out := len(records) - len(fitting):
