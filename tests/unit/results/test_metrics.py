@@ -20,7 +20,7 @@ def drawn(tasks: int = 40, ways: int = 4, queries: int = 12, *, classes: int = 6
     rng = np.random.default_rng(0)
     labels, predicted = rng.integers(ways, size=(2, tasks, queries))
     absent = (np.arange(tasks)[:, None] % 3 == 0) & (rng.random((tasks, queries)) < 0.5)
-    absent[3, 1:] = True  # a single query
+    absent[tasks // 2, 1:] = True  # a single query
     absent[:, 0] = False
     labels[absent] = predicted[absent] = -1
     labels[1] = 2
