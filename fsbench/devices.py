@@ -94,8 +94,18 @@ def cpu_share(groups: Path = Path("/sys/fs/cgroup")) -> int:
     return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
-def available_memory(system: Path = Path("/proc/meminfo"), groups: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Bytes of memory that this process may still take: its rank's part of what is free; None where nothing tells."""
+def free_memory(
+    device: torch.device, system: Path = Path("/proc/meminfo"), groups: Path = Path("/sys/fs/cgroup")
+) -> int | None:
+    """Bytes that this process may still take on a device; None where nothing tells.
+
+    On a GPU that is with what torch holds in reserve, on the CPU the rank's part of what is free.
+    """
+    if device.type == "cuda":
+        reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + reserve
+    if device.type != "cpu":
+        return 4 << 30
     free = []
     with suppress(OSError):
         free += [int(match[1]) * 1024 for match in re.finditer(r"MemAvailable:\s+(\d+) kB", system.read_text())]
@@ -122,14 +132,6 @@ def reset_peak_memory(device: torch.device) -> None:
     """Start to measure the peak memory of a GPU anew."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-
-
-def free_memory(device: torch.device) -> int | None:
-    """Bytes that may still be taken on a device, with what torch holds in reserve; None where nothing tells."""
-    if device.type == "cuda":
-        reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return torch.cuda.mem_get_info(device)[0] + reserve
-    return available_memory() if device.type == "cpu" else 4 << 30
 
 
 def solves_in_threads(device: torch.device) -> bool:

@@ -10,23 +10,17 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from fsbench.backbones.find_weights import SUFFIXES, shipped_weights
-from fsbench.data.catalog import SPLITS, dataset_info, dataset_names
-from fsbench.data.dataset import build_dataset, drop_small, first_names
+from fsbench.data.catalog import DATASETS, SPLITS, DatasetInfo, dataset_info
+from fsbench.data.dataset import Listing, build_dataset, drop_small, first_names
 from fsbench.data.layouts import list_folder
 from fsbench.data.scan import differences, find_datasets, preflight, wrong_split
 from fsbench.errors import FsbenchError
 from fsbench.features.store import FeatureFile, library_versions, overlap
+from fsbench.reporter import Reporter
 from fsbench.tasks.sampling import feasible_settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fsbench.data.catalog import DatasetInfo
-    from fsbench.data.dataset import Listing
-    from fsbench.reporter import Reporter
 
 _NOT_READ = "Images were counted, not read: --deep decodes every one of them."
 _IMAGES_AT_ONCE = 256  # per call of the threads that decode
@@ -231,5 +225,5 @@ def _files(root: Path, pattern: str) -> dict[str, int]:
 def _on_missing_data(root: Path) -> str:
     if not root.is_dir():
         return f"There is no folder {root}. Put data sets there, or name it with --data-dir or FSBENCH_DATA."
-    known = ", ".join(dataset_names())
+    known = ", ".join(DATASETS)
     return f"No folder in {root} is named as a known data set: {known}. Check your own images with --data FOLDER."

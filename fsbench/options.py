@@ -56,11 +56,6 @@ def argument(default: Any, help_text: str, *, metavar: str, completion: Sequence
     return Field(default, description=help_text, json_schema_extra=about)
 
 
-def about_field(field: FieldInfo) -> dict[str, Any]:
-    """What `option` or `argument` says of a field, beside its help."""
-    return dict(field.json_schema_extra or {})  # type: ignore[arg-type]
-
-
 def whole_number(text: Any) -> Any:
     """A count such as 10000, 10_000 or 1e4."""
     if not isinstance(text, str):
@@ -73,14 +68,23 @@ def whole_number(text: Any) -> Any:
     raise ValueError(f"expected a whole number such as 10000 or 1e4, got {text!r}")
 
 
-def _parts(words: Any) -> list[Any]:
-    """The parts of `1,5` or of a sequence; a number is one part."""
-    if isinstance(words, str):
-        return [part.strip() for part in words.split(",")]
-    if isinstance(words, int | Path):
-        return [words]
+def _amount(text: Any) -> Any:
+    """A number, or words such as `all`, `3-10` and `15/class`, whose meaning is checked where they are used."""
+    if isinstance(text, str) and re.fullmatch(r"all|\d+-\d+|\d+/class", text.strip()):
+        return text.strip()
     try:
-        return list(words)
+        return whole_number(text)
+    except ValueError:
+        raise ValueError(f"expected a number such as 75, or `all`, `3-10`, `15/class`, got {text!r}") from None
+
+
+def _names(words: Any) -> Any:
+    """The parts of `1,5` or of a sequence, each once; a number is one part."""
+    if isinstance(words, int | Path):
+        return (words,)
+    try:
+        parts = (part.strip() for part in words.split(",")) if isinstance(words, str) else words
+        return tuple(dict.fromkeys(parts))
     except TypeError:
         raise ValueError(f"expected values separated by commas, got {words!r}") from None
 
@@ -88,14 +92,9 @@ def _parts(words: Any) -> list[Any]:
 def _numbers(words: Any) -> Any:
     """Whole numbers, each once."""
     try:
-        return tuple(dict.fromkeys(int(part) for part in _parts(words)))
+        return tuple(dict.fromkeys(int(part) for part in _names(words)))
     except (TypeError, ValueError):
         raise ValueError(f"expected whole numbers separated by commas, got {words!r}") from None
-
-
-def _names(words: Any) -> Any:
-    """Names, each once."""
-    return tuple(dict.fromkeys(_parts(words)))
 
 
 def value_of(text: str) -> Any:
@@ -133,7 +132,9 @@ def _axes(texts: Any) -> Any:
     """`tau=0.1,0.3` as a name and values."""
     if not isinstance(texts, list):
         return texts
-    return {name: tuple(map(value_of, _parts(text))) for name, text in _assignments(texts).items()}
+    return {
+        name: tuple(value_of(part.strip()) for part in text.split(",")) for name, text in _assignments(texts).items()
+    }
 
 
 def _joined(shares: Any) -> Any:
@@ -142,6 +143,7 @@ def _joined(shares: Any) -> Any:
 
 
 Count = Annotated[int, BeforeValidator(whole_number)]
+Amount = Annotated[int | str, BeforeValidator(_amount)]
 Numbers = Annotated[tuple[int, ...], BeforeValidator(_numbers)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Shares = Annotated[str, BeforeValidator(_joined)]  # 0.64,0.16,0.2, or a sequence of numbers
@@ -188,7 +190,7 @@ class Options(BaseModel):
             words = [text_of(one) for one in (several if isinstance(several, list) else [value])]
             if isinstance(value, bool):
                 options.append(spelling(place, field, value))
-            elif about_field(field).get("argument"):
+            elif "argument" in field.json_schema_extra:  # type: ignore[operator]
                 arguments += words
             else:
                 options += [part for word in words for part in (spelling(place, field), word)]
@@ -204,7 +206,8 @@ def text_of(value: Any) -> str:
 
 def spelling(name: str, field: FieldInfo, value: bool = True) -> str:
     """An option as the command line spells it: `--no-flip` for a value of False."""
-    yes, _, no = (about_field(field).get("flag") or f"--{name.replace('_', '-')}").partition("/")
+    about: Any = field.json_schema_extra
+    yes, _, no = (about.get("flag") or f"--{name.replace('_', '-')}").partition("/")
     return yes if value or not no else no
 
 

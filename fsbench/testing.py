@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +16,8 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics
 from fsbench.methods.base import Context, Method
+from fsbench.methods.images.networks import ImageNetwork
 from fsbench.tasks.batch import TaskBatch, by_name
-
-if TYPE_CHECKING:
-    from fsbench.methods.images.networks import ImageNetwork
 
 _WAYS, _QUERIES, _TASKS = 3, 11, 3
 _DIMENSIONS = (12, 48)  # fewer than a task has samples, and more

@@ -1,7 +1,5 @@
 """A headless Chromium, driven through a pipe by its DevTools protocol: nothing but the browser is needed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -9,11 +7,9 @@ import select
 import shutil
 import signal
 import time
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 MISSING = "no Chromium on this machine, so the report is not tested in a browser: make chromium installs it"

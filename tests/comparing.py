@@ -1,8 +1,8 @@
 """Runs and comparisons in a line, for tests."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -10,17 +10,11 @@ from fsbench.evaluation.compare import compare
 from fsbench.evaluation.run import Job, Runner, configure
 from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import Spec, parse_methods, with_options
-from fsbench.features.store import Provenance
+from fsbench.features.store import FeatureFile, Provenance
 from fsbench.reporter import Reporter
+from fsbench.results.comparison import Comparison, PairedRow
 from fsbench.tasks.protocol import TaskProtocol
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from fsbench.features.store import FeatureFile
-    from fsbench.results.comparison import Comparison, PairedRow
-    from tests.synthetic import Features
+from tests.synthetic import Features
 
 CPU = torch.device("cpu")
 QUIET = Reporter(quiet=True)

@@ -1,7 +1,5 @@
 """Small seeded features that every test can use, and which tests `make fast` leaves out."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,18 +1,9 @@
 """Tiny image folders."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
-
-from fsbench.data.dataset import FolderImages, open_image
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 def write_images(
@@ -29,18 +20,6 @@ def write_images(
                 pixels = np.clip(tint + rng.integers(0, 90, size=(side, side, 3)), 0, 255).astype(np.uint8)
                 Image.fromarray(pixels).save(folder / f"{i:03d}.{ending}")
     return root
-
-
-def note_opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """From now on, the image files that are opened."""
-    opened: list[str] = []
-
-    def open_noted(self: FolderImages, name: str) -> Image.Image:
-        opened.append(name)
-        return open_image(self.root / name)
-
-    monkeypatch.setattr(FolderImages, "open", open_noted)
-    return opened
 
 
 SPLITS = {"base": ["b0", "b1", "b2"], "val": ["v0", "v1"], "novel": ["n0", "n1", "n2"]}

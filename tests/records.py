@@ -1,11 +1,11 @@
 """Records made up for tests: as a run would leave them, without running anything."""
 
-from __future__ import annotations
-
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fsbench.features.store import Provenance
 from fsbench.methods.registry import method_class, method_names
@@ -18,14 +18,8 @@ from fsbench.results.record import (
     Tuning,
     record_path,
     save_record,
-    smallest_integer,
 )
 from fsbench.tasks.protocol import TaskProtocol
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import ArrayLike
 
 CLASSES = 20  # of the split
 TUNED = Tuning(how="grid", trials=50, tasks=500)
@@ -61,7 +55,7 @@ def make_record(method: str = "ncm", right: float = 0.7, **changes: Any) -> Reco
     facts = _facts(run, bool(params)) | taken(MethodFacts.model_fields)
     fields: dict[str, Any] = {
         "command": f"fsbench solve features/{made.dataset}.h5",
-        "class_names": tuple(f"class{number:02d}" for number in range(max(CLASSES, rules.ways))),
+        "class_names": tuple(f"class{number:02d}" for number in range(max(CLASSES, int(rules.ways)))),
         "seconds": 0.5,
         "peak_memory": 3 * 2**20,
         "device": "cpu:1 thread",
@@ -77,22 +71,23 @@ def make_record(method: str = "ncm", right: float = 0.7, **changes: Any) -> Reco
         base_provenance=base,
         **fields,
     )
-    return record.update(answers)
+    return record.model_copy(update={"answers": answers})
 
 
 def make_answers(run: Run, right: float, *, tasks: int, correct: ArrayLike | None = None, draw: int = 0) -> Answers:
     """Answers to tasks that are the same for all methods; each right with a given probability, or so many of a task."""
-    rules = run.protocol
+    rules, ways, queries = run.protocol, int(run.protocol.ways), int(run.protocol.queries)
     drawn = np.random.default_rng([run.seed, rules.shots, rules.alpha is None])
-    labels = drawn.integers(rules.ways, size=(tasks, rules.queries))
-    classes = np.argsort(drawn.random((tasks, max(CLASSES, rules.ways))), axis=1)[:, : rules.ways]
+    labels = drawn.integers(ways, size=(tasks, queries))
+    scores = np.random.default_rng(run.seed).random((tasks, max(CLASSES, ways)))
+    classes = np.argsort(scores, axis=1)[:, :ways]
     rng = np.random.default_rng([draw, rules.shots, rules.alpha is None, *run.method.encode()])
     is_right = rng.random(labels.shape) < right
     if correct is not None:
-        is_right = np.arange(rules.queries) < np.asarray(correct)[:, None]
-    predicted = np.where(is_right, labels, (labels + 1) % rules.ways)
-    confidence = rng.uniform(1 / rules.ways, 1, size=labels.shape)
-    small = smallest_integer(classes.max() + 1)
+        is_right = np.arange(queries) < np.asarray(correct)[:, None]
+    predicted = np.where(is_right, labels, (labels + 1) % ways)
+    confidence = rng.uniform(1 / ways, 1, size=labels.shape)
+    small = np.min_scalar_type(-classes.max() - 1)
     return Answers(predicted.astype(small), labels.astype(small), confidence.astype(np.float16), classes.astype(small))
 
 

@@ -1,12 +1,11 @@
 """`make reference`: the page `docs/reference.md`, written from the models of all options."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
+from typing import Any
 
 from fsbench.cli.app import _FIGURES, COMMANDS, help_of, options_of
-from fsbench.options import about_field, described, spelling
+from fsbench.options import described, spelling
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 HEAD = """# Reference
@@ -29,7 +28,7 @@ def _section(name: str) -> str:
     text = re.sub(r"Example: \[bold\](.*)\[/bold\]", r"Example: `\1`", help_of(model))
     lines = [f"## {name}", "", text, "", "| option | |", "|---|---|"]
     for field_name, field in model.model_fields.items():
-        about = about_field(field)
+        about: dict[str, Any] = field.json_schema_extra  # type: ignore[assignment]
         shown = about["metavar"] if about.get("argument") else about["flag"] or spelling(field_name, field)
         lines.append(f"| `{shown}` | {described(field).replace('|', '&#124;')} |")
     return "\n".join([*lines, ""])

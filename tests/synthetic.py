@@ -1,19 +1,13 @@
 """Synthetic features with the traits that matter: non-negative, anisotropic within classes, classes of unequal size."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import Provenance, Split, make_split, write_features
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """A folder as a user may have it: features, images, a checkpoint, files of others. All of it small."""
 
-from __future__ import annotations
-
 import pickle
 import shutil
 from pathlib import Path

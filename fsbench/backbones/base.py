@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
+from fsbench.data.transforms import EvalTransform
 from fsbench.errors import FsbenchError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch import Tensor
-
-    from fsbench.data.transforms import EvalTransform
 
 
 class Backbone(nn.Module):

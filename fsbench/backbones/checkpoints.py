@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fsbench.backbones.families import BACKBONES, FAMILIES, S2M2_NAMES, Family, has_line
 from fsbench.errors import FsbenchError
 from fsbench.io.files import require_regular
 from fsbench.io.torch_files import is_legacy, is_safetensors, read_safetensors, read_torch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from torch import nn
-
 
 CONTAINERS = ("state_dict", "state", "model", "embedding", "params", "model_sd")
 WRAPPERS = ("feature.", "emb_func.", "encoder.")

@@ -238,22 +238,3 @@ def describe_architecture(architecture: Mapping[str, Any]) -> str:
     """Widths and depth in words: `widths 16-160-320-640, blocks 4`; empty for a timm model."""
     texts = {**architecture, "widths": "-".join(map(str, architecture["widths"]))} if architecture else {}
     return ", ".join(f"{name} {text}" for name, text in texts.items())
-
-
-def differences(family: str, architecture: str, dimension: int, weights: str) -> list[str]:
-    """How a network differs from the published one of its family, as far as that is known and there is one.
-
-    The architecture is as `describe_architecture` gives it, or empty if it is not known. The weights are where they
-    come from if not from a published file: "random weights", "trained by fsbench".
-    """
-    known = FAMILIES.get(family)
-    if known is None or not known.published:
-        return []
-    standard = {**known.shape.standard, **known.options}
-    expected = describe_architecture(standard)
-    found = [weights] if weights else []
-    if architecture and architecture != expected:
-        found.append(f"{architecture}, not {expected}")
-    elif dimension != standard["widths"][-1]:
-        found.append(f"{dimension} features, not {standard['widths'][-1]}")
-    return found

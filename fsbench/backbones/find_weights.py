@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsbench.backbones.families import BACKBONES
-from fsbench.data.catalog import dataset_names
+from fsbench.data.catalog import DATASETS
 from fsbench.errors import FsbenchError
 
 SUFFIXES = re.compile(r"\.(safetensors|pt\d*|pth|ckpt|bin|tar|pt\.tar|pth\.tar)")
@@ -77,7 +77,7 @@ def _missing(root: Path, dataset: str, backbone: str) -> FsbenchError:
     steps = [_instruction(root, entry) for entry in published]
     steps.append(f"Put a checkpoint of your own at {root / dataset / backbone}.pth, or give it with --weights FILE.")
     if backbone in BACKBONES:
-        images = f"--dataset {dataset}" if dataset in dataset_names() else "--data FOLDER"
+        images = f"--dataset {dataset}" if dataset in DATASETS else "--data FOLDER"
         steps.append(f"Train one: fsbench train --backbone {backbone} {images}")
     steps.append("To try things out without trained weights: --random-weights 0")
     message = f"No weights for {backbone} on {dataset}: expected {root / dataset / backbone}.* and found none."

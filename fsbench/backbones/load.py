@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors.torch import save
+from torch import Tensor
 
 from fsbench.backbones.base import BackboneInfo, Extractor
 from fsbench.backbones.checkpoints import Checkpoint, fill, read_checkpoint, recognise
@@ -17,17 +19,10 @@ from fsbench.backbones.families import BACKBONES, TIMM, Family, family_of, first
 from fsbench.backbones.find_weights import find_weights
 from fsbench.backbones.networks import NETWORKS
 from fsbench.backbones.timm_models import find_timm_weights, refuse_unknown_timm, timm_backbone
-from fsbench.data.catalog import dataset_names
-from fsbench.data.transforms import transform_for
+from fsbench.data.catalog import DATASETS
+from fsbench.data.transforms import EvalTransform, transform_for
 from fsbench.errors import FsbenchError, UsageError, unknown_name
 from fsbench.io.files import sha256_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch import Tensor
-
-    from fsbench.data.transforms import EvalTransform
 
 EXTRAS = "classifier."  # before the names of tensors that a weights file holds beside the backbone
 
@@ -128,7 +123,7 @@ def transform_of(
         if chosen:
             raise FsbenchError("A timm model has its own transform.", "Leave --transform out.")
         return info.transform
-    name = info.trained_on if benchmark and info.trained_on in dataset_names() else dataset
+    name = info.trained_on if benchmark and info.trained_on in DATASETS else dataset
     recipe = chosen or family_of(info.family).transform
     return transform_for(recipe, name, size, None if chosen else info.image_size)
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from fsbench.backbones.base import Backbone
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from torch import Tensor
 
 POSITIONS = 2  # per side, of the maps that become a feature vector of Conv-4
 SLOPE = 0.1  # of every leaky ReLU of ResNet-12

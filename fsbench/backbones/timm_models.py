@@ -7,14 +7,16 @@ import difflib
 import inspect
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlparse
 
 import timm
 import torch
 from huggingface_hub import try_to_load_from_cache
 from timm.data.config import resolve_model_data_config
+from torch import Tensor
 
 from fsbench.backbones.base import BackboneInfo, Extractor
 from fsbench.backbones.checkpoints import fill, read_checkpoint
@@ -23,11 +25,6 @@ from fsbench.backbones.find_weights import candidates, find_weights
 from fsbench.data.transforms import timm_transform
 from fsbench.errors import FsbenchError
 from fsbench.io.files import sha256_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch import Tensor
 
 _HUB_FILES = ("model.safetensors", "pytorch_model.bin", "open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 _FILTERS = ("checkpoint_filter_fn", "pretrained_filter_fn", "_filter_fn", "_filter_torchvision_pretrained")

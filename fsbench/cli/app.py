@@ -169,12 +169,10 @@ def _add(app: typer.Typer, name: str, module: str, panel: str = "") -> None:
 
 def typer_signature(model: type[Options]) -> inspect.Signature:
     """The parameters of a command with the options of a model. Values are texts: the model reads and checks them."""
-    from fsbench.options import about_field  # noqa: PLC0415 - imports pydantic
-
     context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
 
     def place(item: tuple[str, FieldInfo]) -> tuple[int, bool]:
-        about = about_field(item[1])
+        about: Any = item[1].json_schema_extra
         return -1 if about.get("argument") else _PANELS.index(about["panel"]), item[0] not in model.__annotations__
 
     shown = sorted(model.model_fields.items(), key=place)
@@ -186,9 +184,10 @@ _METAVARS = {int: "N", float: "X", Path: "PATH", str: "NAME"}
 
 
 def _typer_parameter(name: str, field: FieldInfo) -> inspect.Parameter:
-    from fsbench.options import about_field, kinds, spelling, text_of  # noqa: PLC0415 - imports pydantic
+    from fsbench.options import kinds, spelling, text_of  # noqa: PLC0415 - imports pydantic
 
-    about, types = about_field(field), [*kinds(field.annotation)]
+    about: Any = field.json_schema_extra
+    types = [*kinds(field.annotation)]
     several = get_origin(types[0]) in (list, dict)
     kind: Any = bool if types[0] is bool else list[str] if several else str
     default = field.default

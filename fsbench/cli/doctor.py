@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 from rich.text import Text
 
-from fsbench.doctor import diagnose
-from fsbench.report.writers import Cell, Column, Table, cells, numbers, show, stdout_console
+from fsbench.cli.options import Doctor
+from fsbench.doctor import DatasetReport, DoctorReport, diagnose
+from fsbench.report.writers import Cell, Column, Mark, Table, cells, numbers, show, stdout_console
 from fsbench.reporter import Reporter
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fsbench.cli.options import Doctor
-    from fsbench.doctor import DatasetReport, DoctorReport
-    from fsbench.report.writers import Mark
 
 _WIDTH = 100
 _MARKS: dict[str, Mark] = {

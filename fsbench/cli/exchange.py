@@ -41,7 +41,8 @@ def tasks(options: Tasks) -> None:
     if options.out.exists() and not options.force:
         raise FsbenchError(f"{options.out} exists already.", "Replace it with --force, or give another --out.")
     file, (protocol,) = FeatureFile.open(options.features), protocols_of(options, options.settings)
-    frozen = freeze(options.out, file, options.split, protocol, seed=options.seed, tasks=options.tasks)
+    count = options.tasks or protocol.preset.tasks
+    frozen = freeze(options.out, file, options.split, protocol, seed=options.seed, tasks=count)
     Reporter(options.quiet).say(f"Wrote {options.out}: {frozen.tasks:,} tasks, {protocol.title}, list {frozen.digest}.")
 
 
@@ -52,6 +53,6 @@ def score(options: Score) -> None:
     path = record_path(options.results_dir, record)
     save_record(path, record)
     stdout_console().print(str(record), soft_wrap=True)
-    rules = record.protocol
+    rules = record.run.protocol
     same = f"--settings {rules.setting} --shots {rules.shots} --tasks {record.tasks} --seed {record.run.seed}"
     Reporter(options.quiet).say(f"Wrote {path}. Compare it: fsbench compare {file.path} {same} --with {path}")

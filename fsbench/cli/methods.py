@@ -8,14 +8,14 @@ from typing import Any
 
 from fsbench.backbones.families import FAMILIES
 from fsbench.cli.options import Methods
-from fsbench.data.catalog import SPLITS, dataset_info, dataset_names
+from fsbench.data.catalog import DATASETS, SPLITS, dataset_info
 from fsbench.errors import UsageError
 from fsbench.evaluation.spec import ALL, parse_methods
 from fsbench.methods.base import Context
 from fsbench.methods.images.loader import FEATURES
 from fsbench.methods.registry import method_class, told, working_methods
 from fsbench.report.writers import Column, Table, cells, number, show, stdout_console
-from fsbench.tasks.protocol import RULES
+from fsbench.tasks.protocol import PRESETS
 
 _SETTINGS = {
     f"{'balanced' if balanced else 'unbalanced'} {shots}-shot": Context(balanced=balanced, shots=shots, alpha=2.0)
@@ -128,13 +128,22 @@ def _methods() -> list[dict[str, Any]]:
 
 
 def _protocols() -> list[dict[str, Any]]:
-    heads = ("support and queries", "images of a class", "a class is too small")
-    return [{"protocol": name, **dict(zip(heads, rules, strict=True))} for name, rules in RULES.items()]
+    return [
+        {
+            "protocol": name,
+            "tasks": one.summary,
+            "classes": str(one.ways),
+            "queries": str(one.queries),
+            "number": f"{one.tasks:,}",
+            "source": one.reference,
+        }
+        for name, one in PRESETS.items()
+    ]
 
 
 def _datasets() -> list[dict[str, Any]]:
     rows = []
-    for name in dataset_names():
+    for name in DATASETS:
         info = dataset_info(name)
         counts = {split: f"{len(info.classes(split))} / {info.images(split):,}" for split in SPLITS}
         rows.append({"data set": name, "title": info.title, "classes of": info.split_title, **counts})

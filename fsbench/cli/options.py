@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from fsbench.backbones.families import BACKBONES, TIMM
-from fsbench.data.catalog import SPLITS, dataset_names
+from fsbench.data.catalog import DATASETS, SPLITS
 from fsbench.evaluation import options as shared
 from fsbench.evaluation.options import NAMED_BACKBONES, of_method, of_output, of_tasks
 from fsbench.options import AxisValues, Count, Names, Numbers, argument, option
@@ -125,7 +125,7 @@ class Import(shared.FeaturesFolder, shared.AsJson, shared.Quiet):
     """
 
     files: list[str] = argument(..., "Files of features; SPLIT=FILE names the split.", metavar="FILE")
-    dataset: str = option(..., "Name of the data set, such as mini, or one of your own.", completion=dataset_names())
+    dataset: str = option(..., "Name of the data set, such as mini, or one of your own.", completion=DATASETS)
     backbone: str = option(
         ..., f"Name of the backbone: {NAMED_BACKBONES}, or any other.", completion=(*BACKBONES, TIMM)
     )
@@ -243,7 +243,7 @@ class Train(shared.OwnImages, shared.Device, shared.ImageFolders, shared.Quiet):
         f"{CLASSES} trains on the base classes; {', '.join(RECIPES[1:])} on tasks drawn from them.",
         completion=RECIPES,
     )
-    dataset: str | None = option(None, "The data set. (default: the one found)", completion=dataset_names())
+    dataset: str | None = option(None, "The data set. (default: the one found)", completion=DATASETS)
     width: float | None = option(None, "Base width (rn12, rn18, conv4), widening factor (wrn). (default: 64; wrn 10)")
     image_size: Count | None = option(
         None, "Side of the images in pixels. (default: as published for the data set)", ge=16

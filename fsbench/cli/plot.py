@@ -21,7 +21,7 @@ from fsbench.report.plots.style import check_ending, save
 from fsbench.reporter import Reporter
 from fsbench.results.collect import BASELINE, collect, read_records, titles
 from fsbench.results.comparison import Comparison
-from fsbench.results.metrics import metrics_of
+from fsbench.results.metrics import metric_of
 
 
 def _written(draw: Callable[[Any, Reporter], Figure]) -> Callable[[Any], None]:
@@ -40,7 +40,7 @@ def _written(draw: Callable[[Any, Reporter], Figure]) -> Callable[[Any], None]:
 def dots(options: use.Dots, reporter: Reporter) -> Figure:
     """Accuracies or differences as dots with intervals."""
     records, baseline = read_records(options.records, options.results_dir, reporter), options.baseline
-    (metric, *more) = metrics_of(options.metrics)
+    (metric, *more) = map(metric_of, options.metrics)
     if more:
         raise UsageError("metrics", "a figure shows one metric", "Plot each to a file of its own.")
     first = _first(collect(records, baseline or BASELINE, metrics=[metric]), reporter)

@@ -15,7 +15,7 @@ from fsbench.report.plots.style import svg_text
 from fsbench.reporter import Reporter
 from fsbench.results.collect import collect, read_records, read_sweeps, split_ablations
 from fsbench.results.comparison import Comparison
-from fsbench.results.metrics import metrics_of
+from fsbench.results.metrics import metric_of
 from fsbench.results.studies import read_memory
 
 
@@ -23,7 +23,7 @@ def report(options: Report) -> None:
     """Write the page of all records, sweeps and searches."""
     reporter, baseline = Reporter(options.quiet), options.baseline
     ranking, studied = split_ablations(read_records(options.records, options.results_dir, reporter), baseline)
-    how: dict[str, Any] = {"metrics": metrics_of(options.metrics), "published": options.published}
+    how: dict[str, Any] = {"metrics": [*map(metric_of, options.metrics)], "published": options.published}
     comparisons = collect(ranking, baseline, **how)
     ablations = collect(studied, baseline, **how) if studied else []
     sweeps = read_sweeps(options.results_dir, reporter)

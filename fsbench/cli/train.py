@@ -34,8 +34,15 @@ def train(options: Train) -> None:
     chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if on_tasks:
         chosen = ON_TASKS | chosen
+    same = {name: getattr(options, name) for name in ("recipe", "shots", "adapts", "head", "eval_every")}
+    inner: dict[str, Any] = {
+        "steps": options.inner_steps,
+        "rate": options.inner_rate,
+        "second_order": not options.first_order,
+    }
+    episodes = Episodes(**same, **inner)
     with join_ranks() as ranks:
-        settings = TrainSettings(**chosen, ranks=ranks.count, episodes=_episodes(options) if on_tasks else None)
+        settings = TrainSettings(**chosen, ranks=ranks.count, episodes=episodes if on_tasks else None)
         reporter, device = Reporter(options.quiet, not ranks.leads), choose_device(options.device)
         own = OwnData.given(
             options.data, options.split_file, options.split_fractions, options.min_images, options.split_seed
@@ -58,16 +65,3 @@ def train(options: Train) -> None:
         trained = train_backbone(dataset, settings, execution, path, force=options.force)
         if ranks.leads:
             stdout_console().print("\n".join(trained.describe()), soft_wrap=True)
-
-
-def _episodes(options: Train) -> Episodes:
-    return Episodes(
-        options.recipe,
-        options.shots,
-        steps=options.inner_steps,
-        rate=options.inner_rate,
-        adapts=options.adapts,
-        second_order=not options.first_order,
-        head=options.head,
-        eval_every=options.eval_every,
-    )

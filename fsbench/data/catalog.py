@@ -10,15 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
-from typing import TYPE_CHECKING
 
 from fsbench.errors import FsbenchError, unknown_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 SPLITS = ("base", "val", "novel")
 EMBEDDED = "glyphs"  # the data set that fsbench draws itself
@@ -97,6 +94,7 @@ _CATALOG = {info.name: info for info in (
     DatasetInfo("cifarfs", "CIFAR-FS", "Bertinetto et al.'s", "cifar100", 32, 600, ("cifar-few-shot",), _CIFAR),
     DatasetInfo(EMBEDDED, "glyphs", "fsbench's", "glyphs", 32, 80),
 )}  # fmt: skip
+DATASETS = tuple(_CATALOG)  # the names of all data sets of the catalog
 
 
 def split_digest(classes: Mapping[str, Iterable[str]]) -> str:
@@ -106,11 +104,6 @@ def split_digest(classes: Mapping[str, Iterable[str]]) -> str:
     """
     lists = {split: sorted(classes[split]) for split in SPLITS if classes.get(split)}
     return hashlib.sha256(json.dumps(lists, separators=(",", ":")).encode()).hexdigest()
-
-
-def dataset_names() -> tuple[str, ...]:
-    """The names of all data sets of the catalog."""
-    return tuple(_CATALOG)
 
 
 def find_info(name: str) -> DatasetInfo | None:

@@ -15,23 +15,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from io import BytesIO
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from fsbench.data.catalog import SPLITS, split_digest
+from fsbench.data.catalog import SPLITS, DatasetInfo, split_digest
 from fsbench.errors import FsbenchError, system_trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from fsbench.data.catalog import DatasetInfo
-
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".webp", ".tif", ".tiff")
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "WEBP", "TIFF")
@@ -55,11 +49,18 @@ def is_image(name: str) -> bool:
     return not name.startswith(".") and name.lower().endswith(_SUFFIXES)
 
 
-def open_image(path: Path) -> Image.Image:
-    """Read an image file as an RGB image; a file that is missing, damaged or not an image is refused by its name."""
+def open_image(path: Path, content: bytes | None = None) -> Image.Image:
+    """An image file, or the bytes read from it, as an RGB image; what is damaged or not an image is refused by name."""
+    stored = FolderImages(path.parent).content(path.name) if content is None else content
+    with _naming(path), Image.open(BytesIO(stored), formats=_FORMATS) as image:
+        return _to_rgb(image)
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Turn what goes wrong with an image file into an error that names it."""
     try:
-        with path.open("rb") as file, Image.open(file, formats=_FORMATS) as image:
-            return _to_rgb(image)
+        yield
     except FileNotFoundError as error:
         raise OutOfReachError(f"The image {path} is missing.", "Copy the data set again.") from error
     except Exception as error:  # PIL's decoders raise errors of many kinds on damaged bytes
@@ -88,9 +89,9 @@ class FolderImages:
 
     root: Path
 
-    def open(self, name: str) -> Image.Image:
-        """The image in RGB."""
-        return open_image(self.root / name)
+    def open(self, name: str, content: bytes | None = None) -> Image.Image:
+        """The image in RGB, from its bytes if they are read already."""
+        return open_image(self.root / name, content)
 
     def mark(self, name: str) -> int:
         """A number that differs between most images: the size of the file; -1 if it is not there."""
@@ -101,7 +102,8 @@ class FolderImages:
 
     def content(self, name: str) -> bytes:
         """The bytes of the file."""
-        return (self.root / name).read_bytes()
+        with _naming(self.root / name):
+            return (self.root / name).read_bytes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +113,8 @@ class CifarImages:
     data: NDArray[np.uint8]  # rows of red, green and blue planes of 32 by 32 pixels, (M, 3072)
     rows: Mapping[str, int]
 
-    def open(self, name: str) -> Image.Image:
-        """The image in RGB."""
+    def open(self, name: str, content: bytes | None = None) -> Image.Image:
+        """The image in RGB, from memory."""
         planes = self.data[self.rows[name]].reshape(3, 32, 32)
         return Image.fromarray(np.ascontiguousarray(planes.transpose(1, 2, 0)))
 
@@ -199,7 +201,7 @@ class ImageDataset:
         sizes = set()
         for split in self.splits.values():
             for row in split.offsets[:-1]:
-                with contextlib.suppress(FsbenchError):
+                with contextlib.suppress(BrokenImageError):
                     sizes.add(split.open(int(row)).size)
                 if len(sizes) > 1:
                     return None

@@ -11,28 +11,24 @@ from __future__ import annotations
 import importlib.util
 import io
 import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from fontTools.pens.basePen import BasePen  # type: ignore[import-untyped]
 from fontTools.ttLib import TTFont  # type: ignore[import-untyped]
+from numpy.random import Generator
+from numpy.typing import NDArray
 from PIL import Image
 from scipy.ndimage import convolve1d
 
 from fsbench.data.catalog import EMBEDDED, dataset_info
 from fsbench.errors import system_trouble
 from fsbench.io.files import only_writer
+from fsbench.reporter import Reporter
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from numpy.random import Generator
-    from numpy.typing import NDArray
-
-    from fsbench.reporter import Reporter
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 FACES = (
     "DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSans-BoldOblique",

@@ -10,21 +10,16 @@ from __future__ import annotations
 import csv
 import os
 import re
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, NoReturn
 
 import numpy as np
 
-from fsbench.data.catalog import SPLIT_ALIASES, SPLIT_WORDS
+from fsbench.data.catalog import SPLIT_ALIASES, SPLIT_WORDS, DatasetInfo
 from fsbench.data.dataset import CifarImages, FolderImages, Listing, first_names, is_image
 from fsbench.errors import FsbenchError
 from fsbench.io.pickles import read_plain_pickle
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from fsbench.data.catalog import DatasetInfo
 
 _CIFAR_PARTS = ("train", "test")
 _SAME_CLASSES = "Folders such as train/ and test/ hold the same classes: they divide the images, not the classes."

@@ -9,28 +9,22 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
+from numpy.typing import NDArray
+from torch import Tensor
 
-from fsbench.data.dataset import PIXEL_FOLDER
-from fsbench.data.transforms import normalise
+from fsbench.data.dataset import PIXEL_FOLDER, ImageSplit
+from fsbench.data.transforms import EvalTransform, normalise
 from fsbench.devices import cpu_share
 from fsbench.errors import FsbenchError
 from fsbench.io.files import only_writer, readable_part, whole_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from fsbench.data.dataset import ImageSplit
-    from fsbench.data.transforms import EvalTransform
-    from fsbench.reporter import Reporter
+from fsbench.reporter import Reporter
 
 _AT_ONCE = 256  # images
 _COMPARED = 8  # images that are decoded again when a file is opened

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -13,23 +14,17 @@ from pydantic import TypeAdapter
 from fsbench.data.catalog import (
     EMBEDDED,
     SPLITS,
+    DatasetInfo,
     canonical_split,
     dataset_info,
     find_info,
     names_for_folder,
     variants,
 )
-from fsbench.data.dataset import build_dataset, counted, drop_small, first_names
+from fsbench.data.dataset import ImageDataset, Listing, build_dataset, counted, drop_small, first_names
 from fsbench.data.layouts import list_folder, visible_folders
 from fsbench.errors import FsbenchError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from fsbench.data.catalog import DatasetInfo
-    from fsbench.data.dataset import ImageDataset, Listing
-    from fsbench.reporter import Reporter
+from fsbench.reporter import Reporter
 
 _EXAMPLE = 'Write {"base": ["cat", "dog"], "val": ["cow"], "novel": ["hen"]}.'
 

@@ -11,23 +11,19 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from PIL import Image
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as steps
 
 from fsbench.data.catalog import find_info
 from fsbench.errors import FsbenchError, unknown_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-    from PIL import Image
-
 
 Triple = tuple[float, float, float]
 Resize = Literal["shorter", "exact", "none"]

@@ -18,7 +18,7 @@ from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE
 from fsbench.reporter import Reporter
 from fsbench.results.collect import add_records
 from fsbench.results.comparison import Comparison, Runs, compare_records
-from fsbench.results.metrics import metrics_of
+from fsbench.results.metrics import metric_of
 from fsbench.results.record import Record
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import check_feasible, pool_sizes
@@ -64,7 +64,7 @@ def compare(
         labels += add_records(runs, others, runner.reporter)
     columns = [protocol for protocol in spec.protocols if any(protocol == column for *_, column in runs)]
     how = {"with_published": spec.published, "over_classes": spec.over_classes}
-    return compare_records(runs, labels, columns, baseline, metrics=metrics_of(spec.metrics), **how)
+    return compare_records(runs, labels, columns, baseline, metrics=[*map(metric_of, spec.metrics)], **how)
 
 
 def _refuse_failures(failures: Mapping[str, FsbenchError], runs: Runs, baseline: str, reporter: Reporter) -> None:

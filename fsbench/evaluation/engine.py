@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -35,10 +35,10 @@ from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import Split
 from fsbench.methods.base import Demanding, Method
 from fsbench.ranks import ALONE, Ranks
-from fsbench.results.record import Answers, smallest_integer
+from fsbench.results.record import Answers
 from fsbench.tasks.batch import TaskBatch, by_name, gathered_gram
 from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import TaskRows, check_feasible, pool_sizes, sample_tasks
+from fsbench.tasks.sampling import TaskRows, check_feasible, largest, pool_sizes, sample_tasks
 
 _EMBEDDED_AT_ONCE = 1024  # rows that stay in the cache of a CPU
 _MOST_PER_BLOCK_CPU = 64  # tasks per block on a CPU: enough for small operations to cost little
@@ -46,7 +46,7 @@ _FEW = 8  # tasks: fewer take hardly less time
 _MOST_PER_BLOCK_GPU = 2048  # tasks per block on a GPU
 _MOST_DRAWN = 512  # tasks that are drawn at once
 _DRAWING_BYTES = 256 << 20  # that drawing may take
-T = TypeVar("T")
+_OFF_BY_ROUNDING = 1e-3  # of sums of probabilities, on any device
 
 
 @dataclass(frozen=True)
@@ -107,19 +107,21 @@ def solve(
 
     Embedding all images is not counted in the seconds, or few tasks would look slow.
     """
-    offsets, numbers, classes = split.offsets, tasks.numbers, len(split.offsets) - 1
-    protocol = tasks.protocol.within(classes)
-    check_feasible(protocol, pool_sizes(protocol, offsets))
+    offsets, numbers, protocol = split.offsets, tasks.numbers, tasks.protocol
+    sizes = pool_sizes(protocol, offsets)
+    check_feasible(protocol, sizes)
+    ways, _, most_queries = largest(protocol, sizes)
     reset_peak_memory(device)
     with torch.no_grad(), float32_products():
         embedded = embed_all(methods, split, base, device)
-    work = _plan(embedded, protocol, offsets, len(numbers), device, batch, ranks)
-    labels, queries = smallest_integer(protocol.ways), (len(numbers), protocol.queries)
+    work = _plan(embedded, largest(protocol, sizes), int(sizes.max()), len(numbers), device, batch, ranks)
+    labels, queries = np.min_scalar_type(-ways), (len(numbers), most_queries)
     answers = _Sheets(
         np.zeros((len(methods), *queries), labels),
         np.zeros((len(methods), *queries), np.float16),
+        np.zeros((len(methods), len(numbers), most_queries if protocol.unknown else 0), np.float32),
         np.zeros(queries, labels),
-        np.zeros((len(numbers), protocol.ways), smallest_integer(classes)),
+        np.zeros((len(numbers), ways), np.min_scalar_type(-len(sizes))),
         np.zeros(len(numbers), np.int64),
     )
     busy = np.zeros(len(methods) + 1)  # seconds: of all together, and of each method if it were alone
@@ -137,14 +139,13 @@ def solve(
         return len(chunk)
 
     started = time.perf_counter()
-    with float32_products(), _pool(work) as pool:
-        chunks = work.chunks(len(numbers), ranks)
-        if work.in_threads:
-            solved = _as_completed(pool, work.threads, lambda chunk: answer(*draw(chunk)), chunks)
-        else:
-            solved = (answer(*drawn) for drawn in _as_completed(pool, work.threads, draw, chunks))
-        for count in solved:
-            progress(count * ranks.count)  # as if every process had done as much as this one
+    starts = range(ranks.number * work.chunk, len(numbers), ranks.count * work.chunk)  # every R-th chunk
+    chunks = [range(start, min(start + work.chunk, len(numbers))) for start in starts]
+    stage = (lambda chunk: answer(*draw(chunk))) if work.in_threads else draw
+    with float32_products(), closing(_in_threads(work, stage, chunks)) as results:
+        for result in results:
+            done = result if work.in_threads else answer(*result)
+            progress(done * ranks.count)  # as if every process had done as much as this one
     elapsed = time.perf_counter() - started
     if ranks.count > 1:
         answers = _gathered(answers, ranks)
@@ -153,8 +154,8 @@ def solve(
     peak = peak_memory(device)
     seconds = [max(float(elapsed * share), 1e-9) for share in shares]
     redrawn = float(answers.redraws.sum() / (answers.redraws.sum() + len(numbers)))
-    pages = zip(answers.predicted, answers.confidence, strict=True)
-    sheets = [Answers(predicted, answers.labels, sure, answers.classes) for predicted, sure in pages]
+    pages = zip(answers.predicted, answers.confidence, answers.outlier, strict=True)
+    sheets = [Answers(predicted, answers.labels, sure, answers.classes, strange) for predicted, sure, strange in pages]
     return [Outcome(own, spent, peak, redrawn) for own, spent in zip(sheets, seconds, strict=True)]
 
 
@@ -203,11 +204,6 @@ class _Work:
     in_threads: bool  # whether these solve what they draw, as on the CPU; on a GPU they only draw
     cores: int  # of the CPU, for each thread
 
-    def chunks(self, tasks: int, ranks: Ranks) -> Iterator[range]:
-        """Every R-th chunk of the list, for process r of R."""
-        starts = range(ranks.number * self.chunk, tasks, ranks.count * self.chunk)
-        return (range(start, min(tasks, start + self.chunk)) for start in starts)
-
     def halve(self, tried: int, error: Exception) -> None:
         """Make blocks smaller than the one that failed, or give up at a single task."""
         if tried <= 1:
@@ -216,11 +212,11 @@ class _Work:
 
 
 def _plan(
-    embedded: Sequence[Embedded], protocol: TaskProtocol, offsets: NDArray[np.int64], tasks: int, device: torch.device,
+    embedded: Sequence[Embedded], task: tuple[int, int, int], largest_class: int, tasks: int, device: torch.device,
     batch: int | None, ranks: Ranks,
 ) -> _Work:  # fmt: skip
-    """Sizes from the number of samples, classes and features of a task, and from the memory that is free."""
-    samples, ways = protocol.ways * protocol.shots + protocol.queries, protocol.ways
+    """Sizes from the classes, support images and queries of a task, its features, and the memory that is free."""
+    ways, samples = task[0], task[1] + task[2]
     cores = torch.get_num_threads()
     in_threads = solves_in_threads(device)
     free = free_memory(device)
@@ -237,7 +233,7 @@ def _plan(
     fitting = most * cores if free is None else free // (2 * one)  # half is left to others
     threads = max(1, min(cores, fitting, tasks)) if in_threads else 2  # two draw while a GPU solves
     block = batch or max(1, min(most, fitting // threads))
-    drawing = 4 * ways * int(np.diff(offsets).max()) + 64 * samples
+    drawing = 4 * ways * largest_class + 64 * samples
     drawn = max(1, min(_MOST_DRAWN, _DRAWING_BYTES // (threads * drawing)))
     chunk = max(block, drawn // block * block) if in_threads or block < drawn else block
     if in_threads:  # up to four per thread, so that none waits long for the others, but not of a few tasks
@@ -262,16 +258,17 @@ class _Sheets(NamedTuple):
 
     predicted: NDArray[Any]  # (methods, T, Q)
     confidence: NDArray[np.float16]  # (methods, T, Q)
+    outlier: NDArray[np.float32]  # (methods, T, Q), or without queries where no class is unknown
     labels: NDArray[Any]  # (T, Q)
     classes: NDArray[Any]  # (T, K)
     redraws: NDArray[np.int64]  # (T,)
 
 
 def _gathered(sheets: _Sheets, ranks: Ranks) -> _Sheets:
-    """Add what other processes filled in; half-precision numbers by their bits."""
+    """Add what other processes filled in; floats by their bits."""
 
     def summed(sheet: NDArray[Any]) -> NDArray[Any]:
-        bits = sheet.view(np.int16) if sheet.dtype == np.float16 else sheet
+        bits = sheet.view(f"i{sheet.itemsize}") if sheet.dtype.kind == "f" else sheet
         return ranks.sum(bits.astype(np.int64)).astype(bits.dtype).view(sheet.dtype)
 
     return _Sheets(*map(summed, sheets))
@@ -282,32 +279,33 @@ def _solve_chunk(
 ) -> NDArray[np.float64]:
     """Fill in the answers to drawn tasks; returns seconds: of all methods together, and of each alone.
 
-    Shorter tasks are solved apart, so that shapes agree.
+    Tasks of another size are solved apart, so that shapes agree.
     """
-    labels, ways = drawn.query_labels, drawn.classes.shape[1]
-    sheets.labels[part], sheets.classes[part], sheets.redraws[part] = labels, drawn.classes, drawn.redraws
-    queries = (labels >= 0).sum(axis=1)
+    sheets.labels[part], sheets.classes[part], sheets.redraws[part] = drawn.query_labels, drawn.classes, drawn.redraws
+    shapes = np.stack([drawn.ways, (drawn.support >= 0).sum(axis=1), (drawn.query >= 0).sum(axis=1)], axis=1)
     seconds = np.zeros(len(embedded) + 1)
-    for size in np.unique(queries):
-        chosen = np.flatnonzero(queries == size)
-        present = np.argsort(labels[chosen] < 0, axis=1, kind="stable")[:, :size]
-        rows = np.concatenate([drawn.support[chosen], np.take_along_axis(drawn.query[chosen], present, axis=1)], axis=1)
-        predicted, confidence, spent = _solve_alike(embedded, rows, drawn.support_labels[chosen], ways, work)
+    filled: list[tuple[NDArray[Any], float]] = [(sheets.predicted, -1), (sheets.confidence, np.nan)]
+    filled += [(sheets.outlier, np.nan)] if sheets.outlier.size else []
+    for sheet, absent in filled:
+        sheet[:, part] = absent
+    for ways, support, queries in np.unique(shapes, axis=0):
+        chosen = np.flatnonzero((shapes == (ways, support, queries)).all(axis=1))
+        alike = drawn[chosen]
+        present = np.argsort(alike.query < 0, axis=1, kind="stable")[:, :queries]
+        rows = np.concatenate([alike.support[:, :support], np.take_along_axis(alike.query, present, axis=1)], axis=1)
+        support_labels = alike.support_labels[:, :support]
+        solved, spent = _solve_alike(embedded, rows, support_labels, int(ways), work, outliers=len(filled) == 3)
         seconds += spent
-        for number in range(len(embedded)):
-            for sheet, solved, absent in (
-                (sheets.predicted, predicted, -1), (sheets.confidence, confidence, np.nan),
-            ):  # fmt: skip
-                page = sheet[number, part]
-                page[chosen] = absent
-                page[chosen[:, None], present] = solved[number]
+        for (sheet, _), answers in zip(filled, solved, strict=True):
+            sheet[:, part][:, chosen[:, None], present] = answers
     return seconds
 
 
 def _solve_alike(
-    embedded: Sequence[Embedded], index: NDArray[np.int64], support_labels: NDArray[np.int64], ways: int, work: _Work
-) -> tuple[NDArray[Any], NDArray[np.float16], NDArray[np.float64]]:
-    """Predictions and confidences (methods, B, Q) of tasks of equal shape, and seconds.
+    embedded: Sequence[Embedded], index: NDArray[np.int64], support_labels: NDArray[np.int64], ways: int, work: _Work,
+    *, outliers: bool,
+) -> tuple[list[NDArray[Any]], NDArray[np.float64]]:  # fmt: skip
+    """Predictions, confidences and, if asked for, outlier scores (methods, B, Q) of tasks of equal shape; and seconds.
 
     Tasks are solved block by block; a block that does not fit into memory is tried again in halves.
     """
@@ -316,6 +314,7 @@ def _solve_alike(
     shape = len(embedded), len(rows), rows.shape[1] - labels.shape[1]
     predicted = torch.zeros(shape, dtype=torch.int32, device=device)
     confidence = torch.zeros(shape, dtype=torch.float16, device=device)
+    outlier = torch.zeros(shape if outliers else (0,), device=device)
     laps: list[tuple[int, bool, Any, Any]] = []  # method, whether the time passed there, and the marks around it
     buffers: dict[int, Tensor] = {}
     done = 0
@@ -329,9 +328,11 @@ def _solve_alike(
                 with _naming(number), torch.no_grad():  # not inference_mode, in which no method could differentiate
                     probabilities = method.classify(tasks)  # (B, Q, K)
                     best = probabilities.mT.max(dim=1)  # as argmax, which is slow along the last axis
-                    finite = probabilities.sum(dim=(1, 2)).isfinite()[:, None]
-                    predicted[number, part] = torch.where(finite, best.indices, -1).int()
+                    valid = _are_probabilities(probabilities, method, (*predicted[number, part].shape, ways))
+                    predicted[number, part] = torch.where(valid, best.indices, -1).int()
                     confidence[number, part] = best.values.half()
+                    if outliers:
+                        outlier[number, part] = method.outlier_scores(tasks, probabilities).float()
                     block.refuse_changes(method)
                 timed += [(number, True, start, time_mark(device)), *((number, False, *lap) for lap in tasks.reused)]
         except RuntimeError as error:
@@ -345,20 +346,28 @@ def _solve_alike(
             continue
         laps += timed
         done += len(rows[part])
-    answers, sure = predicted.cpu().numpy(), confidence.cpu().numpy()
+    answers, *others = (part.cpu().numpy() for part in (predicted, confidence, *([outlier] if outliers else [])))
     if (answers < 0).any():
         number = int(np.argwhere(answers < 0)[0, 0])
         with _naming(number):
             raise FsbenchError(
-                f"{embedded[number].method.info.title} gave NaN or infinity in place of probabilities.",
-                "Check its parameters and the features; in a method of your own, roots, logarithms, divisions by zero.",
+                f"The probabilities of {embedded[number].method.info.title} are NaN, negative, or do not add up to 1.",
+                "Check its parameters and the features; a method of your own with fsbench.testing.check_method.",
             )
     seconds = np.zeros(len(embedded) + 1)
     for number, here, *marks in laps:
         lap = seconds_between(*marks)
         seconds[number + 1] += lap
         seconds[0] += lap if here else 0.0
-    return answers, sure, seconds
+    return [answers, *others], seconds
+
+
+def _are_probabilities(values: Tensor, method: Method, expected: tuple[int, ...]) -> Tensor:
+    """(B, Q) whether those of a query add up to 1 and none of its task is negative; NaN does neither."""
+    if values.shape != expected:
+        message = f"{method.info.title} gave a tensor {tuple(values.shape)}, not (B, Q, K) = {expected}."
+        raise FsbenchError(message, "Check the method with fsbench.testing.check_method.")
+    return ((values.sum(dim=2) - 1).abs() < _OFF_BY_ROUNDING) & (values.amin(dim=(1, 2)) >= 0)[:, None]
 
 
 @dataclass(frozen=True)
@@ -411,30 +420,24 @@ class _BlockTasks(TaskBatch):
         return tensor
 
 
-@contextmanager
-def _pool(work: _Work) -> Iterator[ThreadPoolExecutor]:
-    """Threads for chunks; nobody waits for them after an error or Ctrl-C."""
-    threads = torch.get_num_threads()
+def _in_threads(work: _Work, stage: Callable[[range], Any], chunks: Sequence[range]) -> Generator[Any]:
+    """What a function gives for every chunk, as it is done; as many chunks are under way as there are threads.
+
+    Nobody waits for the threads after an error or Ctrl-C.
+    """
+    threads, left = torch.get_num_threads(), iter(chunks)
     pool = ThreadPoolExecutor(work.threads, initializer=lambda: torch.set_num_threads(work.cores))
     try:
         with threadpool_limits(work.cores if work.in_threads else None, "blas"):  # of NumPy
-            yield pool
+            running = {pool.submit(stage, chunk) for chunk in islice(left, work.threads)}
+            while running:
+                finished, running = wait(running, return_when=FIRST_COMPLETED)
+                running |= {pool.submit(stage, chunk) for chunk in islice(left, len(finished))}
+                for future in finished:
+                    yield future.result()
         pool.shutdown()  # before the number of threads is restored: a thread that starts late would set it again
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         raise
     finally:
         torch.set_num_threads(threads)
-
-
-def _as_completed(
-    pool: ThreadPoolExecutor, threads: int, stage: Callable[[range], T], chunks: Iterable[range]
-) -> Iterator[T]:
-    """What a function gives for every chunk, as it is done; as many chunks are under way as there are threads."""
-    left = iter(chunks)
-    running: set[Future[T]] = {pool.submit(stage, chunk) for chunk in islice(left, threads)}
-    while running:
-        finished, running = wait(running, return_when=FIRST_COMPLETED)
-        running |= {pool.submit(stage, chunk) for chunk in islice(left, len(finished))}
-        for future in finished:
-            yield future.result()

@@ -7,31 +7,42 @@ from pathlib import Path
 from typing import Literal
 
 from fsbench.backbones.families import BACKBONES, TIMM
-from fsbench.data.catalog import SPLITS, dataset_names
-from fsbench.options import Count, Names, Numbers, Options, Parameters, Shares, argument, option
-from fsbench.tasks.protocol import PROTOCOL_NAMES
+from fsbench.data.catalog import DATASETS, SPLITS
+from fsbench.options import Amount, Count, Names, Numbers, Options, Parameters, Shares, argument, option
+from fsbench.tasks.protocol import PRESETS
 
 of_tasks, of_method, of_run, of_output, for_experts = (
     partial(option, panel=panel) for panel in ("Tasks", "Method", "Run", "Output", "Advanced")
 )
 SETTINGS = ("unbalanced", "balanced")
 MOST_TASKS = 10**9
-METRIC_NAMES = ("accuracy", "balanced-accuracy", "macro-f1", "ece")  # those of fsbench.results.metrics, without numpy
+# Those of fsbench.results.metrics, without numpy.
+METRIC_NAMES = ("accuracy", "balanced-accuracy", "macro-f1", "ece", "auroc", "aupr")
 NAMED_BACKBONES = ", ".join(BACKBONES)
 
 
 class Drawing(Options):
     alpha: float | None = of_tasks(None, "Dirichlet α of unbalanced queries. (default: 2)")
     shots: Numbers = of_tasks((1, 5), "Labelled images per class, separated by commas.", metavar="N,N")
-    queries: Count = of_tasks(75, "Unlabelled images per task.")
+    queries: Amount | None = of_tasks(
+        None, "Unlabelled images per task: a number, 15/class, or all. (default: by protocol, mostly 75)", metavar="N"
+    )
     seed: Count = of_tasks(0, "Random seed of the task lists.", ge=0)
     protocol: str = of_tasks(
         "disjoint",
-        "How tasks are drawn: disjoint, released, veilleux, keff, keff-released. See fsbench methods --protocols.",
-        completion=PROTOCOL_NAMES,
+        "How tasks are drawn: disjoint, released, veilleux, keff, all-way, batches, meta, open-set, … "
+        "See fsbench methods --protocols.",
+        completion=tuple(PRESETS),
     )
-    ways: Count | None = of_tasks(None, "Classes per task. (default: 5; keff: all of the split)")
-    present: Count | None = for_experts(None, "With keff: classes among the queries. (default: 5)", ge=1)
+    ways: Amount | None = of_tasks(
+        None, "Classes per task: a number, 5-50, or all. (default: by protocol, mostly 5)", metavar="N"
+    )
+    present: Amount | None = for_experts(
+        None, "Classes of a task among its queries: a number or 3-10. (default: by protocol, mostly all)", metavar="N"
+    )
+    unknown: Count | None = for_experts(
+        None, "Further classes among the queries, without support. (default: by protocol, open-set 5)", ge=0
+    )
 
 
 class Unbalanced(Options):
@@ -44,7 +55,9 @@ class Unbalanced(Options):
 
 
 class Sampling(Drawing):
-    tasks: Count = of_tasks(10_000, "Tasks per setting.", ge=1, le=MOST_TASKS)
+    tasks: Count | None = of_tasks(
+        None, "Tasks per setting. (default: by protocol, mostly 10,000)", ge=1, le=MOST_TASKS
+    )
     split: str = of_tasks(
         "novel", "Classes that tasks are drawn from.", metavar="novel|val|base", completion=tuple(SPLITS)
     )
@@ -276,4 +289,4 @@ class Extract(Extracting, FeaturesFolder, Quiet):
     Example: [bold]fsbench extract --backbone wrn[/bold]
     """
 
-    dataset: str | None = option(None, "Data sets, separated by commas. (default: all)", completion=dataset_names())
+    dataset: str | None = option(None, "Data sets, separated by commas. (default: all)", completion=DATASETS)

@@ -21,15 +21,18 @@ from fsbench.evaluation.engine import MethodError, Outcome, TaskList, solve
 from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import MethodChoice, command_of
 from fsbench.io.files import require_writable
-from fsbench.methods.base import Method
+from fsbench.methods.base import Context, Method
 from fsbench.methods.bavardage import ARTICLE_UNITS
 from fsbench.methods.images.loader import ImageLoader
 from fsbench.methods.registry import method_class, method_key
+from fsbench.methods.soft_kmeans import benchmark_with_preset
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
 from fsbench.results.record import MethodFacts, Origins, Record, Run, load_record, record_path, save_record
-from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.protocol import ALPHA, TaskProtocol
+from fsbench.tasks.sampling import sample_tasks
 
+_DRAWN_AGAIN = 64  # tasks of a stored record, to compare them
 _FIRST_TASKS = 4  # per core, of a slow method, which tell how long it will take
 _SECONDS_TO_KEEP = 60.0  # of a slow method, between records of what is solved so far
 _SECONDS_TO_TELL = 10.0  # that a slow method must have left to say so
@@ -56,9 +59,15 @@ def configure(
 
     A blind method has the defaults of unbalanced tasks, and is told no α.
     """
-    context, chosen = source.context(protocol, preset), method_class(choice.method)
-    if blind:
-        context = replace(context, balanced=False, alpha=None)
+    chosen = method_class(choice.method)
+    context = Context(
+        balanced=protocol.balanced and not blind,
+        shots=protocol.shots,
+        preset=benchmark_with_preset(source.provenance.dataset) if preset else "",
+        alpha=None if blind else protocol.alpha or ALPHA,
+        base=source.base,
+        network=source.image_network,
+    )
     method = chosen.configure(context, **choice.options)
     params, variants = method.params(), chosen.info.variants
     origins: dict[str, Any] = {}
@@ -93,7 +102,7 @@ class Runner:
         """
         advance = progress or (lambda done, label: None)
         drafts = [_draft(job, self) for job in jobs]
-        records = [self.ranks.agree(partial(self._stored, draft)) for draft in drafts]
+        records = [self.ranks.agree(partial(self._stored, *each)) for each in zip(jobs, drafts, strict=True)]
         together: dict[tuple[Any, ...], list[int]] = {}
         for place, (job, record) in enumerate(zip(jobs, records, strict=True)):
             done = min(record.tasks if record else 0, job.tasks)
@@ -128,8 +137,8 @@ class Runner:
             raise record
         return record
 
-    def _stored(self, draft: Record) -> Record | None:
-        """The stored record of a run, as the present job names it; equal runs may have another origin."""
+    def _stored(self, job: Job, draft: Record) -> Record | None:
+        """The stored record of a run, over the tasks of the job and as the job names it; its origin may be another."""
         if self.force or not self.results:
             return None
         path = record_path(self.results, draft)
@@ -138,8 +147,13 @@ class Runner:
         record = load_record(path)
         if record.run != draft.run:
             raise FsbenchError(f"The record {path} does not match its file name.", "Recompute it with --force.")
-        of_features = ("provenance", "base_provenance", "network", "images", "class_names", "warnings")
-        return record.update(**{name: getattr(draft, name) for name in ("method", "origins", "command", *of_features)})
+        numbers = np.linspace(0, record.tasks - 1, _DRAWN_AGAIN, dtype=np.int64)
+        drawn = sample_tasks(job.protocol, job.source.split.offsets, job.seed, numbers)
+        pairs = (record.answers.labels, drawn.query_labels), (record.answers.classes, drawn.classes)
+        if not all(np.array_equal(stored[numbers], expected) for stored, expected in pairs):
+            raise FsbenchError(f"The record {path} is not over the tasks of its run.", "Recompute it with --force.")
+        of_answers = {"answers", "seconds", "peak_memory", "redrawn", "device", "ranks", "created", "versions"}
+        return draft.model_copy(update={name: getattr(record, name) for name in of_answers})
 
     def _extended(
         self, lacking: Sequence[tuple[Job, Record, Record | None]], advance: Callable[[int, str], None]
@@ -217,12 +231,7 @@ def _draft(job: Job, runner: Runner) -> Record:
         method=facts,
         origins=origins,
         command=command or "",
-        provenance=source.provenance,
-        base_provenance=source.base_provenance,
-        network=source.network,
-        images=source.images,
-        class_names=source.split.class_names,
-        warnings=source.warnings,
+        **source.facts,
         seconds=0.0,
         peak_memory=0,
         device=device_name(runner.device),
@@ -234,14 +243,15 @@ def _draft(job: Job, runner: Runner) -> Record:
 
 def _with(draft: Record, stored: Record | None, outcome: Outcome) -> Record:
     """A record of the stored tasks and of those that were just solved."""
-    fields = {name: getattr(outcome, name) for name in ("seconds", "peak_memory", "redrawn")}
-    new = draft.update(outcome.answers, **fields)
     if stored is None:
-        return new
-    share = stored.tasks / (stored.tasks + new.tasks)
-    return new.update(
-        stored.answers + new.answers,
-        seconds=stored.seconds + new.seconds,
-        peak_memory=max(stored.peak_memory, new.peak_memory),
-        redrawn=share * stored.redrawn + (1 - share) * new.redrawn,
-    )
+        return draft.model_copy(update=vars(outcome))
+    share = stored.tasks / (stored.tasks + len(outcome.answers))
+    pairs = {name: [*stored.versions.get(name, "unknown").split(","), own] for name, own in draft.versions.items()}
+    together = {
+        "answers": stored.answers + outcome.answers,
+        "seconds": stored.seconds + outcome.seconds,
+        "peak_memory": max(stored.peak_memory, outcome.peak_memory),
+        "redrawn": share * stored.redrawn + (1 - share) * outcome.redrawn,
+        "versions": {name: ",".join(dict.fromkeys(versions)) for name, versions in pairs.items()},
+    }
+    return draft.model_copy(update=together)

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fsbench.backbones.families import differences
-from fsbench.data.catalog import dataset_info, dataset_names
+from fsbench.backbones.families import FAMILIES, describe_architecture
+from fsbench.data.catalog import DATASETS, dataset_info
 from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics, base_statistics
 from fsbench.features.store import FeatureFile, Provenance, Split, overlap, repeated_rows
-from fsbench.methods.base import Context
-from fsbench.methods.soft_kmeans import benchmark_with_preset
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
 from fsbench.results.record import network_words
-from fsbench.tasks.protocol import ALPHA, TaskProtocol
 
 if TYPE_CHECKING:
     from fsbench.evaluation.run import Runner
@@ -43,21 +40,16 @@ class Source:
     image_network: ImageNetwork | None = None  # for methods on images, whose rows are pixels: what these are for
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What records say of the features."""
+        names = ("provenance", "base_provenance", "network", "images", "warnings")
+        return {"class_names": self.split.class_names, **{name: getattr(self, name) for name in names}}
+
+    @property
     def title(self) -> str:
         """Data set and network, as headings name them."""
         words = network_words(self.provenance)
         return f"{self.provenance.dataset} {self.provenance.backbone}" + (f" ({words})" if words else "")
-
-    def context(self, protocol: TaskProtocol, preset: str = "") -> Context:
-        """What defaults of methods may depend on; with the preset `article`, its parameters for this data set."""
-        return Context(
-            balanced=protocol.balanced,
-            shots=protocol.shots,
-            preset=benchmark_with_preset(self.provenance.dataset) if preset else "",
-            alpha=protocol.alpha or ALPHA,
-            base=self.base,
-            network=self.image_network,
-        )
 
 
 def load_source(file: FeatureFile, split: str, base: BaseStatistics | None, other: FeatureFile | None = None) -> Source:
@@ -80,15 +72,23 @@ def load_source(file: FeatureFile, split: str, base: BaseStatistics | None, othe
 
 def network_of(file: FeatureFile) -> str:
     """How the network behind a feature file differs from the published one of its family; empty if it does not."""
-    made = file.provenance
+    made, family = file.provenance, FAMILIES.get(file.provenance.family)
+    if family is None or not family.published:
+        return ""
+    standard = {**family.shape.standard, **family.options}
+    expected, width = describe_architecture(standard), standard["widths"][-1]
     random = made.weights.startswith("none, seed ")
-    origin = "random weights" if random else f"trained by {made.trained_by}" if made.trained_by else ""
-    return "; ".join(differences(made.family, made.architecture, file.dimension, origin))
+    words = ["random weights"] if random else [f"trained by {made.trained_by}"] if made.trained_by else []
+    if made.architecture and made.architecture != expected:
+        words.append(f"{made.architecture}, not {expected}")
+    elif file.dimension != width:
+        words.append(f"{file.dimension} features, not {width}")
+    return "; ".join(words)
 
 
 def image_counts_of(file: FeatureFile) -> str:
     """How the numbers of images differ from those of the benchmark; empty if they do not, or there is none."""
-    if file.provenance.dataset not in dataset_names():
+    if file.provenance.dataset not in DATASETS:
         return ""
     info, different = dataset_info(file.provenance.dataset), []
     for name, split in file.splits.items():
@@ -102,13 +102,30 @@ def image_counts_of(file: FeatureFile) -> str:
 def source_of(
     file: FeatureFile, split: str, other: FeatureFile | None, reporter: Reporter, ranks: Ranks = ALONE
 ) -> Source:
-    """A split of a feature file, with the base classes of another file if one is given."""
-    if other is None or ("base" in file.splits and file.summary("base").digest == other.summary("base").digest):
-        _check_within(file, split, reporter)
-        return load_source(file, split, base_of(file, reporter, ranks))
-    _check_network(file, other, reporter)
-    _check_apart(file, split, other, reporter)
-    return load_source(file, split, base_of(other, reporter, ranks), other)
+    """A split of a feature file, with the base classes of another file if one is given.
+
+    Base classes that are what is to be classified are refused, unless that is what was asked for.
+    """
+    own = file.splits.get("base")
+    base = file if other is None or (own and own.digest == other.summary("base").digest) else other
+    if base is not file:
+        _check_network(file, base, reporter)
+        _check_apart(file, split, base, reporter)
+    elif split == "base":
+        reporter.warn(f"The base classes of {file.path} are classified with what was learned and measured on them.")
+    elif own and own.digest == file.summary(split).digest:
+        raise FsbenchError(
+            f"The base and {split} classes of {file.path} are the same images.", "Extract or import the file again."
+        )
+    if "base" in base.splits and (base is not file or split != "base"):
+        shared = {*file.summary(split).class_names} & {*base.summary("base").class_names}
+        named = sorted(name for name in shared if not name.lstrip("-").isdigit())
+        if named:
+            reporter.warn(
+                f"{len(named)} classes of {split} have the names of base classes of {base.path}, such as {named[0]}: "
+                "if they are the same, the result means nothing."
+            )
+    return load_source(file, split, base_of(base, reporter, ranks), None if base is file else base)
 
 
 def base_of(file: FeatureFile, reporter: Reporter, ranks: Ranks = ALONE) -> BaseStatistics | None:
@@ -140,20 +157,8 @@ def _check_network(file: FeatureFile, other: FeatureFile, reporter: Reporter) ->
         reporter.warn(f"{other.path} and {file.path} were extracted with different transforms or numbers of crops.")
 
 
-def _check_within(file: FeatureFile, split: str, reporter: Reporter) -> None:
-    """Refuse a file whose base classes are what is to be classified; say so where that is what was asked for."""
-    if split == "base":
-        reporter.warn(f"The base classes of {file.path} are classified with what was learned and measured on them.")
-    elif "base" in file.splits and file.summary("base").digest == file.summary(split).digest:
-        raise FsbenchError(
-            f"The base and {split} classes of {file.path} are the same images.", "Extract or import the file again."
-        )
-    elif "base" in file.splits:
-        _warn_of_shared_names(file, split, file, reporter)
-
-
 def _check_apart(file: FeatureFile, split: str, other: FeatureFile, reporter: Reporter) -> None:
-    """Refuse base classes that hold what is to be classified; warn where names alone say so."""
+    """Refuse base classes that hold what is to be classified."""
     mine, theirs = file.provenance, other.provenance
     if mine.dataset == theirs.dataset and mine.split_digest != theirs.split_digest and mine.split_digest:
         raise FsbenchError(
@@ -163,17 +168,6 @@ def _check_apart(file: FeatureFile, split: str, other: FeatureFile, reporter: Re
     shared = overlap(f"base of {other.path}", other.stream("base"), f"{split} of {file.path}", file.stream(split))
     if remark := shared.refuse_many("the base classes would hold the images to be classified."):
         reporter.warn(remark)
-    _warn_of_shared_names(file, split, other, reporter)
-
-
-def _warn_of_shared_names(file: FeatureFile, split: str, other: FeatureFile, reporter: Reporter) -> None:
-    shared = sorted(set(file.summary(split).class_names) & set(other.summary("base").class_names))
-    named = [name for name in shared if not name.lstrip("-").isdigit()]
-    if named:
-        reporter.warn(
-            f"{len(named)} classes of {split} have the names of base classes of {other.path}, such as {named[0]}: "
-            "if they are the same, the result means nothing."
-        )
 
 
 def with_pixels(source: Source, network: str, file: FeatureFile, runner: Runner) -> Source:

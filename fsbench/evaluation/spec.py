@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsbench.errors import FsbenchError, UsageError
+from fsbench.errors import FsbenchError, UsageError, unknown_name
 from fsbench.evaluation.options import SETTINGS, Comparing, Evaluating, Solve
 from fsbench.methods.registry import method_class, plain_label, split_variant, working_methods
-from fsbench.results.metrics import ACCURACY, metrics_of
+from fsbench.results.metrics import ACCURACY, metric_of
 from fsbench.results.studies import Value
-from fsbench.tasks.protocol import ALL_CLASSES, ALPHA, FEW_PRESENT, PRESENT, WAYS, TaskProtocol
+from fsbench.tasks.protocol import ALL as ALL_IMAGES
+from fsbench.tasks.protocol import ALPHA, PRESETS, TaskProtocol
 
 ALL = "all"
 NO_BASELINE = ""
@@ -65,7 +66,8 @@ class Spec:
     blind: bool = False  # no method is told whether tasks are balanced, nor their α
 
     def __post_init__(self) -> None:
-        metrics_of(self.metrics)
+        for name in self.metrics:
+            metric_of(name)
         if self.blind and (self.tune or self.preset):
             other = "tune" if self.tune else "preset"
             raise UsageError("blind", f"{other} chooses parameters for each setting; choose one of both")
@@ -82,7 +84,8 @@ class Spec:
 
         The parameters are given for every method; the name `all` alone is every method.
         """
-        names = {field.name for field in dataclasses.fields(cls)} & type(options).model_fields.keys() - {"methods"}
+        names = {field.name for field in dataclasses.fields(cls)} & type(options).model_fields.keys()
+        names -= {"methods", "tasks"}
         choices = parse_methods(methods)
         refuse_same_methods(choices, getattr(options, "baseline", None))
         if parameters:
@@ -92,6 +95,7 @@ class Spec:
         return cls(
             methods=tuple(choices),
             protocols=protocols_of(options, options.settings),
+            tasks=options.tasks or PRESETS[options.protocol].tasks,
             all_methods=list(methods) == [ALL],
             **{name: getattr(options, name) for name in names},
             **more,
@@ -175,32 +179,38 @@ def protocols_of(options: Any, settings: Sequence[str]) -> tuple[TaskProtocol, .
             raise UsageError("settings", f"expected unbalanced, balanced or both, got {setting!r}")
     if options.alpha is not None and "unbalanced" not in settings:
         raise UsageError("alpha", "α has no meaning for balanced tasks")
-    name, present = options.protocol, getattr(options, "present", None)
-    few = name in FEW_PRESENT
-    if present is not None and not few:
-        raise UsageError("present", f"the protocol {name} has all classes among the queries", "Use the protocol keff.")
-    levels = {"balanced": None, "unbalanced": ALPHA if options.alpha is None and not few else options.alpha}
-    ways = (ALL_CLASSES if few else WAYS) if options.ways is None else options.ways
-    pooled = few and options.alpha is None
+    if options.protocol not in PRESETS:
+        raise unknown_name("protocol", options.protocol, PRESETS)
+    preset = PRESETS[options.protocol]
+    numbers = {name: getattr(options, name) for name in _NUMBERS if getattr(options, name) is not None}
+    numbers = {name: getattr(preset, name) for name in _NUMBERS} | numbers
+    mixes = {"balanced" if mix == "equal" else "unbalanced": mix for mix in preset.mixes}
+    if numbers["queries"] == ALL_IMAGES:
+        mixes = {"unbalanced": "images"}
+    asked = options.shots if isinstance(options.shots, tuple) else (options.shots,)
+    alphas = {"dirichlet": options.alpha or ALPHA, "images": options.alpha, "equal": None}
     return tuple(
         TaskProtocol(
-            name, ways, shots, options.queries, levels[setting], present=present,
-            pooled=pooled and setting == "unbalanced",
+            options.protocol, shots=shots, alpha=alphas[mixes[setting]], support=preset.support, **numbers,
+            pooled=mixes[setting] == "images" and options.alpha is None,
         )
-        for setting in settings
-        for shots in (options.shots if isinstance(options.shots, tuple) else (options.shots,))
+        for setting in [one for one in settings if one in mixes] or [*mixes]  # some protocols have one setting only
+        for shots in ((1,) if preset.support == "meta" else asked)
     )  # fmt: skip
+
+
+_NUMBERS = ("ways", "queries", "present", "unknown")
 
 
 def command_of(file: Path, method: str, parameters: Mapping[str, Any], protocol: TaskProtocol, **others: Any) -> str:
     """The `fsbench solve` that repeats one run; `others` are further options, such as `tasks`, `seed` or `base`."""
-    few = protocol.present is not None  # then other values are usual: all classes, queries drawn by image
-    alpha = None if protocol.alpha == (None if few else ALPHA) else protocol.alpha
-    ways = None if protocol.ways == (ALL_CLASSES if few else WAYS) else protocol.ways
-    present = None if protocol.present == PRESENT else protocol.present
+    preset = protocol.preset
+    usual = ALPHA if "dirichlet" in preset.mixes else None
+    changed = [name for name in _NUMBERS if getattr(protocol, name) != getattr(preset, name)]
     solve = Solve(
-        features=[file], method=method, unbalanced=not protocol.equal, alpha=alpha, shots=(protocol.shots,), ways=ways,
-        queries=protocol.queries, protocol=protocol.name, present=present, parameters=dict(parameters), **others,
+        features=[file], method=method, unbalanced=not protocol.equal or len(preset.mixes) == 1,
+        alpha=None if protocol.alpha == usual else protocol.alpha, shots=(protocol.shots,), protocol=protocol.name,
+        parameters=dict(parameters), **{name: getattr(protocol, name) for name in changed}, **others,
     )  # fmt: skip
     return solve.command("solve")
 

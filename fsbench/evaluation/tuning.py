@@ -192,18 +192,17 @@ def _learned(search: Search, runner: Runner, tasks: int, seed: int) -> Iterator[
 def _labelled(
     search: Search, method: Method, device: torch.device, numbers: np.ndarray[Any, Any], seed: int
 ) -> list[tuple[TaskBatch, Tensor]]:
-    """Val tasks in batches, with the labels of their queries; short query sets are left out."""
+    """Val tasks in batches, with the labels of their queries; smaller tasks than the largest are left out."""
     source = search.source
-    protocol = search.protocol.within(len(source.split.offsets) - 1)
     with torch.no_grad():
         tables = embed_all([method], source.split, source.base, device)[0].spaces
-    drawn = sample_tasks(protocol, source.split.offsets, seed, numbers)
-    whole = (drawn.query_labels >= 0).all(axis=1)
+    drawn = sample_tasks(search.protocol, source.split.offsets, seed, numbers)
+    whole = (drawn.query_labels >= 0).all(axis=1) & (drawn.support >= 0).all(axis=1)
     rows = np.concatenate([drawn.support, drawn.query], axis=1)
     arrays = (rows, drawn.support_labels, drawn.query_labels)
     parts = zip(*(torch.from_numpy(array[whole]).to(device).split(_BATCH) for array in arrays), strict=True)
     return [
-        (TaskBatch({name: table[index] for name, table in tables.items()}, support, protocol.ways), query)
+        (TaskBatch({name: table[index] for name, table in tables.items()}, support, drawn.classes.shape[1]), query)
         for index, support, query in parts
     ]
 

@@ -101,7 +101,7 @@ class Verifier:
         numbers = np.sort(self._rng.permutation(record.tasks)[: self.count(record)])
         tasks, device = TaskList(run.protocol, run.seed, numbers), self.runner.device
         (outcome,) = solve([method], source.split, source.base, tasks, device=device, progress=advance)
-        pairs = (outcome.answers.predicted, record.predicted), (outcome.answers.labels, record.labels)
+        pairs = ((getattr(one.answers, name) for one in (outcome, record)) for name in ("predicted", "labels"))
         different = np.any([(new != stored[numbers]).any(axis=1) for new, stored in pairs], axis=0)
         return Verdict(record, numbers, numbers[different], str(file.path))
 
@@ -150,8 +150,3 @@ def _configured(method_type: type[Method], run: Run, network: ImageNetwork | Non
     if method.params() != run.params:
         raise FsbenchError(f"its parameters are not as {run.method} would record them")
     return method
-
-
-def detectable_share(sample: int, confidence: float = 0.95) -> float:
-    """The share of changed tasks of which a sample holds at least one with this probability."""
-    return 1.0 - math.pow(1 - confidence, 1 / sample)

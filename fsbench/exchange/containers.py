@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -16,11 +17,6 @@ from fsbench.io.files import require_regular
 from fsbench.io.hdf5 import attribute_of
 from fsbench.io.pickles import read_plain_pickle, replaced
 from fsbench.io.torch_files import is_legacy, is_safetensors, read_torch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 
 REPAIR = "The file is truncated, damaged or not what it claims to be: copy it again, or repair it where it was made."
 _SAVE_NPZ = "Save features and labels with numpy.savez(FILE, features=…, labels=…)."

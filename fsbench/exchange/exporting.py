@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fsbench.errors import FsbenchError
+from fsbench.features.store import FeatureFile
 from fsbench.io.files import whole_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fsbench.features.store import FeatureFile
 
 
 def export_npz(file: FeatureFile, out: Path | None = None, *, force: bool = False) -> Path:

@@ -2,7 +2,7 @@
 
 A list is an npz file that NumPy alone reads: `support` (T, S) and `query` (T, Q) are row numbers, `support_labels`
 (T, S) are 0 to K − 1, `images` (M,) names the image of every row, and `about` is a JSON text with what determines the
-tasks. Labels of queries are not in it. Row −1 is no query, where tasks have unequal numbers of them.
+tasks. Labels of queries are not in it. Row −1 is no image, where tasks have unequal numbers of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from fsbench.exchange.containers import reading
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import is_name, whole_file
 from fsbench.methods.registry import method_names
-from fsbench.results.record import Answers, MethodFacts, Origins, Record, Run, smallest_integer
+from fsbench.results.record import NO_OUTLIERS, Answers, MethodFacts, Origins, Record, Run
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import TaskRows, sample_list
 
@@ -52,20 +52,20 @@ class FrozenTasks:
             message = f"The tasks were drawn from other features than those of split {self.split} in {file.path}."
             raise FsbenchError(message, "Give the feature file that `fsbench tasks` was given.")
         parts = [*sample_list(self.protocol, summary.offsets, self.seed, self.tasks)]
-        names = ("classes", "support", "query", "query_labels", "redraws")
+        names = [field.name for field in fields(TaskRows)]
         return TaskRows(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def freeze(path: Path, file: FeatureFile, split: str, protocol: TaskProtocol, *, seed: int, tasks: int) -> FrozenTasks:
     """Draw tasks from a feature file and write their list."""
     summary = file.summary(split)
-    frozen = FrozenTasks(split, summary.digest, protocol.within(len(summary.class_names)), seed, tasks)
+    frozen = FrozenTasks(split, summary.digest, protocol, seed, tasks)
     drawn = frozen.draw(file)
     about = asdict(frozen) | {
         "format": FORMAT, "version": 1, "fsbench": fsbench.__version__, "digest": _digest(drawn.support, drawn.query),
         "dataset": file.provenance.dataset, "backbone": file.provenance.backbone, "setting": protocol.title,
     }  # fmt: skip
-    rows, labels = smallest_integer(summary.rows), smallest_integer(drawn.classes.shape[1])
+    rows, labels = np.min_scalar_type(-summary.rows), np.min_scalar_type(-drawn.classes.shape[1])
     with whole_file(path) as temporary, temporary.open("wb") as stream:
         np.savez_compressed(
             stream,
@@ -100,7 +100,7 @@ def read_frozen(path: Path) -> FrozenTasks:
         if about.get("format") != FORMAT:
             raise FsbenchError(f"{path} is not a list of tasks.", "Write one with fsbench tasks.")
         if _digest(content["support"], content["query"]) != about["digest"]:
-            raise FsbenchError(f"The rows in {path} are not those of its digest.", "Write it again with fsbench tasks.")
+            raise FsbenchError(f"The rows in {path} do not match its digest.", "Write it again with fsbench tasks.")
         return _known(about)
 
 
@@ -113,7 +113,9 @@ def score(file: FeatureFile, tasks: Path, predictions: Path, *, name: str, assum
     frozen = read_frozen(tasks)
     drawn = frozen.draw(file)
     if _digest(drawn.support, drawn.query) != frozen.digest:
-        raise FsbenchError(f"{tasks} is not the list that it says it is.", "Write it again with fsbench tasks.")
+        raise FsbenchError(
+            f"{tasks} does not match the tasks drawn from {file.path}.", "Write it again with fsbench tasks."
+        )
     answers = _answers(drawn, predictions, frozen)
     content = hashlib.sha256(answers.predicted.tobytes() + answers.confidence.tobytes()).hexdigest()
     source, redraws = load_source(file, frozen.split, None), float(drawn.redraws.sum())
@@ -127,24 +129,20 @@ def score(file: FeatureFile, tasks: Path, predictions: Path, *, name: str, assum
         version=1,
         params={},
     )
-    record = Record(
+    return Record(
         run=run,
         method=MethodFacts(label=name, title=name, assumes=assumes, order=_ORDER, elsewhere=True),
         origins=Origins(),
         command=shlex.join(["fsbench", "score", str(file.path), str(tasks), str(predictions), "--name", name]),
-        provenance=source.provenance,
-        network=source.network,
-        images=source.images,
-        class_names=source.split.class_names,
-        warnings=source.warnings,
+        **source.facts,
         redrawn=redraws / (redraws + frozen.tasks),
         seconds=0.0,
         peak_memory=0,
         device="",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         versions={"fsbench": fsbench.__version__},
+        answers=answers,
     )
-    return record.update(answers)
 
 
 def _answers(drawn: TaskRows, path: Path, frozen: FrozenTasks) -> Answers:
@@ -154,7 +152,7 @@ def _answers(drawn: TaskRows, path: Path, frozen: FrozenTasks) -> Answers:
     if "digest" in arrays and str(arrays["digest"][()]) != frozen.digest:
         raise FsbenchError(f"{path} has predictions for another list of tasks.", "Predict the tasks of this list.")
     shape, ways = drawn.query.shape, drawn.classes.shape[1]
-    present = drawn.query_labels >= 0
+    present = drawn.query >= 0
     probabilities = arrays.get("probabilities")
     if probabilities is not None:
         _check_shape(path, "probabilities", probabilities, (*shape, ways))
@@ -177,13 +175,22 @@ def _answers(drawn: TaskRows, path: Path, frozen: FrozenTasks) -> Answers:
         _check_shape(path, "confidence", confidence, shape)
         if not ((confidence >= 0) & (confidence <= 1 + _SUM))[present].all():
             raise FsbenchError(f"{path}: confidence must be numbers from 0 to 1.")
-    small = smallest_integer(ways)
+    small = np.min_scalar_type(-ways)
     return Answers(
         np.where(present, predicted, -1).astype(small),
         drawn.query_labels.astype(small),
         np.where(present, np.minimum(confidence, 1), np.nan).astype(np.float16),
-        drawn.classes.astype(smallest_integer(int(drawn.classes.max()) + 1)),
+        drawn.classes.astype(np.min_scalar_type(-int(drawn.classes.max()) - 1)),
+        _outlier(path, arrays.get("outlier", 1 - confidence), drawn) if frozen.protocol.unknown else NO_OUTLIERS,
     )
+
+
+def _outlier(path: Path, scores: NDArray[Any], drawn: TaskRows) -> NDArray[np.float32]:
+    """How little queries look like the classes of their tasks; 1 − confidence, unless there is an array of it."""
+    _check_shape(path, "outlier", scores, drawn.query.shape)
+    if not np.isfinite(scores[drawn.query >= 0]).all():
+        raise FsbenchError(f"{path} needs outlier (T, Q), or confidence: the tasks have unknown classes.")
+    return scores.astype(np.float32)
 
 
 def _check_shape(path: Path, name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:

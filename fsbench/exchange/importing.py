@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fsbench.data.catalog import SPLIT_WORDS, SPLITS, canonical_split, dataset_info, dataset_names, find_info
+from fsbench.data.catalog import DATASETS, SPLIT_WORDS, SPLITS, canonical_split, dataset_info, find_info
 from fsbench.errors import FsbenchError
 from fsbench.exchange.containers import REPAIR, text_of
 from fsbench.exchange.layouts import Part, read_file
@@ -174,7 +174,7 @@ def _split_of(part: Part, stated: str, path: Path) -> str:
 
 def _on_naming(naming: Naming, splits: Mapping[str, Split]) -> list[str]:
     """Remarks that follow from the name of the data set."""
-    catalogued = dataset_info(naming.dataset).splits if naming.dataset in dataset_names() else {}
+    catalogued = dataset_info(naming.dataset).splits if naming.dataset in DATASETS else {}
     pairs = [(name, len(catalogued[name]), len(split.class_names)) for name, split in splits.items() if catalogued]
     return [
         f"{naming.dataset} has {expected} {name} classes, the file has {classes}: is it another data set?"

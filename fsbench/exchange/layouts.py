@@ -10,20 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fsbench.data.catalog import SPLIT_WORDS, SPLITS, canonical_split, dataset_info, dataset_names
+from fsbench.data.catalog import DATASETS, SPLIT_WORDS, SPLITS, DatasetInfo, canonical_split, dataset_info
 from fsbench.errors import FsbenchError
 from fsbench.exchange.containers import open_file, reading, text_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from fsbench.data.catalog import DatasetInfo
 
 _EXPECTED = (
     "Recognised are: rows with labels (npz, dicts of tensors, S2M2's HDF5), vectors by class (pickles of S2M2, "
@@ -221,7 +216,14 @@ def _labels(keys: list[Any]) -> NDArray[Any]:
     if all(isinstance(key, int) and not isinstance(key, bool) and abs(key) < 1 << 62 for key in keys):
         return np.array(keys, dtype=np.int64)
     if all(isinstance(key, int | str | bytes) for key in keys):
-        return np.array([str(key) if (text := text_of(key)) is None else text for key in keys], dtype=np.str_)
+        names = np.array([str(key) if (text := text_of(key)) is None else text for key in keys], dtype=np.str_)
+        values, counts = np.unique(names, return_counts=True)
+        if counts.max() > 1:
+            same = ", ".join(
+                repr(key) for key, name in zip(keys, names, strict=True) if name == values[counts.argmax()]
+            )
+            raise FsbenchError(f"Classes have the same name: {same}.", "Keep one key for each class.")
+        return names
     raise FsbenchError(f"A class is neither a number nor a name: {keys[0]!r}.")
 
 
@@ -239,7 +241,7 @@ def _read_stacked(content: object, dataset: str, split: str) -> Recognised:
     """Rows without padding, cut into splits by the data set's numbers of classes."""
     tensor = _tensor(content)
     assert tensor is not None
-    info = dataset_info(dataset) if dataset in dataset_names() else None
+    info = dataset_info(dataset) if dataset in DATASETS else None
     sizes = {split: len(tensor)} if split else _sizes(tensor, dataset, info)
     with np.errstate(all="ignore"):  # rows that are not finite are named later, with their class
         counts = np.array([_true_count(rows) for rows in tensor])

@@ -1,7 +1,8 @@
 """What identifies an image: the hash of its bytes.
 
 Hashes of files are kept in an index with the size, times and inode of each file, so that an unchanged file is not read
-again. The index is a cache: it can be deleted at any time, and a damaged one is ignored.
+again. The index is a cache: it can be deleted at any time, and a damaged one is ignored. It tells which features can be
+reused; an image that is decoded is always decoded from bytes that were hashed.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fsbench.data.dataset import FolderImages, ImageDataset, ImageSplit
+from fsbench.data.dataset import PIXEL_FOLDER, FolderImages, ImageDataset, ImageSplit, OutOfReachError
 from fsbench.errors import FsbenchError
 from fsbench.io.files import whole_file
 from fsbench.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
+    from PIL import Image
+
     from fsbench.reporter import Reporter
 
 INDEX = "images.index"
@@ -39,6 +42,15 @@ class HashedSplit(ImageSplit):
     def of(cls, split: ImageSplit, hashes: Iterable[str]) -> HashedSplit:
         """A split with the hashes of its images."""
         return cls(**{**vars(split), "hashes": tuple(hashes)})
+
+    def open(self, index: int) -> Image.Image:
+        """The image of that row in RGB, from the very bytes that have its hash."""
+        name = self.images[index]
+        content = self.reader.content(name)
+        if _hash(content) != self.hashes[index]:
+            hint = f"Run the command again; if it says so again, delete .{INDEX} and {PIXEL_FOLDER}/{INDEX} first."
+            raise OutOfReachError(f"The image {name} of {self.dataset} has changed since it was listed.", hint)
+        return self.reader.open(name, content)
 
     def image_mark(self, index: int) -> int:
         """The first 60 bits of the hash, or of that of a text in its place."""

@@ -11,8 +11,9 @@ All on CL2N features (centred with the mean of the raw base features, unit norm)
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from torch import Tensor
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import apply_rows
 from fsbench.features.store import FeatureFile, make_split
-from fsbench.io.files import whole_file
 from fsbench.io.hdf5 import attribute_of, dataset_of, open_hdf5, sealed_hdf5
 
 FORMAT = "fsbench-scatter"
@@ -44,6 +44,7 @@ class BaseStatistics:
     eigenvectors: Tensor  # (D, D) of `scatter`, in columns
     class_counts: tuple[int, ...]  # images of every base class
     digest: str = ""  # SHA-256 of the base features they come from; empty for features given in memory
+    checksum: str = ""  # SHA-256 of that and of all numbers, as they were computed
 
     @property
     def images_per_class(self) -> float:
@@ -78,7 +79,8 @@ class BaseStatistics:
                 yield block
                 progress(len(block))
 
-        return cls._fit_blocks(blocks, summary.offsets, summary.digest)
+        computed = cls._fit_blocks(blocks, summary.offsets, summary.digest)
+        return replace(computed, checksum=computed._sha256())
 
     @classmethod
     def _fit_blocks(
@@ -93,12 +95,16 @@ class BaseStatistics:
         counts = tuple(np.diff(offsets).tolist())
         return cls(mean, scatter, class_weighted, eigenvalues, eigenvectors, class_counts=counts, digest=digest)
 
+    def _sha256(self) -> str:
+        checksum = hashlib.sha256(repr((self.digest, self.class_counts)).encode())
+        for name in _ARRAYS:
+            checksum.update(np.ascontiguousarray(getattr(self, name).numpy()).data)
+        return checksum.hexdigest()
+
     def save(self, path: Path) -> None:
         """Write the scatter file, whole or not at all."""
-        with whole_file(path) as temporary, sealed_hdf5(temporary) as file:
-            file.attrs["format"] = FORMAT
-            file.attrs["version"] = VERSION
-            file.attrs["features_sha256"] = self.digest
+        with sealed_hdf5(path, FORMAT, VERSION) as file:
+            file.attrs["features_sha256"], file.attrs["sha256"] = self.digest, self.checksum
             for name in _ARRAYS:
                 file.create_dataset(name, data=getattr(self, name).numpy())
             file.create_dataset("class_counts", data=np.array(self.class_counts, dtype=np.int64))
@@ -108,11 +114,15 @@ class BaseStatistics:
         """Read and check a scatter file."""
         path = Path(path)
         with open_hdf5(path, FORMAT, VERSION) as file:
-            stored = {name: dataset_of(file, name, path, ndim=ndim, kind="f") for name, ndim in _ARRAYS.items()}
-            arrays = {name: torch.from_numpy(array[()].astype(np.float64)) for name, array in stored.items()}
+            nodes = {name: dataset_of(file, name, path, ndim=ndim, kind="f") for name, ndim in _ARRAYS.items()}
+            arrays = {name: torch.from_numpy(array[()].astype(np.float64)) for name, array in nodes.items()}
             counts = dataset_of(file, "class_counts", path, ndim=1, kind="i")[()].tolist()
-            digest = str(attribute_of(file, "features_sha256") or "")
-        return cls(**arrays, class_counts=tuple(counts), digest=digest)
+            digest, checksum = (str(attribute_of(file, name) or "") for name in ("features_sha256", "sha256"))
+        stored = cls(**arrays, class_counts=tuple(counts), digest=digest, checksum=checksum)
+        if stored._sha256() != checksum:
+            message = f"The numbers in {path} are not those that were computed from the base features."
+            raise FsbenchError(message, "Make the file again: fsbench scatter FEATURES.")
+        return stored
 
 
 def scatter_path(features: Path) -> Path:

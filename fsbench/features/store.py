@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fsbench.data.catalog import SPLIT_ALIASES, SPLITS
 from fsbench.errors import FsbenchError
-from fsbench.io.files import is_name, whole_file
+from fsbench.io.files import is_name
 from fsbench.io.hdf5 import REMAKE, attribute_of, dataset_of, encode, open_hdf5, sealed_hdf5, strings_of
 
 FORMAT = "fsbench-features"
@@ -163,9 +163,7 @@ def write_features(path: Path, provenance: Provenance, splits: Mapping[str, Spli
         raise FsbenchError(f"A feature file holds the splits {', '.join(SPLITS)}, got: {', '.join(splits) or 'none'}.")
     if len({split.features.shape[1] for split in splits.values()}) > 1:
         raise FsbenchError("All splits of a feature file must have the same number of features.")
-    with whole_file(path) as temporary, sealed_hdf5(temporary, [f"{name}/features" for name in splits]) as file:
-        file.attrs["format"] = FORMAT
-        file.attrs["version"] = VERSION
+    with sealed_hdf5(path, FORMAT, VERSION, [f"{name}/features" for name in splits]) as file:
         file.attrs["provenance"] = json.dumps(asdict(provenance), ensure_ascii=False, sort_keys=True)
         for name, split in splits.items():
             _write_split(file.create_group(name), split)

@@ -11,16 +11,14 @@ import re
 import secrets
 import socket
 import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from glob import escape
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 
 from fsbench.errors import FsbenchError, system_trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
 T = TypeVar("T")
 _SEAL = "sha256"
@@ -56,7 +54,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         _flush(temporary)
         _refuse_another_kind(path, temporary)
         temporary.replace(path)
-        _flush_folder(path.parent)
+        _flush(path.parent)
     except (OSError, RuntimeError) as error:  # HDF5 and torch have their own words for a full disk
         raise system_trouble(f"Could not write {path}", error) from error
     finally:
@@ -173,19 +171,15 @@ def _digest_of(content: Mapping[str, Any]) -> str:
 
 
 def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    """Make a file or a rename permanent. Some network folders cannot be flushed, which does no harm."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make a rename permanent. Some network folders cannot be flushed, which does no harm."""
-    try:
-        _flush(folder)
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
     except OSError as error:
-        if error.errno not in _NO_FOLDER_FLUSH:
+        if error.errno not in _NO_FOLDER_FLUSH or not path.is_dir():
             raise
 
 

@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO
 
 import h5py
 import numpy as np
+from numpy.typing import NDArray
 
 from fsbench.errors import FsbenchError, missing_file, system_trouble
-from fsbench.io.files import require_regular
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
+from fsbench.io.files import require_regular, whole_file
 
 REMAKE = "The file is damaged or was not written by fsbench: make it again, or bring it in with fsbench import."
 _SEAL_BYTES = 512
@@ -33,12 +30,17 @@ _READ_BYTES = 1 << 20
 
 
 @contextmanager
-def sealed_hdf5(path: Path, left_out: Sequence[str] = ()) -> Iterator[h5py.File]:
-    """Create an HDF5 file and seal it once it is closed; `left_out` are contiguous data sets with their own digests."""
-    # Through a Python stream: after a full disk, HDF5's own files report errors until the process ends.
-    with path.open("w+b") as stream, h5py.File(stream, "w", userblock_size=_SEAL_BYTES) as file:
-        yield file
-    seal(path, left_out)
+def sealed_hdf5(path: Path, kind: str, version: int, left_out: Sequence[str] = ()) -> Iterator[h5py.File]:
+    """Write an HDF5 file of a format and version, sealed, whole or not at all.
+
+    The data sets that are `left_out` of the seal are contiguous and have their own digests.
+    """
+    with whole_file(path) as temporary:
+        # Through a Python stream: after a full disk, HDF5's own files report errors until the process ends.
+        with temporary.open("w+b") as stream, h5py.File(stream, "w", userblock_size=_SEAL_BYTES) as file:
+            file.attrs.update({"format": kind, "version": version})
+            yield file
+        seal(temporary, left_out)
 
 
 def seal(path: Path, left_out: Sequence[str] = ()) -> None:

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import pickle
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fsbench.errors import FsbenchError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 
 def read_plain_pickle(path: Path) -> object:

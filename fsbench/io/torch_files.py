@@ -8,19 +8,16 @@ import pickle
 import re
 import warnings
 import zipfile
-from typing import IO, TYPE_CHECKING, Any
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
+from torch import Tensor
 from torch.serialization import safe_globals
 
 from fsbench.errors import FsbenchError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from torch import Tensor
 
 _LEGACY_MAGIC = bytes.fromhex("8a0a6cfc9c46f9206aa85019")  # after the two bytes of the pickle protocol
 # Types beyond torch's own in published checkpoints: the options of RFS, accuracies stored as numpy numbers.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field, fields
 from typing import (
     TYPE_CHECKING,
@@ -155,20 +155,16 @@ class Method:
         raise FrozenInstanceError(f"cannot assign to {name!r}")
 
     def __post_init__(self) -> None:
-        for name, kind in self._checks().items():
+        for name, kind in _checks(type(self)).items():
             try:
                 object.__setattr__(self, name, kind.validate_python(getattr(self, name)))
             except ValidationError as error:
                 raise FsbenchError(f"{name} must be {_expected(error)}, got {getattr(self, name)!r}.") from None
 
     @classmethod
-    def _checks(cls) -> dict[str, TypeAdapter[Any]]:
-        return _checks(cls)  # type: ignore[arg-type] # mypy takes the hash of an object for that of its class
-
-    @classmethod
     def configure(cls, context: Context, **options: Any) -> Self:
         """The defaults for the context, overridden by the options; unknown options are refused."""
-        names = [*cls._checks()]
+        names = [*_checks(cls)]
         for name in options:
             if not names:
                 raise FsbenchError(f"{cls.info.name} takes no parameters, got {name}.", f"Leave out {name}.")
@@ -202,9 +198,18 @@ class Method:
         """Class probabilities of the queries, (B, Q, K). No host synchronisation, no loop over tasks."""
         raise NotImplementedError
 
+    def outlier_scores(self, tasks: TaskBatch, probabilities: Tensor) -> Tensor:
+        """How little queries look like the classes of their task (B, Q), given their probabilities (B, Q, K).
+
+        The default, best on val classes, is the distance to the nearest class of the support: see `strangeness`.
+        """
+        from fsbench.methods.centroids import strangeness  # noqa: PLC0415 - torch takes seconds to import
+
+        return strangeness(tasks)
+
     def params(self) -> dict[str, Any]:
         """The parameters as plain data; JSON knows no infinity, so that one is a word."""
-        values = {name: getattr(self, name) for name in self._checks()}
+        values = {name: getattr(self, name) for name in _checks(type(self))}
         return {name: "inf" if value == math.inf else value for name, value in values.items()}
 
 
@@ -224,8 +229,7 @@ class Demanding(Protocol):
         """Estimate the bytes that one task of so many images takes."""
 
 
-@functools.cache
-def _checks(cls: Any) -> dict[str, TypeAdapter[Any]]:
+def _read_checks(cls: Any) -> dict[str, TypeAdapter[Any]]:
     """What checks each parameter of a method: its annotation, strictly, but for whole numbers that stand for floats."""
     try:
         hints = get_type_hints(cls, include_extras=True)
@@ -235,6 +239,9 @@ def _checks(cls: Any) -> dict[str, TypeAdapter[Any]]:
         ) from error
     strict = ConfigDict(strict=True, arbitrary_types_allowed=True)
     return {one.name: TypeAdapter(hints[one.name], config=strict) for one in fields(cls) if one.compare}
+
+
+_checks: Callable[[Any], dict[str, TypeAdapter[Any]]] = functools.cache(_read_checks)
 
 
 def _expected(error: ValidationError) -> str:

@@ -78,15 +78,29 @@ class Clusters:
         return total / weight, squared / weight.square()
 
 
-def support_and_query(tasks: TaskBatch) -> tuple[Tensor, Tensor]:
-    """The rows of the support (B, S, D) and of the queries (B, Q, D)."""
-    return tasks.rows[:, : tasks.support_size], tasks.rows[:, tasks.support_size :]
+def support_and_query(tasks: TaskBatch, name: str = "") -> tuple[Tensor, Tensor]:
+    """The rows of the support (B, S, D) and of the queries (B, Q, D), in the space of that name."""
+    rows = tasks.space(name)
+    return rows[:, : tasks.support_size], rows[:, tasks.support_size :]
 
 
-def class_means(tasks: TaskBatch) -> Tensor:
-    """Means of the support samples of each class, (B, K, D)."""
+def class_means(tasks: TaskBatch, name: str = "") -> Tensor:
+    """Means of the support samples of each class, (B, K, D), in the space of that name."""
     labels = tasks.one_hot()  # (B, K, S)
-    return (labels @ support_and_query(tasks)[0]) / labels.sum(dim=2, keepdim=True)
+    return (labels @ support_and_query(tasks, name)[0]) / labels.sum(dim=2, keepdim=True)
+
+
+def strangeness(tasks: TaskBatch) -> Tensor:
+    """One minus the largest cosine of a query with the class means of the support, (B, Q), in the last space.
+
+    Of the scores that were tried on val classes it ranks queries of unknown classes best. Centroids that queries take
+    part in rank them hardly better than chance: unknown queries have drawn the centroids to themselves.
+    """
+    name = [*tasks.spaces][-1]
+    directions, queries = (
+        torch.nn.functional.normalize(x, dim=2) for x in (class_means(tasks, name), support_and_query(tasks, name)[1])
+    )
+    return 1 - (queries @ directions.mT).amax(dim=2)
 
 
 def mean_weights(tasks: TaskBatch) -> Tensor:

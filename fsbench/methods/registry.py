@@ -66,7 +66,7 @@ def installed_class(name: str) -> type[Method] | None:
     """The class of a method of fsbench or of an installed package; None for any other name. No file is executed."""
     if name in METHODS:
         module, _, attribute = METHODS[name].partition(":")
-        return _as_method(getattr(importlib.import_module(module), attribute), name)
+        return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
     entry = _plugins().get(name)
     return _load(entry) if entry else None
 

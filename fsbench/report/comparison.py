@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,15 +13,13 @@ from fsbench.errors import unknown_name
 from fsbench.io.files import write_text
 from fsbench.report import writers
 from fsbench.report.writers import NOTHING, Cell, Column, Note, Table, Value, interval_text
+from fsbench.results.comparison import Cell as Result
+from fsbench.results.comparison import Column as Setting
+from fsbench.results.comparison import Comparison, Entry, Group
 from fsbench.results.metrics import ACCURACY, recall_by_class
+from fsbench.results.record import Record
 from fsbench.results.statistics import LEVEL, Interval
 from fsbench.results.warnings import OF_FEATURES
-
-if TYPE_CHECKING:
-    from fsbench.results.comparison import Cell as Result
-    from fsbench.results.comparison import Column as Setting
-    from fsbench.results.comparison import Comparison, Entry, Group
-    from fsbench.results.record import Record
 
 _NEW_CLASSES = "new classes, from the jackknife over the classes"
 
@@ -133,7 +130,7 @@ def _views(comparison: Comparison, group: Group) -> Iterator[tuple[str, Callable
     """The tables of a group that have something to show: a title, and what makes the text of a result, or nothing."""
     results, metric, baseline = group.cells.values(), comparison.metric.title, comparison.baseline
     lower = "" if comparison.metric.higher_is_better else " (lower is better)"
-    title = f"{metric} in %{lower}, {comparison.tasks:,} tasks ± 95 % interval"
+    title = f"{metric} in %{lower}, {comparison.counted_tasks} ± 95 % interval{comparison.by_classes}"
     yield title, lambda result: interval_text(result.value)
     of_metric = "" if comparison.metric is ACCURACY else f" in {metric}"
     if any(result.difference for result in results):
@@ -179,7 +176,7 @@ def published_text(result: Result, *, interval: bool = False) -> str:
 
 
 def _notes(comparison: Comparison) -> Iterator[Note]:
-    """What marks mean, leads over the next best, the signature, warnings, and notes on published numbers."""
+    """What marks mean, the signature, warnings, and notes on published numbers."""
     results = comparison.cells
     tied = "*: not significantly worse than the best (paired test, 5 %, Holm-corrected over all pairs of the table)"
     yield Note(f"best of its column; {tied}", "best")
@@ -192,21 +189,9 @@ def _notes(comparison: Comparison) -> Iterator[Note]:
         yield Note("†: parameters tuned on the val classes")
     if any(entry.facts.elsewhere for entry in comparison.entries):
         yield Note("‡: predictions of another program, scored on the same tasks")
-    yield from (Note(line, "item") for line in _leads(comparison))
     yield Note(comparison.signature(), "signature")
     yield from (Note(line, "warning") for line in comparison.warnings())
     yield from (Note(f"published: {line}") for line in comparison.notes())
-
-
-def _leads(comparison: Comparison) -> Iterator[str]:
-    """How far the best of a column is above the next best for new classes, where that was computed."""
-    for group in comparison.groups:
-        for setting in comparison.columns:
-            for (label, at), result in group.cells.items():
-                if at == setting and result.over_classes_lead:
-                    where = f"{group.title}, {setting.title}" if len(comparison.groups) > 1 else setting.title
-                    lead = f"{interval_text(result.over_classes_lead, signed=True)} for new classes"
-                    yield f"{where}: {label} minus the next best, {result.next_best}: {lead}"
 
 
 def flat_rows(comparison: Comparison) -> list[dict[str, Value]]:
@@ -232,8 +217,8 @@ def _flat_row(comparison: Comparison, group: Group, entry: Entry, setting: Setti
         "setting": setting.setting,
         "alpha": setting.alpha,
         "shots": setting.shots,
-        "ways": record.protocol.ways,
-        "queries": record.protocol.queries,
+        "ways": record.run.protocol.ways,
+        "queries": record.run.protocol.queries,
         "protocol": setting.name,
         "split": record.run.split,
         "seed": record.run.seed,
@@ -249,10 +234,8 @@ def _flat_row(comparison: Comparison, group: Group, entry: Entry, setting: Setti
         "published": published.accuracy if published else None,
         "published_ci95": published.ci95 if published else None,
         "published_source": published.source if published else None,
-        "next_best": result.next_best or None,
         **_mean_and_width("over_classes", result.over_classes),
         **_mean_and_width("over_classes_difference", result.over_classes_difference),
-        **_mean_and_width("over_classes_lead", result.over_classes_lead),
         "tasks_per_second": record.tasks_per_second if record.seconds else None,
         "peak_memory": record.peak_memory,
         "family": made.family,

@@ -130,7 +130,8 @@ def _group(comparison: Comparison, group: Group, board: Leaderboard, anchor: str
     columns = [place.column for place in board.places if place.group is group]
     rows = [(row.entry, [group.cells.get((row.entry.label, column)) for column in columns]) for row in board.rows]
     axis = clipped_axis([cell.value for cell in group.cells.values()])
-    caption = f"{comparison.metric.title.capitalize()} in % ± 95 % interval over {comparison.tasks:,} tasks"
+    over = f"{comparison.counted_tasks}{comparison.by_classes}"
+    caption = f"{comparison.metric.title.capitalize()} in % ± 95 % interval over {over}"
     caption += f", drawn from {axis[0]:g} to {axis[1]:g} %"
     if any(cell.difference for cell in group.cells.values()):
         caption += f"; the difference to {comparison.baseline}, in brackets where it is not significant"

@@ -14,7 +14,7 @@ from fsbench.errors import FsbenchError
 from fsbench.report import writers
 from fsbench.report.writers import NOTHING, Cell, Column, Mark, Note, Table, cells, interval_text, number, numbers
 from fsbench.results.comparison import Comparison
-from fsbench.results.metrics import ACCURACY, Metric, metrics_of
+from fsbench.results.metrics import ACCURACY, Metric, metric_of
 from fsbench.results.statistics import Interval
 from fsbench.results.studies import Curve, Panel, Sweep, Trial, Tuned, Value, symbol
 
@@ -33,23 +33,23 @@ _MEANING = "Cells: ours/published, and ours minus published before rounding."
 def solved_table(comparison: Comparison) -> Table:
     """The table of `fsbench solve`: one method and its baseline; all rows have the same tasks and α."""
     paired = comparison.paired_rows()
-    first = paired[0].cell.record
-    words = [first.run.params.get("variant"), "tuned on val" if first.is_tuned else ""]
+    first = paired[0][0].record
+    words = [first.run.params.get("variant"), "tuned on val" if first.origins.tuning else ""]
     variant = f" ({', '.join(str(word) for word in words if word)})" if any(words) else ""
-    alpha = f", α = {first.protocol.alpha:g}" if first.protocol.alpha is not None else ""
-    reference = next((one.baseline.record.run.method for one in paired if one.baseline), "")
+    alpha = f", α = {first.run.protocol.alpha:g}" if first.run.protocol.alpha is not None else ""
+    reference = next((baseline.record.run.method for _, baseline in paired if baseline), "")
     heads = ["shots", comparison.metric.title, *((reference, "gain") if reference else ())]
     rows = []
-    for one in paired:
-        record = one.cell.record
-        weights, setting = record.provenance.named_weights, [record.protocol.setting, str(record.protocol.shots)]
+    for cell, baseline in paired:
+        record = cell.record
+        weights, protocol = record.provenance.named_weights, record.run.protocol
         backbone = record.backbone + (f" ({weights})" if weights.startswith("random ") else "")
-        texts = [record.dataset, backbone, *setting, interval_text(one.cell.value)]
+        texts = [record.dataset, backbone, protocol.setting, str(protocol.shots), interval_text(cell.value)]
         if reference:
-            beside = interval_text(one.baseline.value if one.baseline else None)
-            texts += [beside, interval_text(one.cell.difference, signed=True)]
+            beside = interval_text(baseline.value if baseline else None)
+            texts += [beside, interval_text(cell.difference, signed=True)]
         rows.append(cells(*texts, f"{record.tasks_per_second:,.0f}"))
-    over = f"± 95 % interval over {first.tasks:,} tasks"
+    over = f"± 95 % interval over {comparison.counted_tasks}{comparison.by_classes}"
     return Table(
         f"{first.run.method}{variant}: {comparison.metric.title} in % {over}{alpha}",
         [
@@ -59,7 +59,7 @@ def solved_table(comparison: Comparison) -> Table:
         rows,
         [
             *(Note(line, "warning") for line in comparison.warnings()),
-            *(Note(one.cell.record.signature, "signature") for one in paired),
+            *(Note(cell.record.signature, "signature") for cell, _ in paired),
         ],
     )
 
@@ -88,7 +88,7 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
     marks: dict[str, Mark] = {"equal": "good", "different": "bad", "not verified": "doubtful"}
     rows = []
     for verdict in verdicts:
-        record, protocol = verdict.record, verdict.record.protocol
+        record, protocol = verdict.record, verdict.record.run.protocol
         texts = (record.dataset, record.backbone, record.method.label, protocol.mix_title, str(protocol.shots))
         checked = f"{len(verdict.tasks):,} of {record.tasks:,}"
         rows.append([*cells(*texts, checked), Cell(verdict.state, marks[verdict.state])])
@@ -184,7 +184,7 @@ def reproduced_tables(reproduction: Reproduction, metrics: Sequence[str] = (ACCU
             columns,
             [cells(row.method, row.backbone, *(_reproduced_text(cell, metric) for cell in row.cells)) for row in rows],
         )
-        for metric in metrics_of(metrics)
+        for metric in map(metric_of, metrics)
         for dataset, rows in reproduction.blocks
     ]
     notes = [Note(_MEANING), *(Note(note, "item") for note in reproduction.notes)]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich.box import SIMPLE_HEAD
@@ -21,9 +21,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from fsbench.reporter import SafeConsole, printable
-
-if TYPE_CHECKING:
-    from fsbench.results.statistics import Interval
+from fsbench.results.statistics import Interval
 
 Value = str | float | bool | None | dict[str, Any]  # of rows of plain data
 Mark = Literal["", "best", "tied", "good", "doubtful", "bad"]

@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.reporter import Reporter
-from fsbench.results.comparison import Column, Comparison, Runs, compare_records
+from fsbench.results.comparison import Comparison, Runs, compare_records
 from fsbench.results.metrics import ACCURACY, Metric
 from fsbench.results.record import Record, load_record
 from fsbench.results.studies import SWEEPS, Sweep, load_sweep
@@ -67,7 +65,7 @@ def _differing(records: Sequence[Record], labels: Sequence[str]) -> dict[str, se
     cells: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     differing: dict[str, set[str]] = {label: set() for label in labels}
     for record, label in zip(records, labels, strict=True):
-        cells.setdefault((label, record.source, record.protocol), []).append(record.run.params)
+        cells.setdefault((label, record.source, record.run.protocol), []).append(record.run.params)
     for (label, *_), params in cells.items():
         names = {name for one in params for name in one}
         differing[label] |= {name for name in names if any(one.get(name) != params[0].get(name) for one in params)}
@@ -173,7 +171,7 @@ def split_ablations(records: Sequence[Record], baseline: str = BASELINE) -> tupl
 
 def _rules(record: Record) -> tuple[Any, ...]:
     """What the runs of one comparison have in common."""
-    run, rules = record.run, record.protocol
+    run, rules = record.run, record.run.protocol
     return run.split, record.base_dataset, rules.name, rules.version, rules.ways, rules.queries, run.seed
 
 
@@ -195,8 +193,7 @@ def _comparison(records: Sequence[Record], baseline: str, metrics: Sequence[Metr
     names = {(one.dataset, one.backbone, one.provenance.crops, one.source) for one in records}
     sources = [source for *_, source in sorted(names)]
     named = sorted(zip(labels_of(records), records, strict=True), key=lambda pair: _order(*pair))
-    runs: Runs = {(sources.index(record.source), label, record.protocol): record for label, record in named}
-    _check_tasks(runs)
+    runs: Runs = {(sources.index(record.source), label, record.run.protocol): record for label, record in named}
     columns = sorted({column for *_, column in runs}, key=lambda one: (one.balanced, one.alpha or 0.0, one.shots))
     labels = list(dict.fromkeys(label for label, _ in named))
     return compare_records(runs, labels, columns, baseline, metrics=metrics, with_published=published)
@@ -217,26 +214,11 @@ def add_records(runs: Runs, paths: Sequence[Path], reporter: Reporter) -> list[s
         fitting = [one for one in records if one.tasks >= cells.get(one.run.tasks_digest, (0, None, math.inf))[2]]
         others |= {one.run.digest: (one, path) for one in fitting}
         if left_out := len(records) - len(fitting):
-            reporter.warn(f"{left_out} records in {path} are left out: they have other tasks or fewer than the table.")
+            reporter.warn(f"Records left out of {path}: {left_out} (other tasks than this table, or fewer).")
     labels: dict[str, None] = {}
     named = labels_of([*ours, *(record for record, _ in others.values())])[len(ours) :]
     for own, (record, path) in zip(named, others.values(), strict=True):
         source, column, tasks = cells[record.run.tasks_digest]
         label = f"{own} ({path})" if own in taken else own
         labels[label], runs[source, label, column] = None, record.first(tasks)
-    _check_tasks(runs)
     return [*labels]
-
-
-def _check_tasks(runs: Runs) -> None:
-    """Refuse to pair runs whose tasks cannot be the same, even if what determines them agrees."""
-    first: dict[tuple[int, Column], Record] = {}
-    for (source, _, column), record in runs.items():
-        other = first.setdefault((source, column), record)
-        tasks = min(other.tasks, record.tasks)
-        if not np.array_equal(other.labels[:tasks], record.labels[:tasks]):
-            raise FsbenchError(
-                f"The records of {record.dataset} {record.backbone}, {column.title}, are not over the same tasks: "
-                f"{record.run.method} has other queries than the rest.",
-                "Recompute them with --force.",
-            )

@@ -16,6 +16,7 @@ from fsbench.results.metrics import ACCURACY, Metric, has_confidence
 from fsbench.results.published import Published, published
 from fsbench.results.record import MethodFacts, Record, common_signature, network_words
 from fsbench.results.statistics import (
+    FEW_TASKS,
     LEVEL,
     Interval,
     holm,
@@ -54,8 +55,6 @@ class Cell:
     published: Published | None = None
     over_classes: Interval | None = None  # the mean for new classes, from the jackknife over the classes; if asked for
     over_classes_difference: Interval | None = None  # to the baseline
-    over_classes_lead: Interval | None = None  # of the best, to `next_best`
-    next_best: str = ""
     warnings: tuple[ResultWarning, ...] = ()
 
 
@@ -98,6 +97,16 @@ class Comparison:
     def in_all_metrics(self) -> list[Comparison]:
         """This one, and the same runs in further metrics."""
         return [self, *self.others]
+
+    @property
+    def by_classes(self) -> str:
+        """What a caption adds where intervals do not come from the spread of the tasks."""
+        return " (tasks or classes, the wider)" if self.tasks < FEW_TASKS else ""
+
+    @property
+    def counted_tasks(self) -> str:
+        """`1 task`, `10,000 tasks`."""
+        return f"{self.tasks:,} {'task' if self.tasks == 1 else 'tasks'}"
 
     @property
     def cells(self) -> list[Cell]:
@@ -168,7 +177,7 @@ class Comparison:
     def is_tuned(self, label: str) -> bool:
         """Whether parameters of a method were tuned, in any setting."""
         cells = (cell for group in self.groups for (other, _), cell in group.cells.items() if other == label)
-        return any(cell.record.is_tuned for cell in cells)
+        return any(cell.record.origins.tuning for cell in cells)
 
     def signature(self) -> str:
         """Everything that determines the comparison, in one line; CSV and JSON have one per run."""
@@ -192,9 +201,25 @@ def compare_records(
     Not every method need have run everywhere, nor the baseline, which is given by its label. Labels and columns are in
     the order of the table.
     """
+    _check_tasks(runs)
     order = labels, columns, baseline
     first, *others = (_in_metric(runs, *order, one, with_published, over_classes) for one in metrics)
     return replace(first, others=others)
+
+
+def _check_tasks(runs: Runs) -> None:
+    """Refuse to pair runs whose tasks cannot be the same, even if what determines them agrees."""
+    first: dict[tuple[int, Column], Record] = {}
+    for (source, _, column), record in runs.items():
+        other = first.setdefault((source, column), record)
+        shared, both = slice(min(other.tasks, record.tasks)), (other.answers, record.answers)
+        pairs = ([getattr(answers, name)[shared] for answers in both] for name in ("labels", "classes"))
+        if not all(np.array_equal(*pair) for pair in pairs):
+            raise FsbenchError(
+                f"The records of {record.dataset} {record.backbone}, {column.title}, are not over the same tasks: "
+                f"{record.run.method} has other queries or classes than the rest.",
+                "Recompute them with --force.",
+            )
 
 
 def _in_metric(
@@ -202,6 +227,8 @@ def _in_metric(
     over_classes: bool,
 ) -> Comparison:  # fmt: skip
     """The comparison in one metric; one that needs confidences leaves out runs without."""
+    if metric.needs_outliers and not all(column.unknown for column in columns):
+        raise FsbenchError(f"{metric.title} needs tasks with unknown classes.", "Use --protocol open-set.")
     if metric.needs_confidence:
         runs = {key: record for key, record in runs.items() if has_confidence(record.answers)}
         labels = [label for label in labels if any(label == own for _, own, _ in runs)]
@@ -209,9 +236,9 @@ def _in_metric(
             raise FsbenchError(f"No run has the confidences that {metric.title} needs.", "Leave it out of --metrics.")
     means = {key: record.interval(metric.name) for key, record in runs.items()}
     sign = 1 if metric.higher_is_better else -1
-    ranked: dict[tuple[int, Column], list[str]] = {}  # labels of every column, the best mean first
+    best: dict[tuple[int, Column], str] = {}  # label of the best mean of every column
     for source, label, column in sorted(runs, key=lambda key: -sign * means[key].mean):
-        ranked.setdefault((source, column), []).append(label)
+        best.setdefault((source, column), label)
     p_values = _p_values(runs, metric)
     against_any = _corrected(p_values)
     against_baseline = _corrected({pair: p_value for pair, p_value in p_values.items() if baseline in pair[2]})
@@ -219,8 +246,7 @@ def _in_metric(
     sources: dict[int, dict[tuple[str, Column], Cell]] = {source: {} for source in sorted({key[0] for key in runs})}
     for key, record in runs.items():
         source, label, column = key
-        leader, *rest = ranked[source, column]
-        next_best = rest[0] if rest and label == leader else ""
+        leader = best[source, column]
         reference = runs.get((source, baseline, column)) if label != baseline else None
         cell = Cell(
             record,
@@ -231,10 +257,9 @@ def _in_metric(
             p_value=against_baseline.get((source, column, frozenset((label, baseline)))),
             published=published(record) if with_published and metric is ACCURACY else None,
             warnings=warnings[key],
-            next_best=next_best,
         )
         if over_classes:
-            cell = _over_classes(cell, metric, reference, runs.get((source, next_best, column)))
+            cell = _over_classes(cell, metric, reference)
         sources[source][label, column] = cell
     groups = _groups(sources, against_any)
     entries = [_entry(label, groups, columns) for label in labels]
@@ -249,25 +274,23 @@ def paired_values(one: Record, other: Record, metric: Metric) -> tuple[NDArray[n
 
 def difference(one: Record, other: Record, metric: Metric) -> Interval:
     """One run minus another over the tasks that both have, with the interval of the differences."""
-    between = interval(np.subtract(*paired_values(one, other, metric)))
-    if metric.pooled is None:
-        return between
     tasks = min(one.tasks, other.tasks)
-    means = (record.first(tasks).interval(metric.name).mean for record in (one, other))
-    return replace(between, mean=next(means) - next(means))
+    pair = one.first(tasks), other.first(tasks)
+    means = (record.interval(metric.name).mean for record in pair)
+    samples = zip(*(record.samples(metric.name) for record in pair), strict=True)
+    return Interval(next(means) - next(means), max(interval(np.subtract(*both)).half_width for both in samples))
 
 
-def _over_classes(cell: Cell, metric: Metric, reference: Record | None, lead: Record | None) -> Cell:
-    """A cell with intervals for new classes: of its mean, and of its differences to the baseline and the next best."""
-    record, classes = cell.record, cell.record.classes.astype(np.int64)
-
-    def to(other: Record | None) -> Interval | None:
-        return interval_over_classes(np.subtract(*paired_values(record, other, metric)), classes) if other else None
-
-    over_classes = interval_over_classes(record.metric(metric.name), classes)
-    if over_classes:
-        over_classes = replace(over_classes, mean=cell.value.mean)
-    return replace(cell, over_classes=over_classes, over_classes_difference=to(reference), over_classes_lead=to(lead))
+def _over_classes(cell: Cell, metric: Metric, reference: Record | None) -> Cell:
+    """A cell with intervals for new classes: of its mean, and of its difference to the baseline."""
+    record, classes = cell.record, cell.record.answers.classes.astype(np.int64)
+    if record.tasks < FEW_TASKS:
+        return cell  # whose interval is one for new classes
+    own, gap = interval_over_classes(record.metric(metric.name), classes), None
+    if reference:
+        gap = interval_over_classes(np.subtract(*paired_values(record, reference, metric)), classes)
+    mean = replace(own, mean=cell.value.mean) if own else None
+    return replace(cell, over_classes=mean, over_classes_difference=gap)
 
 
 def _entry(label: str, groups: Sequence[Group], columns: Sequence[Column]) -> Entry:
@@ -288,8 +311,9 @@ def _p_values(runs: Runs, metric: Metric) -> Pairs:
     p_values: Pairs = {}
     for (source, column), records in columns.items():
         for one, other in itertools.combinations(records, 2):
-            values = paired_values(records[one], records[other], metric)
-            p_values[source, column, frozenset((one, other))] = float(paired_p_values(*values))
+            tasks = min(records[one].tasks, records[other].tasks)
+            samples = zip(*(records[label].first(tasks).samples(metric.name) for label in (one, other)), strict=True)
+            p_values[source, column, frozenset((one, other))] = max(float(paired_p_values(*both)) for both in samples)
     return p_values
 
 

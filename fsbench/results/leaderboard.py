@@ -5,15 +5,11 @@ from __future__ import annotations
 import string
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fsbench.results.comparison import difference
+from fsbench.results.comparison import Cell, Column, Comparison, Entry, Group, difference
 from fsbench.results.statistics import LEVEL, Interval
-
-if TYPE_CHECKING:
-    from fsbench.results.comparison import Cell, Column, Comparison, Entry, Group
 
 
 @dataclass(frozen=True)

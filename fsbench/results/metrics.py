@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fsbench.errors import FsbenchError, unknown_name
+from fsbench.tasks.varied import UNKNOWN
 
 if TYPE_CHECKING:
     from fsbench.results.record import Answers, Record
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 BINS = 15
+_MOST_GROUPS = 100  # of classes, of which the jackknife leaves out one after the other
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Metric:
     higher_is_better: bool = True
     pooled: Callable[[Answers], float] | None = None  # θ, of a number for all queries
     needs_confidence: bool = False
+    needs_outliers: bool = False  # that some queries are of unknown classes
 
 
 def accuracy(answers: Answers) -> Floats:
@@ -109,10 +112,67 @@ def _by_bin(answers: Answers) -> tuple[Floats, Floats, Floats]:
     return summed(np.ones(len(sure))), summed(sure), summed(right)
 
 
+def class_pseudo_values(metric: Metric, answers: Answers) -> Floats:
+    """(G,) pseudo-values of the jackknife over classes, where tasks are too few: G θ − (G − 1) θ without group g.
+
+    θ is the metric over all tasks. The queries of a class are left out together; many classes are left out in groups.
+    """
+    known = answers.labels >= 0
+    task = np.nonzero(known)[0]
+    classes = np.full(answers.labels.shape, -1)
+    classes[known] = answers.classes[task, answers.labels[known]]
+    groups = np.unique(classes[known]) % _MOST_GROUPS
+    names = np.unique(groups)
+    if len(names) < 2:
+        return np.full(1, _over_tasks(metric, answers))
+    rest = [replace(answers, labels=np.where(known & (classes % _MOST_GROUPS == g), -1, answers.labels)) for g in names]
+    without = np.array([_over_tasks(metric, one) for one in rest])
+    return len(names) * _over_tasks(metric, answers) - (len(names) - 1) * without
+
+
+def _over_tasks(metric: Metric, answers: Answers) -> float:
+    """The metric over all tasks that have a query."""
+    answers = answers[(answers.labels >= 0).any(axis=1)]
+    return metric.pooled(answers) if metric.pooled else float(metric.per_task(answers).mean())
+
+
 def has_confidence(answers: Answers) -> bool:
     """Whether there are probabilities of all answers."""
     sure = answers.confidence[answers.labels >= 0]
     return bool(((sure >= 0) & (sure <= 1.001)).all())
+
+
+def auroc(answers: Answers) -> Floats:
+    """(T,) area under the ROC curve of the outlier score, with queries of unknown classes as positives, in percent.
+
+    It is the share of pairs of an unknown and a known query in which the first has the larger score; ties count half.
+    """
+
+    def area(unknown: Floats, known: Floats) -> float:
+        below, at_most = (np.searchsorted(known, unknown, side).mean() for side in ("left", "right"))
+        return float(below + at_most) / (2 * len(known))
+
+    return _of_outliers(answers, area)
+
+
+def aupr(answers: Answers) -> Floats:
+    """(T,) average precision of the outlier score, with queries of unknown classes as positives, in percent."""
+
+    def precision(unknown: Floats, known: Floats) -> float:
+        hits, misses = (len(one) - np.searchsorted(one, unknown, "left") for one in (unknown, known))
+        return float((hits / (hits + misses)).mean())  # over thresholds at the score of every unknown query
+
+    return _of_outliers(answers, precision)
+
+
+def _of_outliers(answers: Answers, number: Callable[[Floats, Floats], float]) -> Floats:
+    """(T,) a number from the sorted scores of unknown and known queries, in percent; tasks without either: the mean."""
+    values = np.full(len(answers), np.nan)
+    for task, (labels, scores) in enumerate(zip(answers.labels, answers.outlier, strict=True)):
+        unknown, known = np.sort(scores[labels == UNKNOWN]), np.sort(scores[labels >= 0])
+        if len(unknown) and len(known):
+            values[task] = 100.0 * number(unknown, known)
+    return np.where(np.isnan(values), np.nanmean(values), values)
 
 
 ACCURACY = Metric("accuracy", "accuracy", accuracy)
@@ -130,13 +190,10 @@ METRICS = {
             pooled=calibration_error,
             needs_confidence=True,
         ),
+        Metric("auroc", "AUROC of unknown classes", auroc, needs_outliers=True),
+        Metric("aupr", "AUPR of unknown classes", aupr, needs_outliers=True),
     )
 }
-
-
-def metrics_of(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Metrics by their names."""
-    return tuple(map(metric_of, names))
 
 
 def metric_of(name: str) -> Metric:
@@ -149,8 +206,9 @@ def metric_of(name: str) -> Metric:
 def recall_by_class(record: Record) -> tuple[Floats, Ints]:
     """(C,) percent of the queries of every class of the split that were answered right, and the number of these."""
     right, queries, _ = _by_class(record.answers)
-    classes, count = record.classes.ravel(), len(record.class_names)
-    total, hits = (np.bincount(classes, one.ravel(), count) for one in (queries, right))
+    classes, count = record.answers.classes, len(record.class_names)
+    there = classes >= 0
+    total, hits = (np.bincount(classes[there], one[there], count) for one in (queries, right))
     recall: Floats = np.divide(100.0 * hits, total, out=np.full(count, np.nan), where=total > 0)
     return recall, total.astype(np.int64)
 
@@ -168,7 +226,8 @@ def confusion(record: Record) -> Floats:
     pairs = np.bincount(true * count + answered, minlength=count**2).reshape(count, count)
     queries, among = np.zeros((len(answers), count)), np.zeros((len(answers), count))
     np.add.at(queries, (task, true), 1.0)
-    np.put_along_axis(among, answers.classes.astype(np.int64), 1.0, axis=1)
+    there = np.nonzero(answers.classes >= 0)
+    among[there[0], answers.classes[there]] = 1.0
     together = queries.T @ among
     shares: Floats = np.divide(100.0 * pairs, together, out=np.full_like(together, np.nan), where=together > 0)
     return shares

@@ -15,15 +15,16 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from fsbench.backbones.families import FAMILIES, first_family
-from fsbench.data.catalog import benchmark_of
+from fsbench.data.catalog import DATASETS, benchmark_of
 
 if TYPE_CHECKING:
     from fsbench.results.comparison import Column
     from fsbench.results.record import Record
 
-_DATASETS = {
+_NAMES = {
     "mini": "mini-imagenet", "tiered": "tiered-imagenet", "cub": "cub", "fc100": "fc100", "cifarfs": "cifar-fs",
 }  # fmt: skip
+PUBLISHED_ON = {name: _NAMES[benchmark_of(name)] for name in DATASETS if benchmark_of(name) in _NAMES}  # data sets
 _AXES = {
     "prior_alpha": "alpha_o", "shots": "L", "queries": "Q", "t_km": "T_km", "t_vb": "T_vb", "s_max": "s_max",
     "beta": "beta_o",
@@ -56,7 +57,7 @@ def published_rows() -> tuple[Row, ...]:
 
 def published(record: Record) -> Published | None:
     """The published accuracy to compare a run with, or None."""
-    if record.run.split != "novel" or not has_published_numbers(record.provenance.dataset) or record.base_dataset:
+    if record.run.split != "novel" or record.dataset not in PUBLISHED_ON or record.base_dataset:
         return None
     rows = _matching(record.method.published_as, {**_setting(record), "param": "", "split": "test"})
     if not rows:
@@ -65,11 +66,6 @@ def published(record: Record) -> Published | None:
     notes = [_note(first), *map(_other_note, others), *_network_notes(record)]
     accuracy, ci95 = float(first["accuracy"]), float(first["ci95"]) if first["ci95"] else None
     return Published(accuracy, ci95, f"{first['source']} {first['table']}", tuple(note for note in notes if note))
-
-
-def has_published_numbers(dataset: str) -> bool:
-    """Whether there are published numbers on a data set."""
-    return benchmark_of(dataset) in _DATASETS
 
 
 def published_curve(record: Record, axis: str) -> list[tuple[float, float]]:
@@ -89,7 +85,7 @@ def published_curve(record: Record, axis: str) -> list[tuple[float, float]]:
 def article_number(dataset: str, backbone: str, method: str, column: Column) -> float | None:
     """The accuracy that a table of the article has in one cell."""
     wanted = {
-        "source": _ARTICLE, "dataset": _DATASETS.get(dataset, "none"), "backbone": backbone, "param": "",
+        "source": _ARTICLE, "dataset": _NAMES.get(dataset, "none"), "backbone": backbone, "param": "",
         "split": "test", "setting": "balanced" if column.balanced else "dirichlet", "shots": str(column.shots),
     }  # fmt: skip
     rows = [row for row in _matching([method], wanted) if row["table"].startswith("table")]
@@ -102,12 +98,12 @@ def _matching(names: Collection[str], wanted: Row) -> list[Row]:
 
 def _setting(record: Record) -> Row:
     """The columns of the rows that belong to the features and the protocol of a run."""
-    protocol, made = record.protocol, record.provenance
+    protocol, made = record.run.protocol, record.provenance
     # Features whose family is not known are looked up by the name of the backbone.
     family = FAMILIES.get(made.family) if made.family else first_family(made.backbone)
     name = family.published if family and protocol.ways == 5 and protocol.present is None else ""
     return {
-        "dataset": _DATASETS.get(benchmark_of(record.dataset), "none"),
+        "dataset": PUBLISHED_ON.get(record.dataset, "none"),
         "backbone": (name or "none") + ("*" if made.crops > 1 else ""),
         "setting": "balanced" if protocol.alpha is None else "dirichlet",
         "alpha": "" if protocol.alpha is None else f"{protocol.alpha:g}",

@@ -1,6 +1,6 @@
 """Records: one file per run, with what determines it, where it comes from, and the answer to every query.
 
-A record is an HDF5 file: a JSON text that `Record` describes, and four arrays, compressed. A run with more tasks of the
+A record is an HDF5 file: a JSON text that `Record` describes, and arrays, compressed. A run with more tasks of the
 same list replaces it by a longer one, a request for fewer tasks reads its beginning.
 """
 
@@ -11,27 +11,28 @@ import json
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, field_serializer, field_validator
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, field_serializer, field_validator
 
 from fsbench.errors import FsbenchError
 from fsbench.features.store import Provenance
-from fsbench.io.files import is_name, readable_part, whole_file
+from fsbench.io.files import is_name, readable_part
 from fsbench.io.hdf5 import attribute_of, dataset_of, open_hdf5, sealed_hdf5
-from fsbench.results.metrics import ACCURACY, metric_of
-from fsbench.results.statistics import Interval, interval
+from fsbench.results.metrics import ACCURACY, class_pseudo_values, metric_of
+from fsbench.results.statistics import FEW_TASKS, Interval, interval
 from fsbench.tasks.protocol import TaskProtocol
 
 FORMAT = "fsbench-record"
 VERSION = 1
 _REMEDY = "Delete it, or recompute it with --force."
-_ARRAYS = ("predicted", "labels", "confidence", "classes")
+_ARRAYS = ("predicted", "labels", "confidence", "classes", "outlier")
+NO_OUTLIERS = np.zeros((0, 0), np.float32)
 Value = bool | int | float | str  # of a parameter
 Origin = Literal["default", "preset", "given", "tuned"]
 
@@ -41,9 +42,16 @@ class Answers:
     """What one method answered to T tasks with at most Q queries and K classes each."""
 
     predicted: NDArray[np.signedinteger]  # (T, Q) label that a query got, 0..K-1; -1 where a task has fewer queries
-    labels: NDArray[np.signedinteger]  # (T, Q) its true label, or -1
+    labels: NDArray[np.signedinteger]  # (T, Q) its true label; -1 if there is none, -2 for one of an unknown class
     confidence: NDArray[np.float16]  # (T, Q) probability of the predicted label; NaN where there is no query
-    classes: NDArray[np.signedinteger]  # (T, K) class of the split behind every label
+    classes: NDArray[np.signedinteger]  # (T, K) class of the split behind every label; -1 where a task has fewer
+    # (T, Q) how little a query looks like the classes of its task; (T, 0) where there are no unknown classes
+    outlier: NDArray[np.float32] = field(default_factory=lambda: NO_OUTLIERS)
+    metrics: dict[str, NDArray[np.float64]] = field(default_factory=dict, init=False, repr=False)  # computed so far
+
+    def __post_init__(self) -> None:
+        if not self.outlier.size:
+            object.__setattr__(self, "outlier", np.zeros((len(self), 0), np.float32))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -55,24 +63,16 @@ class Answers:
         pairs = [(getattr(self, name), getattr(other, name)) for name in _ARRAYS]
         return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)
 
-    def first(self, tasks: int) -> Answers:
-        """The answers to the first tasks."""
-        return Answers(*(getattr(self, name)[:tasks] for name in _ARRAYS))
+    def __getitem__(self, part: Any) -> Answers:
+        """The answers to some of the tasks."""
+        return Answers(*(getattr(self, name)[part] for name in _ARRAYS))
 
     def __add__(self, more: Answers) -> Answers:
         """The answers to these tasks and to those that follow them."""
         return Answers(*(np.concatenate([getattr(self, name), getattr(more, name)]) for name in _ARRAYS))
 
 
-def smallest_integer(count: int) -> np.dtype[Any]:
-    """The smallest signed integer type that holds -1 to count − 1."""
-    return np.dtype(np.min_scalar_type(-max(count, 1)))
-
-
-def _sha256(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
+_NO_ANSWERS = Answers(*(np.zeros((0, 0), dtype=kind) for kind in (np.int8, np.int8, np.float16, np.int8)))
 _FROZEN = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -93,20 +93,18 @@ class Run(BaseModel):
     @field_serializer("protocol")
     def _plain_protocol(self, protocol: TaskProtocol) -> dict[str, Any]:
         """Fields that only some protocols have are left out of others, so that digests do not change with new ones."""
-        values = asdict(protocol)
-        return (
-            values if protocol.present is not None else {n: values[n] for n in values if n not in ("present", "pooled")}
-        )
+        return protocol.plain()
 
     @cached_property
     def digest(self) -> str:
         """Twelve hexadecimal digits of the SHA-256 of all of it."""
-        return _sha256(self.model_dump(mode="json"))[:12]
+        return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()[:12]
 
     @cached_property
     def tasks_digest(self) -> str:
         """The same of what determines the tasks and their features, without the method."""
-        return _sha256(self.model_dump(mode="json", exclude={"method", "version", "params"}))[:12]
+        content = self.model_dump(mode="json", exclude={"method", "version", "params"})
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
 class MethodFacts(BaseModel):
@@ -199,64 +197,41 @@ class Record(BaseModel):
     ranks: int = 1  # processes that shared the tasks: time covers all of them, memory and device describe process 0
     created: str  # UTC, ISO 8601
     versions: dict[str, str]  # of fsbench, torch and Python
-    _answers: Answers = PrivateAttr()
-    _metrics: dict[str, NDArray[np.float64]] = PrivateAttr(default_factory=dict)  # computed so far
-
-    def update(self, answers: Answers | None = None, **fields: Any) -> Record:
-        """The same record with other answers, or other values in some fields."""
-        record = self.model_copy(update=fields)
-        if answers is not None:
-            record._answers, record._metrics = answers, {}
-        return record
+    answers: InstanceOf[Answers] = Field(default=_NO_ANSWERS, exclude=True, repr=False)  # not in the JSON text
 
     def __eq__(self, other: object) -> bool:
-        """Whether all fields and all answers are the same; pydantic would compare arrays."""
+        """Whether all fields are the same as they are stored, and all answers."""
         if not isinstance(other, Record):
             return NotImplemented
-        return self.model_dump_json() == other.model_dump_json() and self._answers == other._answers
-
-    @property
-    def answers(self) -> Answers:
-        """The answers to all queries."""
-        return self._answers
-
-    @property
-    def predicted(self) -> NDArray[np.signedinteger]:
-        """(T, Q) label that every query got; -1 where a task has fewer queries."""
-        return self._answers.predicted
-
-    @property
-    def labels(self) -> NDArray[np.signedinteger]:
-        """(T, Q) true labels, or -1."""
-        return self._answers.labels
-
-    @property
-    def confidence(self) -> NDArray[np.float16]:
-        """(T, Q) probability of the predicted label, or NaN."""
-        return self._answers.confidence
-
-    @property
-    def classes(self) -> NDArray[np.signedinteger]:
-        """(T, K) class of the split behind every label."""
-        return self._answers.classes
+        return self.model_dump_json() == other.model_dump_json() and self.answers == other.answers
 
     @property
     def tasks(self) -> int:
         """T."""
-        return len(self._answers.labels)
+        return len(self.answers.labels)
 
     def metric(self, name: str) -> NDArray[np.float64]:
         """(T,) a metric of every task, in percent; pseudo-values of one over all queries, such as `ece`. Read-only."""
-        if name not in self._metrics:
-            values = self._metrics[name] = metric_of(name).per_task(self._answers)
-            values.flags.writeable = False
-        return self._metrics[name]
+        computed = self.answers.metrics
+        if name not in computed:
+            computed[name] = metric_of(name).per_task(self.answers)
+            computed[name].flags.writeable = False
+        return computed[name]
+
+    def samples(self, name: str) -> list[NDArray[np.float64]]:
+        """What intervals and tests of a metric rest on: (T,) that of every task; of few tasks also (G,) by classes."""
+        if self.tasks >= FEW_TASKS:
+            return [self.metric(name)]
+        key = f"{name} by classes"
+        if key not in self.answers.metrics:
+            self.answers.metrics[key] = class_pseudo_values(metric_of(name), self.answers)
+        return [self.answers.metrics[key], *([self.metric(name)] if self.tasks > 1 else [])]
 
     def interval(self, name: str) -> Interval:
-        """A metric over all tasks, with its 95 % interval."""
-        found = interval(self.metric(name))
+        """A metric over all tasks, with its 95 % interval; of few tasks the wider one, over tasks or over classes."""
         pooled = metric_of(name).pooled
-        return replace(found, mean=pooled(self._answers)) if pooled else found
+        mean = pooled(self.answers) if pooled else float(self.metric(name).mean())
+        return Interval(mean, max(interval(sample).half_width for sample in self.samples(name)))
 
     @property
     def per_task(self) -> NDArray[np.float64]:
@@ -266,18 +241,13 @@ class Record(BaseModel):
     @property
     def accuracy(self) -> float:
         """Mean over tasks, in percent."""
-        return float(self.per_task.mean())
+        return float(self.metric(ACCURACY.name).mean())
 
     @property
     def ci95(self) -> float | None:
-        """Half-width of its 95 % interval over sampled tasks; a single task has none."""
-        half_width = interval(self.per_task).half_width
+        """Half-width of its 95 % interval over sampled tasks, or over classes where these are few."""
+        half_width = self.interval(ACCURACY.name).half_width
         return None if math.isnan(half_width) else half_width
-
-    @property
-    def protocol(self) -> TaskProtocol:
-        """How the tasks were drawn."""
-        return self.run.protocol
 
     @property
     def dataset(self) -> str:
@@ -312,23 +282,19 @@ class Record(BaseModel):
         names = made.dataset, made.backbone, str(made.crops), self.base_dataset, made.family, made.named_weights
         return self.run.features, self.run.base, *names
 
-    @property
-    def is_tuned(self) -> bool:
-        """Whether parameters were tuned."""
-        return self.origins.tuning is not None
-
     def first(self, tasks: int) -> Record:
         """The result over the first tasks; the time is their share."""
         if tasks >= self.tasks:
             return self
-        return self.update(self._answers.first(tasks), seconds=self.seconds * tasks / self.tasks)
+        share = {"answers": self.answers[:tasks], "seconds": self.seconds * tasks / self.tasks}
+        return self.model_copy(update=share)
 
     def __str__(self) -> str:
         width = "" if self.ci95 is None else f" ± {self.ci95:.2f}"
         weights = self.provenance.named_weights
         backbone = f"{self.backbone} ({weights})" if weights.startswith("random ") else self.backbone
         return (
-            f"{self.run.method} on {self.dataset} {backbone}, {self.protocol.title}: "
+            f"{self.run.method} on {self.dataset} {backbone}, {self.run.protocol.title}: "
             f"{self.accuracy:.2f}{width} % over {self.tasks:,} tasks"
         )
 
@@ -337,20 +303,9 @@ class Record(BaseModel):
         """One line that a paper can print under a table."""
         run = self.run
         method = run.method if run.version == 1 else f"{run.method}:{run.version}"
-        params = ",".join(
-            f"{name}:{value:.4g}" if isinstance(value, float) else f"{name}:{value}"
-            for name, value in run.params.items()
-        )
-        parts = [
-            f"fsbench:{self.versions.get('fsbench', 'unknown')}",
-            f"{self.dataset}/{network_mark(self.provenance)}/{run.split}",
-            *([f"base:{self.base_name}"] if self.base_name else []),
-            run.protocol.signature(),
-            f"seed:{run.seed}|tasks:{self.tasks}",
-            f"{method}({params})" if params else method,
-            f"params:{self.origins}",
-        ]
-        return "|".join(parts)
+        values = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in run.params.items()}
+        params = ",".join(f"{name}:{value}" for name, value in values.items())
+        return common_signature([self], f"{method}({params})" if params else method, f"params:{self.origins}")
 
 
 def network_mark(made: Provenance) -> str:
@@ -366,29 +321,31 @@ def network_words(made: Provenance) -> str:
     return ", ".join(part for part in ("" if made.family == made.backbone else made.family, made.named_weights) if part)
 
 
-def common_signature(records: Sequence[Record]) -> str:
+def common_signature(records: Sequence[Record], *methods: str) -> str:
     """Everything that determines runs of one split, protocol, seed and number of tasks, in one line.
 
-    The parameters are named by their origins and a digest: the same digest means the same methods and parameters.
+    In place of methods, parameters are named by their origins and a digest, which is the same for the same ones.
     """
-    run, protocols = records[0].run, [record.protocol for record in records]
+    run, protocols = records[0].run, [record.run.protocol for record in records]
     versions = sorted({record.versions.get("fsbench", "unknown") for record in records})
     names = dict.fromkeys(f"{one.dataset}/{network_mark(one.provenance)}/{run.split}" for one in records)
     bases = sorted({record.base_name for record in records})
     shots = "+".join(map(str, sorted({protocol.shots for protocol in protocols})))
     counts = [record.tasks for record in records]
     mixes = dict.fromkeys(one.mix for one in sorted(protocols, key=lambda one: one.alpha or math.inf))
-    origins = {word for one in records for word in (one.origins.kind, *(["given"] if one.origins.given else []))}
-    of_method = {"method", "version", "protocol", "params"}
-    runs = {json.dumps(one.run.model_dump(mode="json", include=of_method), sort_keys=True) for one in records}
-    digest = hashlib.sha256("\n".join(sorted(runs)).encode()).hexdigest()[:8]
+    if not methods:
+        origins = {word for one in records for word in (one.origins.kind, *(["given"] if one.origins.given else []))}
+        of_method = {"method", "version", "protocol", "params"}
+        runs = {json.dumps(one.run.model_dump(mode="json", include=of_method), sort_keys=True) for one in records}
+        digest = hashlib.sha256("\n".join(sorted(runs)).encode()).hexdigest()[:8]
+        methods = (f"params:{'+'.join(sorted(origins))}@{digest}",)
     parts = [
         f"fsbench:{'+'.join(versions)}",
         "+".join(names),
         *([f"base:{'+'.join(name or 'own' for name in bases)}"] if any(bases) else []),
         protocols[0].signature(shots=shots, mix="+".join(mixes)),
         f"seed:{run.seed}|tasks:{'-'.join(map(str, sorted({min(counts), max(counts)})))}",
-        f"params:{'+'.join(sorted(origins))}@{digest}",
+        *methods,
     ]
     return "|".join(parts)
 
@@ -403,9 +360,7 @@ def record_path(folder: Path, record: Record) -> Path:
 
 def save_record(path: Path, record: Record) -> None:
     """Write a record, whole or not at all."""
-    with whole_file(path) as temporary, sealed_hdf5(temporary) as file:
-        file.attrs["format"] = FORMAT
-        file.attrs["version"] = VERSION
+    with sealed_hdf5(path, FORMAT, VERSION) as file:
         text = record.model_dump_json().encode()
         file.create_dataset("record", data=np.frombuffer(text, np.uint8))
         for name in _ARRAYS:
@@ -428,7 +383,7 @@ def load_record(path: Path) -> Record:
         first = error.errors()[0] if isinstance(error, ValidationError) else None
         where = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else error
         raise FsbenchError(f"The record {path} is damaged: {where}.", _REMEDY) from error
-    return record.update(answers)
+    return record.model_copy(update={"answers": answers})
 
 
 def _unpacked(packed: bytes, kind: str) -> NDArray[Any]:
@@ -442,10 +397,16 @@ def _check(record: Record, answers: Answers) -> None:
     if not all(map(is_name, (record.dataset, record.backbone, run.method, run.split))):
         raise ValueError("the name of its data set, backbone, method or split is not valid")
     shapes = [getattr(answers, name).shape for name in _ARRAYS]
-    ways = run.protocol.ways or shapes[-1][-1]
-    if len(shape) != 2 or 0 in shape or shapes != [shape] * 3 + [(shape[0], ways)]:
+    ways = run.protocol.ways if isinstance(run.protocol.ways, int) else shapes[3][-1]
+    queries = run.protocol.queries if isinstance(run.protocol.queries, int) else shape[-1]
+    if run.protocol.preset.short and not run.protocol.same_size:
+        queries = shape[-1]  # as many as there are images
+    outlier = queries if run.protocol.unknown else 0
+    if 0 in shape or shapes != [(*shape[:1], size) for size in (queries, queries, queries, ways, outlier)]:
         raise ValueError("its answers are not (tasks, queries), or its classes not (tasks, ways)")
     present = answers.labels >= 0
     answered = answers.predicted[present]
     if not present.any(axis=1).all() or max(answers.labels.max(), answered.max()) >= ways or answered.min() < 0:
         raise ValueError("its labels or answers are not those of its classes")
+    if not -1 <= answers.classes.min() <= answers.classes.max() < len(record.class_names):
+        raise ValueError("its classes are not those of its split")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 LEVEL = 0.05
+FEW_TASKS = 30  # fewer tasks tell too little of their spread: intervals then come from the classes
 
 
 @dataclass(frozen=True)
@@ -35,30 +36,15 @@ def interval(values: NDArray[np.float64]) -> Interval:
     return Interval(float(values.mean()), float(stdtrit(len(values) - 1, 1 - LEVEL / 2) * _standard_error(values)))
 
 
-def paired_difference(values: NDArray[np.float64], baseline: NDArray[np.float64]) -> Interval:
-    """Mean difference over the tasks that both have, the first ones, with the interval of the differences."""
-    return interval(np.subtract(*first_in_common(values, baseline)))
-
-
-def first_in_common(
-    values: NDArray[np.float64], baseline: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The first tasks of (…, T) and (T',) values, as many as both have. Task i is the same in lists of any length."""
-    tasks = min(values.shape[-1], len(baseline))
-    return values[..., :tasks], baseline[:tasks]
-
-
 def paired_p_values(values: NDArray[np.float64], baseline: NDArray[np.float64]) -> NDArray[np.float64]:
     """Two-sided p-values of Student's paired test, but at least 2^(1 − T).
 
     That is the probability that T differences share one sign by chance. Counts of a few tasks often differ by the same
     number, and Student's test would be certain where they do.
 
-    The accuracies are (…, T), of one method or several, and (T',), of which the first tasks are paired; the p-values
-    (…,), 1 where all tasks have the same.
+    The values are (…, T), of one method or several, and (T,); the p-values (…,), 1 where all tasks have the same.
     """
-    differences = np.subtract(*first_in_common(values, baseline))
-    tasks = differences.shape[-1]
+    differences, tasks = values - baseline, len(baseline)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.abs(differences.mean(axis=-1)) / _standard_error(differences)
     p_values: NDArray[np.float64] = np.fmax(2 * stdtr(tasks - 1, -t), 2.0 ** (1 - tasks))

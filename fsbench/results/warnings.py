@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fsbench.results.published import has_published_numbers
+from fsbench.results.published import PUBLISHED_ON
 from fsbench.results.statistics import LEVEL
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def warnings_of(
 def own_warnings(record: Record) -> list[ResultWarning]:
     """The warnings that a record alone gives rise to."""
     warnings = [ResultWarning("run", text) for text in record.warnings]
-    chance = 100 / record.run.protocol.ways
+    chance = 100 / record.answers.classes.shape[1]
     if record.interval("accuracy").mean < chance + _NEAR_CHANCE * (100 - chance):
         warnings.append(ResultWarning("near-chance", f"near chance, which is {chance:.3g} %"))
     if record.redrawn > _OFTEN_REDRAWN:
@@ -68,7 +68,7 @@ def own_warnings(record: Record) -> list[ResultWarning]:
         warnings.append(ResultWarning("grid-edge", text))
     if record.method.learns and origins.kind in {"default", "blind"} and not origins.given:
         warnings.append(ResultWarning("not-learned", "start values in place of learned parameters; --tune learns them"))
-    if record.network and has_published_numbers(record.provenance.dataset):
+    if record.network and record.dataset in PUBLISHED_ON:
         warnings.append(ResultWarning("network", f"the network is not the published one: {record.network}"))
     if record.images:
         warnings.append(ResultWarning("image-counts", record.images))
@@ -91,20 +91,20 @@ def _beside_others(key: tuple[int, str, Column], runs: Runs, p_values: Pairs) ->
             text = f"{loss:.1f} points below {method}, which it starts from; {_remedy(record)}"
             warnings.append(ResultWarning("below-baseline", text))
     own = [run for (place, name, _), run in runs.items() if (place, name) == (source, label)]
-    fewer = [run for run in own if replace(run.protocol, shots=column.shots) == record.protocol]
-    above = [run for run in fewer if run.protocol.shots < column.shots and _significantly_below(record, run)]
+    fewer = [run for run in own if replace(run.run.protocol, shots=column.shots) == record.run.protocol]
+    above = [run for run in fewer if run.run.protocol.shots < column.shots and _significantly_below(record, run)]
     if above:
         best = max(above, key=lambda run: run.accuracy)
-        text = f"{best.accuracy - record.accuracy:.1f} points below its own {best.protocol.shots}-shot result"
+        text = f"{best.accuracy - record.accuracy:.1f} points below its own {best.run.protocol.shots}-shot result"
         warnings.append(ResultWarning("worse-with-more-shots", text))
     return warnings
 
 
 def _remedy(record: Record) -> str:
     """What to do about parameters that do not suit the features, or an assumption that does not suit the tasks."""
-    if not record.protocol.balanced and record.method.assumes == "uniform prior":
+    if not record.run.protocol.balanced and record.method.assumes == "uniform prior":
         return "it assumes equally frequent classes, which these tasks do not have"
-    if record.is_tuned:
+    if record.origins.tuning:
         return f"use {record.method.starts_from} on these features"
     default = record.origins.kind == "default" and not record.origins.given
     return "tune its parameters" if default else "tune its parameters, or use its defaults"

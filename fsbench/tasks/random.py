@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
 
+# Streams of random numbers of one task. Redraws of attempt a use stream + a · ATTEMPT.
+CLASSES, COUNTS, SUPPORT, QUERY, ORDER, PRESENT, SIZES, SHOTS = range(8)
+ATTEMPT = 8
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _MASK = 0xFFFFFFFF

@@ -1,6 +1,7 @@
-"""(protocol, seed, index) → rows of a split, vectorised over tasks.
+"""(protocol, seed, index) → rows of a split.
 
-Axes: B tasks, K classes of a task, N = K · shots + Q rows of a task, support first.
+Tasks of the same size are drawn together, vectorised over tasks; others one by one, in `varied`.
+Axes: B tasks, K classes of a task, S support rows and Q queries of a task.
 """
 
 from __future__ import annotations
@@ -9,44 +10,40 @@ import bisect
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv
 
 from fsbench.errors import FsbenchError
-from fsbench.tasks import random
-from fsbench.tasks.protocol import ALPHA, TaskProtocol
+from fsbench.tasks import random, varied
+from fsbench.tasks.proportions import MOST_REDRAWS, apportion, dirichlet_counts
+from fsbench.tasks.protocol import ALL, ALPHA, TaskProtocol, ends
 
 if TYPE_CHECKING:
     from fsbench.data.dataset import ImageSplit
 
     Ints = NDArray[np.int64]
 
-# Streams of random numbers of one task. Redraws of attempt a use stream + a · _ATTEMPT.
-_CLASSES, _COUNTS, _SUPPORT, _QUERY, _ORDER, _PRESENT = range(6)
-_ATTEMPT = 8
-_MOST_REDRAWS = 1_000
 _DRAWN_AT_ONCE = 512
 _DRAWS = 512  # of class proportions, by which feasible numbers of queries are judged
 
 
 @dataclass(frozen=True)
 class TaskRows:
-    """Tasks as row numbers of one split."""
+    """Tasks as row numbers of one split; where a task is smaller than others, -1 fills its lines."""
 
-    classes: Ints  # (B, K) class number in the split of every label 0..K-1
-    support: Ints  # (B, K · shots) rows, shot by shot, the labels 0..K-1 repeating
-    query: Ints  # (B, Q) rows in random order; -1 where a task of the `veilleux` protocol has fewer queries
-    query_labels: Ints  # (B, Q) labels in 0..K-1; -1 where there is no query
+    classes: Ints  # (B, K) class number in the split of every label 0..K-1, those without support last
+    support: Ints  # (B, S) rows
+    support_labels: Ints  # (B, S) labels in 0..K-1
+    query: Ints  # (B, Q) rows in random order
+    query_labels: Ints  # (B, Q) labels in 0..K-1; UNKNOWN for a query of an unknown class
+    ways: Ints  # (B,) classes with support, which are the labels that a query can get
     redraws: Ints  # (B,) class proportions that were refused before, as a class had too few images
 
-    @property
-    def support_labels(self) -> Ints:
-        """(B, K · shots) labels of the support rows."""
-        tasks, ways = self.classes.shape
-        return np.tile(np.arange(ways), (tasks, self.support.shape[1] // ways))
+    def __getitem__(self, part: Any) -> TaskRows:
+        """Some of the tasks."""
+        return TaskRows(*(getattr(self, field.name)[part] for field in dataclasses.fields(self)))
 
 
 def sample_tasks(protocol: TaskProtocol, offsets: Ints, seed: int, tasks: Ints) -> TaskRows:
@@ -63,28 +60,55 @@ def sample_tasks(protocol: TaskProtocol, offsets: Ints, seed: int, tasks: Ints) 
     offsets = np.asarray(offsets, dtype=np.int64)
     tasks = np.asarray(tasks, dtype=np.int64)
     sizes = pool_sizes(protocol, offsets)
-    protocol = protocol.within(len(sizes))
     check_feasible(protocol, sizes)
-    keys = random.words(seed, tasks, _CLASSES, len(sizes))
-    classes = np.argsort(keys, axis=1, kind="stable")[:, : protocol.ways]  # (B, K)
+    if not protocol.same_size:
+        return _one_by_one(protocol, offsets, sizes, seed, tasks)
+    ways, _, queries = largest(protocol, sizes)
+    keys = random.words(seed, tasks, random.CLASSES, len(sizes))
+    classes = np.argsort(keys, axis=1, kind="stable")[:, :ways]  # (B, K)
     room = sizes[classes]  # (B, K) images to choose from
     counts, redraws = _draw_counts(protocol, seed, tasks, room)  # (B, K) queries per class
-    labels = _labels_of_slots(counts, protocol.queries)  # (B, Q), -1 past the last query
-    keys = random.words(seed, tasks, _ORDER, protocol.queries).astype(np.uint32)
+    labels = _labels_of_slots(counts, queries)  # (B, Q), -1 past the last query
+    keys = random.words(seed, tasks, random.ORDER, queries).astype(np.uint32)
     order = np.argsort(keys, axis=1, kind="stable")
     labels = np.take_along_axis(labels, order, axis=1)
 
-    support_labels = np.tile(np.arange(protocol.ways), (len(tasks), protocol.shots))
+    support_labels = np.tile(np.arange(ways), (len(tasks), protocol.shots))
     first = offsets[classes]  # (B, K)
-    if protocol.overlapping:
-        support = _draw_distinct(seed, tasks, _SUPPORT, support_labels, room)
-        query = _draw_distinct(seed, tasks, _QUERY, labels, room)
+    if protocol.preset.overlap:
+        support = _draw_distinct(seed, tasks, random.SUPPORT, support_labels, room)
+        query = _draw_distinct(seed, tasks, random.QUERY, labels, room)
     else:
-        together = _draw_distinct(seed, tasks, _SUPPORT, np.concatenate([support_labels, labels], axis=1), room)
+        together = _draw_distinct(seed, tasks, random.SUPPORT, np.concatenate([support_labels, labels], axis=1), room)
         support, query = np.split(together, [support_labels.shape[1]], axis=1)
     support = support + np.take_along_axis(first, support_labels, axis=1)
     query = np.where(labels < 0, -1, query + np.take_along_axis(first, np.maximum(labels, 0), axis=1))
-    return TaskRows(classes, support, query, labels, redraws)
+    return TaskRows(classes, support, support_labels, query, labels, np.full_like(tasks, ways), redraws)
+
+
+def _one_by_one(protocol: TaskProtocol, offsets: Ints, sizes: Ints, seed: int, tasks: Ints) -> TaskRows:
+    """Tasks of unequal size, in lines that have room for the largest."""
+    ways, support, queries = largest(protocol, sizes)
+    widths = (ways, support, support, queries, queries)
+    lines = [np.full((len(tasks), width), -1, dtype=np.int64) for width in widths]
+    numbers = np.zeros((2, len(tasks)), dtype=np.int64)  # ways and redraws
+    for place, task in enumerate(tasks):
+        *parts, numbers[0, place], numbers[1, place] = varied.draw_task(protocol, offsets, sizes, seed, task)
+        for line, part in zip(lines, parts, strict=True):
+            line[place, : len(part)] = part
+    return TaskRows(*lines, *numbers)
+
+
+def largest(protocol: TaskProtocol, sizes: Ints) -> tuple[int, int, int]:
+    """The most classes, support rows and queries that a task of a split with classes of these sizes can have."""
+    ways = ends(protocol.ways, len(sizes))[1]
+    support = varied.META_SUPPORT if protocol.support == "meta" else ways * protocol.shots
+    held = protocol.held(ways)[1] + protocol.unknown
+    queries = protocol.queries_of(held)
+    if not protocol.same_size:
+        left_out = 0 if protocol.preset.overlap or protocol.support != "equal" else held - protocol.unknown
+        queries = min(queries, int(np.sort(sizes)[-held:].sum()) - left_out * protocol.shots)
+    return ways, support, queries
 
 
 def sample_list(protocol: TaskProtocol, offsets: Ints, seed: int, count: int) -> Iterator[TaskRows]:
@@ -96,21 +120,28 @@ def sample_list(protocol: TaskProtocol, offsets: Ints, seed: int, count: int) ->
 def pool_sizes(protocol: TaskProtocol, offsets: Ints) -> Ints:
     """(C,) number of images of every class that the protocol may use: the first ones of the class."""
     sizes = np.diff(offsets)
-    return np.full_like(sizes, sizes.min()) if protocol.name == "released" else sizes
+    return np.full_like(sizes, sizes.min()) if protocol.preset.smallest else sizes
 
 
 def check_feasible(protocol: TaskProtocol, sizes: Ints) -> None:
     """Refuse requests that no draw can satisfy, with the numbers."""
-    protocol = protocol.within(len(sizes))
-    ways, shots, queries, held = protocol.ways, protocol.shots, protocol.queries, protocol.held
-    if ways > len(sizes):
-        classes = len(sizes)
+    shots, classes, smallest = protocol.shots, len(sizes), int(sizes.min())
+    ways = ends(protocol.ways, classes)[0]
+    if ways + protocol.unknown > classes:
+        asked = f"{ways} ways" + (f" and {protocol.unknown} unknown classes" if protocol.unknown else "")
         raise FsbenchError(
-            f"{ways} ways asked for, but the split has {classes} classes.", f"Use --ways {classes} or fewer."
+            f"{asked} asked for, but the split has {classes} classes.",
+            f"Use --ways {max(2, classes - protocol.unknown)} or fewer.",
         )
-    smallest = int(sizes.min())
+    held = protocol.held(ways)[1] + protocol.unknown
+    if held - protocol.unknown > ways:
+        raise FsbenchError(f"The classes among the queries must be 1 to {ways}, got {protocol.present}.")
+    queries = protocol.queries_of(held)
     most = -(-queries // held) if protocol.equal else 0
-    need = shots if protocol.overlapping else shots + most
+    need = shots if protocol.preset.overlap else shots + most
+    if not protocol.same_size and (protocol.pooled or protocol.support != "equal"):
+        need = 2 if protocol.support != "equal" else shots + 1  # other numbers follow from the sizes of the classes
+        most = need - shots
     if need > smallest:
         raise FsbenchError(
             f"A task needs {need} images of every class ({shots} support"
@@ -118,10 +149,10 @@ def check_feasible(protocol: TaskProtocol, sizes: Ints) -> None:
             + f"), but the smallest class has {smallest}.",
             _instead(protocol, sizes),
         )
-    if not protocol.equal and protocol.name != "veilleux":
+    if not protocol.equal and not protocol.preset.short and protocol.queries != ALL:
         spare = np.sort(_most_queries(protocol, sizes))[:held]
         if spare.sum() < queries:
-            beside = "" if protocol.overlapping else f" beside their {shots} support images each"
+            beside = "" if protocol.preset.overlap else f" beside their {shots} support images each"
             raise FsbenchError(
                 f"{queries} queries asked for, but the {held} smallest classes have only {int(spare.sum())} images"
                 f"{beside}.",
@@ -134,22 +165,23 @@ def feasible_queries(protocol: TaskProtocol, sizes: Ints) -> int:
 
     Unbalanced tasks are drawn again while a class is too small: at least half of the draws fit the smallest classes.
     """
-    protocol = protocol.within(len(sizes))
-    spare = np.sort(_most_queries(protocol, sizes))[: protocol.held]
-    if protocol.name == "veilleux" or protocol.equal:
+    held = protocol.held(ends(protocol.ways, len(sizes))[1])[1] + protocol.unknown
+    asked = protocol.queries_of(held)
+    spare = np.sort(_most_queries(protocol, sizes))[:held]
+    if protocol.preset.short or protocol.equal:
         smallest = int(sizes.min()) - protocol.shots
-        most = protocol.queries if protocol.overlapping and smallest >= 0 else protocol.held * max(0, smallest)
-        return min(protocol.queries, most)
+        most = asked if protocol.preset.overlap and smallest >= 0 else held * max(0, smallest)
+        return min(asked, most)
     if protocol.pooled:
-        return min(protocol.queries, int(spare.clip(min=0).sum()))
-    shares = np.random.default_rng(0).dirichlet(np.full(protocol.held, protocol.alpha), _DRAWS)
+        return min(asked, int(spare.clip(min=0).sum()))
+    shares = np.random.default_rng(0).dirichlet(np.full(held, protocol.alpha), _DRAWS)
     shares = shares[:, : len(spare)]
 
     def fits(queries: int) -> bool:
         return bool((apportion(shares, queries) <= spare).all(axis=1).mean() >= 0.5)
 
     # The more queries, the fewer draws fit.
-    return bisect.bisect_left(range(1, protocol.queries + 1), True, key=lambda queries: not fits(queries))
+    return bisect.bisect_left(range(1, asked + 1), True, key=lambda queries: not fits(queries))
 
 
 def feasible_settings(split: ImageSplit) -> str:
@@ -171,29 +203,21 @@ def _instead(protocol: TaskProtocol, sizes: Ints) -> str:
     """What to ask for instead of tasks that are not feasible."""
     fewer = range(protocol.shots - 1, 0, -1)
     others = (dataclasses.replace(protocol, shots=shots) for shots in fewer)
-    shots = next((other.shots for other in others if feasible_queries(other, sizes) == protocol.queries), None)
+    asked = protocol.queries_of(protocol.held(ends(protocol.ways, len(sizes))[1])[1] + protocol.unknown)
+    shots = next((other.shots for other in others if feasible_queries(other, sizes) == asked), None)
     queries = feasible_queries(protocol, sizes)
     ways = [f"--queries {queries} or fewer"] if queries else []
     ways += [f"--shots {shots}"] if shots else []
     return f"Use {', or '.join(ways)}." if ways else "Leave small classes out with --min-images when you extract."
 
 
-def apportion(shares: NDArray[np.float64], total: int) -> Ints:
-    """Turn proportions (B, K) into counts that add up to `total`: largest remainders (Hamilton) first."""
-    quota = shares * total
-    counts = np.floor(quota)
-    missing = total - counts.sum(axis=1, keepdims=True)  # (B, 1), fewer than K
-    rank = np.argsort(np.argsort(counts - quota, axis=1, kind="stable"), axis=1, kind="stable")
-    whole: Ints = (counts + (rank < missing)).astype(np.int64)
-    return whole
-
-
 def _draw_counts(protocol: TaskProtocol, seed: int, tasks: Ints, room: Ints) -> tuple[Ints, Ints]:
     """(B, K) number of queries per class, those that are not present have none; and (B,) redraws."""
     if protocol.present is None:
         return _counts_of_present(protocol, seed, tasks, room)
-    keys = random.words(seed, tasks, _PRESENT, protocol.ways)
-    present = np.argsort(keys, axis=1, kind="stable")[:, : protocol.held]  # (B, k_eff)
+    ways = room.shape[1]
+    keys = random.words(seed, tasks, random.PRESENT, ways)
+    present = np.argsort(keys, axis=1, kind="stable")[:, : protocol.held(ways)[1]]  # (B, k_eff)
     counts = np.zeros_like(room)
     drawn, redraws = _counts_of_present(protocol, seed, tasks, np.take_along_axis(room, present, axis=1))
     np.put_along_axis(counts, present, drawn, axis=1)
@@ -206,23 +230,24 @@ def _counts_of_present(protocol: TaskProtocol, seed: int, tasks: Ints, room: Int
     Redraws leave out what the classes cannot give, so the law is a truncated one: with 60 images per class, 1 shot and
     75 queries the counts have 14 % less variance at α = 0.5, 3 % less at 1, and the same to 0.1 % from 2 on.
     """
-    queries, limit, redraws = protocol.queries, _most_queries(protocol, room), np.zeros_like(tasks)
+    held, limit, redraws = room.shape[1], _most_queries(protocol, room), np.zeros_like(tasks)
+    queries = protocol.queries_of(held)
     if protocol.pooled:
         return _counts_by_image(seed, tasks, limit, queries), redraws
     if protocol.alpha is None:
-        shares = np.full(room.shape, 1.0 / protocol.held)
+        shares = np.full(room.shape, 1.0 / held)
         return np.minimum(apportion(shares, queries), room), redraws
-    counts = _dirichlet_counts(protocol, seed, tasks, attempt=0)
-    if protocol.name == "veilleux":
+    counts = dirichlet_counts(protocol.alpha, held, queries, seed, tasks, attempt=0)
+    if protocol.preset.short:
         return np.minimum(counts, room), redraws
-    for attempt in range(1, _MOST_REDRAWS):
+    for attempt in range(1, MOST_REDRAWS):
         bad = np.flatnonzero((counts > limit).any(axis=1))
         if not bad.size:
             return counts, redraws
         redraws[bad] += 1
-        counts[bad] = _dirichlet_counts(protocol, seed, tasks[bad], attempt)
+        counts[bad] = dirichlet_counts(protocol.alpha, held, queries, seed, tasks[bad], attempt)
     raise FsbenchError(
-        f"Task {int(tasks[bad[0]])} was redrawn {_MOST_REDRAWS} times and its classes were always too small: they "
+        f"Task {int(tasks[bad[0]])} was redrawn {MOST_REDRAWS} times and its classes were always too small: they "
         f"have {room[bad[0]].min()} to {room[bad[0]].max()} images for {protocol.shots} shots and {queries} queries.",
         f"Use --queries {feasible_queries(protocol, room[bad[0]])} or fewer, or a larger --alpha.",
     )
@@ -231,27 +256,18 @@ def _counts_of_present(protocol: TaskProtocol, seed: int, tasks: Ints, room: Int
 def _counts_by_image(seed: int, tasks: Ints, available: Ints, queries: int) -> Ints:
     """(B, K) number of queries per class, if they are drawn from all available images (B, K) of the classes alike."""
     pool = available.sum(axis=1, keepdims=True)  # (B, 1)
-    drawn = _draw_distinct(seed, tasks, _COUNTS, np.zeros((len(tasks), queries), dtype=np.int64), pool)  # (B, Q)
-    ends = np.cumsum(available, axis=1)  # (B, K)
-    classes = (drawn[:, :, None] >= ends[:, None, :]).sum(axis=2)  # (B, Q)
-    counts: Ints = (classes[:, :, None] == np.arange(available.shape[1])).sum(axis=1)
-    return counts
+    drawn = _draw_distinct(seed, tasks, random.COUNTS, np.zeros((len(tasks), queries), dtype=np.int64), pool)  # (B, Q)
+    ends_of_classes = np.cumsum(available, axis=1)  # (B, K)
+    counts = [
+        np.bincount(np.searchsorted(one, images, side="right"), minlength=len(one))
+        for one, images in zip(ends_of_classes, drawn, strict=True)
+    ]
+    return np.array(counts)
 
 
 def _most_queries(protocol: TaskProtocol, sizes: Ints) -> Ints:
     """The most queries that classes of these sizes can give; `released` also redraws when a class is used up."""
-    return sizes - (0 if protocol.overlapping else protocol.shots) - (protocol.name == "released")
-
-
-def _dirichlet_counts(protocol: TaskProtocol, seed: int, tasks: Ints, attempt: int) -> Ints:
-    assert protocol.alpha is not None
-    drawn = random.words(seed, tasks, _COUNTS + attempt * _ATTEMPT, protocol.held)
-    gamma = gammaincinv(protocol.alpha, random.uniform(drawn))  # Gamma(α, 1) by inversion
-    total = gamma.sum(axis=1, keepdims=True)
-    # A tiny α can underflow to all zeros: the largest uniform then takes everything, the limit of the law.
-    winner = drawn == drawn.max(axis=1, keepdims=True)
-    shares = np.where(total > 0, gamma / np.where(total > 0, total, 1.0), winner / winner.sum(axis=1, keepdims=True))
-    return apportion(shares, protocol.queries)
+    return sizes - (0 if protocol.preset.overlap else protocol.shots) - protocol.preset.smallest
 
 
 def _labels_of_slots(counts: Ints, queries: int) -> Ints:
@@ -288,5 +304,5 @@ def _draw_distinct(seed: int, tasks: Ints, stream: int, labels: Ints, room: Ints
         again = np.flatnonzero(holder[place] != slot)
         entry, task, slot, line, bound = entry[again], task[again], slot[again], line[again], bound[again]
         attempt += 1
-        drawn = random.words_at(seed, tasks[task], stream + attempt * _ATTEMPT, slot)
+        drawn = random.words_at(seed, tasks[task], stream + attempt * random.ATTEMPT, slot)
     return chosen

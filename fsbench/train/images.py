@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,11 +24,9 @@ from fsbench.data.pixels import Decoded, decode_into_file, decode_into_memory
 from fsbench.data.transforms import EvalTransform, normalise
 from fsbench.devices import reading_processes, share, while_workers_live
 from fsbench.errors import FsbenchError
+from fsbench.reporter import Reporter
 from fsbench.tasks.random import below, uniform, words
 from fsbench.train.settings import LEAST_SHARE, TrainSettings
-
-if TYPE_CHECKING:
-    from fsbench.reporter import Reporter
 
 SMALL = 36  # up to this side, images are shifted instead of cropped
 LEAST_AREA = 0.35  # share of an image that a crop covers at least

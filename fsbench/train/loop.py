@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +12,9 @@ from torch.nn import functional
 from fsbench.backbones.base import Backbone
 from fsbench.errors import FsbenchError
 from fsbench.ranks import ALONE, Ranks
+from fsbench.train.episodes import EpisodeKeys, EpisodeObjective
 from fsbench.train.images import QUARTER_TURNS, Batch, Keys, Mixing, mixing
 from fsbench.train.settings import LABEL_SMOOTHING, LARGEST_SLOPE, MOMENTUM, WARM_UP, WEIGHT_DECAY
-
-if TYPE_CHECKING:
-    from fsbench.train.episodes import EpisodeKeys, EpisodeObjective
 
 _CHANNELS_AT_ONCE = 8
 

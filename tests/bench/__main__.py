@@ -1,18 +1,12 @@
 """`make bench`: speed as ratios within one run, taken in turns so that what disturbs one disturbs all."""
 
-from __future__ import annotations
-
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
+from tests.bench.measure import Measure
 from tests.bench.solver import against_the_machine, as_the_problem_grows, each_method, keeping_answers
 from tests.bench.stages import extraction, listing, scatter, start, training
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tests.bench.measure import Measure
 
 CASES: dict[str, Callable[[bool], list[Measure]]] = {
     "solver": lambda quick: against_the_machine(1_000 if quick else 10_000, 1 if quick else 3),

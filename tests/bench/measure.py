@@ -1,13 +1,8 @@
 """A line of the result, the bound that it must keep, and how it is timed."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NOISE = 1.15  # factor by which a value may miss its bound, as other programs run too
 # By the case. The aims of the project are lower where a comment says so; docs/speed.md gives both.

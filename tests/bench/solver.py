@@ -1,15 +1,14 @@
 """Speed of methods over tasks."""
 
-from __future__ import annotations
-
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +22,7 @@ from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import MethodChoice
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import Provenance, Split, make_split
-from fsbench.methods.base import Context
+from fsbench.methods.base import Context, Method
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.registry import METHODS, method_class
@@ -31,13 +30,8 @@ from fsbench.methods.soft_kmeans import SoftKMeans
 from fsbench.results.record import Origins
 from fsbench.tasks.batch import TaskBatch, by_name
 from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import sample_list
+from fsbench.tasks.sampling import largest, sample_list
 from tests.bench.measure import Measure, in_turns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from fsbench.methods.base import Method
 
 
 class Material(NamedTuple):
@@ -64,6 +58,7 @@ def mini_like(dimension: int = 640, classes: int = 20) -> Material:
 
 CPU = torch.device("cpu")
 TASK = TaskProtocol()
+SHAPE = largest(TASK, np.full(5, 600))  # classes, support images and queries of a task
 BLOCK = 64  # tasks in one batched product
 
 
@@ -123,10 +118,7 @@ def keeping_answers(tasks: int, repeats: int, dimension: int = 640) -> list[Meas
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(CPU, results=Path(folder), force=True)
         times = in_turns(
-            repeats,
-            time.process_time,
-            solve=partial(solve, [method], material, tasks),
-            run=partial(runner.run, job),
+            repeats, time.process_time, solve=partial(solve, [method], material, tasks), run=partial(runner.run, job)
         )
     return [Measure("keep answers", f"solving alone, {tasks:,} tasks", times["run"] / times["solve"])]
 
@@ -139,7 +131,7 @@ def draw(material: Material, tasks: int) -> None:
 
 def gram_products(tasks: int, material: Material) -> None:
     """Two products X Xᵀ per task, batched."""
-    x = torch.ones(BLOCK, TASK.ways * TASK.shots + TASK.queries, material.novel.features.shape[1])
+    x = torch.ones(BLOCK, sum(SHAPE[1:]), material.novel.features.shape[1])
     with torch.inference_mode():
         for _ in range(2 * tasks // BLOCK):
             torch.bmm(x, x.mT)
@@ -217,7 +209,7 @@ _OPERATIONS = {torch.ops.aten.baddbmm_: lambda _, a, b, **more: 2 * prod(a) * b[
 
 def gram_operations(material: Material) -> int:
     """Floating-point operations of one Gram matrix of a usual task."""
-    samples, dimension = TASK.ways * TASK.shots + TASK.queries, len(material.base.mean)
+    samples, dimension = sum(SHAPE[1:]), len(material.base.mean)
     return 2 * samples**2 * dimension
 
 
@@ -227,12 +219,12 @@ def arithmetic(method: Method, material: Material, protocol: TaskProtocol = TASK
     Element-wise work is not counted. Products count in full, also where the solver makes use of their symmetry.
     """
     rows = by_name(method.embed(torch.from_numpy(material.novel.features[:2]), material.base))
-    shots = protocol.ways * protocol.shots
+    ways, shots, queries = largest(protocol, np.diff(material.novel.offsets))
     with torch.device("meta"), torch.no_grad():  # inference mode would hide products from the counter
-        labels = torch.arange(protocol.ways).repeat(protocol.shots).expand(BLOCK, shots)
-        samples = BLOCK, shots + protocol.queries
+        labels = torch.arange(ways).repeat(protocol.shots).expand(BLOCK, shots)
+        samples = BLOCK, shots + queries
         spaces = {name: torch.empty(*samples, part.shape[1]) for name, part in rows.items()}
-        tasks = TaskBatch(spaces, labels, protocol.ways)
+        tasks = TaskBatch(spaces, labels, ways)
         with FlopCounterMode(display=False, custom_mapping=_OPERATIONS) as counter:
             method.classify(tasks)
     return float(counter.get_total_flops()) / BLOCK

@@ -1,7 +1,5 @@
 """Speed of what comes before and around tasks: scatter, extraction, training, the start of commands, memory."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """What the benchmark measures, and that it runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -9,7 +7,7 @@ import pytest
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.soft_kmeans import SoftKMeans
 from tests.bench import __main__ as bench
-from tests.bench.measure import BOUNDS, NOISE, Measure, in_turns
+from tests.bench.measure import BOUNDS, NOISE, Measure
 from tests.bench.solver import arithmetic, embedding, mini_like
 
 
@@ -26,12 +24,6 @@ def test_it_fails_where_a_bound_is_missed_beyond_noise(monkeypatch: pytest.Monke
         slow = Measure("growth", "the usual task", BOUNDS["growth"] * factor)
         monkeypatch.setitem(bench.CASES, "growth", lambda quick: [slow])  # noqa: B023 - used before the next
         assert bench.main(["--cases", "growth", "--check"]) == status
-
-
-def test_actions_take_turns_after_one_to_warm_up() -> None:
-    order: list[str] = []
-    assert set(in_turns(2, a=lambda: order.append("a"), b=lambda: order.append("b"))) == {"a", "b"}
-    assert order == ["a", "b"] * 3
 
 
 def test_the_arithmetic_of_a_method_is_counted() -> None:

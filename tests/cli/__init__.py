@@ -1,7 +1,5 @@
 """The command line, run in this process as `main` would be."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import sys
@@ -35,6 +33,13 @@ def run(*arguments: str) -> Done:
         except SystemExit as stop:
             code = int(stop.code or 0)
     return Done(code, out.getvalue(), err.getvalue())
+
+
+def succeed(*arguments: str) -> Done:
+    """Run a command that must end well."""
+    done = run(*arguments)
+    assert done.returncode == 0, done.output
+    return done
 
 
 def all_commands() -> dict[str, Any]:

@@ -1,15 +1,9 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from fsbench.doctor import Environment
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.synthetic import Features
+from tests.synthetic import Features
 
 ENVIRONMENT = Environment({"python": "3.11.7", "torchvision": ""}, "They do not work together.", {"cpu": "2 threads"})
 

@@ -1,7 +1,5 @@
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -9,9 +7,6 @@ from fsbench.data.catalog import dataset_info
 from fsbench.doctor import probe_environment
 from tests.cli import run
 from tests.unit.data.trees import put
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_all_that_is_here_fits_a_hundred_columns(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,9 +21,7 @@ def test_all_that_is_here_fits_a_hundred_columns(here: Path, monkeypatch: pytest
         assert words in flat
 
 
-def test_roots_come_from_the_environment_and_json_is_all_that_is_printed(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_roots_come_from_the_environment_and_json_is_printed_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(here, ["d/mini/train.pkl", "w/mini/rn12.pt", "f/x.h5"])
     for name in ("data", "weights", "features"):
         monkeypatch.setenv(f"FSBENCH_{name.upper()}", name[0])

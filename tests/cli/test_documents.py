@@ -1,21 +1,17 @@
 """What the README and the pages in `docs` show is run: every line after a `$`, every Python block."""
 
-from __future__ import annotations
-
 import re
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from fsbench.cli.app import load_command
 from tests.cli import run
 from tests.workspace import write_feature_files, write_mini, write_photos, write_pickles
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = {

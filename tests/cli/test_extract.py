@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from fsbench.features.store import FeatureFile
-from tests.cli import Done, run
+from tests.cli import Done, run, succeed
 from tests.images import SPLITS, write_images
 
 RANDOM = ("--random-weights", "0")
@@ -43,8 +41,9 @@ def test_two_networks_of_one_backbone_live_side_by_side() -> None:
     assert extract(*RANDOM).returncode == 0
     assert extract("--random-weights", "1", "--tag", "other").returncode == 0
     assert {path.name for path in Path("features").glob("*.h5")} == {"photos-rn18.h5", "photos-rn18-other.h5"}
-    done = run("compare", "--methods", "simpleshot", "--ways", "2", "--queries", "4", "--shots", "1", "--tasks", "5")
-    assert done.returncode == 0, done.stderr
+    done = succeed(
+        "compare", "--methods", "simpleshot", "--ways", "2", "--queries", "4", "--shots", "1", "--tasks", "5"
+    )
     for seed in (0, 1):
         assert f"photos rn18 (rn18-simpleshot, random seed {seed})" in done.stdout
         assert f"photos/rn18(rn18-simpleshot@seed{seed})" in done.stdout.replace("\n", "")

@@ -1,7 +1,5 @@
 """Help, completion, the reference page, and how little is imported for them."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

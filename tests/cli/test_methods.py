@@ -1,30 +1,20 @@
 """`fsbench methods`: every list is complete, and a method is described as it runs."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import pytest
 
 from fsbench.backbones.families import FAMILIES
-from fsbench.data.catalog import dataset_names
+from fsbench.data.catalog import DATASETS
 from fsbench.methods.registry import METHODS, method_class, told
-from fsbench.tasks.protocol import PROTOCOL_NAMES
+from fsbench.tasks.protocol import PRESETS
 from tests.cli import run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 @pytest.mark.parametrize(
     ("words", "names"),
-    [
-        ("all", METHODS),
-        ("--protocols", PROTOCOL_NAMES),
-        ("--datasets", dataset_names()),
-        ("--backbones", FAMILIES),
-    ],
+    [("all", METHODS), ("--protocols", tuple(PRESETS)), ("--datasets", DATASETS), ("--backbones", FAMILIES)],
 )
 def test_lists_are_complete(words: str, names: Iterable[str]) -> None:
     listed = json.loads(run("methods", words, "--json").stdout)

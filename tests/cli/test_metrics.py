@@ -1,42 +1,28 @@
 """Metrics other than accuracy, recall of every class, and predictions of other programs."""
 
-from __future__ import annotations
-
 import csv
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fsbench.results.record import load_record
-from tests.cli import run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.synthetic import Features
+from tests.cli import run, succeed
 
 FEW = ("--tasks", "20", "--shots", "1", "--settings", "unbalanced", "--no-published", "--quiet")
 ALL = ("--metrics", "balanced-accuracy,macro-f1,ece")
 
 
-@pytest.fixture
-def folder(tmp_path: Path, features: Features, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    features.write(tmp_path / "features" / "own.h5")
-    assert run("compare", "--methods", "ncm,bavardage", *FEW).returncode == 0
-    return tmp_path
-
-
 def test_metrics_come_from_stored_predictions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    succeed("compare", "--methods", "ncm,bavardage", *FEW)
     monkeypatch.setattr("fsbench.evaluation.run.solve", None)  # nothing is solved again
     shown = run("compare", "--methods", "ncm,bavardage", *FEW, *ALL, "--per-class").stdout
     for words in ("balanced accuracy in %, 20 tasks", "macro F1 in %", "calibration error in % (lower is better)"):
         assert words in " ".join(shown.split())
     assert "recall of every class in %" in shown
     assert "|metrics:balanced-accuracy+macro-f1+ece" in shown
-    assert run("compare", "--methods", "ncm,bavardage", *FEW, *ALL, "--out", "t.csv").returncode == 0
+    succeed("compare", "--methods", "ncm,bavardage", *FEW, *ALL, "--out", "t.csv")
     rows = [*csv.DictReader((folder / "t.csv").read_text(encoding="utf-8").splitlines())]
     assert len(rows) == 3 * 3
     records = {one.method.label: one for one in map(load_record, (folder / "results").glob("*.h5"))}
@@ -45,21 +31,23 @@ def test_metrics_come_from_stored_predictions(folder: Path, monkeypatch: pytest.
         assert [float(row["value"]), float(row["ci95"])] == pytest.approx([found.mean, found.half_width])
         assert (row["difference"] == "") == (row["method"] == "soft-kmeans")
     assert "macro F1" in run("solve", "--tasks", "20", "--shots", "1", *ALL, "--quiet").stdout
-    assert run("plot", "dots", "--metrics", "ece", "--out", "d.svg", "--quiet").returncode == 0
-    assert run("report", *ALL, "--figures", "confusion,calibration", "--quiet").returncode == 0
+    succeed("plot", "dots", "--metrics", "ece", "--out", "d.svg", "--quiet")
+    succeed("report", *ALL, "--figures", "confusion,calibration", "--quiet")
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert page.count('<section id="c') == 3
     assert "calibration" in page
     assert "Did you mean 'macro-f1'" in run("compare", "--metrics", "macrof1", *FEW).stderr
 
 
-def test_another_program_is_scored_on_the_same_tasks(folder: Path) -> None:
-    assert run("tasks", "features/own.h5", "--tasks", "20", "--quiet").returncode == 0
-    assert "exists already" in run("tasks", "features/own.h5").stderr
+@pytest.mark.usefixtures("folder")
+def test_another_program_is_scored_on_the_same_tasks() -> None:
+    file = "features/synthetic-none.h5"
+    succeed("tasks", file, "--tasks", "20", "--quiet")
+    assert "exists already" in run("tasks", file).stderr
     with np.load("tasks.npz") as tasks:
         np.savez("p.npz", predicted=np.zeros(tasks["query"].shape, int))
     told = ("--name", "constant", "--assumes", "nothing")
-    assert "constant@" in run("score", "features/own.h5", "tasks.npz", "p.npz", *told).stdout
+    assert "constant@" in run("score", file, "tasks.npz", "p.npz", *told).stdout
     shown = run("compare", "--methods", "ncm", *FEW, "--with", "results").stdout
     assert "constant ‡" in shown
     assert "predictions of another program" in shown

@@ -1,18 +1,13 @@
 """Folders and classes with names in any script, through all commands, in a C locale."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from fsbench.features.store import FeatureFile
 from tests.images import write_images
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAMES = {
     "base": ["Möwe grün", "鳥の写真", "👩‍🔬🧪"],

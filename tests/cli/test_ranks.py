@@ -1,22 +1,17 @@
 """Every command under torchrun ends with what one process gives."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fsbench.backbones.load import encode_backbone, load_backbone
 from fsbench.features.store import FeatureFile
-from fsbench.results.record import load_record
-from tests.cli import run
+from fsbench.results.record import Record, load_record
+from tests.cli import run, succeed
 from tests.cli.torchrun import IMAGES_PER_BLOCK, ROOT, torchrun
 from tests.images import write_images
-
-if TYPE_CHECKING:
-    from fsbench.results.record import Record
 
 CLASSES = {"base": ["b0", "b1"], "val": ["v0", "v1"], "novel": ["n0", "n1"]}
 EXTRACT = ("extract", "--data", "photos", "--weights", "tiny.safetensors", "--device", "cpu", "--batch", "8")
@@ -60,20 +55,22 @@ def digests(path: str) -> list[str]:
 def records(folder: str) -> dict[str, Record]:
     """Records without what differs from run to run."""
     by_chance: dict[str, Any] = {"seconds": 1.0, "peak_memory": 0, "created": "", "device": ""}
-    return {path.name: load_record(path).update(**by_chance) for path in Path(folder).glob("*.h5")}
+    return {path.name: load_record(path).model_copy(update=by_chance) for path in Path(folder).glob("*.h5")}
 
 
 @pytest.mark.usefixtures("photos")
 def test_compare_of_unequal_processes_gives_one_table_and_the_records_of_one_process() -> None:
     """Images are decoded by one process, whose file the others read."""
-    assert run(*EXTRACT, "--out", "f.h5").returncode == 0
+    succeed(*EXTRACT, "--out", "f.h5")
     done = torchrun(2, *COMPARE, trouble="unequal")  # in blocks, threads and speed
     assert done.returncode == 0, done.stderr
     assert [record.ranks for record in records("results").values()] == [2] * 16
     assert len(list(Path(".pixels").glob("*.npy"))) == 1
     assert done.stdout == run(*COMPARE).stdout  # reused
     run(*COMPARE, "--results-dir", "alone")
-    assert records("alone") == {name: record.update(ranks=1) for name, record in records("results").items()}
+    assert records("alone") == {
+        name: record.model_copy(update={"ranks": 1}) for name, record in records("results").items()
+    }
 
 
 @pytest.mark.usefixtures("photos")
@@ -84,8 +81,7 @@ def test_a_killed_process_ends_the_run_and_one_process_goes_on_with_what_is_fini
     assert not Path("f.h5").exists()
     finished = sum(len(np.load(path)["keys"]) for path in Path().glob(".f.h5.*.rows/*.npz"))
     assert 8 <= finished < 72
-    resumed = run(*EXTRACT, "--out", "f.h5")
-    assert resumed.returncode == 0, resumed.stderr
+    resumed = succeed(*EXTRACT, "--out", "f.h5")
     assert f"Resuming: the features of {finished} of 72 images" in resumed.stderr
     run(*EXTRACT, "--out", "whole.h5", "--force")  # reuses nothing
     assert digests("f.h5") == digests("whole.h5")

@@ -1,17 +1,12 @@
 """`fsbench plot` and `fsbench report`."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from tests.cli import run
+from tests.cli import run, succeed
 from tests.records import make_record, store
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -21,20 +16,15 @@ def _records(here: Path) -> None:
     store(here / "results", make_record("pt-map", tasks=20, seed=1))
 
 
-def test_dots_show_the_comparison_of_most_tasks_and_name_the_others(here: Path) -> None:
+def test_a_figure_of_most_or_of_chosen_records_is_written_in_the_format_of_its_ending(here: Path) -> None:
     done = run("plot", "dots", "--out", "dots.svg")
-    assert (done.returncode, done.stdout) == (0, "")
     assert "Plotting the runs over 40 tasks, seed 0; pass record files to choose others (20 tasks, " in done.stderr
     assert "Wrote dots.svg" in done.stderr
-    assert (here / "dots.svg").read_text().startswith("<?xml")
-
-
-def test_a_figure_of_chosen_records_is_written_in_the_format_of_its_ending(here: Path) -> None:
     (chosen,) = (here / "results").glob("*pt-map*")
-    dots = run("plot", "dots", str(chosen), "--width", "column", "--quiet")
-    differences = run("plot", "differences", "ncm", "--out", "figures/d.pdf", "--quiet")
-    for done, out, start in ((dots, "dots.png", b"\x89PNG"), (differences, "figures/d.pdf", b"%PDF")):
+    for line in (f"dots {chosen} --width column", "differences ncm --out figures/d.pdf"):
+        done = run("plot", *line.split(), "--quiet")
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    for out, start in (("dots.svg", b"<?xml"), ("dots.png", b"\x89PNG"), ("figures/d.pdf", b"%PDF")):
         assert (here / out).read_bytes().startswith(start)
 
 
@@ -42,8 +32,7 @@ def test_a_report_of_all_records_leaves_out_a_broken_sweep(here: Path) -> None:
     store(here / "more", make_record("tim-gd", seed=4))
     (here / "results" / "sweeps").mkdir()
     (here / "results" / "sweeps" / "broken.json").write_text("{")
-    done = run("report", "results", "more", "--baseline", "ncm", "--title", "Mine & yours")
-    assert done.returncode == 0
+    done = succeed("report", "results", "more", "--baseline", "ncm", "--title", "Mine & yours")
     assert "broken.json is damaged: it is not JSON as fsbench writes it. It is left out." in done.stderr
     text = (here / "report.html").read_text(encoding="utf-8")
     assert "<h1>Mine &amp; yours</h1>" in text

@@ -1,19 +1,13 @@
 """`fsbench sweep`, `tune` and `reproduce`."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from tests.cli import run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.synthetic import Features
+from tests.cli import run, succeed
+from tests.synthetic import Features
 
 FEW = ("--shots", "1", "--tasks", "4")
 
@@ -25,9 +19,7 @@ def _features(features: Features, here: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def output_of(*arguments: str) -> str:
-    done = run(*arguments)
-    assert done.returncode == 0, done.output
-    return done.stdout
+    return succeed(*arguments).stdout
 
 
 def test_a_sweep_prints_draws_and_stores(here: Path) -> None:

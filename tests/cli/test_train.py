@@ -1,21 +1,15 @@
 """`fsbench train`, and who uses its weights."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 import pytest
-from safetensors import safe_open
 
 from fsbench.data.scan import load_own
 from fsbench.features.store import FeatureFile
-from tests.cli import run
-from tests.unit.train.stripes import write_stripes
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.cli import run, succeed
+from tests.unit.train.stripes import facts, write_stripes
 
 QUICK = ("--width", "1", "--epochs", "1", "--batch", "24", "--device", "cpu")
 
@@ -25,20 +19,12 @@ def images(here: Path) -> Path:
     return write_stripes(here / "stripes", 16, {"base": (3, 8), "val": (5, 20)})
 
 
-def facts(path: str) -> dict[str, Any]:
-    with safe_open(path, "pt") as file:
-        header: dict[str, Any] = json.loads(file.metadata()["fsbench"])
-        return header
-
-
 @pytest.mark.usefixtures("images")
 def test_extract_finds_what_train_wrote_without_further_words() -> None:
-    done = run("train", "--data", "stripes", *QUICK)
-    assert done.returncode == 0, done.output
+    done = succeed("train", "--data", "stripes", *QUICK)
     assert done.stdout.splitlines()[0] == "weights/stripes/rn12.safetensors"
     assert "epoch 1 of 1: loss" in done.stderr
-    done = run("extract", "--data", "stripes", "--workers", "0", "--device", "cpu")
-    assert done.returncode == 0, done.output
+    done = succeed("extract", "--data", "stripes", "--workers", "0", "--device", "cpu")
     features = FeatureFile.open("features/stripes-rn12.h5")
     assert (features.provenance.weights, features.dimension) == ("rn12.safetensors", 10)
     again = run("train", "--data", "stripes", *QUICK)
@@ -59,13 +45,10 @@ def test_every_option_reaches_the_training() -> None:
     assert expected.items() <= facts("mine.safetensors").items()
 
 
-def test_characters_are_not_mirrored_and_a_recipe_has_its_own_options(
-    images: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Characters are mirrored if that is asked for."""
+def test_characters_are_mirrored_only_if_that_is_asked_for(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsbench.cli.train.choose_datasets", lambda *given: [replace(load_own(images), name="glyphs")])
     for out, option in (("a.safetensors", ()), ("b.safetensors", ("--flip",))):
-        assert run("train", "--dataset", "glyphs", *QUICK, *option, "--out", out).returncode == 0
+        succeed("train", "--dataset", "glyphs", *QUICK, *option, "--out", out)
     assert [facts(name)["flip"] for name in ("a.safetensors", "b.safetensors")] == [False, True]
     refused = run("train", "--dataset", "glyphs", "--recipe", "maml", "--mixup")
     assert "belong to a training on classes" in refused.stderr
@@ -77,15 +60,12 @@ def test_methods_on_images_use_what_train_made_for_them(here: Path, monkeypatch:
     write_stripes(here / "data" / "stripes", 16, {"base": (6, 25), "val": (5, 20), "novel": (5, 25)})
     given = ("--data", "data/stripes", "--width", "4", "--epochs", "1", "--device", "cpu", "--quiet")
     for recipe, made in (("maml", "conv4-maml"), ("versa", "conv4-versa"), ("protonet", "conv4")):
-        done = run("train", "--recipe", recipe, *given)
-        assert done.returncode == 0, done.output
+        done = succeed("train", "--recipe", recipe, *given)
         assert done.stdout.splitlines()[0] == f"weights/stripes/{made}.safetensors"
         assert facts(f"weights/stripes/{made}.safetensors")["recipe"] == recipe
-    extracted = run("extract", "--data", "data/stripes", "--backbone", "conv4", "--device", "cpu", "--workers", "0")
-    assert extracted.returncode == 0, extracted.output
+    succeed("extract", "--data", "data/stripes", "--backbone", "conv4", "--device", "cpu", "--workers", "0")
     few = ("--tasks", "3", "--queries", "20", "--shots", "1", "--settings", "unbalanced", "--no-published", "--json")
     methods = "ncm,maml,versa,entropy-min"
-    done = run("compare", "--methods", methods, "--baseline", "ncm", *few)
-    assert done.returncode == 0, done.output
+    done = succeed("compare", "--methods", methods, "--baseline", "ncm", *few)
     tasks = {cell["method"]: cell["tasks"] for cell in json.loads(done.stdout)}
     assert tasks == dict.fromkeys(methods.split(","), 3)

@@ -3,8 +3,6 @@
 Run as a module by every process: `TROUBLE=killed torchrun … -m tests.cli.torchrun extract …`.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

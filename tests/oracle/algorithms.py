@@ -4,21 +4,16 @@ Choices: S_w is that of Eq. 6, so τ = T_vb / n̄ and σ = s_max √n̄ with n̄
 support stay one-hot; on balanced tasks the mixing weights are uniform (`mixing`).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import digamma
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from fsbench.methods.bavardage import Bavardage
 
-    from numpy.typing import NDArray
-
-    from fsbench.methods.bavardage import Bavardage
-
-    Array = NDArray[Any]
+Array = NDArray[Any]
 
 
 def bavardage(

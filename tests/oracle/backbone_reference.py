@@ -4,8 +4,6 @@ Nothing here uses fsbench. `backbone_keys/` lists the keys and shapes of publish
 `{w,b,rm,rv,nbt}` stands for the five entries of a batch norm.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,10 +1,8 @@
 """Tasks to compare on, and the way from raw features to the algorithms of `tests.oracle.algorithms`, in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +68,7 @@ class Base:
     per_class: float
 
     @classmethod
-    def fit(cls, features: NDArray[Any], labels: NDArray[Any]) -> Base:
+    def fit(cls, features: NDArray[Any], labels: NDArray[Any]) -> Self:
         mean = features.astype(np.float64).mean(axis=0)
         x = cl2n(features, mean)
         sums = []

@@ -3,18 +3,14 @@
 Rows are raw features with the support first; the result is (Q, K).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.oracle.algorithms import softmax
 from tests.oracle.reference import Floats, Ints, cl2n
 from tests.oracle.reference import sinkhorn as balanced
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def unit(x: Floats) -> Floats:

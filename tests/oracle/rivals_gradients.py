@@ -4,24 +4,18 @@ Losses are written out plainly and accept complex numbers, so that `derivative` 
 without anybody deriving a formula: f(x + ih) = f(x) + ih f'(x) − …, with h far below rounding.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.oracle.algorithms import softmax
+from tests.oracle.reference import Floats, Ints
 from tests.oracle.rivals_centroids import class_means, unit
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from tests.oracle.reference import Floats, Ints
-
-    Terms = tuple[float, float, float]
+Terms = tuple[float, float, float]
 
 EPS = 1e-12
 H = 1e-30

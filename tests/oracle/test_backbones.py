@@ -1,23 +1,17 @@
 """Published checkpoints, key by key and in their own containers, against a second computation."""
 
-from __future__ import annotations
-
 import argparse
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torchvision
+from torch import Tensor
 
+from fsbench.backbones.base import Extractor
 from fsbench.backbones.load import load_backbone
 from tests.oracle import backbone_reference as reference
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from torch import Tensor
-
-    from fsbench.backbones.base import Extractor
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(5))
 

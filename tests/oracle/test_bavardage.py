@@ -1,10 +1,9 @@
 """Soft-KMEANS, BAVARDAGE and the base statistics against the article's algorithms, one task at a time, in float64."""
 
-from __future__ import annotations
-
 import dataclasses
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +14,6 @@ from tests.oracle import algorithms, reference
 from tests.oracle.reference import tasks_of
 from tests.oracle.rivals_centroids import simpleshot
 from tests.synthetic import Features, make_features
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ARTICLE: dict[str, Any] = {"t_km": 20.0, "t_vb": 15.0, "s_max": 1.4}
 VARIANTS = pytest.mark.parametrize("variant", ["article", "released"])
@@ -149,9 +145,7 @@ def test_without_clamp_the_sphering_gives_mahalanobis_distances(features: Featur
 
 
 @VARIANTS
-def test_scale_of_the_scatter_is_a_matter_of_units(
-    features: Features, monkeypatch: pytest.MonkeyPatch, variant: str
-) -> None:
+def test_the_scale_of_the_scatter_is_a_unit(features: Features, monkeypatch: pytest.MonkeyPatch, variant: str) -> None:
     """(S_w, ridge, σ, τ) → (S_w / c, ridge / c, σ √c, τ / c) changes nothing, nor do the article's units."""
     tasks, base, c = tasks_of(features, 10), features.statistics, 37.0
     solve = partial(tasks.predict, "bavardage", variant=variant)
@@ -164,9 +158,7 @@ def test_scale_of_the_scatter_is_a_matter_of_units(
     np.testing.assert_allclose(one, solve(base=smaller, tau=0.3 / c, sigma=10.0 * c**0.5), atol=1e-9)
 
 
-def test_predictions_do_not_depend_on_how_the_spectrum_is_clamped(
-    features: Features, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_predictions_do_not_depend_on_the_kind_of_clamping(features: Features, monkeypatch: pytest.MonkeyPatch) -> None:
     """By eigenvalues on the CPU, by matrix products on a GPU."""
     solve = partial(tasks_of(features, 50).predict, "bavardage:released", base=features.statistics)
     by_eigenvalues = solve()

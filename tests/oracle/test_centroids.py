@@ -1,9 +1,8 @@
 """SimpleShot, PT-MAP, BD-CSPN, LaplacianShot, PADDLE, BMS, protoLP, UNEM and iLPC against the loop versions."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +13,6 @@ from tests.oracle import rivals_centroids as loops
 from tests.oracle.algorithms import soft_kmeans
 from tests.oracle.reference import Tasks, cl2n, tasks_of
 from tests.synthetic import Features, make_features
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SETTINGS = pytest.mark.parametrize(
     "rules",

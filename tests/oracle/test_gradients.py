@@ -1,9 +1,8 @@
 """Baseline, entropy-min, TIM, α-TIM, AM and α-AM against the loop versions."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +17,6 @@ from tests.oracle.algorithms import softmax
 from tests.oracle.reference import Tasks, tasks_of
 from tests.oracle.rivals_centroids import class_means, plc, unit
 from tests.synthetic import Features, make_features
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SIZES = pytest.mark.parametrize(("shots", "ways", "queries"), [(1, 5, 30), (5, 5, 30), (3, 4, 20), (1, 2, 9)])
 SETTINGS = pytest.mark.parametrize("balanced", [False, True])

@@ -1,7 +1,5 @@
 """Names of data sets, classes and images in any script come back as they were given."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -1,10 +1,9 @@
 """Simulations behind docs/statistics.md: `python -m tests.statistics.simulate` prints its tables, in some minutes."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Self
 
 import numpy as np
 import torch
@@ -12,20 +11,16 @@ import torch
 from fsbench.evaluation.engine import TaskList, solve
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import Split, make_split
+from fsbench.methods.base import Method
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.simpleshot import SimpleShot
 from fsbench.results.comparison import Comparison, Runs, compare_records
 from fsbench.results.metrics import accuracy
 from fsbench.results.statistics import LEVEL, Interval, holm, interval, interval_over_classes, paired_p_values
+from fsbench.tasks.proportions import dirichlet_counts
 from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import _dirichlet_counts, _draw_counts, sample_tasks
+from fsbench.tasks.sampling import _draw_counts, sample_tasks
 from tests.records import make_record
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fsbench.methods.base import Method
-    from fsbench.results.comparison import Runs
 
 CPU = torch.device("cpu")
 COLUMNS = [TaskProtocol(shots=shots, alpha=alpha) for alpha in (2.0, None) for shots in (1, 5)]
@@ -42,7 +37,7 @@ class World:
     widths: np.ndarray  # (C,)
 
     @classmethod
-    def draw(cls, rng: np.random.Generator, classes: int) -> World:
+    def draw(cls, rng: np.random.Generator, classes: int) -> Self:
         return cls(rng.normal(size=(classes, DIMENSION)), np.exp(rng.normal(0, 0.5, classes)))
 
     def images(self, rng: np.random.Generator, each: int) -> Split:
@@ -157,7 +152,7 @@ def few_tasks(tasks: int, repeats: int = 20_000) -> tuple[float, float]:
 def truncation(alpha: float, images: int, tasks: int = 100_000) -> tuple[float, float]:
     """Share of tasks whose counts are redrawn, and what that does to the variance of the counts, both in percent."""
     protocol, numbers = TaskProtocol(alpha=alpha), np.arange(tasks)
-    free = _dirichlet_counts(protocol, 0, numbers, attempt=0)
+    free = dirichlet_counts(alpha, 5, 75, 0, numbers, attempt=0)
     kept, _ = _draw_counts(protocol, 0, numbers, np.full((tasks, 5), images))
     redrawn = (free > images - protocol.shots).any(axis=1).mean()
     return 100 * float(redrawn), 100 * float(kept.var() / free.var() - 1)

@@ -1,7 +1,5 @@
 """docs/statistics.md lists what the code does: what each method is told, and the size of its grid."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

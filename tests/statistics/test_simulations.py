@@ -1,7 +1,5 @@
 """Small versions of the simulations that docs/statistics.md reports, and the full ones as slow tests."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Commands in processes of their own, forked from this one so that nothing is imported twice."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import multiprocessing
@@ -12,19 +10,17 @@ import signal
 import sys
 import time
 import warnings
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 import fsbench
 from fsbench.cli.app import main
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from multiprocessing.process import BaseProcess
-    from pathlib import Path
-
-    Before = Callable[[], object]
+Before = Callable[[], object]
 
 
 for _module in pkgutil.walk_packages(fsbench.__path__, "fsbench."):  # commands import some only when they run

@@ -1,20 +1,16 @@
 """A small study, command by command, and what its files say apart from times."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import pickle
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Self
 
 from fsbench.results.record import load_record
 from tests.images import write_images
 from tests.synthetic import make_features
 from tests.unit.exchange.samples import by_class, make_rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TASKS = ("--tasks", "300", "--quiet", "--device", "cpu")
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -40,7 +36,7 @@ class Study:
     folder: Path
 
     @classmethod
-    def prepare(cls, command: str, folder: Path) -> Study:
+    def prepare(cls, command: str, folder: Path) -> Self:
         """Put there what the command needs."""
         folder.mkdir(parents=True)
         if command in {"extract", "train"}:
@@ -78,5 +74,5 @@ def _content(path: Path) -> str:
         content = json.dumps({name: data[name] for name in data if name not in _TIMES}, sort_keys=True).encode()
     elif path.parent.name in ("results", "points"):
         record = load_record(path)
-        content = f"{record.run} {record.predicted.tolist()}".encode()
+        content = f"{record.run} {record.answers.predicted.tolist()}".encode()
     return hashlib.sha256(content).hexdigest()

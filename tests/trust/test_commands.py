@@ -1,10 +1,9 @@
 """Command lines that nobody meant: status 0, 1 or 2 and a sentence, in bounded time, never a traceback."""
 
-from __future__ import annotations
-
 import signal
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +11,6 @@ import pytest
 from tests.cli import all_commands
 from tests.synthetic import make_features
 from tests.trust.runs import run, start
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork")
 VALUES = (

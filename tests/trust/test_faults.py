@@ -1,10 +1,8 @@
 """Full disks, forbidden folders, two writers, wrong clocks: a sentence, and nothing lost."""
 
-from __future__ import annotations
-
 import os
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +11,7 @@ from fsbench.io.files import only_writer, whole_file
 from fsbench.results.studies import read_memory
 from tests.trust.runs import Ended, eventually, run, small_files, start
 from tests.trust.study import COMMANDS, Study
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.watching import watch
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork")
 
@@ -117,17 +113,10 @@ def test_locks_of_many_writers_exclude_each_other(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["counter"]
 
 
-def test_a_file_is_flushed_before_its_name_changes_and_its_folder_after(
+def test_a_file_is_flushed_before_and_its_folder_after_renaming(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flushed: list[tuple[str, list[str]]] = []
-    flush = files._flush
-
-    def note(path: Path) -> None:
-        flushed.append((path.name, names_in(tmp_path)))
-        flush(path)
-
-    monkeypatch.setattr(files, "_flush", note)
+    flushed = watch(monkeypatch, files, "_flush", lambda path: (path.name, names_in(tmp_path)))
     with whole_file(tmp_path / "a") as temporary:
         temporary.write_text("x")
     assert flushed == [(temporary.name, [temporary.name]), (tmp_path.name, ["a"])]

@@ -3,17 +3,16 @@
 The damage is the same for the same kind of file and number.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import resource
 import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -28,10 +27,9 @@ from fsbench.exchange.importing import split_from
 from fsbench.exchange.layouts import read_file
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.io.files import read_sealed, write_sealed
+from fsbench.results.record import load_record, save_record
+from tests.records import make_record
 from tests.unit.exchange.samples import WRITERS, Rows, easy, make_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class Kind(NamedTuple):
@@ -81,6 +79,7 @@ KINDS = [
     Kind("sealed JSON", lambda path: write_sealed(path, FACTS),
          lambda path: read_sealed(path, dict[str, Any], "record", "Make it again."), sealed=True, file="a.json"),
     Kind("feature file", _write_features, _read_features, sealed=True, file="a.h5"),
+    Kind("record", lambda path: save_record(path, make_record(tasks=2)), load_record, sealed=True, file="a.h5"),
     Kind("torch weights", lambda path: torch.save({"state_dict": STATE}, path), _read_weights, file="a.pth"),
     Kind("old torch weights", lambda path: torch.save(STATE, path, _use_new_zipfile_serialization=False),
          _read_weights, file="a.pth"),

@@ -1,25 +1,18 @@
 """Killed at any moment, a command leaves nothing half finished and resumes; signals end it soon, with one sentence."""
 
-from __future__ import annotations
-
 import random
 import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from fsbench.features import extract
 from fsbench.io.files import TEMPORARY
-from tests.trust.runs import Running, eventually, run, start
+from tests.trust.runs import Before, Running, eventually, run, start
 from tests.trust.study import COMMANDS, Study
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.trust.runs import Before
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork")
 STATUS = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}

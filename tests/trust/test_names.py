@@ -1,10 +1,9 @@
 """Names from files of others are shown, never obeyed: not by a terminal, a browser, LaTeX or Markdown."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,9 +19,6 @@ from fsbench.reporter import Reporter, SafeConsole, printable
 from fsbench.results.collect import collect
 from fsbench.results.record import load_record, record_path, save_record
 from tests.records import four_settings, make_record
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EVIL = "\x1b[2J\x1b]0;title\x07[/red][link=x]a[/]\r\x9b31m\u202eabc\n\\input{/etc/passwd}|`x`<script>alert(1)</script>"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

@@ -1,12 +1,10 @@
 """What is written replaces nothing but its own kind."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
@@ -18,9 +16,6 @@ from fsbench.errors import FsbenchError
 from fsbench.io.files import whole_file, write_text
 from tests.synthetic import make_features
 from tests.trust.runs import run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork")
 

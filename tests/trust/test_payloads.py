@@ -1,14 +1,14 @@
 """Files built to execute something, through every reader of files of others: a canary stays dead."""
 
-from __future__ import annotations
-
 import contextlib
 import copyreg
 import io
 import os
 import pickle
 import zipfile
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +18,6 @@ from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.errors import FsbenchError
 from fsbench.exchange.layouts import read_file
 from fsbench.io.pickles import read_plain_pickle
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 class Reduce:

@@ -1,15 +1,14 @@
 """Protocol checks: splits and features that do not belong together are refused or named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from fsbench.backbones.load import load_backbone
 from fsbench.data.scan import load_own
@@ -18,20 +17,12 @@ from fsbench.errors import FsbenchError
 from fsbench.evaluation.source import source_of
 from fsbench.evaluation.tuning import validation_source
 from fsbench.features.extract import Settings, extract
-from fsbench.features.store import FeatureFile, Provenance, make_split, overlap, write_features
+from fsbench.features.store import FeatureFile, Provenance, Split, make_split, overlap, write_features
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 from tests.comparing import QUIET, solved
 from tests.images import SPLITS, write_images
-from tests.synthetic import make_features
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from fsbench.features.store import Split
-    from tests.synthetic import Features
+from tests.synthetic import Features, make_features
 
 CPU = torch.device("cpu")
 
@@ -122,13 +113,13 @@ def task_rules(draw: st.DrawFn) -> tuple[TaskProtocol, NDArray[np.int64], int]:
     name = draw(st.sampled_from(["disjoint", "released"]))
     alpha = draw(st.one_of(st.none(), st.floats(0.05, 20)))
     ways, shots = draw(st.integers(2, len(sizes))), draw(st.integers(1, 8))
-    protocol = TaskProtocol(name, ways, shots, draw(st.integers(1, 80)), alpha)  # type: ignore[arg-type]
+    protocol = TaskProtocol(name, ways, shots, draw(st.integers(1, 80)), alpha)
     return protocol, np.cumsum([0, *sizes]), draw(st.integers(0, 2**64 - 1))
 
 
 @given(rules=task_rules())
 @settings(max_examples=60, deadline=None)
-def test_no_query_is_a_support_image_and_no_image_comes_twice(
+def test_no_query_is_in_the_support_and_no_image_comes_twice(
     rules: tuple[TaskProtocol, NDArray[np.int64], int],
 ) -> None:
     protocol, offsets, seed = rules

@@ -1,7 +1,5 @@
 """Memory stays flat however many tasks a run has."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

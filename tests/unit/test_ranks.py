@@ -1,7 +1,7 @@
-from __future__ import annotations
-
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +17,6 @@ from fsbench.features.extract import Settings, extract_all
 from fsbench.ranks import ALONE, Ranks, SharedError, first_to_report, join_ranks
 from fsbench.reporter import Reporter
 from tests.images import SPLITS, write_images
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def test_without_torchrun_there_is_one_process() -> None:
@@ -81,10 +77,8 @@ def test_the_first_to_fail_speaks_and_the_others_wait_until_it_has(monkeypatch: 
             assert not second
         assert not store.check(["reported"])
     assert store.check(["reported"])
-
-
-def test_who_finds_nobody_to_agree_with_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    module._rendezvous.cache_clear()
+    monkeypatch.undo()
+    module._rendezvous.cache_clear()  # who finds nobody to agree with speaks
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
     monkeypatch.delenv("MASTER_ADDR", raising=False)
@@ -104,9 +98,7 @@ def test_who_finds_nobody_to_agree_with_speaks(monkeypatch: pytest.MonkeyPatch) 
         ("cuda:1", 0, "4 processes cannot share cuda:1"),
     ],
 )
-def test_every_process_has_a_gpu_of_its_own(
-    device: str, number: int, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_process_has_its_gpu(device: str, number: int, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)

@@ -1,7 +1,5 @@
 """Progress in a log and on a terminal, and what is printed when quiet."""
 
-from __future__ import annotations
-
 import io
 import time
 
@@ -18,9 +16,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_a_log_gets_a_line_when_nothing_was_said_for_long(
-    clock: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_gets_a_line_after_a_long_silence(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     reporter = Reporter()
     for label in ("first", "second"):
         with reporter.bar("", 1200) as advance:

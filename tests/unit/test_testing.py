@@ -1,24 +1,18 @@
 """`check_method` passes what is right and names what is wrong; the methods of fsbench are checked in `properties`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from fsbench.errors import FsbenchError
+from fsbench.features.scatter import BaseStatistics
 from fsbench.methods.base import Count, MethodInfo, Positive
 from fsbench.methods.ncm import NearestClassMean
+from fsbench.tasks.batch import TaskBatch
 from fsbench.testing import check_method
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.tasks.batch import TaskBatch
 
 FACTS = {"transductive": False, "needs_base": True}
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fsbench.backbones.families import TIMM
 from fsbench.backbones.find_weights import candidates, find_weights, shipped_weights
-from fsbench.data.catalog import EMBEDDED, dataset_names
+from fsbench.data.catalog import DATASETS, EMBEDDED
 from fsbench.errors import FsbenchError
 from fsbench.io.files import sha256_of
 from fsbench.reporter import Reporter
@@ -118,7 +118,7 @@ class ImageLoader:
                 f"{file.path} does not name its images, so that methods on images cannot find them.",
                 "Make the features with fsbench extract.",
             )
-        if name in dataset_names():
+        if name in DATASETS:
             rendered = name != EMBEDDED or (self.data / EMBEDDED).exists()
             notes = Reporter(silent=True) if rendered else reporter  # extract already showed these notes
             (dataset,) = choose_datasets(name, None, self.data, notes)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fsbench.backbones.base import Extractor
 from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.backbones.load import EXTRAS, load_backbone, own_facts, transform_of
-from fsbench.data.catalog import dataset_names
+from fsbench.data.catalog import DATASETS
 from fsbench.data.pixels import normalised
 from fsbench.data.transforms import EvalTransform
 from fsbench.errors import FsbenchError
@@ -90,7 +90,7 @@ def load_network(
         loaded = load_backbone(backbone or str(facts["backbone"]), weights)
         others = (name for name in checkpoint.tensors if name.startswith(EXTRAS))
         extras = {name.removeprefix(EXTRAS): checkpoint.tensors[name].float() for name in others}
-    transform = transform or transform_of(loaded.info, dataset, benchmark=dataset in dataset_names())
+    transform = transform or transform_of(loaded.info, dataset, benchmark=dataset in DATASETS)
     return ImageNetwork(loaded, transform, extras, facts)
 
 

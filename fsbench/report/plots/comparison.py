@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,11 +17,8 @@ from numpy.typing import NDArray
 from fsbench.errors import FsbenchError
 from fsbench.report.comparison import is_significant, own_warnings
 from fsbench.report.plots.style import COLOURS, INK, Paper, Width, faint_grid, mark_look, short_name
-from fsbench.results.comparison import paired_values
+from fsbench.results.comparison import Cell, Column, Comparison, Group, paired_values
 from fsbench.results.statistics import Interval, interval
-
-if TYPE_CHECKING:
-    from fsbench.results.comparison import Cell, Column, Comparison, Group
 
 # What a method assumes of the class proportions gives its colour, and its marker for readers in grey.
 _LOOKS = {
@@ -73,7 +70,8 @@ def draw_dots(comparison: Comparison, width: Width = "page", *, differences: boo
     cells = [cell for _, panels in groups for dots in panels for _, cell in dots.values()]
     means = f"difference to {comparison.baseline} on the same tasks" if differences else comparison.metric.title
     filled = "significant" if differences else "the best of its panel, or not significantly worse"
-    note = f"Dots: mean {means}; lines: 95 % intervals over {comparison.tasks:,} tasks. Filled: {filled} (Holm, 5 %)."
+    over = f"{comparison.counted_tasks}{comparison.by_classes}"
+    note = f"Dots: mean {means}; lines: 95 % intervals over {over}. Filled: {filled} (Holm, 5 %)."
     note = paper.wrapped(note + (" !: the table has a warning." if any(map(own_warnings, cells)) else ""))
     kinds = {cell.record.method.assumes for cell in cells}
     foot_height = paper.line * (1.4 + note.count("\n") + math.ceil(len(kinds) / paper.grid(4)[1]))
@@ -227,7 +225,9 @@ def paired_runs(comparison: Comparison, method: str, baseline: str) -> list[Pair
             one, other = (group.cells.get((label, column)) for label in (method, baseline))
             if one and other:
                 values = np.subtract(*paired_values(one.record, other.record, comparison.metric))
-                pairs.append(Paired(group, column.title, values, 100.0 / column.queries, interval(values)))
+                pairs.append(
+                    Paired(group, column.title, values, 100.0 / one.record.answers.labels.shape[1], interval(values))
+                )
     return pairs
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from fsbench.errors import FsbenchError
+from fsbench.features.scatter import BaseStatistics
 from fsbench.report.plots.style import Paper, Width, line_look, short_name
-
-if TYPE_CHECKING:
-    from fsbench.features.scatter import BaseStatistics
 
 _ROUNDING = 1e-12  # eigenvalues below this share of the largest are zero but for rounding
 

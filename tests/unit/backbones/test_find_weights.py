@@ -1,9 +1,7 @@
 """Where weights are looked for, and what is said when they are missing."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,28 +9,15 @@ from fsbench.backbones import find_weights as weights
 from fsbench.backbones.families import FAMILIES
 from fsbench.backbones.find_weights import find_weights, read_manifest, shipped_weights
 from fsbench.errors import FsbenchError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
-def put(root: Path, name: str, content: bytes = b"weights") -> Path:
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    return path
+from tests.unit.data.trees import put
 
 
 @pytest.mark.parametrize("ending", ["safetensors", "pth", "pth.tar", "pt11", "bin"])
 def test_any_known_ending_is_found(tmp_path: Path, ending: str) -> None:
-    path = put(tmp_path, f"mini/rn12.{ending}")
-    put(tmp_path, "mini/rn18.pth")
-    put(tmp_path, "mini/rn12-old.pth")
-    put(tmp_path, "mini/rn12.txt")
-    put(tmp_path, "mini/.rn12.pth.77.partial")
-    put(tmp_path, "cub/rn12.pth")
+    others = ("rn18.pth", "rn12-old.pth", "rn12.txt", ".rn12.pth.77.partial")
+    put(tmp_path, [f"mini/rn12.{ending}", *(f"mini/{name}" for name in others), "cub/rn12.pth"])
     (tmp_path / "mini" / "rn12.pth.d").mkdir()
-    assert find_weights(tmp_path, "mini", "rn12") == path
+    assert find_weights(tmp_path, "mini", "rn12") == tmp_path / "mini" / f"rn12.{ending}"
 
 
 def test_missing_weights_say_what_to_put_where_and_from_where(tmp_path: Path) -> None:
@@ -51,24 +36,20 @@ def test_missing_weights_say_what_to_put_where_and_from_where(tmp_path: Path) ->
     assert "fsbench train --backbone rn12 --data FOLDER" in caught.value.hint
 
 
-def test_weights_that_come_with_fsbench_are_used_where_there_are_no_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shipped_weights_are_used_where_there_are_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shipped, own = tmp_path / "shipped", tmp_path / "own"
-    inside = put(shipped, "glyphs/rn12.safetensors")
-    trained = put(shipped, "cifarfs/rn12.safetensors")
-    put(shipped, "manifest.toml", b"")
+    put(shipped, ["glyphs/rn12.safetensors", "cifarfs/rn12.safetensors"])
+    put(shipped, ["manifest.toml"], b"")
     monkeypatch.setattr(weights, "shipped_weights", lambda: shipped)
-    assert find_weights(own, "glyphs", "rn12") == inside
-    assert find_weights(own, "cifarfs", "rn12") == trained
+    for dataset in ("glyphs", "cifarfs"):
+        assert find_weights(own, dataset, "rn12") == shipped / dataset / "rn12.safetensors"
     with pytest.raises(FsbenchError, match="No weights"):
         find_weights(own, "mini", "rn12")
-    mine = put(own, "glyphs/rn12.pt")
-    assert find_weights(own, "glyphs", "rn12") == mine
-    put(shipped, "cifarfs/rn12.json")  # the card of the small network
-    published = put(shipped, "cifarfs/rn12.pt1")  # in a clone both lie in the same folder
-    assert find_weights(shipped, "cifarfs", "rn12") == published
-    put(shipped, "cifarfs/rn12.pth")
+    put(own, ["glyphs/rn12.pt"])
+    assert find_weights(own, "glyphs", "rn12") == own / "glyphs/rn12.pt"
+    put(shipped, ["cifarfs/rn12.json", "cifarfs/rn12.pt1"])  # a card; in a clone all lie in the same folder
+    assert find_weights(shipped, "cifarfs", "rn12") == shipped / "cifarfs/rn12.pt1"
+    put(shipped, ["cifarfs/rn12.pth"])
     with pytest.raises(FsbenchError, match=r"Several weights for rn12 on cifarfs: .*rn12.pt1, .*rn12.pth") as caught:
         find_weights(shipped, "cifarfs", "rn12")
     assert "rn12.safetensors" not in caught.value.message

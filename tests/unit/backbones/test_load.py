@@ -1,10 +1,9 @@
 """The door: names, seeds, widths, timm models, and what is written and read back."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,9 +13,6 @@ from timm.data.config import resolve_model_data_config
 from fsbench.backbones.load import encode_backbone, halve, load_backbone
 from fsbench.data.transforms import timm_transform
 from fsbench.errors import FsbenchError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
 

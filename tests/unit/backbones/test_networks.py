@@ -1,17 +1,11 @@
 """The modules themselves: sizes, shapes, training."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 import torch
 
+from fsbench.backbones.base import Backbone
 from fsbench.backbones.networks import Conv4, ResNet12, ResNet18, WideResNet
 from fsbench.errors import FsbenchError
-
-if TYPE_CHECKING:
-    from fsbench.backbones.base import Backbone
 
 
 def test_conv4_flattens_maps_of_2x2_positions_and_averages_larger_ones() -> None:

@@ -1,10 +1,9 @@
 """Models of timm: names, caches, and files as their authors have published them."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import timm
@@ -15,10 +14,6 @@ from safetensors.torch import save_file
 from fsbench.backbones.load import load_backbone, refuse_unknown
 from fsbench.backbones.timm_models import find_timm_weights
 from fsbench.errors import FsbenchError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 NAME = "timm/resnet10t"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -82,12 +77,9 @@ def test_one_file_serves_several_data_sets_and_own_files_come_first(caches: Path
 
 
 def test_names_are_checked_before_weights_are_asked_for() -> None:
-    for name, words in (
-        ("timm/resnet10x", "no model 'resnet10x'"),
-        ("timm/resnet10t.c9", "no weights 'c9' of resnet10t"),
-    ):
+    for name, words in (("resnet10x", "no model 'resnet10x'"), ("resnet10t.c9", "no weights 'c9' of resnet10t")):
         with pytest.raises(FsbenchError, match=f"timm has {words}"):
-            refuse_unknown(name)
+            refuse_unknown(f"timm/{name}")
 
 
 def test_a_file_under_its_authors_names_is_converted_by_timm(tmp_path: Path) -> None:

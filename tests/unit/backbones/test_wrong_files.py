@@ -1,9 +1,8 @@
 """Files that are not the expected checkpoint."""
 
-from __future__ import annotations
-
 import pickle
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +11,6 @@ import torch
 from fsbench.backbones.load import load_backbone
 from fsbench.errors import FsbenchError
 from tests.oracle import backbone_reference as reference
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def small_rn12() -> reference.State:
@@ -46,12 +42,6 @@ def test_what_is_not_a_checkpoint_is_refused_by_its_path(tmp_path: Path, content
     assert caught.value.hint
 
 
-def test_another_backbone_than_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(FsbenchError, match=r"Expected weights for wrn, found .*rn12-easy") as caught:
-        load_backbone("wrn", write(tmp_path / "a.pth", small_rn12()))
-    assert "--backbone rn12" in caught.value.hint
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -67,6 +57,8 @@ def test_torch_files_of_something_else(tmp_path: Path, content: Any, words: str)
 
 def test_the_report_names_what_is_missing_unexpected_and_of_another_shape(tmp_path: Path) -> None:
     state = small_rn12()
+    with pytest.raises(FsbenchError, match=r"Expected weights for wrn, found .*rn12-easy(.|\n)*--backbone rn12"):
+        load_backbone("wrn", write(tmp_path / "a.pt", state))
     del state["layers.0.bn2.weight"]
     state["layers.1.conv2.weight"] = torch.ones(10, 9, 3, 3)
     state["attention.weight"] = torch.ones(3)
@@ -75,9 +67,6 @@ def test_the_report_names_what_is_missing_unexpected_and_of_another_shape(tmp_pa
     assert "layers.0.bn2.weight missing, expected (4,)" in caught.value.message
     assert "layers.1.conv2.weight (10, 9, 3, 3), expected (10, 10, 3, 3)" in caught.value.message
     assert "attention.weight (3,), expected none" in caught.value.message
-
-
-def test_weights_that_are_not_finite(tmp_path: Path) -> None:
     state = small_rn12()
     state["layers.1.bn2.running_var"][3] = float("nan")
     with pytest.raises(FsbenchError, match=r"not finite numbers: layers\.1\.bn2\.running_var"):

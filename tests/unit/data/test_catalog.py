@@ -1,16 +1,7 @@
-from __future__ import annotations
-
 import pytest
 
 from fsbench.data import catalog
-from fsbench.data.catalog import (
-    SPLITS,
-    DatasetInfo,
-    benchmark_of,
-    canonical_split,
-    dataset_info,
-    find_info,
-)
+from fsbench.data.catalog import SPLITS, DatasetInfo, benchmark_of, canonical_split, dataset_info, find_info
 from fsbench.errors import FsbenchError
 
 # Computed with other code from the published lists: sha256 of {"base":[...],"val":[...],"novel":[...]}.

@@ -1,24 +1,17 @@
 """Benchmarks under a data root: found by the names of their folders, and compared with the catalog."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from fsbench.data.catalog import SPLITS, dataset_info
+from fsbench.data.catalog import SPLITS, DatasetInfo, dataset_info
 from fsbench.data.dataset import FolderImages, Listing
 from fsbench.data.scan import choose_datasets, differences, find_datasets, wrong_split
 from fsbench.errors import FsbenchError
 from fsbench.reporter import Reporter
+from tests.comparing import QUIET
 from tests.unit.data.trees import put
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fsbench.data.catalog import DatasetInfo
-
-QUIET = Reporter(quiet=True)
 NAMES = {"base": "train", "val": "val", "novel": "test"}
 
 
@@ -63,9 +56,7 @@ def test_without_names_all_that_can_be_used_are_chosen(tmp_path: Path, capsys: p
     assert f"{tmp_path / 'tiered'} is left out" in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_folder_of_another_split_counts_for_the_split_that_it_follows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_counts_for_the_split_that_it_follows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     feat = dataset_info("cub-feat")
     put(tmp_path, (f"cub/{NAMES[split]}/{name}/a.jpg" for split in SPLITS for name in feat.classes(split)))
     (dataset,) = choose_datasets("cub-feat", None, tmp_path, Reporter())

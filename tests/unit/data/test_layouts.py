@@ -1,10 +1,8 @@
 """Every layout in which data sets circulate is read, and lists the same images in the same order."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +14,6 @@ from fsbench.data.scan import load_dataset, load_own
 from fsbench.errors import FsbenchError
 from tests.unit.data.trees import put, write_cifar
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 MINI, CUB, CIFARFS = (dataset_info(name) for name in ("mini", "cub", "cifarfs"))
 NAMES = {"base": "train", "val": "val", "novel": "test"}
 WNID, WNID2 = MINI.classes("novel")[:2]
@@ -26,9 +21,7 @@ BIRD = CUB.classes("novel")[0]  # 004.Groove_billed_Ani
 
 
 def write(path: Path, *lines: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    return put(path.parent, [path.name], "\n".join([*lines, ""]).encode()) / path.name
 
 
 class TestFolders:

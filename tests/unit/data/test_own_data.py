@@ -1,22 +1,16 @@
-from __future__ import annotations
-
 import io
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from fsbench.data.dataset import ImageDataset
 from fsbench.data.scan import OwnData, choose_datasets, load_own, parse_fractions, read_split_file, split_by_fractions
 from fsbench.errors import FsbenchError
 from fsbench.reporter import Reporter
 from tests.unit.data.trees import put
-
-if TYPE_CHECKING:
-    from fsbench.data.dataset import ImageDataset
 
 ANIMALS = ["cat", "cow", "dog", "hen", "pig"]
 
@@ -30,14 +24,9 @@ def classes(dataset: ImageDataset) -> dict[str, tuple[str, ...]]:
     return {name: split.class_names for name, split in dataset.splits.items()}
 
 
-def write(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
-
-
 def test_json_with_other_split_names(animals: Path, tmp_path: Path) -> None:
-    file = write(tmp_path / "s.json", json.dumps({"train": ["cat", "dog"], "valid": ["cow"], "test": ["pig"]}))
-    dataset = load_own(animals, split_file=file)
+    put(tmp_path, ["s.json"], b'{"train": ["cat", "dog"], "valid": ["cow"], "test": ["pig"]}')
+    dataset = load_own(animals, split_file=tmp_path / "s.json")
     assert classes(dataset) == {"base": ("cat", "dog"), "val": ("cow",), "novel": ("pig",)}
     assert any("1 class folder is in no split and is left out: hen" in note for note in dataset.notes)
 
@@ -78,8 +67,9 @@ def test_wrong_fractions_are_refused(text: str) -> None:
     ],
 )
 def test_wrong_split_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    put(tmp_path, ["s.json"], text.encode())
     with pytest.raises(FsbenchError, match=message):
-        read_split_file(write(tmp_path / "s.json", text))
+        read_split_file(tmp_path / "s.json")
 
 
 def choose(own: OwnData, name: str | None = None) -> tuple[ImageDataset, str]:
@@ -94,7 +84,7 @@ def test_unfit_divisions_are_refused(animals: Path, tmp_path: Path) -> None:
     with pytest.raises(FsbenchError, match=r"5 class folders .* but not which"):
         load_own(animals)
     with pytest.raises(FsbenchError, match=r"names 1 class that has no folder .*: unicorn"):
-        load_own(animals, split_file=write(tmp_path / "u.json", '{"base": ["cat", "unicorn"]}'))
+        load_own(animals, split_file=put(tmp_path, ["u.json"], b'{"base": ["cat", "unicorn"]}') / "u.json")
     put(tmp_path / "zoo", ["train/cat/1.png", "test/dog/1.png"])
     with pytest.raises(FsbenchError, match="Leave the split file and the fractions out"):
         load_own(tmp_path / "zoo", fractions=(0.5, 0.25, 0.25))
@@ -110,9 +100,9 @@ def test_small_classes_are_left_out_and_named(tmp_path: Path, how: str) -> None:
     prefix = "novel/" if how == "split folders" else ""
     root = put(tmp_path / "pets", [f"{prefix}{name}/{i}.png" for name in ("cat", "cow", "dog") for i in range(6)])
     put(root, [f"{prefix}hen/1.png", f"{prefix}pig/notes.txt"])
-    file = write(tmp_path / "s.json", json.dumps({"novel": ["cat", "cow", "dog", "hen", "pig"]}))
-    fractions = "0,0,1" if how == "fractions" else None
-    dataset, told = choose(OwnData(root, file if how == "split file" else None, fractions, min_images=5))
+    put(tmp_path, ["s.json"], b'{"novel": ["cat", "cow", "dog", "hen", "pig"]}')
+    file = tmp_path / "s.json" if how == "split file" else None
+    dataset, told = choose(OwnData(root, file, "0,0,1" if how == "fractions" else None, min_images=5))
     assert classes(dataset) == {"novel": ("cat", "cow", "dog")}
     assert told.count("pets: 2 classes with fewer than 5 readable images are left out: hen (1), pig (0).") == 1, told
 

@@ -1,9 +1,7 @@
 """Decoded images: the same pixels as the transform's, from a file that is made once and again when it is damaged."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,17 +9,14 @@ import torch
 from PIL import Image
 
 from fsbench.data import pixels as module
+from fsbench.data.dataset import ImageSplit
 from fsbench.data.pixels import normalised, open_pixels
 from fsbench.data.scan import load_own
 from fsbench.data.transforms import RECIPES, EvalTransform, transform_for
 from fsbench.errors import FsbenchError
 from fsbench.reporter import Reporter
 from tests.images import SPLITS, write_images
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fsbench.data.dataset import ImageSplit
+from tests.watching import watch
 
 QUIET = Reporter(silent=True)
 SMALL = transform_for("simpleshot", None, 20)  # by PIL to 36, centre 32
@@ -35,15 +30,7 @@ def split(tmp_path: Path) -> ImageSplit:
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of images of every set that is decoded as a whole."""
-    calls: list[int] = []
-    original = module._decode
-
-    def counting(split: ImageSplit, *rest: Any) -> Any:
-        calls.append(len(split))
-        return original(split, *rest)
-
-    monkeypatch.setattr(module, "_decode", counting)
-    return calls
+    return watch(monkeypatch, module, "_decode", lambda split, *rest: len(split))
 
 
 def only_file(cache: Path) -> Path:
@@ -62,10 +49,8 @@ def test_pixels_are_those_of_the_transform(name: str) -> None:
         torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
 
 
-def test_rows_are_in_the_order_of_the_split_whatever_the_blocks(
-    split: ImageSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_AT_ONCE", 5)
+def test_rows_are_in_the_order_of_the_split(split: ImageSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_AT_ONCE", 5)  # images of a block
     for cache in (None, tmp_path / "cache"):
         found = open_pixels(split, SMALL, cache, QUIET)
         assert found.shape == (12, 32, 32, 3)
@@ -74,9 +59,7 @@ def test_rows_are_in_the_order_of_the_split_whatever_the_blocks(
             assert torch.equal(normalised(batch, SMALL)[0, 0], SMALL(split.open(row)))
 
 
-def test_a_file_is_made_once_and_writing_into_the_pixels_leaves_it_alone(
-    split: ImageSplit, tmp_path: Path, decoded: list[int]
-) -> None:
+def test_a_file_is_made_once_and_not_written_into(split: ImageSplit, tmp_path: Path, decoded: list[int]) -> None:
     cache = tmp_path / "cache"
     first = open_pixels(split, SMALL, cache, QUIET)
     copy = np.array(first)
@@ -92,11 +75,8 @@ def test_a_file_is_made_once_and_writing_into_the_pixels_leaves_it_alone(
 
 def test_other_images_with_the_same_names_and_sizes_are_noticed(tmp_path: Path) -> None:
     def save(seed: int) -> ImageSplit:
-        for name in ("a", "b"):
-            (tmp_path / "plain" / "novel" / name).mkdir(parents=True, exist_ok=True)
-            array = np.random.default_rng(seed).integers(0, 256, (9, 9, 3), dtype=np.uint8)
-            Image.fromarray(array).save(tmp_path / "plain" / "novel" / name / "0.bmp")  # always as many bytes
-        return load_own(tmp_path / "plain").splits["novel"]
+        root = write_images(tmp_path / "plain", {"novel": ["a", "b"]}, seed=seed, ending="bmp")  # as many bytes
+        return load_own(root).splits["novel"]
 
     first = np.array(open_pixels(save(0), SMALL, tmp_path / "cache", QUIET))
     assert not np.array_equal(first, open_pixels(save(1), SMALL, tmp_path / "cache", QUIET))

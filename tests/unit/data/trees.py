@@ -1,17 +1,12 @@
 """Small trees of images, written in the layouts that people have."""
 
-from __future__ import annotations
-
 import io
 import pickle
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 _buffer = io.BytesIO()
 Image.new("RGB", (8, 8), (10, 20, 30)).save(_buffer, "png")

@@ -1,23 +1,14 @@
-from __future__ import annotations
-
 import shutil
-from dataclasses import astuple
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from fsbench.data.catalog import dataset_info
-from fsbench.doctor import Environment, diagnose
+from fsbench.doctor import DoctorReport, Environment, diagnose
 from fsbench.reporter import Reporter
+from tests.comparing import QUIET
 from tests.images import write_images
 from tests.unit.data.trees import put
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fsbench.doctor import DoctorReport
-
-QUIET = Reporter(quiet=True)
 
 
 @pytest.fixture(autouse=True)
@@ -38,17 +29,6 @@ def test_an_absent_a_foreign_and_an_unreadable_data_folder(tmp_path: Path) -> No
     (dataset,) = look(tmp_path).datasets
     assert dataset.state == "unreadable"
     assert "found nothing" in dataset.sentences[0]
-
-
-def test_half_copied_data_set(tmp_path: Path) -> None:
-    info = dataset_info("mini")
-    put(tmp_path / "data/mini", (f"train/{name}/1.jpg" for name in info.classes("base")[:30]))
-    (dataset,) = look(tmp_path).datasets
-    assert dataset.state == "incomplete"
-    base, val, _ = dataset.splits
-    assert astuple(base) == ("base", 64, 30, 38400, 30)
-    assert val.found_classes == 0
-    assert "30 of 60,000 images are here" in dataset.sentences[0]
 
 
 def test_complete_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,20 +1,15 @@
 """Small methods on images, as a user may write them: `file.py:CLASS`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from fsbench.data.pixels import normalised
+from fsbench.features.scatter import BaseStatistics
 from fsbench.methods.base import MethodInfo, Variants
 from fsbench.methods.images.networks import ImageMethod
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.tasks.batch import TaskBatch
+from fsbench.tasks.batch import TaskBatch
 
 
 def nearest_mean(features: Tensor, tasks: TaskBatch) -> Tensor:

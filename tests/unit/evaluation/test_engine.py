@@ -1,44 +1,40 @@
 """Rows in, predictions out: whatever the blocks, threads, processes and companions, a task's answers are the same."""
 
-from __future__ import annotations
-
+import itertools
 import threading
 import time
-from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation import engine
-from fsbench.evaluation.engine import Embedded, TaskList, solve
+from fsbench.evaluation.engine import Embedded, Outcome, TaskList, solve
+from fsbench.features.scatter import BaseStatistics
 from fsbench.methods.base import Method, MethodInfo
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.soft_kmeans import SoftKMeans
 from fsbench.ranks import ALONE, Ranks
+from fsbench.results.record import Answers
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import sample_tasks
-from tests.synthetic import make_features
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from fsbench.evaluation.engine import Outcome
-    from fsbench.features.scatter import BaseStatistics
-    from fsbench.results.record import Answers
-    from tests.synthetic import Features
+from fsbench.tasks.sampling import largest, sample_tasks
+from tests.synthetic import Features, make_features
+from tests.watching import watch
 
 CPU = torch.device("cpu")
 SHORT = TaskProtocol("veilleux", shots=5, alpha=0.5)  # some tasks have fewer queries
+# Some have fewer classes or shots, and queries of unknown classes.
+VARIED = TaskProtocol("meta", "3-5", 1, "6/class", None, unknown=2, support="meta")
+KINDS = {"all tasks alike": TaskProtocol(queries=40), "short tasks": SHORT, "varied tasks": VARIED}
 METHODS: tuple[Method, ...] = (
     NearestClassMean(),
     SoftKMeans(),
@@ -59,7 +55,7 @@ def answers(method: Method, data: Features, rules: TaskProtocol, tasks: Any = 60
     return solved([method], data, rules, tasks, **options)[0].answers
 
 
-@pytest.mark.parametrize("rules", [TaskProtocol(queries=40), SHORT], ids=["all tasks alike", "short tasks"])
+@pytest.mark.parametrize("rules", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("dimension", [96, 20], ids=["by Gram matrices", "by features"])
 def test_companions_batches_threads_and_order_change_no_answer(rules: TaskProtocol, dimension: int) -> None:
     data, before = make_features(dimension=dimension), torch.get_num_threads()
@@ -73,6 +69,7 @@ def test_companions_batches_threads_and_order_change_no_answer(rules: TaskProtoc
                 np.testing.assert_array_equal(outcome.answers.labels, own.labels)
                 np.testing.assert_array_equal(outcome.answers.classes, own.classes)
                 np.testing.assert_allclose(outcome.answers.confidence, own.confidence, atol=1e-3)
+                np.testing.assert_allclose(outcome.answers.outlier, own.outlier, atol=1e-5)
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
@@ -80,7 +77,7 @@ def test_companions_batches_threads_and_order_change_no_answer(rules: TaskProtoc
     assert some.predicted.tolist() == alone[2].predicted[[13, 7, 8]].tolist()
 
 
-@pytest.mark.parametrize("rules", [TaskProtocol(shots=2, queries=30), SHORT], ids=["all tasks alike", "short tasks"])
+@pytest.mark.parametrize("rules", KINDS.values(), ids=KINDS)
 def test_answers_are_those_of_the_method_to_the_drawn_tasks(features: Features, rules: TaskProtocol) -> None:
     found = answers(SoftKMeans(), features, rules, 40)
     drawn = sample_tasks(rules, features.novel.offsets, 3, np.arange(40))
@@ -88,15 +85,19 @@ def test_answers_are_those_of_the_method_to_the_drawn_tasks(features: Features, 
     np.testing.assert_array_equal(found.classes, drawn.classes)
     rows = features.novel.features[np.concatenate([drawn.support, drawn.query], axis=1)]
     for task in range(40):
-        present = np.concatenate([drawn.support[task] >= 0, drawn.query_labels[task] >= 0])
-        x = SoftKMeans().embed(torch.from_numpy(rows[task][present]), features.statistics)
-        (p,) = SoftKMeans().classify(TaskBatch(x[None], torch.from_numpy(drawn.support_labels[[task]]), 5))
-        queries = drawn.query_labels[task] >= 0
+        support, queries = drawn.support[task] >= 0, drawn.query[task] >= 0
+        x = SoftKMeans().embed(torch.from_numpy(rows[task][np.append(support, queries)]), features.statistics)
+        labels = torch.from_numpy(drawn.support_labels[task][support])
+        (p,) = SoftKMeans().classify(TaskBatch(x[None], labels[None], int(drawn.ways[task])))
         np.testing.assert_array_equal(found.predicted[task][queries], p.argmax(dim=1))
         np.testing.assert_allclose(found.confidence[task][queries], p.max(dim=1).values, atol=1e-3)
         assert (found.predicted[task][~queries] == -1).all()
         assert np.isnan(found.confidence[task][~queries]).all()
-    assert ((found.labels < 0).any()) == (rules is SHORT)
+        if rules.unknown:
+            means = [x[: len(labels)][labels == k].mean(dim=0) for k in range(drawn.ways[task])]
+            cosines = [torch.cosine_similarity(x[len(labels) :], mean[None]) for mean in means]
+            np.testing.assert_allclose(found.outlier[task][queries], 1 - torch.stack(cosines).amax(dim=0), atol=1e-5)
+    assert ((found.labels < 0).any()) == (rules in (SHORT, VARIED))
     assert [str(a.dtype) for a in (found.predicted, found.confidence, found.classes)] == ["int8", "float16", "int8"]
 
 
@@ -119,29 +120,23 @@ class Played(Ranks):
 
 
 @pytest.mark.parametrize("rules", [TaskProtocol(queries=20), SHORT], ids=["all tasks alike", "short tasks"])
-def test_unequal_processes_give_what_one_gives(
-    rules: TaskProtocol, features: Features, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_give_what_one_gives(rules: TaskProtocol, features: Features, monkeypatch: pytest.MonkeyPatch) -> None:
     methods, memory = (NearestClassMean(), Bavardage()), (16 << 20, 650_000, 1)
     expected = solved(methods, features, rules, 90)
-    here, drawn, store = threading.local(), [], HashStore()
+    here, store = threading.local(), HashStore()
     meeting: dict[str, Any] = {"barrier": threading.Barrier(len(memory)), "said": {}}
-
-    def counted(*arguments: Any) -> Any:
-        drawn.extend(arguments[-1].tolist())
-        return sample_tasks(*arguments)
 
     def process(number: int) -> list[Outcome]:
         here.number = number
         return solved(methods, features, rules, 90, ranks=Played(number, len(memory), store, **meeting))
 
     monkeypatch.setattr(engine, "free_memory", lambda device: memory[here.number])
-    monkeypatch.setattr(engine, "sample_tasks", counted)
+    drawn = watch(monkeypatch, engine, "sample_tasks", lambda *arguments: arguments[-1].tolist())
     with ThreadPoolExecutor(len(memory)) as pool:
         for outcomes in pool.map(process, range(len(memory))):
             for outcome, own in zip(outcomes, expected, strict=True):
                 assert outcome.answers == own.answers
-    assert Counter(drawn) == Counter(range(90))
+    assert sorted(itertools.chain(*drawn)) == [*range(90)]
 
 
 def writer(write: Callable[[TaskBatch], Any]) -> Method:
@@ -224,16 +219,24 @@ def test_out_of_memory_halves_the_batch_and_goes_on(features: Features) -> None:
         answers(Hungry(most=0, message="a bug"), features, TaskProtocol())
 
 
-def test_what_is_no_number_is_no_answer(features: Features) -> None:
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda p: p.index_fill(1, torch.tensor([7]), torch.inf), "probabilities of Lost are NaN"),
+        (lambda p: 1.01 * p, "probabilities of Lost are NaN"),
+        (lambda p: 2 * p - 1 / p.shape[2], "probabilities of Lost are NaN"),
+        (lambda p: p[:, :1], "Lost gave a tensor"),  # which would be broadcast
+    ],
+)
+def test_what_are_no_probabilities_is_no_answer(features: Features, spoil: Any, words: str) -> None:
     class Lost(NearestClassMean):
         info: ClassVar[MethodInfo] = MethodInfo("lost", "Lost")
 
         def classify(self, tasks: TaskBatch) -> torch.Tensor:
-            probabilities = super().classify(tasks).clone()
-            probabilities[-1, 0, 0] = float("inf")
-            return probabilities
+            spoiled: torch.Tensor = spoil(super().classify(tasks))
+            return spoiled
 
-    with pytest.raises(FsbenchError, match="Lost gave NaN or infinity in place of probabilities"):
+    with pytest.raises(FsbenchError, match=words):
         solved([NearestClassMean(), Lost()], features, TaskProtocol())
 
 
@@ -242,12 +245,13 @@ def planned(
 ) -> tuple[engine._Work, int]:
     """The plan for a machine with that much free memory and four cores, and the bytes of a task."""
     embedded = [Embedded(options.pop("method", NearestClassMean()), {"rows": torch.empty(0, dimension)})]
-    sizes = np.arange(rules.ways + 1) * options.pop("images", 600)
+    images = options.pop("images", 600)
+    task = largest(rules, np.full(int(rules.ways), images))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "free_memory", lambda device: free)
         patch.setattr(torch, "get_num_threads", lambda: 4)
-        work = engine._plan(embedded, rules, sizes, tasks, torch.device(device), options.pop("batch", None), ALONE)
-    return work, engine.task_bytes(embedded, rules.ways * rules.shots + rules.queries, rules.ways)
+        work = engine._plan(embedded, task, images, tasks, torch.device(device), options.pop("batch", None), ALONE)
+    return work, engine.task_bytes(embedded, task[1] + task[2], task[0])
 
 
 USUAL, HUGE = TaskProtocol(), TaskProtocol(ways=200, queries=50_000)
@@ -263,9 +267,7 @@ USUAL, HUGE = TaskProtocol(), TaskProtocol(ways=200, queries=50_000)
         (8 << 30, HUGE, "cuda", 3, 2),
     ],
 )
-def test_blocks_follow_from_the_task_and_free_memory(
-    free: int | None, rules: TaskProtocol, device: str, block: int, threads: int
-) -> None:
+def test_blocks_fit_into_memory(free: int | None, rules: TaskProtocol, device: str, block: int, threads: int) -> None:
     work, one = planned(free, rules, 1024, device=device)
     assert (work.block, work.threads, work.in_threads) == (block, threads, device == "cpu")
     at_once = work.block * (work.threads if work.in_threads else 1)
@@ -280,7 +282,7 @@ def test_chunks_follow_from_what_drawing_takes_and_leave_work_for_every_thread()
     assert many.threads * many.chunk * 4 * 200 * 50_000 <= 256 << 20  # what all threads draw at once
     for tasks, chunks in ((4, 4), (80, 8), (3000, 24)):
         work, _ = planned(None, USUAL, 640, tasks=tasks)
-        assert len([*work.chunks(tasks, ALONE)]) == chunks
+        assert -(-tasks // work.chunk) == chunks
     assert planned(None, USUAL, 640, batch=7)[0].block == 7
 
 

@@ -1,11 +1,9 @@
 """Methods on images run on the same tasks as methods on features, and give what the same features would give."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,12 +20,10 @@ from fsbench.features.store import FeatureFile, make_split, write_features
 from fsbench.methods import registry
 from fsbench.methods.images.loader import ImageLoader
 from fsbench.reporter import Reporter
+from fsbench.results.record import Record
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import CPU, QUIET, runner
-
-if TYPE_CHECKING:
-    from fsbench.results.record import Record
-    from tests.synthetic import Features
+from tests.synthetic import Features
 
 METHODS = Path(__file__).with_name("own_image_methods.py")
 RULES = (TaskProtocol(ways=3, shots=2, queries=9),)
@@ -79,7 +75,7 @@ def ran(
 def test_a_method_on_images_gives_what_the_same_features_give(place: Path) -> None:
     records = ran(place, "MeanOfNetwork", "simpleshot:L2N")
     images, features = records["MeanOfNetwork"], records["simpleshot:L2N"]
-    np.testing.assert_array_equal(images.predicted, features.predicted)
+    np.testing.assert_array_equal(images.answers.predicted, features.answers.predicted)
     assert 40 < features.accuracy < 100
     assert (images.run.features, images.run.tasks_digest) == (features.run.features, features.run.tasks_digest)
     digest = file_of(place).provenance.weights_sha256
@@ -135,7 +131,7 @@ def test_images_in_another_order_are_matched_by_name(place: Path, tmp_path: Path
     write_features(tmp_path / "shuffled.h5", file_of(place).provenance, {"novel": shuffled})
     records = ran(place, "MeanOfNetwork", "simpleshot:L2N", file=FeatureFile.open(tmp_path / "shuffled.h5"))
     one, other = records.values()
-    np.testing.assert_array_equal(one.predicted, other.predicted)
+    np.testing.assert_array_equal(one.answers.predicted, other.answers.predicted)
 
 
 @pytest.fixture
@@ -176,4 +172,4 @@ def test_all_adapts_networks_to_a_part_of_the_tasks(
     assert "mean-of-network: 6 of 20 tasks" in capsys.readouterr().err
     named = ran(place, "mean-of-network", run=run)["mean-of-network"]
     assert named.tasks == 20
-    assert ran(place, "all", run=run)["mean-of-network"].answers == named.answers.first(6)
+    assert ran(place, "all", run=run)["mean-of-network"].answers == named.answers[:6]

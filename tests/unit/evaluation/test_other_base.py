@@ -1,26 +1,20 @@
 """Base classes of another file, and none at all."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.compare import compare
+from fsbench.evaluation.run import configure
 from fsbench.evaluation.source import source_of
 from fsbench.evaluation.spec import Spec, parse_methods
 from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.reporter import Reporter
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import QUIET, compared, runner
-from tests.synthetic import make_features
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.synthetic import Features
+from tests.synthetic import Features, make_features
 
 MADE = Provenance("cub", "rn18", weights="w.pth", weights_sha256="ab", transform="{}")
 
@@ -50,7 +44,7 @@ def test_statistics_come_from_the_other_file_and_records_name_it(novel: FeatureF
     source, digest = source_of(novel, "novel", other, QUIET), other.summary("base").digest
     assert source.base is not None
     assert (source.base.digest, source.split.digest) == (digest, novel.summary("novel").digest)
-    assert source.context(TaskProtocol(), "article").preset == "cub"
+    assert configure(parse_methods("bavardage")[0], source, TaskProtocol(), preset="article")[1].preset == "cub"
     table = compared("ncm,bavardage", [novel], [TaskProtocol()], tasks=10, base=other)
     assert [entry.label for entry in table.entries] == ["soft-kmeans", "ncm", "bavardage"]
     for record in table.records:
@@ -60,9 +54,7 @@ def test_statistics_come_from_the_other_file_and_records_name_it(novel: FeatureF
     assert not any(cell.published for cell in table.cells)  # numbers are of the data set's own base classes
 
 
-def test_other_files_of_the_same_data_set_are_named_and_the_files_own_is_not(
-    features: Features, tmp_path: Path
-) -> None:
+def test_other_files_of_the_same_data_set_are_named_and_its_own_is_not(features: Features, tmp_path: Path) -> None:
     files = [whole(tmp_path / "a.h5", features, MADE), whole(tmp_path / "b.h5", make_features(seed=5), MADE)]
     own, others = (compared("bavardage", [files[0]], [TaskProtocol()], tasks=3, base=base).records for base in files)
     assert all("base:" not in one.signature and not one.base_dataset for one in own)
@@ -73,9 +65,7 @@ def test_other_files_of_the_same_data_set_are_named_and_the_files_own_is_not(
     assert all(cell.published for cell in table.groups[0].cells.values())
 
 
-def test_other_weights_dimensions_and_files_without_base_are_refused(
-    novel: FeatureFile, features: Features, tmp_path: Path
-) -> None:
+def test_files_that_do_not_fit_as_base_are_refused(novel: FeatureFile, features: Features, tmp_path: Path) -> None:
     for data, made, words in (
         (features, replace(MADE, weights_sha256="cd"), "was extracted with other weights"),
         (make_features(dimension=47), MADE, "has 47 features per image"),

@@ -1,23 +1,17 @@
 """The article's tables over the feature files that are here."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from fsbench.evaluation.reproduce import TABLES, reproduce
+from fsbench.evaluation.reproduce import TABLES, Reproduction, reproduce
 from fsbench.evaluation.spec import parse_protocols
 from fsbench.features.store import FeatureFile, Provenance, Split, write_features
 from fsbench.results.published import article_number
 from tests.comparing import compared, runner
-
-if TYPE_CHECKING:
-    from fsbench.evaluation.reproduce import Reproduction
-    from tests.synthetic import Features
+from tests.synthetic import Features
 
 PUBLISHED = Provenance("mini", "wrn", family="wrn-simpleshot", weights="wrn.pth.tar", architecture="")
 NARROW = Provenance("cifarfs", "rn12", family="rn12-easy", weights="rn12.safetensors", trained_by="fsbench")
@@ -66,9 +60,7 @@ def test_every_number_of_the_articles_tables_has_a_cell() -> None:
     assert counts == {"table1": 150, "table2": 12, "table3": 120}
 
 
-def test_ours_is_what_compare_gives_with_the_articles_parameters(
-    files: list[FeatureFile], table2: Reproduction
-) -> None:
+def test_ours_is_what_compare_gives_with_the_articles_preset(files: list[FeatureFile], table2: Reproduction) -> None:
     mini = dict(table2.blocks)["mini"]
     assert [row.method for row in mini] == ["Soft-KMEANS", "Soft-KMEANS+VB", "BAVARDAGE"]
     columns = parse_protocols(settings="unbalanced")

@@ -1,26 +1,23 @@
 """Runs are computed once: records are reused, extended, and never lost."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+import fsbench
 from fsbench.errors import FsbenchError
 from fsbench.evaluation import run as running
-from fsbench.evaluation.engine import solve
+from fsbench.evaluation.engine import TaskList
+from fsbench.evaluation.source import Source
 from fsbench.features.store import Provenance
 from fsbench.results.record import Record, load_record, save_record
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import job, runner, source_in_memory
-
-if TYPE_CHECKING:
-    from fsbench.evaluation.engine import Outcome
-    from fsbench.evaluation.source import Source
-    from tests.synthetic import Features
+from tests.synthetic import Features
+from tests.watching import watch
 
 SLOW: dict[str, Any] = {"method": "tim-gd", "options": {"steps": 2}}
 
@@ -34,24 +31,18 @@ def source(features: Features) -> Source:
 @pytest.fixture
 def pieces(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, range]]:
     """What is solved from now on: numbers of methods, and of tasks."""
-    solved: list[tuple[int, range]] = []
 
-    def counted(methods: Any, split: Any, base: Any, tasks: Any, **options: Any) -> list[Outcome]:
-        outcomes = solve(methods, split, base, tasks, **options)
-        solved.append((len(methods), range(int(tasks.numbers[0]), int(tasks.numbers[-1]) + 1)))
-        return outcomes
+    def piece(methods: Any, split: Any, base: Any, tasks: TaskList, **options: Any) -> tuple[int, range]:
+        return len(methods), range(int(tasks.numbers[0]), int(tasks.numbers[-1]) + 1)
 
-    monkeypatch.setattr(running, "solve", counted)
-    return solved
+    return watch(monkeypatch, running, "solve", piece)
 
 
 def content(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_record_is_extended_and_a_request_for_fewer_tasks_reads_its_beginning(
-    source: Source, tmp_path: Path, pieces: list[tuple[int, range]]
-) -> None:
+def test_a_record_is_extended_or_read_in_part(source: Source, tmp_path: Path, pieces: list[tuple[int, range]]) -> None:
     whole = runner().run(job(source, tasks=30))
     pieces.clear()
     records = [runner(tmp_path).run(job(source, tasks=tasks)) for tasks in (20, 30)]
@@ -63,7 +54,7 @@ def test_a_record_is_extended_and_a_request_for_fewer_tasks_reads_its_beginning(
     stored = content(tmp_path)
     for tasks in (12, 1, 30):
         record = runner(tmp_path).run(job(source, tasks=tasks))
-        assert record.answers == whole.answers.first(tasks)
+        assert record.answers == whole.answers[:tasks]
         assert (record.accuracy, record.signature) == (whole.first(tasks).accuracy, whole.first(tasks).signature)
     assert content(tmp_path) == stored
     assert len(pieces) == 2
@@ -76,9 +67,7 @@ def refused(*arguments: Any) -> None:
     raise FsbenchError("read-only")
 
 
-def test_a_folder_that_cannot_be_written_serves_what_it_has(
-    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_folder_serves_what_it_has(source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runner(tmp_path).run(job(source, tasks=20))
     for name in ("require_writable", "save_record"):
         monkeypatch.setattr(running, name, refused)
@@ -105,7 +94,7 @@ def test_a_slow_method_that_is_killed_loses_nothing_that_was_written(
     (path,) = tmp_path.iterdir()
     part = load_record(path)
     assert part.tasks == pieces[-1][1].stop < 40
-    assert part.answers == whole.answers.first(part.tasks)
+    assert part.answers == whole.answers[: part.tasks]
     done: list[int] = []
     record = runner(tmp_path).run(slow, lambda more, label: done.append(more))
     assert record.answers == whole.answers
@@ -114,9 +103,7 @@ def test_a_slow_method_that_is_killed_loses_nothing_that_was_written(
     assert load_record(path) == record
 
 
-def test_fast_methods_are_solved_together_where_they_lack_the_same_tasks(
-    source: Source, tmp_path: Path, pieces: list[tuple[int, range]]
-) -> None:
+def test_fast_methods_are_solved_together(source: Source, tmp_path: Path, pieces: list[tuple[int, range]]) -> None:
     names = ("ncm", "soft-kmeans", "bavardage", "bavardage:released")
     runner(tmp_path).run(job(source, "soft-kmeans", 8))
     pieces.clear()
@@ -129,7 +116,7 @@ def test_fast_methods_are_solved_together_where_they_lack_the_same_tasks(
     assert [record.method.label for record in records] == [*names, "tim-gd", "ncm"]
     assert sum(done) == 6 * 20
     alone = [runner().run(one) for one in jobs]
-    assert [one.predicted.tolist() for one in records] == [one.predicted.tolist() for one in alone]
+    assert [one.answers.predicted.tolist() for one in records] == [one.answers.predicted.tolist() for one in alone]
     assert len([*tmp_path.iterdir()]) == 6
 
 
@@ -140,10 +127,15 @@ def test_a_record_that_is_damaged_or_of_another_run_is_named(source: Source, tmp
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(FsbenchError, match=re.escape(str(path))):
         runner(tmp_path).run(job(source))
-    save_record(path, record.update(run=record.run.model_copy(update={"seed": 9})))
+    save_record(path, record.model_copy(update={"run": record.run.model_copy(update={"seed": 9})}))
     with pytest.raises(FsbenchError, match="does not match its file name") as caught:
         runner(tmp_path).run(job(source))
     assert "--force" in caught.value.hint
+    # Every answer is right, and other tasks are answered.
+    answers = replace(record.answers, labels=record.answers.predicted)
+    save_record(path, record.model_copy(update={"answers": answers}))
+    with pytest.raises(FsbenchError, match=f"{path.name} is not over the tasks of its run"):
+        runner(tmp_path).run(job(source))
     assert runner(tmp_path, force=True).run(job(source)).answers == record.answers
 
 
@@ -153,12 +145,15 @@ def test_a_reused_record_tells_how_the_present_job_came_to_its_parameters(source
 
     assert origin(tau=0.3, variant="article") == "default + given:tau,variant"
     (path,) = tmp_path.iterdir()
-    save_record(path, load_record(path).update(versions={"fsbench": "0.0.9"}, created="1999-01-01"))
+    save_record(path, load_record(path).model_copy(update={"versions": {"fsbench": "0.0.9"}, "created": "1999-01-01"}))
     stored = content(tmp_path)
     assert origin() == "default"
     reused = runner(tmp_path).run(job(source, "bavardage", 3))
     assert (reused.created, reused.signature[:14]) == ("1999-01-01", "fsbench:0.0.9|")  # who computed it
     assert content(tmp_path) == stored
+    extended = runner(tmp_path).run(job(source, "bavardage", 5))
+    assert runner(tmp_path).run(job(source, "bavardage", 7)).versions == extended.versions
+    assert extended.versions["fsbench"] == f"0.0.9,{fsbench.__version__}"  # all who computed it
 
 
 def test_a_record_holds_the_facts_of_its_method_and_features(features: Features) -> None:

@@ -1,12 +1,11 @@
-from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.engine import solve
+from fsbench.evaluation import run as running
 from fsbench.evaluation.spec import Axis, at, parse_methods
 from fsbench.evaluation.sweep import figure, plan_sweep, run_sweep
 from fsbench.features.store import FeatureFile
@@ -15,12 +14,8 @@ from fsbench.results.studies import Sweep, load_sweep, save_sweep
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import job, runner, source_in_memory
 from tests.records import make_record
-from tests.synthetic import make_features
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.synthetic import Features
+from tests.synthetic import Features, make_features
+from tests.watching import watch
 
 ONE, FIVE = TaskProtocol(), TaskProtocol(shots=5)
 
@@ -52,13 +47,7 @@ def test_a_point_is_what_a_run_gives_there(mini: FeatureFile, features: Features
 
 def test_only_missing_points_are_computed(mini: FeatureFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = sweep(mini, [Axis("beta", (0.0, 10.0))], results=tmp_path)
-    computed: list[int] = []
-
-    def counted(*arguments: Any, **options: Any) -> Any:
-        computed.append(1)
-        return solve(*arguments, **options)
-
-    monkeypatch.setattr("fsbench.evaluation.run.solve", counted)
+    computed = watch(monkeypatch, running, "solve", lambda *arguments, **options: 1)
     assert sweep(mini, [Axis("beta", (0.0, 10.0))], results=tmp_path) == first
     assert computed == []
     longer = sweep(mini, [Axis("beta", (0.0, 5.0, 10.0))], results=tmp_path)
@@ -113,9 +102,7 @@ def test_a_sweep_is_read_as_it_was_written_and_what_is_none_is_named(mini: Featu
             load_sweep(path)
 
 
-def test_different_sweeps_have_different_signatures_and_other_features_another_file(
-    mini: FeatureFile, tmp_path: Path
-) -> None:
+def test_different_sweeps_have_different_signatures(mini: FeatureFile, tmp_path: Path) -> None:
     tau, shots = Axis("tau", (0.1,)), Axis("shots", (1, 5))
     made = [
         sweep(mini, [tau], tasks=3),

@@ -1,14 +1,13 @@
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.engine import solve
+from fsbench.evaluation import run as running
 from fsbench.evaluation.spec import Axis, parse_methods, with_options
 from fsbench.evaluation.tuning import Search, grid_of, tune, validation_source
 from fsbench.features.scatter import base_statistics
@@ -18,11 +17,8 @@ from fsbench.methods.registry import METHODS, method_class
 from fsbench.results.studies import read_memory, tuning_path
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import compared, job, runner, solved, source_in_memory
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.synthetic import Features
+from tests.synthetic import Features
+from tests.watching import watch
 
 SMALL = [Axis("tau", (0.001, 0.3)), Axis("sigma", (10.0, 20.0))]
 
@@ -64,9 +60,7 @@ def test_the_best_cell_is_the_best_by_hand(search: Search) -> None:
 
 
 @pytest.mark.usefixtures("small_grid")
-def test_a_table_uses_what_was_found_and_tunes_the_baseline_but_not_what_has_no_grid(
-    file: FeatureFile, tmp_path: Path
-) -> None:
+def test_a_table_tunes_its_methods_and_the_baseline_if_they_have_a_grid(file: FeatureFile, tmp_path: Path) -> None:
     options: dict[str, Any] = {"tasks": 20, "tune": True, "results": tmp_path / "results"}
     table = compared("ncm,bavardage", [file], [TaskProtocol()], **options)
     records = {record.run.method: record for record in table.records}
@@ -100,9 +94,7 @@ def test_a_later_search_takes_the_place_of_the_earlier(search: Search, file: Fea
     assert (row.cell.record.run.params["tau"], str(row.cell.record.origins)) == (0.7, "tuned:val:grid:1x4")
 
 
-def test_whatever_parameters_belong_to_is_in_the_key(
-    search: Search, file: FeatureFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_that_matters_is_in_the_key(search: Search, file: FeatureFile, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = [TaskProtocol(), TaskProtocol(shots=5), TaskProtocol(alpha=None)]
     searches = [search, search_of(file, "bavardage:released"), search_of(file, beta=3.0)]
     keys = {replace(one, protocol=protocol).key for one in searches for protocol in rules}
@@ -116,22 +108,19 @@ def test_whatever_parameters_belong_to_is_in_the_key(
 def test_a_broken_search_goes_on(search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = tune(search, SMALL, runner(), tasks=5)
     search.memory.unlink()
-    computed: list[int] = []
-
-    def counted(*arguments: Any, **options: Any) -> Any:
-        computed.append(1)
-        return solve(*arguments, **options)
+    computed = watch(monkeypatch, running, "solve", lambda *arguments, **options: 1)
+    counted = vars(running)["solve"]
 
     def stopped(*arguments: Any, **options: Any) -> Any:
         if len(computed) == 2:
             raise KeyboardInterrupt
         return counted(*arguments, **options)
 
-    monkeypatch.setattr("fsbench.evaluation.run.solve", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        tune(search, SMALL, runner(tmp_path), tasks=5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "solve", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            tune(search, SMALL, runner(tmp_path), tasks=5)
     assert search.stored() is None
-    monkeypatch.setattr("fsbench.evaluation.run.solve", counted)
     assert tune(search, SMALL, runner(tmp_path), tasks=5) == whole
     assert len(computed) == 4  # of four cells, two were stored
 
@@ -139,8 +128,6 @@ def test_a_broken_search_goes_on(search: Search, tmp_path: Path, monkeypatch: py
 def test_what_is_not_to_be_tuned_is_refused(search: Search, features: Features, tmp_path: Path) -> None:
     with pytest.raises(FsbenchError, match="never on novel"):
         replace(search, source=source_in_memory(features))
-    with pytest.raises(FsbenchError, match="shots belongs to the tasks"):
-        tune(search, [Axis("shots", (1, 5))], runner())
     write_features(tmp_path / "f.h5", Provenance("x", "y"), {"base": features.base, "novel": features.novel})
     with pytest.raises(FsbenchError, match="no split val") as caught:
         validation_source(FeatureFile.open(tmp_path / "f.h5"), None)
@@ -174,9 +161,7 @@ def test_grids_are_of_comparable_size_and_have_the_defaults(name: str, features:
     assert all(defaults[axis] in values for axis, values in grid.items())
 
 
-def test_a_method_that_learns_is_tuned_by_gradient_and_used_by_tune(
-    file: FeatureFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_method_that_learns_is_tuned_by_gradient(file: FeatureFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unem, "ROUNDS", 4)
     search = search_of(file, "unem-gaussian")
     tuned = tune(search, [], runner(), tasks=10)

@@ -1,7 +1,6 @@
-from __future__ import annotations
-
 import pickle
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -10,13 +9,9 @@ import torch
 
 from fsbench.errors import FsbenchError
 from fsbench.exchange.layouts import read_file
+from tests.synthetic import Features
 from tests.unit.exchange.samples import Rows, by_class, make_rows
 from tests.unit.exchange.test_formats import imported
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.synthetic import Features
 
 ROWS = make_rows()
 
@@ -87,8 +82,11 @@ def test_what_does_not_fit_together_is_named(tmp_path: Path, arrays: dict[str, A
     assert not (tmp_path / "out.h5").exists()
 
 
-def test_classes_without_vectors_or_with_vectors_of_different_length_are_named(tmp_path: Path) -> None:
+def test_classes_of_one_name_without_vectors_or_with_vectors_of_different_length_are_named(tmp_path: Path) -> None:
     classes = by_class(ROWS)
+    (tmp_path / "novel.plk").write_bytes(pickle.dumps(classes | {"7": classes[3]}))
+    with pytest.raises(FsbenchError, match="Classes have the same name: 7, '7'"):
+        imported(f"novel={tmp_path / 'novel.plk'}", out=tmp_path / "out.h5")
     classes[5] = []
     (tmp_path / "novel.plk").write_bytes(pickle.dumps(classes))
     notes = imported(f"novel={tmp_path / 'novel.plk'}", out=tmp_path / "out.h5").provenance.notes

@@ -1,7 +1,5 @@
-from __future__ import annotations
-
 import hashlib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,16 +7,11 @@ import torch
 
 from fsbench.data.catalog import dataset_info
 from fsbench.errors import FsbenchError
-from fsbench.exchange.exporting import export_npz
 from fsbench.exchange.importing import Naming, import_files
-from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
-from fsbench.reporter import Reporter
+from fsbench.features.store import FeatureFile
+from tests.comparing import QUIET
 from tests.unit.exchange.samples import WRITERS, Rows, by_class, easy, make_rows
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-QUIET = Reporter(quiet=True)
 ROWS = make_rows()
 
 
@@ -122,22 +115,3 @@ def test_names_must_be_names() -> None:
         Naming(100 * "é", "rn12").file_name()
     assert Naming("mini", "timm/vit_tiny").file_name() == "mini-timm_vit_tiny.h5"
     assert Naming("鳥の写真", "rn12").file_name() == "鳥の写真-rn12.h5"
-
-
-def test_rows_and_names_come_back_from_an_archive(tmp_path: Path) -> None:
-    splits = {}
-    for seed, name in enumerate(("base", "novel")):
-        rows, images = make_rows(seed=seed), [f"{name}/{i}.jpg" for i in range(12)]
-        splits[name] = make_split(rows.features, np.repeat([0, 1, 2], 4), [f"{name} {c}" for c in "zäb"], images)
-    write_features(tmp_path / "f.h5", Provenance("a", "b"), splits)
-    file = FeatureFile.open(tmp_path / "f.h5")
-    path = export_npz(file)
-    assert path == tmp_path / "f.npz"
-    again = imported(str(path), out=tmp_path / "again.h5")
-    for name, split in splits.items():
-        read = again.read(name)
-        assert (read.class_names, read.images) == (split.class_names, split.images)
-        assert read.digest == file.splits[name].digest
-    with pytest.raises(FsbenchError, match="exists already"):
-        export_npz(file)
-    assert export_npz(file, force=True) == path

@@ -1,9 +1,8 @@
 """Task lists for other programs, and records of their predictions."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,17 +11,12 @@ from fsbench.errors import FsbenchError
 from fsbench.exchange.frozen import freeze, read_frozen, score
 from fsbench.features.store import FeatureFile
 from fsbench.results.collect import add_records
-from fsbench.results.record import load_record
+from fsbench.results.comparison import Runs
+from fsbench.results.record import Record, load_record
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import QUIET, compared
 from tests.records import store
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fsbench.results.comparison import Runs
-    from fsbench.results.record import Record
-    from tests.synthetic import Features
+from tests.synthetic import Features
 
 ONE, SHORT = TaskProtocol(), TaskProtocol("veilleux", queries=90, alpha=0.3)
 TASKS = 12
@@ -39,9 +33,7 @@ def scored(file: FeatureFile, folder: Path, name: str = "mine", **arrays: Any) -
 
 
 @pytest.mark.parametrize("rules", [ONE, SHORT])
-def test_a_list_has_all_that_a_model_needs_and_nothing_of_the_queries(
-    file: FeatureFile, tmp_path: Path, rules: TaskProtocol
-) -> None:
+def test_a_list_has_all_that_a_model_needs(file: FeatureFile, tmp_path: Path, rules: TaskProtocol) -> None:
     frozen = freeze(tmp_path / "tasks.npz", file, "novel", rules, seed=3, tasks=TASKS)
     assert read_frozen(tmp_path / "tasks.npz") == frozen
     drawn = frozen.draw(file)
@@ -55,13 +47,11 @@ def test_a_list_has_all_that_a_model_needs_and_nothing_of_the_queries(
 
 
 @pytest.mark.parametrize("rules", [ONE, SHORT])
-def test_the_answers_of_a_method_of_fsbench_scored_as_predictions_give_its_numbers(
-    file: FeatureFile, tmp_path: Path, rules: TaskProtocol
-) -> None:
+def test_answers_of_fsbench_scored_give_its_numbers(file: FeatureFile, tmp_path: Path, rules: TaskProtocol) -> None:
     freeze(tmp_path / "tasks.npz", file, "novel", rules, seed=0, tasks=TASKS)
     table = compared("ncm", [file], [rules], tasks=TASKS, baseline="ncm")
     ours = table.records[0]
-    record = scored(file, tmp_path, predicted=ours.predicted, confidence=ours.confidence)
+    record = scored(file, tmp_path, predicted=ours.answers.predicted, confidence=ours.answers.confidence)
     assert record.answers == ours.answers
     assert (record.method.label, record.method.assumes, record.method.elsewhere) == ("mine", "no prior", True)
     (path,) = store(tmp_path / "results", record)
@@ -75,10 +65,10 @@ def test_probabilities_give_predictions_and_confidence(file: FeatureFile, tmp_pa
     freeze(tmp_path / "tasks.npz", file, "novel", ONE, seed=0, tasks=TASKS)
     shares = np.random.default_rng(0).dirichlet(np.ones(5), (TASKS, 75))
     record = scored(file, tmp_path, probabilities=shares)
-    np.testing.assert_array_equal(record.predicted, shares.argmax(axis=2))
-    np.testing.assert_allclose(record.confidence, shares.max(axis=2), atol=1e-3)
-    alone = scored(file, tmp_path, predicted=record.predicted)
-    assert np.isnan(alone.confidence).all()
+    np.testing.assert_array_equal(record.answers.predicted, shares.argmax(axis=2))
+    np.testing.assert_allclose(record.answers.confidence, shares.max(axis=2), atol=1e-3)
+    alone = scored(file, tmp_path, predicted=record.answers.predicted)
+    assert np.isnan(alone.answers.confidence).all()
     assert alone.run.method != record.run.method  # other answers are another run
 
 
@@ -96,17 +86,13 @@ def test_probabilities_give_predictions_and_confidence(file: FeatureFile, tmp_pa
         ({"predicted": np.array([{}])}, "cannot be read as predictions"),
     ],
 )
-def test_predictions_that_do_not_fit_are_refused(
-    file: FeatureFile, tmp_path: Path, arrays: dict[str, Any], words: str
-) -> None:
+def test_unfit_predictions_are_refused(file: FeatureFile, tmp_path: Path, arrays: dict[str, Any], words: str) -> None:
     freeze(tmp_path / "tasks.npz", file, "novel", ONE, seed=0, tasks=TASKS)
     with pytest.raises(FsbenchError, match=words):
         scored(file, tmp_path, **arrays)
 
 
-def test_other_features_other_rows_and_taken_names_are_refused(
-    features: Features, file: FeatureFile, tmp_path: Path
-) -> None:
+def test_other_features_rows_and_taken_names_are_refused(features: Features, file: FeatureFile, tmp_path: Path) -> None:
     freeze(tmp_path / "tasks.npz", file, "novel", ONE, seed=0, tasks=TASKS)
     predicted = np.zeros((TASKS, 75), int)
     for name in ("bavardage", "ncm:x", "a,b", "ncm ", "a\nb", ""):
@@ -115,7 +101,7 @@ def test_other_features_other_rows_and_taken_names_are_refused(
     with np.load(tmp_path / "tasks.npz") as content:
         changed = dict(content)
     np.savez(tmp_path / "tasks.npz", **(changed | {"query": changed["query"][:, ::-1]}))
-    with pytest.raises(FsbenchError, match="not those of its digest"):
+    with pytest.raises(FsbenchError, match="do not match its digest"):
         scored(file, tmp_path, predicted=predicted)
     about = json.loads(str(changed["about"])) | {"features": "0" * 64}
     np.savez(tmp_path / "tasks.npz", **(changed | {"about": np.array(json.dumps(about))}))

@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,22 +13,18 @@ from torch.fx.experimental.optimization import fuse
 
 from fsbench.backbones.find_weights import shipped_weights
 from fsbench.backbones.load import load_backbone
+from fsbench.data.dataset import ImageDataset
 from fsbench.data.scan import load_own
 from fsbench.errors import FsbenchError
 from fsbench.features import extract as module
 from fsbench.features import forward
 from fsbench.features.extract import Extraction, RowStore, Settings, extract
 from fsbench.features.forward import Forward, fold
-from fsbench.features.store import Provenance
-from fsbench.reporter import Reporter
+from fsbench.features.store import FeatureFile, Provenance
+from tests.comparing import CPU, QUIET
 from tests.images import SPLITS, write_images
+from tests.watching import watch
 
-if TYPE_CHECKING:
-    from fsbench.data.dataset import ImageDataset
-    from fsbench.features.store import FeatureFile
-
-CPU = torch.device("cpu")
-QUIET = Reporter(quiet=True)
 PLAIN = Settings(workers=0, batch=5)
 
 
@@ -104,15 +98,7 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, blocks: int) -> None:
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many images go through the network in each forward pass."""
-    counts: list[int] = []
-    original = Forward.__call__
-
-    def count(self: Forward, images: torch.Tensor) -> torch.Tensor:
-        counts.append(len(images))
-        return original(self, images)
-
-    monkeypatch.setattr(Forward, "__call__", count)
-    return counts
+    return watch(monkeypatch, Forward, "__call__", lambda forward, images: len(images))
 
 
 @pytest.mark.parametrize(("blocks", "damaged", "left"), [(0, False, 32), (2, False, 18), (2, True, 25)])
@@ -198,18 +184,11 @@ def test_another_split_or_folder_is_another_view_of_the_same_rows(tmp_path: Path
     np.testing.assert_allclose(everything(whole), everything(beside), atol=1e-5)
 
 
-def noise(root: Path, seed: int) -> Path:
-    """Uncompressed images: all files have the same number of bytes."""
-    rng = np.random.default_rng(seed)
-    for name in ("a", "b", "c", "d"):
-        (root / name).mkdir(parents=True)
-        for number in range(2):
-            Image.fromarray(rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)).save(root / name / f"{number}.bmp")
-    return root
-
-
 def test_rows_follow_the_content_of_images_and_not_their_names(tmp_path: Path, computed: list[int]) -> None:
-    root, other = noise(tmp_path / "one" / "own", 0), noise(tmp_path / "two" / "own", 1)
+    places = [tmp_path / "one" / "own", tmp_path / "two" / "own"]
+    root, other = (  # uncompressed: all files have the same number of bytes
+        write_images(place, {"": [*"abcd"]}, images=2, seed=seed, ending="bmp") for seed, place in enumerate(places)
+    )
     first, second = divide(root, tmp_path / "f.h5"), divide(other, tmp_path / "g.h5")
     assert sum(computed) == 16  # other images of the same names and sizes
     rows, others = by_name(first), by_name(second)
@@ -265,6 +244,23 @@ def test_a_broken_image_is_named_or_skipped_and_recorded(root: Path, tmp_path: P
         run(root, tmp_path / "g.h5", replace(PLAIN, skip_broken=True))
 
 
+def test_an_image_that_is_swapped_while_it_is_read_is_noticed(root: Path, tmp_path: Path) -> None:
+    path, other = root / "base" / "b0" / "001.png", root / "novel" / "n0" / "000.png"
+    original, content = forward.Images.__getitem__, path.read_bytes()
+
+    def getitem(self: forward.Images, rows: list[int]) -> forward.Loaded | FsbenchError:
+        path.write_bytes(other.read_bytes())
+        loaded = original(self, rows)
+        path.write_bytes(content)
+        return loaded
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forward.Images, "__getitem__", getitem)
+        with pytest.raises(FsbenchError, match=r"b0/001.png of own has changed"):
+            run(root, tmp_path / "f.h5", replace(PLAIN, skip_broken=True))
+    np.testing.assert_array_equal(everything(run(root, tmp_path / "f.h5")), everything(run(root, tmp_path / "a/f.h5")))
+
+
 def test_out_of_memory_halves_the_forward_pass(root: Path) -> None:
     backbone = load_backbone("rn12", random_seed=0, width=4)
     images = module.Extraction(load_own(root), backbone, PLAIN).images
@@ -312,9 +308,7 @@ def test_folding_that_would_change_features_is_not_done(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("info", "sides"), [("cub", (70, 64)), (None, (73, 64))])
-def test_a_network_of_one_benchmark_sees_the_images_of_another_as_it_was_trained(
-    info: str | None, sides: tuple[int, int]
-) -> None:
+def test_a_network_sees_images_of_another_benchmark_as_it_was_trained(info: str | None, sides: tuple[int, int]) -> None:
     backbone = load_backbone("rn12", shipped_weights() / "mini" / "rn12.safetensors")
     assert backbone.info.trained_on == "mini"
     birds = SimpleNamespace(name="cub", info=info, splits={}, common_size=lambda: (200, 200))

@@ -1,39 +1,24 @@
-from __future__ import annotations
-
 import hashlib
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from fsbench.data.scan import load_own
 from fsbench.features import image_hashes as hashing
 from fsbench.features.image_hashes import image_hashes
-from fsbench.reporter import Reporter
+from tests.comparing import QUIET
 from tests.images import SPLITS, write_images
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-QUIET = Reporter(quiet=True)
+from tests.watching import watch
 
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Everything that is hashed: images, and the index itself."""
-    original, inputs = hashing._hash, list[bytes]()
-
-    def note(content: bytes) -> str:
-        inputs.append(content)
-        return original(content)
-
-    monkeypatch.setattr(hashing, "_hash", note)
-    return inputs
+    return watch(monkeypatch, hashing, "_hash", lambda content: content)
 
 
-def test_only_files_that_changed_are_read_again(
-    tmp_path: Path, read: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_changed_files_are_read_again(tmp_path: Path, read: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     root, index = write_images(tmp_path / "own", SPLITS), tmp_path / "index"
     splits = load_own(root).splits.values()
 

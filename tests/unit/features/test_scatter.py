@@ -1,6 +1,5 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -11,9 +10,6 @@ from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics, base_statistics, scatter_path
 from fsbench.features.store import FeatureFile
 from tests.synthetic import Features, make_features
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def same(a: BaseStatistics, b: BaseStatistics) -> None:
@@ -56,6 +52,10 @@ def test_the_scatter_file_is_made_once_and_again_when_it_is_damaged_or_the_featu
     with h5py.File(scatter_path(path), "r+") as stored:
         stored["mean"][3] = 0.5
     with pytest.raises(FsbenchError, match="not as it was written"):
+        BaseStatistics.load(scatter_path(path))
+    same(base_statistics(FeatureFile.open(path)), first)
+    replace(first, scatter=2 * first.scatter).save(scatter_path(path))  # other numbers with the digest of the features
+    with pytest.raises(FsbenchError, match="are not those that were computed"):
         BaseStatistics.load(scatter_path(path))
     same(base_statistics(FeatureFile.open(path)), first)
     same(BaseStatistics.load(scatter_path(path)), first)

@@ -1,7 +1,5 @@
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import h5py
 import numpy as np
@@ -10,9 +8,7 @@ import pytest
 from fsbench.errors import FsbenchError
 from fsbench.features.store import FeatureFile, Provenance, make_split, repeated_rows, write_features
 from fsbench.io.hdf5 import seal
-
-if TYPE_CHECKING:
-    from tests.synthetic import Features
+from tests.synthetic import Features
 
 
 @pytest.fixture

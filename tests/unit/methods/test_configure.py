@@ -1,6 +1,4 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,29 +9,20 @@ from fsbench.evaluation.run import configure
 from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import MethodChoice
 from fsbench.features.store import Provenance
-from fsbench.methods.base import Context
+from fsbench.methods.base import Context, Method
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.registry import METHODS, method_class
 from fsbench.methods.soft_kmeans import SoftKMeans
+from fsbench.results.record import Origins
 from fsbench.tasks.protocol import TaskProtocol
-
-if TYPE_CHECKING:
-    from fsbench.methods.base import Method
-    from fsbench.results.record import Origins
-    from tests.synthetic import Features
+from tests.synthetic import Features
 
 
 @pytest.mark.parametrize(
     ("preset", "balanced", "expected"),
-    [
-        ("mini", True, (10, 50, 2)),
-        ("tiered", False, (100, 100, 1)),
-        ("cub", False, (10, 4, 5)),
-    ],
+    [("mini", True, (10, 50, 2)), ("tiered", False, (100, 100, 1)), ("cub", False, (10, 4, 5))],
 )
-def test_the_presets_of_the_article(
-    features: Features, preset: str, balanced: bool, expected: tuple[float, float, float]
-) -> None:
+def test_article_presets(features: Features, preset: str, balanced: bool, expected: tuple[float, float, float]) -> None:
     base = features.statistics
     method = Bavardage.configure(Context(balanced=balanced, preset=preset, base=base))
     t_vb, s_max = method.tau * base.images_per_class, method.sigma / base.images_per_class**0.5  # type: ignore[operator]
@@ -53,13 +42,10 @@ def test_the_name_of_a_data_set_changes_no_parameter(features: Features, name: s
     assert known[1].kind == "default"
 
 
-def test_a_preset_that_is_asked_for_is_that_of_the_benchmark(features: Features) -> None:
+def test_presets_and_priors_are_those_of_the_benchmark_or_named_as_unknown(features: Features) -> None:
     method, origins = configured("bavardage", features, "cub-feat", preset="article")
     assert method == Bavardage.configure(Context(balanced=False, preset="cub", base=features.statistics))
     assert origins.preset == "cub"
-
-
-def test_presets_and_priors_that_are_not_known_are_named(features: Features) -> None:
     with pytest.raises(FsbenchError, match="no preset for own") as caught:
         configured("bavardage", features, "own", preset="article")
     assert "mini, fc100, cifarfs, tiered, cub" in caught.value.hint
@@ -114,8 +100,5 @@ def test_predict_names_what_is_wrong(features: Features, support: Any, labels: A
     with pytest.raises(FsbenchError) as caught:
         fsbench.predict("ncm", support, labels, query, base=features.statistics)
     assert words in str(caught.value)
-
-
-def test_without_base_classes_a_method_says_what_it_lacks() -> None:
     with pytest.raises(FsbenchError, match="needs statistics of the base classes"):
-        fsbench.predict("bavardage", np.ones((1, 2, 3)), np.array([[0, 1]]), np.ones((1, 4, 3)))
+        fsbench.predict("ncm", np.ones((1, 2, 3)), np.array([[0, 1]]), np.ones((1, 4, 3)))

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -48,19 +46,13 @@ def test_results_do_not_depend_on_how_tasks_are_blocked(name: str, monkeypatch: 
 @pytest.mark.parametrize(
     ("name", "balanced", "shots", "expected"),
     [
-        ("baseline", False, 1, {"temperature": 15.0, "rate": 1e-3, "steps": 100}),
-        ("tim-gd", True, 1, {"cross_entropy": 1.0, "marginal": 10.0, "conditional": 1.0, "steps": 1000}),
-        ("tim-gd", False, 5, {"cross_entropy": 1.0, "marginal": 1.0, "conditional": 1.0, "rate": 1e-4}),
-        ("tim-adm", True, 1, {"cross_entropy": 0.1, "marginal": 1.0, "conditional": 0.1, "steps": 150}),
-        ("alpha-tim", False, 1, {"order": 2.0, "marginal": 1.0, "rate": 1e-4, "steps": 1000}),
-        ("alpha-tim", False, 3, {"order": 5.0}),
         ("alpha-tim", False, 20, {"order": 7.0}),
         ("alpha-am", False, 1, {"order": 2.0, "marginal": 1.0, "propagation": 0.8, "neighbours": 20, "steps": 100}),
         ("alpha-am", False, 5, {"order": 5.0, "marginal": 1.0, "propagation": 0.9, "neighbours": 10}),
         ("am", False, 5, {"order": 1.0, "marginal": 10.0, "propagation": 0.9, "neighbours": 10, "chain": "PLC"}),
     ],
 )
-def test_defaults_of_a_setting(name: str, balanced: bool, shots: int, expected: dict[str, Any]) -> None:
+def test_defaults_that_the_oracles_do_not_use(name: str, balanced: bool, shots: int, expected: dict[str, Any]) -> None:
     params = method_class(name).configure(Context(balanced=balanced, shots=shots)).params()
     assert {key: params[key] for key in expected} == expected
 

@@ -1,7 +1,5 @@
 """Methods become one graph, and never wait for their device; `check_method` runs them on a fake GPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,9 +1,7 @@
 """Methods that work on images: gradients, batch statistics, and what an answer depends on."""
 
-from __future__ import annotations
-
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,13 +15,10 @@ from fsbench.errors import FsbenchError
 from fsbench.methods.base import Context
 from fsbench.methods.images.entropy_min import EntropyMin
 from fsbench.methods.images.maml import ADAPTED, Classifier, InnerLoop, Maml
-from fsbench.methods.images.networks import CountedNorm, ImageNetwork, counted_copy, set_counted
+from fsbench.methods.images.networks import CountedNorm, ImageMethod, ImageNetwork, counted_copy, set_counted
 from fsbench.methods.images.versa import Amortised, Versa, log_predictive
 from fsbench.tasks.batch import TaskBatch
 from fsbench.testing import check_method
-
-if TYPE_CHECKING:
-    from fsbench.methods.images.networks import ImageMethod
 
 SIDE, WAYS, SHOTS, QUERIES = 16, 3, 2, 7
 METHODS: dict[str, type[ImageMethod]] = {"maml": Maml, "versa": Versa, "entropy-min": EntropyMin}
@@ -73,16 +68,16 @@ def test_methods_pass_the_check_for_contributors(name: str, network: ImageNetwor
     check_method(type(method), network=method.network, leave_out=leave_out, **options)
 
 
-def test_parameters_name_the_weights_and_not_the_network(network: ImageNetwork) -> None:
+def test_parameters_name_the_weights_and_follow_the_training(network: ImageNetwork) -> None:
     params = make("maml", network).params()
     assert params == {"variant": "inductive", "steps": 3, "rate": 0.1, "adapts": "all", "weights": "random seed 3"}
     head = EntropyMin.configure(Context(balanced=False), variant="head")
     assert "weights" not in head.params()
     with pytest.raises(FsbenchError, match="works on images"):
         Maml.configure(Context(balanced=False)).embed(torch.zeros(2, 3), None)
-
-
-def test_the_inner_loop_of_the_training_is_the_default(network: ImageNetwork) -> None:
+    bare = ImageNetwork(network.backbone, TRANSFORM)
+    with pytest.raises(FsbenchError, match="not a network of VERSA"):
+        Versa.configure(Context(balanced=False, network=bare)).classify(tasks_of(1))
     trained = ImageNetwork(network.backbone, TRANSFORM, {}, {"inner": {"steps": 3, "rate": 0.2, "adapts": "head"}})
     params = Maml.configure(Context(balanced=True, network=trained)).params()
     assert (params["steps"], params["rate"], params["adapts"]) == (6, 0.2, "head")
@@ -200,12 +195,6 @@ def test_versa_is_the_mean_of_the_softmax_over_samples() -> None:
             chances = np.exp(logits - np.max(logits))
             expected += chances / chances.sum() / 10
         assert np.allclose(found[q].detach().numpy(), expected, atol=1e-12)
-
-
-def test_versa_refuses_another_network(network: ImageNetwork) -> None:
-    bare = ImageNetwork(network.backbone, TRANSFORM)
-    with pytest.raises(FsbenchError, match="not a network of VERSA"):
-        Versa.configure(Context(balanced=False, network=bare)).classify(tasks_of(1))
 
 
 def reference_entropy_min(method: EntropyMin, network: ImageNetwork, tasks: TaskBatch) -> Tensor:  # noqa: C901

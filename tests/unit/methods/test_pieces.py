@@ -1,12 +1,9 @@
 """Pieces that several methods share."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
 from fsbench.methods.bavardage import clamp_by_products, clamp_eigenvalues
-from fsbench.methods.bms import Bms
 from fsbench.methods.paddle import scale_to_queries
 from fsbench.methods.transport import equal_sizes
 from fsbench.tasks.batch import TaskBatch
@@ -40,17 +37,6 @@ def test_few_steps_suffice_and_never_overshoot() -> None:
     fall = torch.stack(values).diff(dim=0)
     assert (fall < 1e-8).all()
     assert (fall[0] < -1).all()
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_bms_survives_empty_classes_and_centroids_at_the_origin(dtype: torch.dtype) -> None:
-    plan = torch.tensor([[[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]], dtype=dtype)
-    raised = Bms()._raise_small(plan, torch.full((1, 1, 1), 5.0, dtype=dtype))
-    torch.testing.assert_close(raised, plan * 5 / 3)
-    row = torch.eye(6, dtype=dtype)
-    rows = torch.stack([row[0], -row[0], row[1], -row[1], row[2], row[3], -row[2], -row[3]])[None]
-    p = Bms().classify(TaskBatch(rows, torch.tensor([[0, 0, 1, 1]]), 2))  # both means are 0
-    torch.testing.assert_close(p, torch.full_like(p, 0.5))
 
 
 def test_scaling_survives_ranges_that_are_next_to_nothing() -> None:

@@ -1,7 +1,5 @@
 """Features of any size: what is huge or tiny is not taken for infinite or for nothing, and the usual is not touched."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

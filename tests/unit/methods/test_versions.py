@@ -1,7 +1,5 @@
 """The same version of a method gives the same results: right answers on fixed tasks, pinned per version."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

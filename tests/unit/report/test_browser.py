@@ -1,8 +1,8 @@
 """The report in a real browser."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +12,6 @@ from fsbench.report.plots.style import svg_text
 from fsbench.results.collect import collect
 from tests.browser import CHROMIUM, MISSING, Page, browser
 from tests.records import four_settings, make_record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 

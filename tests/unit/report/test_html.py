@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
 from html.parser import HTMLParser
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,10 +12,8 @@ from fsbench.report.page import render_html
 from fsbench.report.plots.comparison import draw_dots
 from fsbench.report.plots.style import INK, svg_text
 from fsbench.results.collect import collect
+from fsbench.results.comparison import Comparison
 from tests.records import TUNED, four_settings, make_record
-
-if TYPE_CHECKING:
-    from fsbench.results.comparison import Comparison
 
 VOID = {"meta", "link", "wbr", "br", "hr", "img", "input"}
 URLS = {

@@ -1,12 +1,12 @@
 """Figures of comparisons: what is drawn where, at which size, and that the same figure is the same file."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.patches import StepPatch
 from matplotlib.text import Text
@@ -16,15 +16,9 @@ from fsbench.errors import FsbenchError
 from fsbench.report.plots.comparison import clipped_axis, draw_differences, draw_dots, draw_speed, paired_runs
 from fsbench.report.plots.style import WIDTHS, save
 from fsbench.results.collect import collect
+from fsbench.results.comparison import Comparison
 from fsbench.results.statistics import interval
 from tests.records import four_settings, make_record
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from matplotlib.axes import Axes
-
-    from fsbench.results.comparison import Comparison
 
 NAMES = ("ncm", "pt-map", "soft-kmeans", "bavardage")
 

@@ -1,10 +1,9 @@
 """Records read from folders, labelled, and collected into tables."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,15 +11,11 @@ from fsbench.errors import FsbenchError
 from fsbench.features.store import FeatureFile
 from fsbench.reporter import Reporter, SafeConsole
 from fsbench.results.collect import add_records, collect, labels_of, read_records, split_ablations, titles
+from fsbench.results.comparison import Comparison, Runs
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import QUIET, compared
 from tests.records import TUNED, four_settings, make_record, store
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fsbench.results.comparison import Comparison, Runs
-    from tests.synthetic import Features
+from tests.synthetic import Features
 
 ONE, FIVE = TaskProtocol(), TaskProtocol(shots=5)
 
@@ -127,7 +122,7 @@ def test_feature_files_are_told_by_content_and_named_apart() -> None:
 @pytest.mark.parametrize("names", [{"dataset": "copy"}, {"crops": 30}, {"weights": "other.pth"}])
 def test_equal_features_under_two_names_are_both_shown_by_their_names(names: dict[str, Any]) -> None:
     first = [make_record("ncm", family="rn12-easy"), make_record("soft-kmeans", family="rn12-easy")]
-    second = [record.update(provenance=replace(record.provenance, **names)) for record in first]
+    second = [record.model_copy(update={"provenance": replace(record.provenance, **names)}) for record in first]
     (table,) = collect([*first, *second])
     assert len(table.records) == 4
     assert len({group.title for group in table.groups}) == 2
@@ -180,7 +175,7 @@ def test_labels(runs: list[tuple[str, dict[str, object], dict[str, Any]]], expec
 
 def test_runs_with_other_queries_are_not_paired() -> None:
     other = make_record("soft-kmeans")
-    other.labels[3, 4] = (other.labels[3, 4] + 1) % 5
+    other.answers.labels[3, 4] = (other.answers.labels[3, 4] + 1) % 5
     with pytest.raises(FsbenchError, match="not over the same tasks"):
         collect([make_record(), other])
     assert len(collect([make_record(), other.first(3)])[0].records) == 2
@@ -210,7 +205,7 @@ def test_a_folder_is_read_without_its_subfolders_and_what_is_no_record_is_named(
 
 def test_of_two_copies_the_longer_counts_and_of_equals_the_newer(tmp_path: Path) -> None:
     old = make_record()
-    new, short = old.update(created="2026-11-17T10:00:00+00:00"), old.first(10)
+    new, short = old.model_copy(update={"created": "2026-11-17T10:00:00+00:00"}), old.first(10)
     paths = [path for name, record in (("a", new), ("b", old), ("c", short)) for path in store(tmp_path / name, record)]
     for chosen in (paths, paths[::-1]):
         (record,) = read_records(chosen, tmp_path, QUIET)
@@ -240,4 +235,4 @@ def test_records_of_others_join_where_tasks_are_the_same(tmp_path: Path) -> None
     assert {*add_records(runs, [tmp_path, tmp_path], reporter)} == {"pt-map", "ncm a=1"}
     assert [runs[0, label, ONE].tasks for label in ("pt-map", "ncm a=1")] == [20, 20]
     assert len(runs) == 4
-    assert "4 records in" in heard.getvalue()
+    assert f"left out of {tmp_path}: 4" in heard.getvalue()

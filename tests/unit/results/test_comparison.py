@@ -1,9 +1,6 @@
 """Tables of methods: paired tests, families of them, any metric, and what a table says of itself."""
 
-from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -11,16 +8,13 @@ from scipy import stats
 
 from fsbench.errors import FsbenchError
 from fsbench.results.collect import collect
-from fsbench.results.comparison import compare_records
+from fsbench.results.comparison import Comparison, Runs, compare_records
 from fsbench.results.leaderboard import leaderboard
 from fsbench.results.metrics import METRICS, Metric, metric_of
-from fsbench.results.statistics import holm, interval_over_classes, paired_difference, paired_p_values
+from fsbench.results.statistics import Interval, holm, interval, interval_over_classes, paired_p_values
 from fsbench.tasks.protocol import TaskProtocol
 from tests.records import TUNED, four_settings, make_record
 from tests.statistics.simulate import COLUMNS, simulated
-
-if TYPE_CHECKING:
-    from fsbench.results.comparison import Comparison, Runs
 
 ONE = TaskProtocol()
 NAMES = {"ncm": 0.6, "soft-kmeans": 0.7, "bavardage": 0.72}
@@ -54,7 +48,7 @@ def test_one_best_per_column_and_ties_are_never_the_best(table: Comparison) -> N
 
 def test_a_table_is_for_one_metric(monkeypatch: pytest.MonkeyPatch) -> None:
     records = [make_record(name, right) for name, right in NAMES.items()]
-    records[0].predicted[:] = np.where(records[0].labels > 0, 0, 1)  # every answer is wrong
+    records[0].answers.predicted[:] = np.where(records[0].answers.labels > 0, 0, 1)  # every answer is wrong
     error = Metric("error", "error", lambda answers: 100 - metric_of("accuracy").per_task(answers), False)
     monkeypatch.setitem(METRICS, "error", error)  # all that a new one needs
     for metric in (metric_of("balanced-accuracy"), error):
@@ -63,7 +57,7 @@ def test_a_table_is_for_one_metric(monkeypatch: pytest.MonkeyPatch) -> None:
         for label, record in zip(NAMES, records, strict=True):
             assert cells[label, ONE].value.mean == pytest.approx(metric.per_task(record.answers).mean())
         difference = cells["ncm", ONE].difference
-        assert difference == paired_difference(*(metric.per_task(record.answers) for record in records[:2]))
+        assert difference == interval(np.subtract(*(metric.per_task(record.answers) for record in records[:2])))
         assert leaderboard(table).rows[-1].entry.label == "ncm"  # with the largest error
         ordered = [entry.label for entry in table.best_first().entries]
         assert ordered[-1] == "ncm"
@@ -71,12 +65,13 @@ def test_a_table_is_for_one_metric(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_runs_of_unequal_length_are_paired_over_the_first_tasks() -> None:
-    long, short = make_record("ncm", tasks=60), make_record("soft-kmeans", tasks=25)
+    long, short = make_record("ncm", tasks=60), make_record("soft-kmeans", tasks=35)
     (table,) = collect([long, short])
     cell = table.groups[0].cells["ncm", ONE]
-    assert cell.difference == paired_difference(long.per_task[:25], short.per_task)
-    assert (table.tasks, table.fewer_tasks("ncm"), table.fewer_tasks("soft-kmeans")) == (60, "", "25 tasks")
-    assert "|tasks:25-60|" in table.signature()
+    expected = interval(long.per_task[:35] - short.per_task)
+    assert cell.difference == Interval(pytest.approx(expected.mean), expected.half_width)  # type: ignore[arg-type]
+    assert (table.tasks, table.fewer_tasks("ncm"), table.fewer_tasks("soft-kmeans")) == (60, "", "35 tasks")
+    assert "|tasks:35-60|" in table.signature()
 
 
 def test_intervals_for_new_classes_come_with_paired_differences() -> None:
@@ -84,15 +79,11 @@ def test_intervals_for_new_classes_come_with_paired_differences() -> None:
     runs: Runs = {(0, name, ONE): record for name, record in records.items()}
     table = compare_records(runs, [*NAMES], [ONE], "soft-kmeans", over_classes=True)
     cells = {name: table.groups[0].cells[name, ONE] for name in NAMES}
-    classes = records["ncm"].classes.astype(np.int64)
+    classes = records["ncm"].answers.classes.astype(np.int64)
     gap = records["ncm"].per_task - records["soft-kmeans"].per_task
     assert cells["ncm"].over_classes == interval_over_classes(records["ncm"].per_task, classes)
     assert cells["ncm"].over_classes_difference == interval_over_classes(gap, classes)
     assert cells["soft-kmeans"].over_classes_difference is None
-    (best,) = [name for name in NAMES if cells[name].best]
-    lead = records[best].per_task - records[cells[best].next_best].per_task
-    assert cells[best].over_classes_lead == interval_over_classes(lead, classes)
-    assert cells["ncm"].next_best == ""
 
 
 def test_what_a_table_says_of_its_methods(table: Comparison) -> None:
@@ -129,6 +120,7 @@ def test_the_best_is_tested_within_all_pairs_and_the_baseline_within_its_own() -
 
 @pytest.mark.parametrize("tasks", [2, 5])
 def test_a_handful_of_tasks_raises_no_alarm(tasks: int) -> None:
+    """Methods that are alike: in one table of twenty, one may seem worse than the best."""
     rng = np.random.default_rng(tasks)
-    for _ in range(10):
-        assert all(cell.best or cell.tied for cell in simulated(8, rng, tasks=tasks).groups[0].cells.values())
+    tables = [simulated(8, rng, tasks=tasks).groups[0].cells.values() for _ in range(20)]
+    assert sum(not all(cell.best or cell.tied for cell in cells) for cells in tables) <= 2

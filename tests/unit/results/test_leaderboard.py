@@ -1,7 +1,5 @@
-from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING
+import random
 
 import numpy as np
 import pytest
@@ -10,11 +8,8 @@ from hypothesis import strategies as st
 
 from fsbench.results.collect import collect
 from fsbench.results.leaderboard import leaderboard, tie_letters
-from fsbench.results.statistics import paired_difference
+from fsbench.results.statistics import Interval, interval
 from tests.records import four_settings, make_record
-
-if TYPE_CHECKING:
-    import random
 
 
 @given(st.integers(2, 7), st.randoms())
@@ -43,20 +38,24 @@ def test_averages_and_ranks_are_of_methods_that_ran_everywhere() -> None:
     assert [row.entry.label for row in board.rows] == ["pt-map", "soft-kmeans", "ncm", "tim-gd"]
     assert [row.mean_rank for row in board.rows] == [1.0, 2.0, 3.0, None]
     assert board.rows[2].average == pytest.approx(np.mean([record.accuracy for record in RECORDS[:4]]))
-    place = next(number for number, one in enumerate(board.places) if one.column == partly.protocol)
+    place = next(number for number, one in enumerate(board.places) if one.column == partly.run.protocol)
     first, last = (board.rows[row].standings for row in (0, 3))
     beside, best = first[place], last[place]
     assert beside
     assert best
-    assert beside.to_best == paired_difference(beside.cell.record.per_task, partly.per_task)
+    expected = interval(beside.cell.record.per_task - partly.per_task)
+    assert beside.to_best == Interval(pytest.approx(expected.mean), expected.half_width)  # type: ignore[arg-type]
     assert (best.to_best, best.ties) == (None, "a")
     assert [standing for standing in last if standing] == [best]
 
 
 def test_equals_share_their_rank() -> None:
     twins = [
-        one.update(
-            run=one.run.model_copy(update={"method": "twin"}), method=one.method.model_copy(update={"label": "twin"})
+        one.model_copy(
+            update={
+                "run": one.run.model_copy(update={"method": "twin"}),
+                "method": one.method.model_copy(update={"label": "twin"}),
+            }
         )
         for one in RECORDS[:4]
     ]

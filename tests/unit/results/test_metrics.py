@@ -1,9 +1,10 @@
 """Metrics against plain loops over tasks and queries."""
 
-from __future__ import annotations
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import sklearn.metrics as sklearn  # type: ignore[import-untyped]
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.options import METRIC_NAMES
@@ -12,7 +13,7 @@ from fsbench.results.record import Answers, Record
 from fsbench.results.statistics import interval
 from tests.records import make_record
 
-ARRAYS = ("predicted", "labels", "confidence", "classes")
+ARRAYS = ("predicted", "labels", "confidence", "classes", "outlier")
 
 
 def drawn(tasks: int = 40, ways: int = 4, queries: int = 12, *, classes: int = 6) -> Record:
@@ -28,14 +29,14 @@ def drawn(tasks: int = 40, ways: int = 4, queries: int = 12, *, classes: int = 6
     numbers = np.argsort(rng.random((tasks, classes)), axis=1)[:, :ways]
     answers = Answers(predicted.astype(np.int8), labels.astype(np.int8), confidence, numbers.astype(np.int8))
     names = tuple(f"class{number}" for number in range(classes))
-    return make_record(ways=ways, queries=queries, class_names=names).update(answers)
+    return make_record(ways=ways, queries=queries, class_names=names).model_copy(update={"answers": answers})
 
 
 def queries_of(record: Record) -> list[tuple[int, int, int, float]]:
     """Task, true label, answer and confidence of every query."""
     return [
-        (task, int(label), int(record.predicted[task, query]), float(record.confidence[task, query]))
-        for task, labels in enumerate(record.labels)
+        (task, int(label), int(record.answers.predicted[task, query]), float(record.answers.confidence[task, query]))
+        for task, labels in enumerate(record.answers.labels)
         for query, label in enumerate(labels)
         if label >= 0
     ]
@@ -68,7 +69,7 @@ def test_the_calibration_error_has_the_jackknife_over_tasks() -> None:
     assert record.interval("ece").half_width == pytest.approx(interval(values).half_width)
     for task in (0, 1, 17):
         rest = Answers(*(np.delete(getattr(record.answers, name), task, axis=0) for name in ARRAYS))
-        without = reliability(record.update(rest)).error
+        without = reliability(record.model_copy(update={"answers": rest})).error
         assert values[task] == pytest.approx(tasks * reliability(record).error - (tasks - 1) * without)
     assert record.first(1).metric("ece") == pytest.approx([reliability(record.first(1)).error])
 
@@ -91,14 +92,47 @@ def test_the_interval_of_the_calibration_error_covers_it() -> None:
     assert 0.93 <= np.mean(inside) <= 0.97
 
 
+@pytest.mark.parametrize("name", ["accuracy", "macro-f1", "ece"])
+def test_few_tasks_have_the_jackknife_over_classes(name: str) -> None:
+    record = drawn().first(8)
+    classes = np.take_along_axis(record.answers.classes, np.maximum(record.answers.labels, 0), axis=1)
+    expected = []
+    for one in range(6):
+        left = np.where((classes == one) & (record.answers.labels >= 0), -1, record.answers.labels)
+        there = (left >= 0).any(axis=1)
+        rest = replace(record.answers, labels=left)[there]
+        whole = record.model_copy(update={"answers": rest}).interval(name).mean
+        expected.append(6 * record.interval(name).mean - 5 * whole)
+    np.testing.assert_allclose(record.samples(name)[0], expected)
+    wider = max(interval(np.array(expected)).half_width, interval(record.metric(name)).half_width)
+    assert record.interval(name).half_width == pytest.approx(wider)
+
+
+def test_outlier_scores_are_judged_as_scikit_learn_does() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(-2, 4, size=(30, 25)).astype(np.int8)  # some are of unknown classes, some are no queries
+    scores = rng.integers(0, 9, size=labels.shape).astype(np.float32) / 8 + (labels == -2)  # with ties
+    labels[3] = np.maximum(labels[3], 0)  # a task without unknown queries
+    answers = Answers(labels, labels, scores.astype(np.float16), np.zeros((30, 4), np.int8), scores)
+    for name, reference in (("auroc", sklearn.roc_auc_score), ("aupr", sklearn.average_precision_score)):
+        values = METRICS[name].per_task(answers)
+        there = [task for task in range(30) if task != 3]
+        for task in there:
+            asked = labels[task] != -1
+            expected = 100 * reference(labels[task][asked] == -2, scores[task][asked])
+            if name == "auroc" or len({*scores[task][asked]}) == asked.sum():
+                assert values[task] == pytest.approx(expected)
+        assert values[3] == pytest.approx(values[there].mean())
+
+
 def test_confusion_is_that_of_loops_over_tasks_that_have_both_classes() -> None:
     record = drawn(classes=9)
     count = len(record.class_names)
     answered, together = np.zeros((count, count)), np.zeros((count, count))
     for task, label, answer, _ in queries_of(record):
-        own = record.classes[task, label]
-        answered[own, record.classes[task, answer]] += 1
-        for other in record.classes[task]:
+        own = record.answers.classes[task, label]
+        answered[own, record.answers.classes[task, answer]] += 1
+        for other in record.answers.classes[task]:
             together[own, other] += 1
     with np.errstate(invalid="ignore"):
         np.testing.assert_allclose(confusion(record), 100 * answered / together)
@@ -122,9 +156,9 @@ def test_reliability_is_that_of_loops_over_bins() -> None:
 def test_ends_of_the_bins_and_what_is_no_probability() -> None:
     record = make_record(tasks=2)
     for sure, number in ((0.0, 0), (0.75, 11), (1.0, 14)):
-        record.confidence[:] = sure
+        record.answers.confidence[:] = sure
         assert reliability(record).counts[number] == 150
     for value in (1.2, -0.1, np.nan, np.inf):
-        record.confidence[0, 0] = value
+        record.answers.confidence[0, 0] = value
         with pytest.raises(FsbenchError, match="ncm do not sum to one"):
             reliability(record)

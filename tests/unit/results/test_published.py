@@ -1,23 +1,17 @@
 """Which published numbers stand beside which run, and that every row shipped belongs to some run."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from fsbench.backbones.families import FAMILIES
-from fsbench.data.catalog import dataset_names
+from fsbench.data.catalog import DATASETS
 from fsbench.evaluation.sweep import figure
 from fsbench.methods.registry import METHODS, method_class
 from fsbench.results.published import published, published_curve, published_rows
+from fsbench.results.record import Record
 from tests.records import make_record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fsbench.results.record import Record
-
 
 RN18 = {"backbone": "rn18", "family": "rn18-simpleshot"}
 
@@ -38,9 +32,7 @@ RN18 = {"backbone": "rn18", "family": "rn18-simpleshot"}
         ("bavardage", {"family": "wrn-simpleshot", "base_dataset": "tiered"}, None),
     ],
 )
-def test_the_family_decides_which_number_stands_beside_a_run(
-    method: str, changes: dict[str, Any], expected: object
-) -> None:
+def test_the_family_decides_which_number_is_published(method: str, changes: dict[str, Any], expected: object) -> None:
     backbone = FAMILIES[changes["family"]].backbone
     number = published(make_record(method, **{"dataset": "mini", "backbone": backbone, **changes}))
     assert (number and (number.accuracy, number.ci95)) == expected
@@ -54,9 +46,7 @@ def test_the_family_decides_which_number_stands_beside_a_run(
         ("tim-gd", {"alpha": None, **RN18}, 71.8, "balanced 1-shot: 73.9 in the readme of mboudiaf/TIM"),
     ],
 )
-def test_notes_name_guesses_samplers_and_other_sources(
-    method: str, changes: dict[str, Any], accuracy: float, words: str
-) -> None:
+def test_notes_name_guesses_and_sources(method: str, changes: dict[str, Any], accuracy: float, words: str) -> None:
     number = published(make_record(method, **{"dataset": "mini", **changes}))
     assert number
     assert number.accuracy == accuracy
@@ -78,7 +68,7 @@ def runs_of(row: dict[str, str]) -> Iterator[Record]:
     }
     return (
         make_record(dataset=dataset, backbone=one.backbone, family=one.name, published_as=(row["method"],), **changes)
-        for dataset in dataset_names()
+        for dataset in DATASETS
         for one in FAMILIES.values()
         if one.published and one.published == row["backbone"].rstrip("*")
     )

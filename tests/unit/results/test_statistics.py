@@ -1,18 +1,8 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats
 
-from fsbench.results.statistics import holm, interval, interval_over_classes, paired_difference, paired_p_values
-
-
-@pytest.mark.parametrize("tasks", [2, 5, 30])
-def test_intervals_cover_the_mean_as_often_as_they_say(tasks: int) -> None:
-    rng = np.random.default_rng(tasks)
-    found = [interval(values) for values in rng.normal(60, 9, size=(4000, tasks))]
-    covered = np.mean([one.low < 60 < one.high for one in found])
-    assert covered == pytest.approx(0.95, abs=0.01)
+from fsbench.results.statistics import holm, interval, interval_over_classes, paired_p_values
 
 
 @pytest.mark.parametrize("tasks", [2, 3, 10, 600, 10_000])
@@ -38,8 +28,7 @@ def test_p_values_of_several_lists_of_equal_ones_and_of_few_tasks() -> None:
 
 
 def test_holm_against_its_definition() -> None:
-    raw = [0.01, 0.04, 0.03, 0.005]
-    assert holm(raw) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([]) == []
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -56,12 +45,8 @@ def test_holm_against_its_definition() -> None:
                 assert (corrected[i] < level) == (i in rejected)
 
 
-def test_lists_of_unequal_length_are_paired_over_the_first_tasks() -> None:
+def test_there_may_be_classes_of_more_tasks_than_values() -> None:
     rng = np.random.default_rng(0)
-    long, short = rng.normal(60, 9, size=(3, 50)), rng.normal(62, 9, size=20)
-    assert paired_difference(short, long[0]) == paired_difference(short, long[0, :20])
-    assert paired_difference(long[0], short) == paired_difference(long[0, :20], short)
-    np.testing.assert_array_equal(paired_p_values(long, short), paired_p_values(long[:, :20], short))
-    assert paired_p_values(short, long[1]) == pytest.approx(stats.ttest_rel(short, long[1, :20]).pvalue)
+    short = rng.normal(62, 9, size=20)
     classes = np.stack([rng.permutation(8)[:5] for _ in range(50)])
     assert interval_over_classes(short, classes) == interval_over_classes(short, classes[:20])

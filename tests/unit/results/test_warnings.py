@@ -1,8 +1,7 @@
 """Warnings are data: each code where it belongs, and nowhere else."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,15 +10,11 @@ from fsbench.data.catalog import dataset_info
 from fsbench.evaluation.source import image_counts_of
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.results.collect import collect
+from fsbench.results.comparison import Comparison
+from fsbench.results.record import Record
 from fsbench.results.studies import Trial, Tuned
 from fsbench.results.warnings import MEANINGS, own_warnings
 from tests.records import TUNED, make_record
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fsbench.results.comparison import Comparison
-    from fsbench.results.record import Record
 
 
 def codes(comparison: Comparison) -> dict[str, list[str]]:
@@ -57,7 +52,7 @@ def test_a_method_below_ncm_and_below_what_it_starts_from() -> None:
         ({}, "assumes equally frequent classes"),
         ({"alpha": None}, "tune its parameters, or use its defaults"),
         ({"alpha": None, "tuning": TUNED}, "use soft-kmeans on these features"),
-        ({"name": "keff", "ways": 20, "alpha": None}, "assumes equally frequent classes"),  # most have no query
+        ({"ways": 20, "present": 5, "alpha": None}, "assumes equally frequent classes"),  # most have no query
     ],
 )
 def test_the_remedy_is_that_of_the_cause(rules: dict[str, Any], remedy: str) -> None:
@@ -128,7 +123,7 @@ def test_a_warning_is_one_line_for_all_its_settings() -> None:
         for shots in (1, 5, 10)
         for record in (make_record("ncm", 0.7, shots=shots), make_record("paddle", 0.5, shots=shots))
     ]
-    shared = [record.update(images="novel has fewer images") for record in records]
+    shared = [record.model_copy(update={"images": "novel has fewer images"}) for record in records]
     lines = collect(shared)[0].warnings()
     assert lines[0] == "novel has fewer images"
     assert [line.endswith(" (also in 2 more settings)") for line in lines[1:]] == [True]

@@ -1,13 +1,11 @@
 """Tasks as a method sees them: named spaces, inner products, and products that gradients pass through."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 import torch
 
-from fsbench.tasks.batch import TaskBatch, by_name, gathered_gram, gram, product
+from fsbench.tasks.batch import TaskBatch, gathered_gram, gram, product
 
 LABELS = torch.tensor([[0, 1, 2], [2, 0, 1]])
 
@@ -16,22 +14,14 @@ def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def test_one_tensor_is_the_only_space() -> None:
-    rows = drawn(2, 7, 4)
-    tasks = TaskBatch(rows, LABELS, 3)
-    assert tasks.rows is tasks.space() is tasks.space("rows") is rows
-    assert (tasks.shape, tasks.dtype, tasks.support_size) == ((2, 7, 4), torch.float64, 3)
-    torch.testing.assert_close(tasks.gram(), rows @ rows.mT)
-    assert tasks.one_hot()[1].tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
-    assert by_name({"a": rows}) == {"a": rows}
-
-
 def test_spaces_have_names_and_the_first_is_the_one_of_the_rows() -> None:
     plain, sphered = drawn(2, 7, 4), drawn(2, 7, 6, seed=1)
-    tasks = TaskBatch({"plain": plain, "sphered": sphered}, LABELS, 3)
+    tasks, alone = TaskBatch({"plain": plain, "sphered": sphered}, LABELS, 3), TaskBatch(plain, LABELS, 3)
+    assert alone.rows is alone.space() is alone.space("rows") is plain
+    assert tasks.one_hot()[1].tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
     assert tasks.rows is tasks.space("plain") is plain
     assert tasks.space("sphered") is sphered
-    assert tasks.shape == (2, 7, 4)
+    assert (tasks.shape, tasks.support_size) == ((2, 7, 4), 3)
     torch.testing.assert_close(tasks.gram("sphered"), sphered @ sphered.mT)
     with pytest.raises(KeyError):
         tasks.space("other")

@@ -1,24 +1,17 @@
-from __future__ import annotations
-
 import hashlib
-import subprocess
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import stats
 
 from fsbench.errors import FsbenchError
+from fsbench.tasks.proportions import apportion
 from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import TaskRows, apportion, check_feasible, feasible_queries, pool_sizes, sample_tasks
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fsbench.tasks.protocol import ProtocolName
+from fsbench.tasks.sampling import TaskRows, check_feasible, feasible_queries, pool_sizes, sample_tasks
 
 SIZES = np.array([30, 48, 31, 60, 44, 52, 39])
 OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
@@ -46,9 +39,7 @@ def rounding_of_the_repositories(shares: NDArray[np.float64], total: int) -> NDA
 
 @given(st.integers(2, 12), st.floats(0.2, 8.0), st.integers(1, 200), st.integers(0, 10**6))
 @settings(max_examples=200, deadline=None)
-def test_hamilton_apportionment_is_the_rounding_of_the_repositories(
-    ways: int, alpha: float, total: int, seed: int
-) -> None:
+def test_apportionment_is_the_rounding_of_the_repositories(ways: int, alpha: float, total: int, seed: int) -> None:
     shares = np.random.default_rng(seed).dirichlet(np.full(ways, alpha), size=5)
     counts = apportion(shares, total)
     assert (counts.sum(axis=1) == total).all()
@@ -57,16 +48,10 @@ def test_hamilton_apportionment_is_the_rounding_of_the_repositories(
 
 
 @pytest.mark.parametrize("alpha", [None, 2.0, 0.3])
-def test_disjoint_tasks_are_what_they_claim(alpha: float | None) -> None:
+def test_disjoint_tasks_have_the_proportions_asked_for(alpha: float | None) -> None:
     drawn = sample_tasks(TaskProtocol(ways=4, shots=3, queries=31, alpha=alpha), OFFSETS, 5, np.arange(400))
     assert drawn.support.shape == (400, 12)
     assert drawn.query.shape == (400, 31)
-    for b in range(400):
-        assert len(set(drawn.classes[b])) == 4
-        rows = np.concatenate([drawn.support[b], drawn.query[b]])
-        assert len(set(rows)) == 43
-        np.testing.assert_array_equal(class_of(drawn.support[b]), drawn.classes[b][drawn.support_labels[b]])
-        np.testing.assert_array_equal(class_of(drawn.query[b]), drawn.classes[b][drawn.query_labels[b]])
     counts = counts_of(drawn)
     if alpha is None:
         assert set(np.unique(counts)) == {7, 8}
@@ -86,19 +71,11 @@ def test_a_task_depends_on_protocol_seed_and_index_alone() -> None:
     assert (other_seed.classes != together.classes).any()
 
 
-def test_the_task_list_is_pinned_and_the_same_in_another_process() -> None:
-    code = (
-        "import numpy as np, hashlib\n"
-        "from fsbench.tasks.protocol import TaskProtocol\n"
-        "from fsbench.tasks.sampling import sample_tasks\n"
-        "d = sample_tasks(TaskProtocol(), np.arange(21) * 600, 0, np.arange(200))\n"
-        "print(hashlib.sha256(np.concatenate([d.support, d.query], axis=1).tobytes()).hexdigest())"
-    )
-    there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+def test_the_task_list_is_pinned() -> None:
     drawn = sample_tasks(TaskProtocol(), np.arange(21) * 600, 0, np.arange(200))
     here = hashlib.sha256(np.concatenate([drawn.support, drawn.query], axis=1).tobytes()).hexdigest()
     # Changing this digest changes every published task list: raise TaskProtocol.version together with it.
-    assert here == there == "8d523e93024c6d13c1460b3d9287483908e81e7ff08b188f7ff0e39503825230"
+    assert here == "8d523e93024c6d13c1460b3d9287483908e81e7ff08b188f7ff0e39503825230"
 
 
 def test_proportions_follow_the_dirichlet_law() -> None:
@@ -158,8 +135,8 @@ def test_veilleux_overlaps_and_shortens() -> None:
 
 
 KEFF = {
-    "by image": TaskProtocol("keff", ways=0, shots=3, alpha=None, present=4, pooled=True),
-    "balanced": TaskProtocol("keff", ways=0, shots=3, alpha=None, present=4),
+    "by image": TaskProtocol("keff", ways="all", shots=3, alpha=None, present=4, pooled=True),
+    "balanced": TaskProtocol("keff", ways="all", shots=3, alpha=None, present=4),
     "dirichlet": TaskProtocol("keff", ways=6, shots=3, present=4),
 }
 
@@ -167,7 +144,7 @@ KEFF = {
 @pytest.mark.parametrize("protocol", KEFF.values(), ids=KEFF)
 def test_keff_has_many_classes_in_the_support_and_few_among_the_queries(protocol: TaskProtocol) -> None:
     drawn = sample_tasks(protocol, OFFSETS, 5, np.arange(600))
-    ways = protocol.ways or len(SIZES)
+    ways = len(SIZES) if protocol.ways == "all" else int(protocol.ways)
     assert drawn.classes.shape == (600, ways)
     assert drawn.support.shape == (600, 3 * ways)
     counts = counts_of(drawn)
@@ -188,7 +165,7 @@ def test_keff_has_many_classes_in_the_support_and_few_among_the_queries(protocol
 
 
 def test_queries_by_image_are_a_draw_from_the_union_of_the_classes() -> None:
-    protocol = TaskProtocol("keff-released", ways=0, alpha=None, queries=30, present=2, pooled=True)
+    protocol = TaskProtocol("keff-released", ways="all", alpha=None, queries=30, present=2, pooled=True)
     drawn = sample_tasks(protocol, np.array([0, 40, 200]), 0, np.arange(4000))
     large = np.where(drawn.classes[:, 0] == 1, 0, 1)
     share = np.take_along_axis(counts_of(drawn), large[:, None], axis=1)[:, 0]
@@ -196,7 +173,9 @@ def test_queries_by_image_are_a_draw_from_the_union_of_the_classes() -> None:
     assert abs(share.var() - stats.hypergeom(200, 160, 30).var()) < 0.3
     overlap = (drawn.support[:, :, None] == drawn.query[:, None, :]).any()
     assert overlap
-    together = sample_tasks(TaskProtocol("keff", 0, 5, 30, None, 1, 2, True), np.array([0, 40, 200]), 0, np.arange(99))
+    together = sample_tasks(
+        TaskProtocol("keff", "all", 5, 30, None, 1, 2, True), np.array([0, 40, 200]), 0, np.arange(99)
+    )
     assert not (together.support[:, :, None] == together.query[:, None, :]).any()
 
 
@@ -212,12 +191,15 @@ def test_the_task_list_of_keff_is_pinned() -> None:
 @pytest.mark.parametrize(
     ("protocol", "words"),
     [
-        (TaskProtocol("keff", ways=0, present=8), "must be 1 to 7, got 8"),
-        (TaskProtocol("keff", 0, queries=70, present=2, pooled=True, alpha=None), "2 smallest classes have only 59"),
+        (TaskProtocol("keff", ways="all", present=8), "must be 1 to 7, got 8"),
+        (TaskProtocol("keff", "all", 1, 70, None, present=2, pooled=True), "2 smallest classes have only 59"),
+        (TaskProtocol(unknown=3), "5 ways and 3 unknown classes asked for, but the split has 7 classes"),
+        (TaskProtocol("all-way", "all", 30, "all", None), "31 images of every class (30 support + 1 queries)"),
         (TaskProtocol(ways=8), "8 ways asked for, but the split has 7 classes"),
         (TaskProtocol(shots=16, alpha=None), "31 images of every class (16 support + 15 queries), but the smallest"),
         (TaskProtocol(shots=31), "smallest class has 30"),
         (TaskProtocol(queries=200), "200 queries asked for, but the 5 smallest classes have only 187"),
+        (TaskProtocol(ways=7, queries=int(SIZES.sum()) - 7, alpha=0.1), "was redrawn"),  # barely possible: no hang
     ],
 )
 def test_impossible_requests_are_refused_with_the_numbers(protocol: TaskProtocol, words: str) -> None:
@@ -226,22 +208,11 @@ def test_impossible_requests_are_refused_with_the_numbers(protocol: TaskProtocol
     assert words in str(caught.value)
 
 
-def test_a_barely_possible_request_ends_in_an_error_not_a_hang() -> None:
-    with pytest.raises(FsbenchError, match="was redrawn"):
-        sample_tasks(TaskProtocol(ways=7, shots=1, queries=int(SIZES.sum()) - 7, alpha=0.1), OFFSETS, 0, np.arange(1))
-
-
-@pytest.mark.parametrize("protocol", [TaskProtocol(ways=200, shots=31), TaskProtocol(ways=200, queries=5_800)])
-def test_errors_about_many_classes_stay_short(protocol: TaskProtocol) -> None:
-    with pytest.raises(FsbenchError) as caught:
-        sample_tasks(protocol, np.arange(201) * 30, 0, np.arange(1))
-    assert len(str(caught.value)) < 300
-
-
 def test_senseless_protocols_are_refused() -> None:
     wrong: list[dict[str, Any]] = [
         {"ways": 1}, {"shots": 0}, {"queries": 10**20}, {"alpha": 0.0}, {"alpha": float("inf")}, {"name": "disjont"},
-        {"present": 3}, {"ways": 0}, {"name": "keff", "present": 6}, {"name": "keff", "pooled": True},
+        {"ways": 0}, {"ways": "9-5"}, {"ways": "many"}, {"present": 6}, {"pooled": True}, {"queries": "0/class"},
+        {"queries": "all"}, {"support": "equl"}, {"unknown": -1},
     ]  # fmt: skip
     for fields in wrong:
         with pytest.raises(FsbenchError):
@@ -254,9 +225,7 @@ FOLDERS = ((20, 20, 20, 20, 20), (6, 9, 30, 40, 50, 60), (3, 5, 5, 5, 5), (16, 8
 @pytest.mark.parametrize("sizes", FOLDERS)
 @pytest.mark.parametrize("shots", [1, 5])
 @pytest.mark.parametrize("name", ["disjoint", "released", "veilleux"])
-def test_balanced_feasible_queries_are_the_most_that_are_not_refused(
-    sizes: tuple[int, ...], shots: int, name: ProtocolName
-) -> None:
+def test_balanced_feasible_queries_are_the_most_allowed(sizes: tuple[int, ...], shots: int, name: str) -> None:
     offsets = np.concatenate([[0], np.cumsum(sizes)])
 
     def refused(queries: int) -> bool:

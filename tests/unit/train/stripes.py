@@ -1,18 +1,15 @@
 """A tiny data set of striped images: the class is the direction and the colour of the stripes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
+from safetensors import safe_open
 
+from fsbench.data.dataset import ImageDataset
 from fsbench.data.scan import load_own
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fsbench.data.dataset import ImageDataset
 
 COUNTS = {"base": (6, 12), "val": (5, 20), "novel": (5, 4)}  # classes, images of each
 
@@ -32,6 +29,13 @@ def write_stripes(root: Path, side: int = 16, counts: dict[str, tuple[int, int]]
                 pixels = 255 * (waves[:, :, None] * colour * 0.8 + random.uniform(0, 0.2, (side, side, 3)))
                 Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{image:02d}.png")
     return root
+
+
+def facts(path: Path | str) -> dict[str, Any]:
+    """What the header of weights says of their training."""
+    with safe_open(path, "pt") as file:
+        header: dict[str, Any] = json.loads(file.metadata()["fsbench"])
+        return header
 
 
 def stripes(root: Path, side: int = 16, counts: dict[str, tuple[int, int]] = COUNTS) -> ImageDataset:

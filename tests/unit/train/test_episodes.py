@@ -1,9 +1,8 @@
 """Training on tasks: the tasks, the losses, and trainings that stop and go on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from fsbench.backbones.load import load_backbone
+from fsbench.data.dataset import ImageDataset
 from fsbench.data.transforms import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.methods.base import Context
@@ -19,16 +19,10 @@ from fsbench.methods.images.networks import ImageNetwork, load_network
 from fsbench.methods.images.versa import Versa
 from fsbench.train import episodes as module
 from fsbench.train.episodes import EpisodeKeys, Learning, Prototypes
-from fsbench.train.run import best_of, train_backbone
+from fsbench.train.run import Trained, best_of, train_backbone
 from fsbench.train.settings import RECIPES, Episodes, Execution, TrainSettings
-from tests.unit.train.stripes import COUNTS, stripes
-from tests.unit.train.test_run import Listener, facts, same
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fsbench.data.dataset import ImageDataset
-    from fsbench.train.run import Trained
+from tests.unit.train.stripes import COUNTS, facts, stripes
+from tests.unit.train.test_run import Listener, same
 
 SETTINGS = TrainSettings("conv4", 4, epochs=2, batch=2, lr=0.01, seed=7)
 TASKS = Episodes("maml", shots=(1, 2), queries=25, steps=2, rate=0.1, eval_every=1)
@@ -56,9 +50,7 @@ def fresh(width: int) -> Any:
 
 
 @pytest.mark.parametrize("recipe", RECIPES[1:])
-def test_a_stopped_training_ends_with_the_very_same_best_network(
-    dataset: ImageDataset, tmp_path: Path, recipe: str
-) -> None:
+def test_a_stopped_training_ends_with_the_same_network(dataset: ImageDataset, tmp_path: Path, recipe: str) -> None:
     out, stopped, listener = tmp_path / "conv4.safetensors", tmp_path / "stopped.safetensors", Listener()
     whole = train(dataset, out, recipe)
     with pytest.raises(KeyboardInterrupt):

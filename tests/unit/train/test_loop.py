@@ -1,10 +1,8 @@
-from __future__ import annotations
-
 import math
+from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -13,11 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fsbench.backbones.base import Backbone
 from fsbench.backbones.load import load_backbone
 from fsbench.train.images import Batch, Keys, Mixing
-from fsbench.train.loop import Objective, Trainer, learning_rate, memory_format_of, mixed_features, rotate
+from fsbench.train.loop import Objective, Trainer, learning_rate, memory_format_of, mixed_features
 from fsbench.train.settings import LABEL_SMOOTHING, TrainSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 META = torch.device("meta")  # tensors without data stand for those of a GPU
@@ -36,12 +31,6 @@ def backbone(name: str) -> Backbone:
 @pytest.fixture
 def images() -> torch.Tensor:
     return torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(1))
-
-
-def test_images_are_rotated_as_numpy_rotates_them(images: torch.Tensor) -> None:
-    rotated = rotate(images, TURNS)
-    for image, turns, found in zip(images.numpy(), TURNS.tolist(), rotated.numpy(), strict=True):
-        np.testing.assert_array_equal(found, np.rot90(image, turns, axes=(1, 2)))
 
 
 @pytest.mark.parametrize("name", WIDTHS)

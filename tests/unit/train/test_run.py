@@ -1,20 +1,19 @@
-from __future__ import annotations
-
-import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors import safe_open
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 
 import fsbench
 from fsbench.backbones.load import load_backbone
+from fsbench.data.dataset import ImageDataset
 from fsbench.data.pixels import open_pixels
 from fsbench.data.scan import load_own
 from fsbench.data.transforms import transform_for
@@ -28,15 +27,7 @@ from fsbench.train.loop import Objective, learning_rate
 from fsbench.train.run import Evaluation, Plan, Trained, Validation, best_of, default_output, train_backbone
 from fsbench.train.settings import Execution, TrainSettings
 from tests.cli.torchrun import torchrun
-from tests.unit.train.stripes import stripes, write_stripes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from torch import Tensor
-
-    from fsbench.data.dataset import ImageDataset
+from tests.unit.train.stripes import facts, stripes, write_stripes
 
 SETTINGS = TrainSettings("rn12", 1, epochs=3, batch=24, lr=0.05, seed=7, rotation=True, mixup=True)
 
@@ -84,8 +75,11 @@ def train(
     return train_backbone(dataset, settings, execution, out, force=force)
 
 
+Unbroken = tuple[Path, Trained, Listener]
+
+
 @pytest.fixture(scope="module")
-def unbroken(dataset: ImageDataset, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Trained, Listener]:
+def unbroken(dataset: ImageDataset, tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
     out = default_output(tmp_path_factory.mktemp("weights"), "stripes", "rn12")
     listener = Listener()
     return out, train(dataset, out, reporter=listener), listener
@@ -96,15 +90,9 @@ def same(one: Path, other: Path) -> bool:
     return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
 
 
-def facts(path: Path) -> dict[str, Any]:
-    with safe_open(path, "pt") as file:
-        header: dict[str, Any] = json.loads(file.metadata()["fsbench"])
-        return header
-
-
 @pytest.mark.parametrize(("steps", "epochs"), [(2, 0), (8, 2)])
 def test_a_stopped_training_ends_with_the_very_same_weights(
-    dataset: ImageDataset, tmp_path: Path, unbroken: tuple[Path, Trained, Listener], steps: int, epochs: int
+    dataset: ImageDataset, tmp_path: Path, unbroken: Unbroken, steps: int, epochs: int
 ) -> None:
     out, resumed = tmp_path / "rn12.safetensors", Listener()
     with pytest.raises(KeyboardInterrupt):
@@ -118,9 +106,7 @@ def test_a_stopped_training_ends_with_the_very_same_weights(
     assert [path.name for path in tmp_path.iterdir()] == ["rn12.safetensors"]
 
 
-def test_weights_are_in_half_precision_and_were_evaluated_so(
-    dataset: ImageDataset, unbroken: tuple[Path, Trained, Listener]
-) -> None:
+def test_weights_are_in_half_precision_and_were_evaluated_so(dataset: ImageDataset, unbroken: Unbroken) -> None:
     out, trained, _ = unbroken
     assert {tensor.dtype for tensor in load_file(out).values() if tensor.ndim > 1} == {torch.float16}
     backbone = load_backbone("rn12", out)
@@ -170,9 +156,7 @@ def test_a_damaged_checkpoint_is_refused(dataset: ImageDataset, tmp_path: Path) 
         torch.save({**stored, "progress": Listener}, checkpoint)  # which asks for a class
 
 
-def test_header_and_messages_tell_how_weights_came_about(
-    dataset: ImageDataset, unbroken: tuple[Path, Trained, Listener]
-) -> None:
+def test_header_and_messages_tell_how_weights_came_about(dataset: ImageDataset, unbroken: Unbroken) -> None:
     out, trained, listener = unbroken
     expected = {"dataset": "stripes", "seed": 7, "epochs": 3, "width": 1, "lr": 0.05, "rotation": True}
     expected |= {"base images": 72, "split_digest": dataset.split_digest}
@@ -272,9 +256,7 @@ def expected_parameters(dataset: ImageDataset) -> dict[str, Tensor]:
     return dict(plan.backbone.network.named_parameters())
 
 
-def test_two_processes_share_every_batch_and_drop_what_is_left_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_processes_share_every_batch_but_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = write_stripes(tmp_path / "stripes", 16, {"base": (3, 7), "val": (5, 20)})  # 21 = 2 · 10 + 1
     words = "--dataset stripes --width 1 --epochs 2 --lr 0.02 --batch 10 --seed 3 --rotation --mixup --device cpu"

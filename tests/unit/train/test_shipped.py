@@ -1,7 +1,5 @@
 """The weights that ship belong to the embedded data set as it is."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib
