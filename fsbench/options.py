@@ -89,14 +89,6 @@ def _names(words: Any) -> Any:
         raise ValueError(f"expected values separated by commas, got {words!r}") from None
 
 
-def _numbers(words: Any) -> Any:
-    """Whole numbers, each once."""
-    try:
-        return tuple(dict.fromkeys(int(part) for part in _names(words)))
-    except (TypeError, ValueError):
-        raise ValueError(f"expected whole numbers separated by commas, got {words!r}") from None
-
-
 def value_of(text: str) -> Any:
     """A number, true, false, or the word itself."""
     if text in {"true", "false"}:
@@ -144,7 +136,7 @@ def _joined(shares: Any) -> Any:
 
 Count = Annotated[int, BeforeValidator(whole_number)]
 Amount = Annotated[int | str, BeforeValidator(_amount)]
-Numbers = Annotated[tuple[int, ...], BeforeValidator(_numbers)]
+Numbers = Annotated[tuple[int, ...], BeforeValidator(_names)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Shares = Annotated[str, BeforeValidator(_joined)]  # 0.64,0.16,0.2, or a sequence of numbers
 Parameters = Annotated[dict[str, Any], BeforeValidator(_parameters)]  # NAME=VALUE, several times

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fsbench.features.store import Provenance
+from fsbench.methods.base import Learnable
 from fsbench.methods.registry import method_class, method_names
 from fsbench.results.record import (
     Answers,
@@ -108,13 +109,14 @@ def _facts(run: Run, given: bool) -> dict[str, Any]:
         return {"label": name, "title": name, "order": len(names)}
     info = method_class(name).info
     params = {**method_class(name)().params(), **run.params}
+    word = info.variants.chosen(params) if given and info.variants else ""
     return {
-        "label": name + (info.variants.suffix(params) if info.variants and given else ""),
+        "label": f"{name}:{word}" if info.variants and word not in ("", info.variants.values[0]) else name,
         "title": info.title,
         "assumes": info.assumes(params, run.protocol.alpha),
         "order": names.index(name),
         "starts_from": info.starts_from,
-        "learns": method_class(name).learns(),
+        "learns": issubclass(method_class(name), Learnable),
         "published_as": tuple(
             published
             for published, needed in info.published.items()

@@ -11,7 +11,7 @@ from fsbench.cli.options import Methods
 from fsbench.data.catalog import DATASETS, SPLITS, dataset_info
 from fsbench.errors import UsageError
 from fsbench.evaluation.spec import ALL, parse_methods
-from fsbench.methods.base import Context
+from fsbench.methods.base import Context, Learnable
 from fsbench.methods.images.loader import FEATURES
 from fsbench.methods.registry import method_class, told, working_methods
 from fsbench.report.writers import Column, Table, cells, number, show, stdout_console
@@ -45,7 +45,7 @@ def _describe(label: str) -> dict[str, Any]:
     """The facts of a method."""
     (choice,) = parse_methods([label])
     method, options = method_class(choice.method), dict(choice.options)
-    info, learned = method.info, method.learns()
+    info, learned = method.info, issubclass(method, Learnable)
     facts = told(choice.method if ".py:" in choice.method else choice.label)
     return {
         "method": choice.label,

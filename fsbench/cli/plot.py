@@ -92,8 +92,7 @@ def spectrum(options: use.Spectrum, reporter: Reporter) -> Figure:
     parameters = {n: value for n in ("s_max", "sigma") if (value := getattr(options, n)) is not None}
     spectra = []
     for file in find_features(options, reporter):
-        with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
-            base = base_statistics(file, advance)
+        base = base_statistics(file, reporter)
         clamp = Bavardage.configure(Context(balanced=False, base=base), **parameters).sigma
         spectra.append(Spectrum(f"{file.path.stem} {file.provenance.named_weights}".strip(), base, clamp))
     return draw_spectra(spectra, options.width)

@@ -20,7 +20,7 @@ def scatter(options: Scatter) -> None:
     for file in files:
         with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
             BaseStatistics.fit_file(file, advance).save(scatter_path(file.path))
-    rows = [(file.path, base_statistics(file), Bavardage.sigma) for file in files]
+    rows = [(file.path, base_statistics(file, reporter), Bavardage.sigma) for file in files]
     if not options.as_json:
         show(scatter_table(rows))
         return

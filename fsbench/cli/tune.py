@@ -42,7 +42,7 @@ def tune(options: Tune) -> None:
         searched: list[Tuned] = []
         for file in find_features(options, runner.reporter, runner.ranks):
             val = validation_source(file, base_of(file, runner.reporter, runner.ranks))
-            val = with_pixels(val, choice.network, file, runner)  # for a method on images
+            val = with_pixels(val, choice.network, file, runner) if choice.network else val
             for protocol in protocols:
                 search = Search(choice, val, protocol, tuning_path(file.path))
                 tuned = search_parameters(search, grid, runner, tasks=options.tasks, seed=options.seed)

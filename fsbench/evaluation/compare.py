@@ -21,7 +21,7 @@ from fsbench.results.comparison import Comparison, Runs, compare_records
 from fsbench.results.metrics import metric_of
 from fsbench.results.record import Record
 from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import check_feasible, pool_sizes
+from fsbench.tasks.sampling import feasible_sizes
 
 
 def compare(
@@ -79,7 +79,8 @@ def _job(
     spec: Spec, choice: MethodChoice, protocol: TaskProtocol, source: Source, file: FeatureFile, runner: Runner
 ) -> Job:
     """What to run for one cell, with tuned parameters where they are asked for and there are some to tune."""
-    rows = with_pixels(source, choice.network, file, runner)
+    network = choice.network
+    rows = with_pixels(source, network, file, runner) if network else source
     # A baseline that was not asked for takes over what was given, and is not tuned.
     asked = not choice.options or any(choice.label == other.label for other in spec.methods)
     if spec.tune and asked and (search := search_for(choice, protocol, file, source, runner)):
@@ -100,7 +101,7 @@ def _feasible(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> l
         feasible.append([])
         for protocol in spec.protocols:
             try:
-                check_feasible(protocol, pool_sizes(protocol, offsets))
+                feasible_sizes(protocol, offsets)
                 feasible[-1].append(protocol)
             except FsbenchError as error:
                 refused.append(f"{file.path}, {protocol.title}: {error.message} {error.hint}")

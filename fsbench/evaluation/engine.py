@@ -38,7 +38,7 @@ from fsbench.ranks import ALONE, Ranks
 from fsbench.results.record import Answers
 from fsbench.tasks.batch import TaskBatch, by_name, gathered_gram
 from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import TaskRows, check_feasible, largest, pool_sizes, sample_tasks
+from fsbench.tasks.sampling import TaskRows, feasible_sizes, largest, sample_tasks
 
 _EMBEDDED_AT_ONCE = 1024  # rows that stay in the cache of a CPU
 _MOST_PER_BLOCK_CPU = 64  # tasks per block on a CPU: enough for small operations to cost little
@@ -108,13 +108,12 @@ def solve(
     Embedding all images is not counted in the seconds, or few tasks would look slow.
     """
     offsets, numbers, protocol = split.offsets, tasks.numbers, tasks.protocol
-    sizes = pool_sizes(protocol, offsets)
-    check_feasible(protocol, sizes)
-    ways, _, most_queries = largest(protocol, sizes)
+    sizes = feasible_sizes(protocol, offsets)
+    ways, _, most_queries = task = largest(protocol, sizes)
     reset_peak_memory(device)
     with torch.no_grad(), float32_products():
         embedded = embed_all(methods, split, base, device)
-    work = _plan(embedded, largest(protocol, sizes), int(sizes.max()), len(numbers), device, batch, ranks)
+    work = _plan(embedded, task, int(sizes.max()), len(numbers), device, batch, ranks)
     labels, queries = np.min_scalar_type(-ways), (len(numbers), most_queries)
     answers = _Sheets(
         np.zeros((len(methods), *queries), labels),
@@ -397,12 +396,13 @@ class _BlockTasks(TaskBatch):
         self.reused: list[Any] = []  # marks around the making of what other methods asked for before
 
     def space(self, name: str = "") -> Tensor:
-        return self._get("rows", super().space(name))
+        return self._get("rows", name)
 
     def gram(self, name: str = "") -> Tensor:
-        return self._get("gram", super().space(name))
+        return self._get("gram", name)
 
-    def _get(self, what: Literal["rows", "gram"], table: Tensor) -> Tensor:
+    def _get(self, what: Literal["rows", "gram"], name: str) -> Tensor:
+        table = self.spaces[name or next(iter(self.spaces))]
         index, key = self.block.index, (what, id(table))
         if key in self.block.made:
             tensor, _, lap = self.block.made[key]

@@ -21,7 +21,7 @@ from fsbench.evaluation.engine import MethodError, Outcome, TaskList, solve
 from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import MethodChoice, command_of
 from fsbench.io.files import require_writable
-from fsbench.methods.base import Context, Method
+from fsbench.methods.base import Context, Learnable, Method
 from fsbench.methods.bavardage import ARTICLE_UNITS
 from fsbench.methods.images.loader import ImageLoader
 from fsbench.methods.registry import method_class, method_key
@@ -30,9 +30,7 @@ from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
 from fsbench.results.record import MethodFacts, Origins, Record, Run, load_record, record_path, save_record
 from fsbench.tasks.protocol import ALPHA, TaskProtocol
-from fsbench.tasks.sampling import sample_tasks
 
-_DRAWN_AGAIN = 64  # tasks of a stored record, to compare them
 _FIRST_TASKS = 4  # per core, of a slow method, which tell how long it will take
 _SECONDS_TO_KEEP = 60.0  # of a slow method, between records of what is solved so far
 _SECONDS_TO_TELL = 10.0  # that a slow method must have left to say so
@@ -102,7 +100,7 @@ class Runner:
         """
         advance = progress or (lambda done, label: None)
         drafts = [_draft(job, self) for job in jobs]
-        records = [self.ranks.agree(partial(self._stored, *each)) for each in zip(jobs, drafts, strict=True)]
+        records = [self.ranks.agree(partial(self._stored, draft)) for draft in drafts]
         together: dict[tuple[Any, ...], list[int]] = {}
         for place, (job, record) in enumerate(zip(jobs, records, strict=True)):
             done = min(record.tasks if record else 0, job.tasks)
@@ -137,8 +135,8 @@ class Runner:
             raise record
         return record
 
-    def _stored(self, job: Job, draft: Record) -> Record | None:
-        """The stored record of a run, over the tasks of the job and as the job names it; its origin may be another."""
+    def _stored(self, draft: Record) -> Record | None:
+        """The stored record of a run, as the job names it; its origin may be another."""
         if self.force or not self.results:
             return None
         path = record_path(self.results, draft)
@@ -147,11 +145,6 @@ class Runner:
         record = load_record(path)
         if record.run != draft.run:
             raise FsbenchError(f"The record {path} does not match its file name.", "Recompute it with --force.")
-        numbers = np.linspace(0, record.tasks - 1, _DRAWN_AGAIN, dtype=np.int64)
-        drawn = sample_tasks(job.protocol, job.source.split.offsets, job.seed, numbers)
-        pairs = (record.answers.labels, drawn.query_labels), (record.answers.classes, drawn.classes)
-        if not all(np.array_equal(stored[numbers], expected) for stored, expected in pairs):
-            raise FsbenchError(f"The record {path} is not over the tasks of its run.", "Recompute it with --force.")
         of_answers = {"answers", "seconds", "peak_memory", "redrawn", "device", "ranks", "created", "versions"}
         return draft.model_copy(update={name: getattr(record, name) for name in of_answers})
 
@@ -207,7 +200,7 @@ def _draft(job: Job, runner: Runner) -> Record:
     facts = MethodFacts(
         label=job.choice.label,
         assumes=info.assumes(params, protocol.alpha),
-        learns=job.method.learns(),
+        learns=isinstance(job.method, Learnable),
         published_as=tuple(
             name for name, needs in info.published.items() if all(params[key] in needs[key] for key in needs)
         ),

@@ -130,10 +130,7 @@ def source_of(
 
 def base_of(file: FeatureFile, reporter: Reporter, ranks: Ranks = ALONE) -> BaseStatistics | None:
     """Statistics of the file's base classes, read or computed; None if it has none."""
-    if "base" not in file.splits:
-        return None
-    with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
-        return ranks.first_alone(lambda: base_statistics(file, advance, reporter.warn))
+    return ranks.first_alone(lambda: base_statistics(file, reporter)) if "base" in file.splits else None
 
 
 def _check_network(file: FeatureFile, other: FeatureFile, reporter: Reporter) -> None:
@@ -171,9 +168,7 @@ def _check_apart(file: FeatureFile, split: str, other: FeatureFile, reporter: Re
 
 
 def with_pixels(source: Source, network: str, file: FeatureFile, runner: Runner) -> Source:
-    """The source of a method on images: its network, and pixels as rows; unchanged for a method on features."""
-    if not network:
-        return source
+    """The source of a method on images: its network, and pixels as rows."""
     loaded = runner.images.network(network, file)
     read = partial(runner.images.pixels, file, source.split_name, loaded, runner.reporter)
     pixels: Any = runner.ranks.first_alone(read)

@@ -111,7 +111,7 @@ def _all_jobs(
     def point(line: Line, axis: Axis, x: Value) -> Job:
         protocol, options = at({axis.name: x}, line.protocol, line.choice.options)
         choice, source = replace(line.choice, options=options), sources[line.split]
-        source = with_pixels(source, choice.network, file, runner)
+        source = with_pixels(source, choice.network, file, runner) if choice.network else source
         return Job(choice, *configure(choice, source, protocol, preset=preset), source, protocol, seed, tasks)
 
     return [[[point(line, plan.axis, x) for x in plan.axis.values] for line in plan.lines] for plan in plans]

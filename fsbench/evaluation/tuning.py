@@ -140,13 +140,14 @@ def grid_of(choice: MethodChoice) -> list[Axis]:
             f"There is no grid to tune {method} on.",
             f"Give one: fsbench tune --method {method} --over NAME=VALUE,VALUE. Methods with a grid: {grids}.",
         )
-    free = [name for name in (parameters if chosen.learns() else grid) if name not in _settled(choice)]
+    learns = issubclass(chosen, Learnable)
+    free = [name for name in (parameters if learns else grid) if name not in _settled(choice)]
     if not free:
         raise FsbenchError(
             f"There is nothing to tune: all that is searched for {method} is given, {', '.join(choice.options)}.",
             "Leave out --tune, or a parameter.",
         )
-    return [] if chosen.learns() else [Axis(name, grid[name]) for name in free]
+    return [] if learns else [Axis(name, grid[name]) for name in free]
 
 
 def tune(search: Search, axes: Sequence[Axis], runner: Runner, *, tasks: int = TASKS, seed: int = 0) -> Tuned:

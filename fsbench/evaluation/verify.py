@@ -16,7 +16,7 @@ from fsbench.evaluation.run import Runner
 from fsbench.evaluation.source import Source, base_of, load_source, with_pixels
 from fsbench.features.store import FeatureFile
 from fsbench.methods.base import Context, Method
-from fsbench.methods.registry import installed_class, method_class, method_key
+from fsbench.methods.registry import method_class, method_key, method_names
 from fsbench.results.record import Record, Run
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ class Verifier:
             if record.method.elsewhere:
                 raise FsbenchError("its predictions are those of another program")
             method_type, (file, source) = self._class(run), self._source(run)
-            source = with_pixels(source, method_type.info.network_for(run.params), file, self.runner)
+            if network := method_type.info.network_for(run.params):
+                source = with_pixels(source, network, file, self.runner)
             method = _configured(method_type, run, source.image_network)
         except FsbenchError as error:
             advance(self.count(record))
@@ -108,7 +109,7 @@ class Verifier:
     def _class(self, run: Run) -> type[Method]:
         """The class of a record's method, of the very version."""
         name = run.method.partition("@")[0]
-        method = self._own.get(run.method) or (None if ".py:" in run.method else installed_class(name))
+        method = self._own.get(run.method) or (method_class(name) if name in method_names() else None)
         if method is None:
             other = any(one.partition("@")[0] == name for one in self._own)
             remedy = "is of another version of that file" if other else "is not here: name it with --methods"

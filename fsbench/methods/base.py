@@ -51,11 +51,6 @@ class Variants:
         """The word that the parameters stand for."""
         return str(params.get(self.parameter, self.values[0]))
 
-    def suffix(self, params: Mapping[str, Any]) -> str:
-        """What follows the name of the method with these parameters: `:released`; nothing for the default."""
-        word = self.chosen(params)
-        return "" if word == self.values[0] else f":{word}"
-
 
 @dataclass(frozen=True)
 class MethodInfo:
@@ -100,7 +95,9 @@ class MethodInfo:
 
     def network_for(self, params: Mapping[str, Any]) -> str:
         """The network that the method needs with these parameters; empty if it works on features."""
-        return self.network_by.get(self.variants.chosen(params) if self.variants else "", self.network)
+        if not self.variants or not self.network_by:
+            return self.network
+        return self.network_by.get(self.variants.chosen(params), self.network)
 
     def needs_base_for(self, params: Mapping[str, Any]) -> bool:
         """Whether the method needs statistics of base classes with these parameters."""
@@ -178,14 +175,9 @@ class Method:
         return {}
 
     @classmethod
-    def learns(cls) -> bool:
-        """Whether tuning learns its parameters by gradient, in place of searching a grid."""
-        return issubclass(cls, Learnable)
-
-    @classmethod
     def can_tune(cls) -> bool:
         """Whether it has a grid to search, or learns its parameters."""
-        return bool(cls.info.grid) or cls.learns()
+        return bool(cls.info.grid) or issubclass(cls, Learnable)
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Any:
         """Map raw features (M, D) row by row to what `classify` works on, once for a whole split.

@@ -56,27 +56,19 @@ def method_class(name: str) -> type[Method]:
         return _from_file(name)
     if name.endswith(".py"):
         raise FsbenchError(f"{name} names a file, but not the class in it.", f"Write {name}:CLASS.")
-    installed = installed_class(name)
-    if installed is None:
-        raise unknown_name("method", name, method_names())
-    return installed
-
-
-def installed_class(name: str) -> type[Method] | None:
-    """The class of a method of fsbench or of an installed package; None for any other name. No file is executed."""
     if name in METHODS:
         module, _, attribute = METHODS[name].partition(":")
         return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
-    entry = _plugins().get(name)
-    return _load(entry) if entry else None
+    if name not in _plugins():
+        raise unknown_name("method", name, method_names())
+    return _load(_plugins()[name])
 
 
 def installed_info(name: str) -> MethodInfo | None:
     """The facts of a method of fsbench or of an installed package, if possible without an import of torch."""
     if name in _FACTS:
         return _FACTS[name]
-    installed = installed_class(name)
-    return installed.info if installed else None
+    return _load(_plugins()[name]).info if name in _plugins() else None
 
 
 def method_names() -> list[str]:

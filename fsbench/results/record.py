@@ -6,6 +6,7 @@ same list replaces it by a longer one, a request for fewer tasks reads its begin
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -18,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, field_serializer, field_validator
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, field_serializer
 
 from fsbench.errors import FsbenchError
 from fsbench.features.store import Provenance
@@ -35,6 +36,7 @@ _ARRAYS = ("predicted", "labels", "confidence", "classes", "outlier")
 NO_OUTLIERS = np.zeros((0, 0), np.float32)
 Value = bool | int | float | str  # of a parameter
 Origin = Literal["default", "preset", "given", "tuned"]
+_LATE = ("present", "pooled", "unknown", "support")  # fields of a protocol that few have
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +95,8 @@ class Run(BaseModel):
     @field_serializer("protocol")
     def _plain_protocol(self, protocol: TaskProtocol) -> dict[str, Any]:
         """Fields that only some protocols have are left out of others, so that digests do not change with new ones."""
-        return protocol.plain()
+        fields, usual = dataclasses.asdict(protocol), TaskProtocol()
+        return {name: fields[name] for name in fields if name not in _LATE or fields[name] != getattr(usual, name)}
 
     @cached_property
     def digest(self) -> str:
@@ -122,11 +125,6 @@ class MethodFacts(BaseModel):
     learns: bool = False  # whether its parameters are meant to be learned on val tasks
     published_as: tuple[str, ...] = ()  # its names in published tables, with these parameters
     elsewhere: bool = False  # whether another program answered, whose predictions were scored here
-
-    @field_validator("*")
-    @classmethod
-    def _on_one_line(cls, value: Any) -> Any:
-        return " ".join(value.split()) if isinstance(value, str) else value
 
 
 class Tuning(BaseModel):

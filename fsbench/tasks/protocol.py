@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from fsbench.errors import FsbenchError, unknown_name
 
@@ -235,10 +235,3 @@ class TaskProtocol:
     def mix(self) -> str:
         """The class proportions of the queries in a signature."""
         return "images" if self.pooled else "balanced" if self.alpha is None else f"dirichlet:{self.alpha:g}"
-
-    def plain(self) -> dict[str, Any]:
-        """The fields as plain data; those that few protocols have are left out of others, so that digests stay."""
-        usual = TaskProtocol()
-        late = ("present", "pooled", "unknown", "support")
-        fields = dataclasses.asdict(self)
-        return {name: fields[name] for name in fields if name not in late or fields[name] != getattr(usual, name)}

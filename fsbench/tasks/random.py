@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaincinv
 
 Words = NDArray[np.uint64]
+Ints = NDArray[np.int64]
 
 # Streams of random numbers of one task. Redraws of attempt a use stream + a · ATTEMPT.
 CLASSES, COUNTS, SUPPORT, QUERY, ORDER, PRESENT, SIZES, SHOTS = range(8)
@@ -20,6 +22,7 @@ _MASK = 0xFFFFFFFF
 _LOW = np.uint64(_MASK)
 _HALF = np.uint64(32)
 _ROUNDS = 10
+MOST_REDRAWS = 1_000  # of proportions that the classes of a task cannot give
 
 
 def philox(counter: tuple[Words, Words, Words, Words], key: int) -> tuple[Words, Words, Words, Words]:
@@ -63,3 +66,24 @@ def below(drawn: Words, bound: NDArray[np.int64]) -> NDArray[np.int64]:
 def uniform(drawn: Words) -> NDArray[np.float64]:
     """Map words to the open interval (0, 1)."""
     return (drawn.astype(np.float64) + 0.5) / 2.0**32
+
+
+def apportion(shares: NDArray[np.float64], total: int) -> Ints:
+    """Turn proportions (B, K) into counts that add up to `total`: largest remainders (Hamilton) first."""
+    quota = shares * total
+    counts = np.floor(quota)
+    missing = total - counts.sum(axis=1, keepdims=True)  # (B, 1), fewer than K
+    rank = np.argsort(np.argsort(counts - quota, axis=1, kind="stable"), axis=1, kind="stable")
+    whole: Ints = (counts + (rank < missing)).astype(np.int64)
+    return whole
+
+
+def dirichlet_counts(alpha: float, held: int, queries: int, seed: int, tasks: Ints, attempt: int) -> Ints:
+    """(B, held) counts that add up to `queries`, in proportions of a Dirichlet law."""
+    drawn = words(seed, tasks, COUNTS + attempt * ATTEMPT, held)
+    gamma = gammaincinv(alpha, uniform(drawn))  # Gamma(α, 1) by inversion
+    total = gamma.sum(axis=1, keepdims=True)
+    # A tiny α can underflow to all zeros: the largest uniform then takes everything, the limit of the law.
+    winner = drawn == drawn.max(axis=1, keepdims=True)
+    shares = np.where(total > 0, gamma / np.where(total > 0, total, 1.0), winner / winner.sum(axis=1, keepdims=True))
+    return apportion(shares, queries)

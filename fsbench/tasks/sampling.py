@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from fsbench.errors import FsbenchError
 from fsbench.tasks import random, varied
-from fsbench.tasks.proportions import MOST_REDRAWS, apportion, dirichlet_counts
 from fsbench.tasks.protocol import ALL, ALPHA, TaskProtocol, ends
 
 if TYPE_CHECKING:
@@ -59,8 +58,7 @@ def sample_tasks(protocol: TaskProtocol, offsets: Ints, seed: int, tasks: Ints) 
         raise FsbenchError(f"A seed is a whole number from 0 to 2⁶⁴ − 1, got {seed}.")
     offsets = np.asarray(offsets, dtype=np.int64)
     tasks = np.asarray(tasks, dtype=np.int64)
-    sizes = pool_sizes(protocol, offsets)
-    check_feasible(protocol, sizes)
+    sizes = feasible_sizes(protocol, offsets)
     if not protocol.same_size:
         return _one_by_one(protocol, offsets, sizes, seed, tasks)
     ways, _, queries = largest(protocol, sizes)
@@ -117,14 +115,14 @@ def sample_list(protocol: TaskProtocol, offsets: Ints, seed: int, count: int) ->
         yield sample_tasks(protocol, offsets, seed, part)
 
 
-def pool_sizes(protocol: TaskProtocol, offsets: Ints) -> Ints:
-    """(C,) number of images of every class that the protocol may use: the first ones of the class."""
+def feasible_sizes(protocol: TaskProtocol, offsets: Ints) -> Ints:
+    """(C,) number of images of every class that the protocol may use: the first ones of the class.
+
+    Requests that no draw can satisfy are refused, with the numbers.
+    """
     sizes = np.diff(offsets)
-    return np.full_like(sizes, sizes.min()) if protocol.preset.smallest else sizes
-
-
-def check_feasible(protocol: TaskProtocol, sizes: Ints) -> None:
-    """Refuse requests that no draw can satisfy, with the numbers."""
+    if protocol.preset.smallest:
+        sizes = np.full_like(sizes, sizes.min())
     shots, classes, smallest = protocol.shots, len(sizes), int(sizes.min())
     ways = ends(protocol.ways, classes)[0]
     if ways + protocol.unknown > classes:
@@ -158,6 +156,7 @@ def check_feasible(protocol: TaskProtocol, sizes: Ints) -> None:
                 f"{beside}.",
                 _instead(protocol, sizes),
             )
+    return sizes
 
 
 def feasible_queries(protocol: TaskProtocol, sizes: Ints) -> int:
@@ -178,7 +177,7 @@ def feasible_queries(protocol: TaskProtocol, sizes: Ints) -> int:
     shares = shares[:, : len(spare)]
 
     def fits(queries: int) -> bool:
-        return bool((apportion(shares, queries) <= spare).all(axis=1).mean() >= 0.5)
+        return bool((random.apportion(shares, queries) <= spare).all(axis=1).mean() >= 0.5)
 
     # The more queries, the fewer draws fit.
     return bisect.bisect_left(range(1, asked + 1), True, key=lambda queries: not fits(queries))
@@ -236,19 +235,19 @@ def _counts_of_present(protocol: TaskProtocol, seed: int, tasks: Ints, room: Int
         return _counts_by_image(seed, tasks, limit, queries), redraws
     if protocol.alpha is None:
         shares = np.full(room.shape, 1.0 / held)
-        return np.minimum(apportion(shares, queries), room), redraws
-    counts = dirichlet_counts(protocol.alpha, held, queries, seed, tasks, attempt=0)
+        return np.minimum(random.apportion(shares, queries), room), redraws
+    counts = random.dirichlet_counts(protocol.alpha, held, queries, seed, tasks, attempt=0)
     if protocol.preset.short:
         return np.minimum(counts, room), redraws
-    for attempt in range(1, MOST_REDRAWS):
+    for attempt in range(1, random.MOST_REDRAWS):
         bad = np.flatnonzero((counts > limit).any(axis=1))
         if not bad.size:
             return counts, redraws
         redraws[bad] += 1
-        counts[bad] = dirichlet_counts(protocol.alpha, held, queries, seed, tasks[bad], attempt)
+        counts[bad] = random.dirichlet_counts(protocol.alpha, held, queries, seed, tasks[bad], attempt)
     raise FsbenchError(
-        f"Task {int(tasks[bad[0]])} was redrawn {MOST_REDRAWS} times and its classes were always too small: they "
-        f"have {room[bad[0]].min()} to {room[bad[0]].max()} images for {protocol.shots} shots and {queries} queries.",
+        f"Task {int(tasks[bad[0]])} was redrawn {random.MOST_REDRAWS} times and its classes were always too small: "
+        f"{room[bad[0]].min()} to {room[bad[0]].max()} images for {protocol.shots} shots and {queries} queries.",
         f"Use --queries {feasible_queries(protocol, room[bad[0]])} or fewer, or a larger --alpha.",
     )
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from fsbench.errors import FsbenchError
 from fsbench.tasks import random
-from fsbench.tasks.proportions import MOST_REDRAWS, apportion, dirichlet_counts
 from fsbench.tasks.protocol import TaskProtocol, ends
 
 if TYPE_CHECKING:
@@ -140,11 +139,11 @@ def _counts(
 ) -> tuple[Ints, int]:
     """Queries of every class, in equal or Dirichlet proportions over those present; and redraws of the latter."""
     held, counts, (seed, number) = int(present.sum()), np.zeros_like(room), task
-    for attempt in range(MOST_REDRAWS):
+    for attempt in range(random.MOST_REDRAWS):
         if protocol.alpha is None:
-            (counts[present],) = apportion(np.full((1, held), 1.0 / held), total)
+            (counts[present],) = random.apportion(np.full((1, held), 1.0 / held), total)
         else:
-            (counts[present],) = dirichlet_counts(protocol.alpha, held, total, seed, np.array([number]), attempt)
+            (counts[present],) = random.dirichlet_counts(protocol.alpha, held, total, seed, np.array([number]), attempt)
         if protocol.preset.short:
             counts = np.minimum(counts, room)
         if (counts <= room).all():

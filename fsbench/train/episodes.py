@@ -20,7 +20,7 @@ from fsbench.methods.images.versa import Amortised, Versa, log_predictive
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.random import words
-from fsbench.tasks.sampling import TaskRows, check_feasible, pool_sizes, sample_tasks
+from fsbench.tasks.sampling import TaskRows, feasible_sizes, sample_tasks
 from fsbench.train.images import Batch, Key
 from fsbench.train.settings import UPDATES, Episodes, TrainSettings
 
@@ -43,8 +43,7 @@ class EpisodeKeys:
 
     def __post_init__(self) -> None:
         for shots in self.episodes.shots:
-            protocol = self._protocol(shots)
-            check_feasible(protocol, pool_sizes(protocol, self.offsets))
+            feasible_sizes(self._protocol(shots), self.offsets)
 
     @property
     def batch(self) -> int:

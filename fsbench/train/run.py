@@ -45,7 +45,7 @@ from fsbench.methods.simpleshot import SimpleShot
 from fsbench.results.metrics import ACCURACY
 from fsbench.results.statistics import Interval, interval
 from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import check_feasible, pool_sizes
+from fsbench.tasks.sampling import feasible_sizes
 from fsbench.train.episodes import OBJECTIVES, EpisodeKeys
 from fsbench.train.images import Batch, Keys, load_batches, make_views
 from fsbench.train.loop import Objective, Trainer
@@ -382,8 +382,7 @@ def validation_of(dataset: ImageDataset, transform: EvalTransform, execution: Ex
         return None
     try:
         for shots in SHOTS:
-            protocol = TaskProtocol(shots=shots, alpha=None)
-            check_feasible(protocol, pool_sizes(protocol, split.offsets))
+            feasible_sizes(TaskProtocol(shots=shots, alpha=None), split.offsets)
     except FsbenchError as refusal:
         reporter.warn(f"The val classes of {dataset.name} are not evaluated: {refusal.message}")
         return None

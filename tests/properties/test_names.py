@@ -13,6 +13,7 @@ from fsbench.exchange.layouts import read_file
 from fsbench.features.scatter import BaseStatistics, base_statistics
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.io.files import is_name
+from fsbench.reporter import Reporter
 from fsbench.results.record import load_record, save_record
 from tests.records import make_record
 
@@ -48,7 +49,7 @@ def test_feature_and_scatter_files_keep_names(name: str, class_names: list[str])
         read = file.read("novel")
         assert list(read.class_names) == class_names
         assert list(read.images) == images
-        computed = base_statistics(file)
+        computed = base_statistics(file, Reporter(quiet=True))
         assert BaseStatistics.load(path.with_suffix(".scatter.h5")).digest == computed.digest == read.digest
 
 

@@ -17,8 +17,8 @@ from fsbench.methods.simpleshot import SimpleShot
 from fsbench.results.comparison import Comparison, Runs, compare_records
 from fsbench.results.metrics import accuracy
 from fsbench.results.statistics import LEVEL, Interval, holm, interval, interval_over_classes, paired_p_values
-from fsbench.tasks.proportions import dirichlet_counts
 from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.random import dirichlet_counts
 from fsbench.tasks.sampling import _draw_counts, sample_tasks
 from tests.records import make_record
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fsbench.methods.base import Context
+from fsbench.methods.base import Context, Learnable
 from fsbench.methods.registry import METHODS, method_class, split_variant
 from tests.synthetic import make_features
 
@@ -32,7 +32,7 @@ def row(label: str) -> str:
     )
     assumed = list(dict.fromkeys([method.info.assumes(usual, 2.0), method.info.assumes(balanced)]))
     grid = method.info.grid
-    cells = math.prod(map(len, grid.values())) if grid else "learned" if method_class(name).learns() else "–"
+    cells = math.prod(map(len, grid.values())) if grid else "learned" if issubclass(method, Learnable) else "–"
     base = "yes" if method_class(name).info.needs_base_for(options) else "–"
     return f"| `{label}` | {base} | {by_setting} | {by_shots} | {' / '.join(assumed)} | {cells} |"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from fsbench.evaluation.source import load_source
 from fsbench.features.scatter import base_statistics
 from fsbench.features.store import FeatureFile
+from fsbench.reporter import Reporter
 from tests.comparing import job, runner
 from tests.synthetic import make_features
 
@@ -17,7 +18,7 @@ def resident() -> float:
 
 def test_memory_does_not_grow_with_tasks(tmp_path: Path) -> None:
     file = FeatureFile.open(make_features(dimension=16).write(tmp_path / "f.h5"))
-    source, tasks = load_source(file, "novel", base_statistics(file)), 20_000
+    source, tasks = load_source(file, "novel", base_statistics(file, Reporter(quiet=True))), 20_000
     done, sizes = 0, [resident()]
 
     def progress(more: int, label: str) -> None:

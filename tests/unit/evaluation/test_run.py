@@ -131,11 +131,6 @@ def test_a_record_that_is_damaged_or_of_another_run_is_named(source: Source, tmp
     with pytest.raises(FsbenchError, match="does not match its file name") as caught:
         runner(tmp_path).run(job(source))
     assert "--force" in caught.value.hint
-    # Every answer is right, and other tasks are answered.
-    answers = replace(record.answers, labels=record.answers.predicted)
-    save_record(path, record.model_copy(update={"answers": answers}))
-    with pytest.raises(FsbenchError, match=f"{path.name} is not over the tasks of its run"):
-        runner(tmp_path).run(job(source))
     assert runner(tmp_path, force=True).run(job(source)).answers == record.answers
 
 

@@ -14,6 +14,7 @@ from fsbench.features.scatter import base_statistics
 from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.methods import unem
 from fsbench.methods.registry import METHODS, method_class
+from fsbench.reporter import Reporter
 from fsbench.results.studies import read_memory, tuning_path
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import compared, job, runner, solved, source_in_memory
@@ -30,7 +31,8 @@ def file(features: Features, tmp_path: Path) -> FeatureFile:
 
 def search_of(file: FeatureFile, method: str = "bavardage", **options: Any) -> Search:
     choice = with_options(parse_methods(method)[0], options)
-    return Search(choice, validation_source(file, base_statistics(file)), TaskProtocol(), tuning_path(file.path))
+    base = base_statistics(file, Reporter(quiet=True))
+    return Search(choice, validation_source(file, base), TaskProtocol(), tuning_path(file.path))
 
 
 @pytest.fixture

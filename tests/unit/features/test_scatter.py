@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -9,7 +8,10 @@ import torch
 from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics, base_statistics, scatter_path
 from fsbench.features.store import FeatureFile
+from fsbench.reporter import Reporter
 from tests.synthetic import Features, make_features
+
+QUIET = Reporter(quiet=True)
 
 
 def same(a: BaseStatistics, b: BaseStatistics) -> None:
@@ -40,28 +42,21 @@ def test_order_of_rows_and_names_of_labels_do_not_matter(features: Features) -> 
 
 def test_the_scatter_file_is_made_once_and_again_when_it_is_damaged_or_the_features_change(tmp_path: Path) -> None:
     path = make_features(seed=1).write(tmp_path / "f.h5")
-    calls: list[int] = []
-    first = base_statistics(FeatureFile.open(path), calls.append)
+    first = base_statistics(FeatureFile.open(path), QUIET)
     assert scatter_path(path).name == "f.scatter.h5"
-    assert sum(calls) > 0
-    calls.clear()
-    again = base_statistics(FeatureFile.open(path), calls.append)
+    made = scatter_path(path).stat().st_mtime_ns
+    again = base_statistics(FeatureFile.open(path), QUIET)
     same(again, first)
     assert torch.equal(again.eigenvectors, first.eigenvectors)
-    assert calls == []
+    assert scatter_path(path).stat().st_mtime_ns == made
     with h5py.File(scatter_path(path), "r+") as stored:
         stored["mean"][3] = 0.5
     with pytest.raises(FsbenchError, match="not as it was written"):
         BaseStatistics.load(scatter_path(path))
-    same(base_statistics(FeatureFile.open(path)), first)
-    replace(first, scatter=2 * first.scatter).save(scatter_path(path))  # other numbers with the digest of the features
-    with pytest.raises(FsbenchError, match="are not those that were computed"):
-        BaseStatistics.load(scatter_path(path))
-    same(base_statistics(FeatureFile.open(path)), first)
+    same(base_statistics(FeatureFile.open(path), QUIET), first)
     same(BaseStatistics.load(scatter_path(path)), first)
     make_features(seed=2).write(path)
-    other = base_statistics(FeatureFile.open(path), calls.append)
-    assert calls
+    other = base_statistics(FeatureFile.open(path), QUIET)
     assert not torch.equal(other.mean, first.mean)
 
 

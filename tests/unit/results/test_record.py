@@ -11,7 +11,6 @@ from fsbench.errors import FsbenchError
 from fsbench.io.hdf5 import seal
 from fsbench.results.record import (
     Answers,
-    MethodFacts,
     Origins,
     Record,
     Tuning,
@@ -58,13 +57,6 @@ def test_a_record_is_read_as_it_was_written(record: Record, tmp_path: Path) -> N
     assert same(read, record)
     assert (read.run.digest, read.signature) == (record.run.digest, record.signature)
     assert [type(value) for value in read.run.params.values()] == [type(value) for value in record.run.params.values()]
-
-
-def test_facts_of_a_method_stand_on_one_line(tmp_path: Path) -> None:
-    facts = MethodFacts(label="a\nb", title=" A\u2028\tB\u00a0", reference="x\r\n  y", published_as=("P",), order=3)
-    assert (facts.label, facts.title, facts.reference) == ("a b", "A B", "x y")
-    (path,) = store(tmp_path, make_record(**facts.model_dump()))
-    assert load_record(path).method == facts
 
 
 def test_packed_arrays_that_are_no_arrays_are_refused(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fsbench.errors import FsbenchError
-from fsbench.tasks.proportions import apportion
 from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.sampling import TaskRows, check_feasible, feasible_queries, pool_sizes, sample_tasks
+from fsbench.tasks.random import apportion
+from fsbench.tasks.sampling import TaskRows, feasible_queries, feasible_sizes, sample_tasks
 
 SIZES = np.array([30, 48, 31, 60, 44, 52, 39])
 OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
@@ -231,14 +231,15 @@ def test_balanced_feasible_queries_are_the_most_allowed(sizes: tuple[int, ...], 
     def refused(queries: int) -> bool:
         protocol = TaskProtocol(name, shots=shots, queries=queries, alpha=None)
         try:
-            check_feasible(protocol, pool_sizes(protocol, offsets))
+            feasible_sizes(protocol, offsets)
         except FsbenchError:
             return True
         return False
 
     expected = max((queries for queries in range(1, 76) if not refused(queries)), default=0)
     protocol = TaskProtocol(name, shots=shots, alpha=None)
-    assert feasible_queries(protocol, pool_sizes(protocol, offsets)) == expected
+    used = np.full(len(sizes), min(sizes)) if name == "released" else np.array(sizes)
+    assert feasible_queries(protocol, used) == expected
 
 
 @pytest.mark.parametrize("sizes", FOLDERS)
@@ -256,8 +257,8 @@ def test_unbalanced_feasible_queries_can_be_drawn(sizes: tuple[int, ...], shots:
 
 def test_what_is_not_feasible_says_what_is() -> None:
     with pytest.raises(FsbenchError, match="smallest class has 16") as caught:
-        check_feasible(TaskProtocol(shots=5, alpha=None), np.full(5, 16))
+        feasible_sizes(TaskProtocol(shots=5, alpha=None), np.arange(0, 96, 16))
     assert caught.value.hint == "Use --queries 55 or fewer, or --shots 1."
     with pytest.raises(FsbenchError) as caught:
-        check_feasible(TaskProtocol(shots=5), np.full(5, 2))
+        feasible_sizes(TaskProtocol(shots=5), np.arange(0, 12, 2))
     assert "--min-images" in caught.value.hint
