@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.compare import compare as compare_files
 from fsbench.evaluation.options import ComparingInPython, Evaluating, ExtractingInPython
 from fsbench.evaluation.run import Runner
+from fsbench.evaluation.source import Base
 from fsbench.evaluation.spec import NO_BASELINE, Spec
 from fsbench.features.arrays import Arrays, described, is_arrays, opened
 from fsbench.features.extract import Settings, extract_all
@@ -24,13 +25,14 @@ from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import FeatureFile
 from fsbench.methods.base import Context
 from fsbench.methods.images.loader import ImageLoader
+from fsbench.methods.pool import POOL, on_pool
 from fsbench.methods.registry import method_class, split_variant
 from fsbench.options import takes_options
 from fsbench.ranks import ALONE
 from fsbench.report.comparison import ComparisonTable
 from fsbench.reporter import Reporter
 from fsbench.results.record import Record
-from fsbench.tasks.batch import TaskBatch, batch_of, by_name
+from fsbench.tasks.batch import batch_of, by_name
 from fsbench.tasks.sampling import feasible_settings
 
 Array = TypeVar("Array", Tensor, NDArray[Any])
@@ -45,7 +47,7 @@ def predict(
     support_labels: Tensor | NDArray[Any],
     query: Array,
     *,
-    base: BaseStatistics | None = None,
+    base: BaseStatistics | Literal["pool"] | None = None,
     balanced: bool = False,
     preset: str = "",
     **params: Any,
@@ -57,7 +59,7 @@ def predict(
         support: (B, S, D) raw features; the method's own pre-processing is applied.
         support_labels: (B, S) labels in 0..K-1, every class with at least one sample.
         query: (B, Q, D) raw features.
-        base: Statistics of the base classes, `BaseStatistics.fit(features, labels)`.
+        base: Statistics of the base classes, `BaseStatistics.fit(features, labels)`; or `pool`: of each task itself.
         balanced: Whether the method may assume that the classes are equally frequent among the queries.
         preset: `mini`, `tiered`, `cub`, `fc100` or `cifarfs` for the published parameters of that benchmark; else the
             scale-free ones.
@@ -75,30 +77,35 @@ def predict(
         >>> fsbench.predict("bavardage", support, labels, query, base=base).shape
         (2, 75, 5)
     """
-    if base is not None and not isinstance(base, BaseStatistics):
+    if base is not None and not isinstance(base, BaseStatistics) and base != POOL:
         raise UsageError("base", f"expected BaseStatistics, got {described(base)}", _FIT)
-    batch = batch_of(support, support_labels, query)
-    if base is not None and len(base.mean) != batch.rows.shape[2]:
-        raise UsageError("base", f"has {len(base.mean)} features per image, support has {batch.rows.shape[2]}")
+    batch, known = batch_of(support, support_labels, query), base if isinstance(base, BaseStatistics) else None
+    if known is not None and len(known.mean) != batch.rows.shape[2]:
+        raise UsageError("base", f"has {len(known.mean)} features per image, support has {batch.rows.shape[2]}")
     name, variant = split_variant(method)
-    context = Context(balanced=balanced, preset=preset, base=base, shots=batch.support_size // batch.ways)
+    context = Context(balanced=balanced, preset=preset, base=known, shots=batch.support_size // batch.ways)
     configured = method_class(name).configure(context, **{**variant, **params})
-    spaces = by_name(configured.embed(batch.rows.flatten(end_dim=1), base))
-    rows = {name: space.unflatten(0, batch.rows.shape[:2]) for name, space in spaces.items()}
-    probabilities = configured.classify(TaskBatch(rows, batch.support_labels, batch.ways))
+    if base == POOL and configured.info.needs_base_for(configured.params()):
+        tasks = on_pool(configured, batch)
+    else:
+        spaces = by_name(configured.embed(batch.rows.flatten(end_dim=1), known))
+        tasks = batch.with_rows({name: space.unflatten(0, batch.rows.shape[:2]) for name, space in spaces.items()})
+    probabilities = configured.calibrated(configured.classify(tasks))
     if isinstance(query, torch.Tensor):
         return probabilities.to(query.dtype) if query.is_floating_point() else probabilities
     return probabilities.numpy()
 
 
 @takes_options(Evaluating)
-def evaluate(method: str, features: Features, *, base: Features | None = None, **options: Any) -> Record:
+def evaluate(
+    method: str, features: Features, *, base: Features | Literal["pool"] | None = None, **options: Any
+) -> Record:
     """Run one method over sampled tasks, as `fsbench solve` does, without a baseline.
 
     Args:
         method: `bavardage`, `bavardage:released`, `soft-kmeans`, … or `path/to/file.py:CLASS`.
         features: A feature file, or arrays in memory: `{"base": (features, labels), "novel": (features, labels)}`.
-        base: Feature file whose base classes to use, if not the file's own.
+        base: Feature file whose base classes to use, if not the file's own; `pool` for the images of each task.
         **options: Parameters of the method, e.g. `tau=0.3, sigma=20`.
 
     Returns:
@@ -116,8 +123,7 @@ def evaluate(method: str, features: Features, *, base: Features | None = None, *
     parameters = {name: value for name, value in options.items() if name not in own}
     chosen = Evaluating(**own)
     spec = Spec.of(chosen, [method], parameters, baseline=NO_BASELINE, published=False)
-    files, others = opened(features, "features"), opened(base, "base")
-    return compare_files(spec, files, _runner(chosen), *others).records[0]
+    return compare_files(spec, opened(features, "features"), _runner(chosen), _base(base)).records[0]
 
 
 @takes_options(ComparingInPython)
@@ -133,7 +139,7 @@ def compare(
     Args:
         methods: Names, or one text with commas between them; `all` is every method.
         features: One feature file or several, or arrays in memory.
-        base: Feature file whose base classes to use, if not the files' own.
+        base: Feature file whose base classes to use, if not the files' own; `pool` for the images of each task.
         **options: Those above; there are no others.
 
     Returns:
@@ -153,8 +159,12 @@ def compare(
         raise FsbenchError("There is no feature file to compare on.", "Give one, or several.")
     chosen = ComparingInPython(**{**options, "methods": methods})
     spec = Spec.of(chosen, chosen.methods, {})
-    files, others = opened(listed, "features"), opened(base, "base")
-    return ComparisonTable(compare_files(spec, files, _runner(chosen), *others))
+    return ComparisonTable(compare_files(spec, opened(listed, "features"), _runner(chosen), _base(base)))
+
+
+def _base(base: Any) -> Base:
+    """The file of base classes, opened; or the word `pool`."""
+    return POOL if isinstance(base, str) and base == POOL else next(iter(opened(base, "base")), None)
 
 
 def _runner(options: Evaluating | ComparingInPython) -> Runner:

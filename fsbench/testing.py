@@ -104,7 +104,7 @@ def _case(cls: type[Method], labels: Any, dimension: int, context: Context, opti
 
 
 def _facts(case: Case) -> None:
-    method, info, params = case.method, case.method.info, case.method.params()
+    method, info, params = case.method, case.method.info, case.method.values()
     case.require(bool(info.name) and (info.name + info.title).isprintable(), "name or title cannot be printed.")
     try:
         json.dumps([dataclasses.asdict(info), params], allow_nan=False)

@@ -8,6 +8,7 @@ from fsbench.cli.session import find_features, format_of, open_runner
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.compare import compare as compare_files
 from fsbench.evaluation.options import BavardageParameters, Compare, Solve
+from fsbench.evaluation.source import base_named
 from fsbench.evaluation.spec import Spec
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import write_text
@@ -21,7 +22,7 @@ def compare(options: Compare) -> None:
     """Compare methods and print or write the table; with `--fail-if-worse`, an error if a method is too weak."""
     form = format_of(options.output or ("json" if options.as_json else None), options.out)
     spec, watched = Spec.of(options, options.methods, {}), options.fail_if_worse
-    base = FeatureFile.open(options.base) if options.base else None
+    base = base_named(options.base)
     with open_runner(options) as runner:
         files = find_features(options, runner.reporter, runner.ranks)
         if watched:
@@ -53,7 +54,7 @@ def solve(options: Solve) -> None:
     for name in parameters.keys() & options.parameters.keys():
         raise UsageError("set", f"{name} is also given by --{name.replace('_', '-')}; choose one")
     spec = Spec.of(options, [options.method], parameters | options.parameters, published=False)
-    base = FeatureFile.open(options.base) if options.base else None
+    base = base_named(options.base)
     with open_runner(options) as runner:
         table = compare_files(spec, find_features(options, runner.reporter, runner.ranks), runner, base)
         if not runner.ranks.leads:

@@ -87,7 +87,7 @@ def _works_on(network: str) -> str:
 
 def _defaults(name: str, options: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The default of every parameter in every setting."""
-    params = {title: method_class(name).configure(context, **options).params() for title, context in _SETTINGS.items()}
+    params = {title: method_class(name).configure(context, **options).values() for title, context in _SETTINGS.items()}
     names = next(iter(params.values()))
     return {parameter: {title: params[title][parameter] for title in params} for parameter in names}
 

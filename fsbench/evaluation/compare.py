@@ -8,12 +8,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from fsbench.errors import FsbenchError
+from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.run import Job, Runner, configure
-from fsbench.evaluation.source import Source, source_of, with_pixels
+from fsbench.evaluation.source import Base, Source, source_of, with_pixels
 from fsbench.evaluation.spec import NETWORK_TASKS, NO_BASELINE, MethodChoice, Spec, parse_methods
 from fsbench.evaluation.tuning import configure_tuned, grid_of, search_for
 from fsbench.features.store import FeatureFile
+from fsbench.methods.pool import ENOUGH, POOL
 from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE
 from fsbench.reporter import Reporter
 from fsbench.results.collect import add_records
@@ -28,15 +29,17 @@ def compare(
     spec: Spec,
     files: Sequence[FeatureFile],
     runner: Runner,
-    base: FeatureFile | None = None,
+    base: Base = None,
     *,
     others: Sequence[Path] = (),
 ) -> Comparison:
     """Run what is missing, read the rest from records, and assemble the table, with a group of rows per file.
 
-    The base classes are those of `base`, if not the files' own. Further records, or folders of them, join where tasks
-    are the same.
+    The base classes are those of `base`, if not the files' own; `pool` does without. Further records, or folders of
+    them, join where tasks are the same.
     """
+    if base == POOL and spec.tune:
+        raise UsageError("tune", "parameters are tuned with base classes, and --base pool does without; choose one")
     choices, baseline = _choices(spec, files, base, runner.reporter)
     protocols = _feasible(spec, files, runner.reporter)
     chosen = [list(choices) for _ in files]
@@ -114,7 +117,7 @@ def _feasible(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> l
 
 
 def _choices(
-    spec: Spec, files: Sequence[FeatureFile], base: FeatureFile | None, reporter: Reporter
+    spec: Spec, files: Sequence[FeatureFile], base: Base, reporter: Reporter
 ) -> tuple[list[MethodChoice], str]:
     """The methods to run, the baseline first if it is not among those asked for, and the label of the baseline.
 
@@ -134,8 +137,8 @@ def _choices(
         if needy:
             raise FsbenchError(
                 f"{without} has no base classes, which {', '.join(dict.fromkeys(needy))} need.",
-                "Use those of another feature file of the same backbone with --base FILE, or compare the methods that "
-                "need none: --methods all.",
+                "Use those of another feature file of the same backbone with --base FILE, the images of each task with "
+                f"--base pool (from about {ENOUGH} on), or compare the methods that need none: --methods all.",
             )
     if name is None:
         name = BASELINE_WITHOUT_BASE if without else BASELINE

@@ -34,6 +34,7 @@ from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import Split
 from fsbench.methods.base import Demanding, Method
+from fsbench.methods.pool import POOL, Statistics, check_pool, on_pool
 from fsbench.ranks import ALONE, Ranks
 from fsbench.results.record import Answers
 from fsbench.tasks.batch import TaskBatch, by_name, gathered_gram
@@ -90,12 +91,13 @@ class Embedded(NamedTuple):
 
     method: Method
     spaces: Mapping[str, Tensor]
+    pooled: bool = False  # whether these are raw features, which each task embeds with the statistics of its own pool
 
 
 def solve(
     methods: Sequence[Method],
     split: Split,
-    base: BaseStatistics | None,
+    base: Statistics,
     tasks: TaskList,
     *,
     device: torch.device,
@@ -109,7 +111,9 @@ def solve(
     """
     offsets, numbers, protocol = split.offsets, tasks.numbers, tasks.protocol
     sizes = feasible_sizes(protocol, offsets)
-    ways, _, most_queries = task = largest(protocol, sizes)
+    ways, support, most_queries = task = largest(protocol, sizes)
+    if base == POOL:
+        check_pool(support + most_queries)
     reset_peak_memory(device)
     with torch.no_grad(), float32_products():
         embedded = embed_all(methods, split, base, device)
@@ -158,31 +162,35 @@ def solve(
     return [Outcome(own, spent, peak, redrawn) for own, spent in zip(sheets, seconds, strict=True)]
 
 
-def embed_all(
-    methods: Sequence[Method], split: Split, base: BaseStatistics | None, device: torch.device
-) -> list[Embedded]:
+def embed_all(methods: Sequence[Method], split: Split, base: Statistics, device: torch.device) -> list[Embedded]:
     """The embeddings of several methods; equal tables are held once."""
     tables: list[Tensor] = []
     embedded = []
     for number, method in enumerate(methods):
-        spaces = {}
+        spaces, pooled = {}, base == POOL and method.info.needs_base_for(method.params())
+        known = base if isinstance(base, BaseStatistics) else None
         with _naming(number):
-            own_tables = _embed(method, split, base, device)
+            own_tables = _raw(split, device) if pooled else _embed(method, split, known, device)
         for name, table in own_tables.items():
             # Most that differ do so in their first row.
             same = (one for one in tables if torch.equal(one[:1], table[:1]) and torch.equal(one, table))
             spaces[name] = next(same, table)
             if spaces[name] is table:
                 tables.append(table)
-        embedded.append(Embedded(method, spaces))
+        embedded.append(Embedded(method, spaces, pooled))
     return embedded
+
+
+def _raw(split: Split, device: torch.device) -> dict[str, Tensor]:
+    """The rows of a split as they are; pixels, mapped from a file, are not copied."""
+    return {"rows": torch.from_numpy(split.features).to(device)}
 
 
 def _embed(method: Method, split: Split, base: BaseStatistics | None, device: torch.device) -> dict[str, Tensor]:
     """The method's row-wise embedding of all features of a split, on the device: a table (M, E) for every space."""
     features = torch.from_numpy(split.features)
-    if not features.is_floating_point():  # pixels, mapped from a file: they are not copied
-        return {"rows": features.to(device)}
+    if not features.is_floating_point():
+        return _raw(split, device)
     tables: dict[str, Tensor] = {}
     for done in range(0, len(features), _EMBEDDED_AT_ONCE):
         parts = by_name(method.embed(features[done : done + _EMBEDDED_AT_ONCE].to(device), base))
@@ -219,7 +227,7 @@ def _plan(
     cores = torch.get_num_threads()
     in_threads = solves_in_threads(device)
     free = free_memory(device)
-    demanding = [method for method, _ in embedded if isinstance(method, Demanding)]
+    demanding = [one.method for one in embedded if isinstance(one.method, Demanding)]
     one = max([task_bytes(embedded, samples, ways), *(method.memory_per_task(samples) for method in demanding)])
     if demanding and free is not None and one > free:
         method = demanding[0]
@@ -246,7 +254,7 @@ def _plan(
 
 def task_bytes(embedded: Sequence[Embedded], samples: int, ways: int) -> int:
     """Bytes that one task takes: its rows in all spaces, inner products, and what is derived from them."""
-    tables = {id(table): table for _, spaces in embedded for table in spaces.values()}.values()
+    tables = {id(table): table for one in embedded for table in one.spaces.values()}.values()
     rows = sum(table.element_size() * table.shape[1] for table in tables) * samples
     square = 64 * samples**2 if any(samples <= table.shape[1] for table in tables) else 0  # some in double
     return rows + square + 48 * ways * samples
@@ -321,17 +329,19 @@ def _solve_alike(
         part = slice(done, done + work.block)
         block, timed = _Block(rows[part], labels[part].clone(), buffers, {}), []
         try:
-            for number, (method, spaces) in enumerate(embedded):
+            for number, (method, spaces, pooled) in enumerate(embedded):
                 tasks = _BlockTasks(block, spaces, ways)
                 start = time_mark(device)
                 with _naming(number), torch.no_grad():  # not inference_mode, in which no method could differentiate
-                    probabilities = method.classify(tasks)  # (B, Q, K)
+                    solved = on_pool(method, tasks) if pooled else tasks
+                    probabilities = method.classify(solved)  # (B, Q, K)
                     best = probabilities.mT.max(dim=1)  # as argmax, which is slow along the last axis
                     valid = _are_probabilities(probabilities, method, (*predicted[number, part].shape, ways))
                     predicted[number, part] = torch.where(valid, best.indices, -1).int()
-                    confidence[number, part] = best.values.half()
+                    sure = best.values if method.calibration == 1 else method.calibrated(probabilities).amax(dim=2)
+                    confidence[number, part] = sure.half()
                     if outliers:
-                        outlier[number, part] = method.outlier_scores(tasks, probabilities).float()
+                        outlier[number, part] = method.outlier_scores(solved, probabilities).float()
                     block.refuse_changes(method)
                 timed += [(number, True, start, time_mark(device)), *((number, False, *lap) for lap in tasks.reused)]
         except RuntimeError as error:

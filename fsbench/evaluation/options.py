@@ -146,7 +146,9 @@ class InPython(Options):
 
 class BavardageParameters(Options):
     variant: str | None = of_method(
-        None, "Variant of BAVARDAGE: article, released or transport.", completion=("article", "released", "transport")
+        None,
+        "Variant of BAVARDAGE: article, released, transport or weighted.",
+        completion=("article", "released", "transport", "weighted"),
     )
     t_km: float | None = for_experts(None, "Temperature T_km of Soft-KMEANS and BAVARDAGE.")
     tau: float | Literal["learned"] | None = for_experts(None, "Scale-free precision τ of BAVARDAGE. (default: 0.3)")
@@ -158,7 +160,9 @@ class BavardageParameters(Options):
 
 class Base(Options):
     base: Path | None = for_experts(
-        None, "Feature file of the same backbone whose base classes to use.", metavar="FILE"
+        None,
+        "Feature file of the same backbone whose base classes to use; pool: each task's own images.",
+        metavar="FILE",
     )
 
 

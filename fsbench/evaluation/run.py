@@ -24,6 +24,7 @@ from fsbench.io.files import require_writable
 from fsbench.methods.base import Context, Learnable, Method
 from fsbench.methods.bavardage import ARTICLE_UNITS
 from fsbench.methods.images.loader import ImageLoader
+from fsbench.methods.pool import POOL
 from fsbench.methods.registry import method_class, method_key
 from fsbench.methods.soft_kmeans import benchmark_with_preset
 from fsbench.ranks import ALONE, Ranks
@@ -67,10 +68,10 @@ def configure(
         network=source.image_network,
     )
     method = chosen.configure(context, **choice.options)
-    params, variants = method.params(), chosen.info.variants
+    params, variants = method.values(), chosen.info.variants
     origins: dict[str, Any] = {}
     if preset:
-        plain = chosen.configure(replace(context, preset=""), **choice.options).params()
+        plain = chosen.configure(replace(context, preset=""), **choice.options).values()
         origins = {name: "preset" for name, value in params.items() if value != plain[name]}
     used = context.preset if origins else ""
     origins |= {ARTICLE_UNITS.get(name, name): "given" for name in choice.options}
@@ -164,7 +165,8 @@ class Runner:
         while done < first.tasks:
             numbers, started = np.arange(done, min(first.tasks, done + size)), time.monotonic()
             outcomes = solve(
-                [job.method for job in jobs], source.split, source.base, TaskList(first.protocol, first.seed, numbers),
+                [job.method for job in jobs], source.split, source.statistics,
+                TaskList(first.protocol, first.seed, numbers),
                 device=self.device, batch=self.batch, ranks=self.ranks,
                 progress=lambda more: advance(more * len(jobs), label),
             )  # fmt: skip
@@ -189,7 +191,7 @@ def _draft(job: Job, runner: Runner) -> Record:
     info, params = job.method.info, job.method.params()
     run = Run(
         features=source.split.digest,
-        base=base.digest if base else "",
+        base=base.digest if base else POOL if source.pool else "",
         split=source.split_name,
         protocol=protocol,
         seed=job.seed,
@@ -210,9 +212,9 @@ def _draft(job: Job, runner: Runner) -> Record:
     command = source.path and command_of(
         source.path,
         job.choice.method,
-        {name: value for name, value in params.items() if name in chosen},
+        {name: value for name, value in job.method.values().items() if name in chosen},
         protocol,
-        base=source.base_path,
+        base=Path(POOL) if source.pool else source.base_path,
         split=source.split_name,
         blind=origins.blind,
         tasks=job.tasks,

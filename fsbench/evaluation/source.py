@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from fsbench.data.catalog import DATASETS, dataset_info
 from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics, base_statistics
 from fsbench.features.store import FeatureFile, Provenance, Split, overlap, repeated_rows
+from fsbench.methods.pool import POOL, Statistics
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
 from fsbench.results.record import network_words
@@ -21,6 +22,14 @@ from fsbench.results.record import network_words
 if TYPE_CHECKING:
     from fsbench.evaluation.run import Runner
     from fsbench.methods.images.networks import ImageNetwork
+
+
+Base = FeatureFile | Literal["pool"] | None  # another file whose base classes to use, or the images of each task
+
+
+def base_named(path: str | Path | None) -> Base:
+    """The base that an option names."""
+    return None if path is None else POOL if str(path) == POOL else FeatureFile.open(path)
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,12 @@ class Source:
     images: str = ""  # how the numbers of images differ from those of the benchmark
     warnings: tuple[str, ...] = ()  # what else a reader of results must know of the features
     image_network: ImageNetwork | None = None  # for methods on images, whose rows are pixels: what these are for
+    pool: bool = False  # whether the images of each task replace base classes
+
+    @property
+    def statistics(self) -> Statistics:
+        """What methods know of base classes: their statistics, or that the images of a task replace them."""
+        return POOL if self.pool else self.base
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -99,13 +114,13 @@ def image_counts_of(file: FeatureFile) -> str:
     return "; ".join(different)
 
 
-def source_of(
-    file: FeatureFile, split: str, other: FeatureFile | None, reporter: Reporter, ranks: Ranks = ALONE
-) -> Source:
-    """A split of a feature file, with the base classes of another file if one is given.
+def source_of(file: FeatureFile, split: str, other: Base, reporter: Reporter, ranks: Ranks = ALONE) -> Source:
+    """A split of a feature file, with the base classes of another file if one is given, or with the pool for them.
 
     Base classes that are what is to be classified are refused, unless that is what was asked for.
     """
+    if other == POOL:
+        return replace(load_source(file, split, None), pool=True)
     own = file.splits.get("base")
     base = file if other is None or (own and own.digest == other.summary("base").digest) else other
     if base is not file:

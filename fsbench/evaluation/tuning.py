@@ -64,7 +64,7 @@ class Search:
             "method": method_key(self.choice.method),
             "version": method.info.version,
             "grid": method.info.grid,
-            "fixed": {name: self.method().params()[name] for name in _settled(self.choice)},
+            "fixed": {name: self.method().values()[name] for name in _settled(self.choice)},
             "protocol": dataclasses.asdict(self.protocol),
             "features": self.source.split.digest,
             "base": self.source.base.digest if self.source.base else "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from fsbench.evaluation.run import Runner
 from fsbench.evaluation.source import Source, base_of, load_source, with_pixels
 from fsbench.features.store import FeatureFile
 from fsbench.methods.base import Context, Method
+from fsbench.methods.pool import POOL
 from fsbench.methods.registry import method_class, method_key, method_names
 from fsbench.results.record import Record, Run
 
@@ -101,7 +102,7 @@ class Verifier:
             return Verdict(record, reason=error.message)
         numbers = np.sort(self._rng.permutation(record.tasks)[: self.count(record)])
         tasks, device = TaskList(run.protocol, run.seed, numbers), self.runner.device
-        (outcome,) = solve([method], source.split, source.base, tasks, device=device, progress=advance)
+        (outcome,) = solve([method], source.split, source.statistics, tasks, device=device, progress=advance)
         pairs = ((getattr(one.answers, name) for one in (outcome, record)) for name in ("predicted", "labels"))
         different = np.any([(new != stored[numbers]).any(axis=1) for new, stored in pairs], axis=0)
         return Verdict(record, numbers, numbers[different], str(file.path))
@@ -125,9 +126,9 @@ class Verifier:
         key = run.features, run.base, run.split
         if self._last is None or self._last[0] != key:
             file = self._file(run.split, run.features, "features")
-            base = self._file("base", run.base, "base classes") if run.base else None
+            base = self._file("base", run.base, "base classes") if run.base not in ("", POOL) else None
             statistics = base_of(base, self.runner.reporter) if base else None
-            self._last = key, file, load_source(file, run.split, statistics)
+            self._last = key, file, replace(load_source(file, run.split, statistics), pool=run.base == POOL)
         return self._last[1:]
 
     def _file(self, split: str, digest: str, what: str) -> FeatureFile:

@@ -142,9 +142,15 @@ class Method:
     info: ClassVar[MethodInfo]
     preprocessing: ClassVar[str] = "UN"  # of rows, by `embed`: UN, L2N, CL2N, or power, the first half of PT and PLC
     depends_on: ClassVar[tuple[str, ...]] = ()  # files beside a method's own file whose content its results depend on
+    later: ClassVar[tuple[str, ...]] = ("calibration",)  # parameters that records of before do not have, see `params`
+    # temperature T of the final probabilities, p^(1/T) normalised: above 1 they are less confident, answers stay
+    calibration: Positive = 1.0
 
     def __init_subclass__(cls) -> None:
         """Every method is a dataclass; `__setattr__` below freezes it, so that a decorator of its own does no harm."""
+        if Method in cls.__bases__:  # which is no dataclass, so that methods may be decorated as any
+            cls.__annotations__["calibration"] = Positive
+            cls.calibration = field(default=1.0, kw_only=True)
         dataclass(frozen=True)(cls)
         del cls.__setattr__, cls.__delattr__
 
@@ -199,10 +205,22 @@ class Method:
 
         return strangeness(tasks)
 
-    def params(self) -> dict[str, Any]:
-        """The parameters as plain data; JSON knows no infinity, so that one is a word."""
+    def calibrated(self, probabilities: Tensor) -> Tensor:
+        """Calibrated probabilities (B, Q, K)."""
+        if self.calibration == 1:
+            return probabilities
+        powers = (probabilities / probabilities.amax(dim=2, keepdim=True)) ** (1 / self.calibration)
+        return powers / powers.sum(dim=2, keepdim=True)
+
+    def values(self) -> dict[str, Any]:
+        """All parameters as plain data; JSON knows no infinity, so that one is a word."""
         values = {name: getattr(self, name) for name in _checks(type(self))}
         return {name: "inf" if value == math.inf else value for name, value in values.items()}
+
+    def params(self) -> dict[str, Any]:
+        """The parameters as records have them: those that came `later` are left out at their default."""
+        usual = {name for name in self.later if getattr(self, name) == getattr(type(self), name)}
+        return {name: value for name, value in self.values().items() if name not in usual}
 
 
 @runtime_checkable
@@ -259,8 +277,9 @@ def require_base(base: BaseStatistics | None, name: str) -> BaseStatistics:
     if base is None:
         raise FsbenchError(
             f"{name} needs statistics of the base classes, and there are none.",
-            "Give those of another feature file of the same backbone with --base FILE, or choose a method that needs "
-            "none, such as pt-map. From Python: base=BaseStatistics.fit(features, labels).",
+            "Give those of another feature file of the same backbone with --base FILE, use the images of large tasks "
+            "with --base pool, or choose a method that needs none, such as pt-map. From Python: "
+            "base=BaseStatistics.fit(features, labels), or base='pool'.",
         )
     return base
 

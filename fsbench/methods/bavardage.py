@@ -11,14 +11,16 @@ m'_k − m'_j, so for each sample
 
 and r_n, the same for every class, cancels when Eq. 5 is normalised. What PLDA adds is the sphering of Eq. 7.
 
-The variant `transport` is not the article's. It knows that the classes are equally frequent among the queries, and
-maximises the same lower bound over assignments with Σ_q o_qk = Q/K: the E step becomes o_qk ∝ ρ_qk e^(v_k), with the
-v_k that give every class its size. `docs/methods.md` derives it.
+Two variants are not the article's; `docs/methods.md` derives them. `transport` knows that the classes are equally
+frequent among the queries, and maximises the same lower bound over assignments with Σ_q o_qk = Q/K: the E step becomes
+o_qk ∝ ρ_qk e^(v_k), with the v_k that give every class its size. `weighted` tempers the evidence of the queries: one
+counts λ of a labelled image in the centroids.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
@@ -35,6 +37,7 @@ from fsbench.methods.base import (
     MethodInfo,
     NonNegative,
     Positive,
+    Share,
     Variants,
     prepared,
     require_base,
@@ -47,6 +50,8 @@ from fsbench.tasks.batch import TaskBatch, gram, product
 ARTICLE_UNITS = {"t_vb": "tau", "s_max": "sigma"}  # options in the article's units, and the parameters they set
 SAMPLER = "sampler"  # the word for the α that the tasks are drawn with
 RIDGE = 1e-6  # the released program adds it to its matrix
+WEIGHTED = {"query_weight": "auto", "start": "product", "size_terms": 4.0, "beta": 4.0, "tau": 0.4}  # chosen on val
+START_TAU = 0.3  # τ of the nearest class mean in the product that `weighted` starts from
 
 
 class Bavardage(Method):
@@ -54,8 +59,9 @@ class Bavardage(Method):
 
     # `article`: one sphering from S_w of Eq. 6 for all tasks, α_k counts the support. `released`: as the authors'
     # program: a class-weighted scatter, scalings clamped inside the span of each task, α_k without the support.
-    # `transport`: as `article`, with classes of equal size in every E step.
-    variant: Literal["article", "released", "transport"] = "article"
+    # `transport`: as `article`, with classes of equal size in every E step. `weighted`: as `article`, with values of
+    # `WEIGHTED`, and equal sizes where they are known or likely; `configure` sets them.
+    variant: Literal["article", "released", "transport", "weighted"] = "article"
     # `plda`: everything. `vb`: without sphering, every direction scaled by σ alone (the second row of the article's
     # ablation).
     stage: Literal["plda", "vb"] = "plda"
@@ -69,12 +75,23 @@ class Bavardage(Method):
     beta: NonNegative = 10.0  # β_o, also γ of Eq. 8.
     steps: Count = 5  # iterations of variational Bayes
     km_steps: Count = 5  # iterations of Soft-KMEANS
+    # The following are not the article's, their defaults are.
+    # λ, what a query counts in the centroids; a labelled image counts 1. `auto`: min(1, 0.3 √(15 K / Q)).
+    query_weight: Share | Literal["auto"] = 1.0
+    # `product`: Soft-KMEANS times the nearest class mean of the sphered support
+    start: Literal["soft-kmeans", "product"] = "soft-kmeans"
+    size_terms: Annotated[float, Field(gt=0)] = math.inf  # c: what favours large classes is weighted by min(1, c/(K−1))
+    # class sizes among the queries: `free`, `equal`, or `auto`, which are equal ones in tasks that look like it
+    sizes: Literal["free", "equal", "auto"] = "free"
 
+    later = (*Method.later, "query_weight", "start", "size_terms", "sizes")
     info = MethodInfo(
         "bavardage", "BAVARDAGE", 'Hu, Pateux, Gripon, "Adaptive Dimension Reduction and Variational Inference…", 2022',
         url="https://arxiv.org/abs/2209.08527", order=220, prior="free",
-        prior_by={"mixing": {"uniform": "uniform"}, "variant": {"transport": "uniform"}}, needs_base=True,
-        variants=Variants("variant", ("article", "released", "transport"), in_all=("released", "transport")),
+        needs_base=True,
+        prior_by={"mixing": {"uniform": "uniform"}, "variant": {"transport": "uniform"}, "sizes": {"equal": "uniform"}},
+        variants=Variants("variant", ("article", "released", "transport", "weighted"),
+                          in_all=("released", "transport", "weighted")),
         grid={"t_km": (10.0, 50.0), "tau": (0.1, 0.2, 0.3, 0.5, 1.0), "sigma": (10.0, 15.0, 20.0, 30.0, 50.0)},
         published={"BAVARDAGE": {"stage": ("plda",), "variant": ("article", "released")},
                    "Soft-KMEANS+VB": {"stage": ("vb",), "variant": ("article", "released")}},
@@ -97,6 +114,9 @@ class Bavardage(Method):
             if context.alpha is None:
                 raise FsbenchError("How these tasks were drawn is not known.", "Give prior_alpha as a number.")
             options["prior_alpha"] = context.alpha
+        if options.get("variant") == "weighted":
+            known = "equal" if context.balanced else "free" if context.alpha else "auto"
+            options = {**WEIGHTED, "sizes": known, **options}
         return super().configure(context, **options)
 
     @classmethod
@@ -121,11 +141,7 @@ class Bavardage(Method):
             return self.sigma * torch.eye(len(base.mean), dtype=torch.float64)
         if self.variant == "released":
             return released_sphering(base)
-        floor = (base.eigenvalues[0] * 1e-12).clamp_min(1e-16)  # so that a direction without scatter stays finite
-        scaling = base.eigenvalues.clamp_min(floor).rsqrt()  # Eq. 7
-        # Departs from the T = S R printed before Eq. 7: with eigenvectors in the columns of R it is S Rᵀ that
-        # decorrelates.
-        return base.eigenvectors * scaling.clamp_max(self.sigma)
+        return sphering(base.eigenvalues, base.eigenvectors, self.sigma)
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Assignments of the queries after the last step, (B, Q, K)."""
@@ -137,9 +153,23 @@ class Bavardage(Method):
         Departs from Algorithm 1: the assignments of the support stay one-hot, as in the released program.
         """
         plain, sphered = (Clusters(products, tasks.one_hot()) for products in self._products(tasks))
-        normalised = EqualSizes() if self.variant == "transport" else over_classes
+        steps = self._steps(plain, sphered, self.variant == "transport" or self.sizes == "equal")
+        if self.sizes != "auto":
+            yield from steps
+            return
+        for free, even in zip(steps, self._steps(plain, sphered, equal=True), strict=True):
+            yield torch.where(look_equal(free), even, free)
+
+    def _steps(self, plain: Clusters, sphered: Clusters, equal: bool) -> Iterator[Tensor]:
+        """The same, with classes of equal size or not."""
+        normalised = EqualSizes() if equal else over_classes
         for assigned in soft_kmeans(plain, self.t_km, self.km_steps, normalised):
             yield assigned
+        if self.start == "product":
+            similarity, squared = sphered.means()
+            logarithms = assigned.clamp_min(torch.finfo(assigned.dtype).tiny).log()
+            normalised = EqualSizes() if equal else over_classes  # the potentials so far are in the logarithms
+            assigned = normalised(logarithms + START_TAU * (similarity - squared / 2))
         for _ in range(self.steps):
             assigned = normalised(self._logits(sphered, assigned))
             yield assigned
@@ -157,12 +187,21 @@ class Bavardage(Method):
 
         The latter is Eq. 5 without the terms that are the same for every class.
         """
-        count = clusters.count(assigned)  # (B, K, 1) N_k
-        beta = self.beta + count
-        similarity, squared = clusters.centroids(assigned, beta)  # ⟨x'_q, m'_k⟩ and ‖m'_k‖²
-        precision = _learned_precision(clusters, assigned, beta) if isinstance(self.tau, str) else self.tau
-        dimension = similarity.shape[1] - 1  # d = K − 1
-        return self._log_mixing(clusters, count) - dimension / (2 * beta) + precision * (similarity - squared / 2)
+        _, ways, queries = assigned.shape
+        dimension, weight = ways - 1, self._weight(ways, queries)  # d and λ
+        weighted = weight * assigned
+        beta = self.beta + clusters.count(weighted)  # (B, K, 1)
+        similarity, squared = clusters.centroids(weighted, beta)  # ⟨x'_q, m'_k⟩ and ‖m'_k‖²
+        samples = clusters.support.shape[2] + weight * queries
+        precision = _learned_precision(clusters, weighted, beta, samples) if isinstance(self.tau, str) else self.tau
+        sizes = self._log_mixing(clusters, clusters.count(assigned)) - dimension / (2 * beta)
+        return min(1.0, self.size_terms / dimension) * sizes + precision * (similarity - squared / 2)
+
+    def _weight(self, ways: int, queries: int) -> float:
+        """λ: the trust in queries falls with the root of their number per class."""
+        if isinstance(self.query_weight, str):
+            return min(1.0, 0.3 * math.sqrt(15 * ways / queries))
+        return float(self.query_weight)
 
     def _log_mixing(self, clusters: Clusters, count: Tensor) -> Tensor:
         """E[log π_k] = ψ(α_k) − ψ(Σ_j α_j) of Eq. 5 with α_k = α_o + N_k of Eq. 3, (B, K, 1)."""
@@ -175,16 +214,33 @@ class Bavardage(Method):
         return torch.digamma(alpha) - torch.digamma(alpha.sum(dim=1, keepdim=True))
 
 
-def _learned_precision(clusters: Clusters, assigned: Tensor, beta: Tensor) -> Tensor:
+def sphering(values: Tensor, vectors: Tensor, sigma: float) -> Tensor:
+    """Eq. 7: (D, D) scalings λ^(-1/2), at most σ, of eigenvectors in columns; the largest eigenvalue comes first."""
+    floor = (values[0] * 1e-12).clamp_min(1e-16)  # so that a direction without scatter stays finite
+    # Departs from the T = S R printed before Eq. 7: with eigenvectors in the columns of R it is S Rᵀ that decorrelates.
+    return vectors * values.clamp_min(floor).rsqrt().clamp_max(sigma)
+
+
+def look_equal(assigned: Tensor) -> Tensor:
+    """Whether assignments (B, K, Q) are compatible with classes of equal size, (B, 1, 1).
+
+    They are if G = 2 Q KL(p ‖ 1/K), of the class shares p, is below its expectation for such classes, K − 1.
+    """
+    _, ways, queries = assigned.shape
+    shares = assigned.mean(dim=2, keepdim=True)  # (B, K, 1)
+    return 2 * queries * torch.xlogy(shares, ways * shares).sum(dim=1, keepdim=True) < ways - 1
+
+
+def _learned_precision(clusters: Clusters, assigned: Tensor, beta: Tensor, samples: float) -> Tensor:
     """τ = d N / Σ_nk o_nk ‖u_n − m_k‖², per task (B, 1, 1): the precision the article keeps fixed.
 
     Here the distances within the reduced space itself are needed, so the samples are projected: with c_j = m'_j −
-    m'_0, j = 1..K-1, and their Gram matrix C = ℓ ℓᵀ, u_n = ℓ⁻¹ (⟨x'_n, c_j⟩)_j.
+    m'_0, j = 1..K-1, and their Gram matrix C = ℓ ℓᵀ, u_n = ℓ⁻¹ (⟨x'_n, c_j⟩)_j. N counts queries with their weight.
     """
     assigned = torch.cat([clusters.support, assigned], dim=2)  # (B, K, N)
     centroids = assigned / beta  # as weights over the samples
     similarity = clusters.products(centroids)  # (B, K, N) ⟨x'_n, m'_k⟩
-    dimension, samples = similarity.shape[1] - 1, similarity.shape[2]
+    dimension = similarity.shape[1] - 1
     h = similarity[:, 1:] - similarity[:, :1]  # (B, K-1, N) ⟨x'_n, c_j⟩
     differences = centroids[:, 1:] - centroids[:, :1]  # (B, K-1, N)
     factor = cholesky(h @ differences.mT, h.dtype)  # (B, K-1, K-1) ℓ

@@ -22,6 +22,7 @@ from typing import Any
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.io.files import is_name
 from fsbench.methods.base import Context, Method, MethodInfo, Variants
+from fsbench.tasks.protocol import ALPHA
 
 BASELINE = "soft-kmeans"  # what others are compared to unless told otherwise
 BASELINE_WITHOUT_BASE = "simpleshot:L2N"  # the same where there are no base classes
@@ -133,7 +134,7 @@ def told(label: str) -> dict[str, str]:
     name, options = split_variant(label)
     method, facts = method_class(name), {}
     even, even_many, uneven, uneven_many = (
-        method.configure(Context(balanced=balanced, shots=shots), **options).params()
+        method.configure(Context(balanced=balanced, shots=shots, alpha=ALPHA), **options).values()
         for balanced, shots in ((True, 1), (True, 5), (False, 1), (False, 5))
     )
     by_setting = [key for key in even if (even[key], even_many[key]) != (uneven[key], uneven_many[key])]

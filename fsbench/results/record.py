@@ -265,7 +265,9 @@ class Record(BaseModel):
 
     @property
     def base_name(self) -> str:
-        """Base classes of another file, as signatures name them; empty if they are the file's own, or none."""
+        """Base classes of another file, or `pool`, as signatures name them; empty for the file's own, or none."""
+        if self.run.base == "pool":
+            return "pool"
         return f"{self.base_provenance.dataset}@{self.run.base[:6]}" if self.base_provenance and self.run.base else ""
 
     @property

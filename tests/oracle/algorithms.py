@@ -1,7 +1,8 @@
 """Algorithms 1 and 2 of the article, one task at a time, to be read beside it. `fsbench` gives the same, faster.
 
 Choices: S_w is that of Eq. 6, so τ = T_vb / n̄ and σ = s_max √n̄ with n̄ images per base class; the assignments of the
-support stay one-hot; on balanced tasks the mixing weights are uniform (`mixing`).
+support stay one-hot; on balanced tasks the mixing weights are uniform (`mixing`). What is not the article's: the query
+weight λ, the start `product`, the weight of the size terms, and the choice of equal class sizes (`look_equal`).
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
 
-from fsbench.methods.bavardage import Bavardage
+from fsbench.methods.bavardage import START_TAU, Bavardage
 
 Array = NDArray[Any]
 
@@ -27,17 +28,37 @@ def bavardage(
     known = np.eye(labels.max() + 1, dtype=x.dtype)[labels]  # (S, K)
     o = soft_kmeans(x, known, given.t_km, given.km_steps, normalised)
     tau, d = float(given.tau), known.shape[1] - 1
+    weight = np.ones((len(x), 1))  # of every sample
+    weight[len(known) :] = query_weight(given, known.shape[1], len(x) - len(known))
+    if given.start == "product":
+        means = known.T @ sphered[: len(known)] / known.sum(axis=0)[:, None]
+        nearest = softmax(-0.5 * START_TAU * squared_distances(sphered, means))
+        with np.errstate(divide="ignore"):
+            product = np.maximum(np.log(o), -700) + np.maximum(np.log(nearest), -700)
+        o = np.concatenate([known, normalised(product[len(known) :])])
     for _ in range(given.steps):
-        u = plda(sphered, o, gamma=given.beta)
+        u = plda(sphered, o * weight, gamma=given.beta)
         count = o.sum(axis=0)  # N_k
         alpha = given.prior_alpha + count - (known.sum(axis=0) if given.variant == "released" else 0)  # Eq. 3
-        beta = given.beta + count
-        m = o.T @ u / beta[:, None]  # m_o = 0
+        beta = given.beta + (o * weight).sum(axis=0)
+        m = (o * weight).T @ u / beta[:, None]  # m_o = 0
         log_pi = digamma(alpha) - digamma(alpha.sum()) if given.mixing == "learned" else 0
         constant = 0.5 * d * np.log(tau) - 0.5 * d * np.log(2 * np.pi)  # Λ = τ I
-        log_rho = log_pi + constant - 0.5 * (d / beta + tau * squared_distances(u, m))  # Eq. 5
+        share = min(1, given.size_terms / d)
+        log_rho = share * (log_pi - 0.5 * d / beta) + constant - 0.5 * tau * squared_distances(u, m)  # Eq. 5
         o = np.concatenate([known, normalised(log_rho[len(known) :])])
     return o
+
+
+def query_weight(given: Bavardage, ways: int, queries: int) -> float:
+    """λ: a number, or 0.3 at 15 queries per class, falling with the root of their number, and at most 1."""
+    return min(1.0, 0.3 * (queries / ways / 15) ** -0.5) if given.query_weight == "auto" else float(given.query_weight)
+
+
+def look_equal(o: Array) -> bool:
+    """Whether the class shares of assignments (Q, K) are compatible with equal sizes."""
+    p = o.mean(axis=0)
+    return bool(2 * len(o) * sum(q * np.log(q * len(p)) for q in p if q > 0) < len(p) - 1)
 
 
 def soft_kmeans(

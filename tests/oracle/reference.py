@@ -99,8 +99,12 @@ def configured(base: Any, *, balanced: bool = False, **params: Any) -> Bavardage
 def bavardage(rows: NDArray[Any], labels: Ints, ways: int, *, base: Base, method: Bavardage) -> Floats:
     """Algorithm 1 from raw features (N, D) to probabilities (Q, K)."""
     x = cl2n(rows, base.mean)
-    normalised = sinkhorn if method.variant == "transport" else None
-    return algorithms.bavardage(x, base.sphere(x, method), labels, method, normalised)[len(labels) :]
+    sphered = base.sphere(x, method)
+    even = method.variant == "transport" or method.sizes == "equal"
+    solved = algorithms.bavardage(x, sphered, labels, method, sinkhorn if even else None)[len(labels) :]
+    if method.sizes == "auto" and algorithms.look_equal(solved):
+        return algorithms.bavardage(x, sphered, labels, method, sinkhorn)[len(labels) :]
+    return solved
 
 
 def sinkhorn(logits: Floats, sizes: Floats | None = None, rounds: int = 100_000) -> Floats:

@@ -36,6 +36,32 @@ def simpleshot(rows: NDArray[Any], labels: Ints, ways: int, mean: Floats | None,
     return softmax(-distances(x[len(labels) :], class_means(x, labels, ways)))
 
 
+def lda(rows: NDArray[Any], labels: Ints, ways: int, mean: Floats, scatter: Floats, sigma: float) -> Floats:
+    """Gaussian classes with a common covariance, whose smallest variance is 1/σ²."""
+    x = cl2n(rows, mean)
+    values, vectors = np.linalg.eigh(scatter)
+    precision = vectors @ np.diag(np.minimum(1 / np.maximum(values, 1e-300), sigma**2)) @ vectors.T
+    return gaussian(x, labels, ways, precision)
+
+
+def lda_ridge(rows: NDArray[Any], labels: Ints, ways: int) -> Floats:
+    """GDA: the precision of Kubokawa and Srivastava, from the covariance of the support within classes."""
+    x = unit(rows.astype(np.float64))
+    support, dimension = x[: len(labels)], x.shape[1]
+    centred = support - class_means(x, labels, ways)[labels]
+    covariance = np.cov(centred.T)
+    if np.trace(covariance) < 1e-15:
+        return gaussian(x, labels, ways, np.eye(dimension))
+    ridge = (len(labels) - 1) * covariance + np.trace(covariance) * np.eye(dimension)
+    return gaussian(x, labels, ways, dimension * np.linalg.inv(ridge))
+
+
+def gaussian(x: Floats, labels: Ints, ways: int, precision: Floats) -> Floats:
+    means = class_means(x, labels, ways)
+    gaps = x[len(labels) :, None] - means[None]
+    return softmax(-0.5 * np.einsum("qkd,de,qke->qk", gaps, precision, gaps))
+
+
 def pt(rows: NDArray[Any], support: int, reduce: bool = False) -> Floats:
     """The chain PT, optionally with the QR reduction of the released program."""
     x = np.sqrt(rows.astype(np.float64) + 1e-6)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from fsbench.methods.bavardage import Bavardage, clamp_by_products
+from fsbench.methods.bavardage import Bavardage, clamp_by_products, look_equal
 from tests.oracle import algorithms, reference
 from tests.oracle.reference import tasks_of
 from tests.oracle.rivals_centroids import simpleshot
@@ -65,6 +65,36 @@ def test_bavardage_agrees_with_algorithm_1(
     assert predicted.shape == (count, queries, ways)
     if variant == "transport":
         np.testing.assert_allclose(predicted.sum(axis=1), queries / ways, atol=1e-4)
+
+
+@pytest.mark.parametrize("sizes", ["free", "equal", "auto"])
+@pytest.mark.parametrize(("shots", "ways", "queries", "alpha"), [(1, 5, 30, 2.0), (2, 9, 50, None), (5, 3, 70, 2.0)])
+def test_weighted_agrees_with_the_loops(
+    features: Features, base: reference.Base, sizes: str, shots: int, ways: int, queries: int, alpha: float | None
+) -> None:
+    """With 2 to 8 dimensions, of which the size terms count 4, and with few and many queries per class."""
+    params = {"variant": "weighted", "sizes": sizes, "t_km": 20.0}
+    slow = slow_bavardage(features.statistics, base, **params)
+    tasks = tasks_of(features, 4, shots=shots, ways=ways, queries=queries, alpha=alpha)
+    tasks.agree("bavardage", slow, 1e-8 if sizes == "free" else 1e-4, base=features.statistics, **params)
+
+
+def test_article_and_weighted_are_points_of_one_model(features: Features) -> None:
+    tasks, base = tasks_of(features, 4), features.statistics
+    article = {"query_weight": 1.0, "start": "soft-kmeans", "size_terms": float("inf"), "beta": 10.0, "tau": 0.3}
+    expected = tasks.predict("bavardage", base=base)
+    np.testing.assert_array_equal(
+        tasks.predict("bavardage:weighted", base=base, sizes="free", calibration=1.0, **article), expected
+    )
+    assert np.abs(tasks.predict("bavardage:weighted", base=base) - expected).max() > 0.01
+
+
+def test_equal_sizes_are_chosen_where_the_shares_allow_them() -> None:
+    """G is about 1.0 and 31 here, and 4 is expected."""
+    shares = torch.tensor([[16.0, 13.0, 15.0, 18.0, 13.0], [35.0, 10.0, 10.0, 10.0, 10.0]]) / 75
+    assigned = shares[:, :, None].expand(2, 5, 75)
+    assert look_equal(assigned).flatten().tolist() == [True, False]
+    assert [algorithms.look_equal(one.T.numpy()) for one in assigned] == [True, False]
 
 
 @VARIANTS

@@ -60,6 +60,17 @@ def test_defaults(features: Features, name: str, rules: Rules) -> None:
         np.testing.assert_allclose(predicted.sum(axis=1), predicted.shape[1] / predicted.shape[2], atol=1e-6)
 
 
+@pytest.mark.parametrize("shots", [1, 4])
+def test_lda(features: Features, shots: int) -> None:
+    base, tasks = features.statistics, tasks_of(features, 5, shots=shots)
+    mean, ridge = base.mean.numpy(), 1e-6 * np.eye(48)
+    released = (base.class_weighted.numpy() + ridge) / base.images_per_class
+    for scatter, matrix in (("article", base.scatter.numpy()), ("released", released)):
+        slow = partial(loops.lda, mean=mean, scatter=matrix, sigma=5.0)
+        tasks.agree("lda", slow, 1e-8, base=base, scatter=scatter, sigma=5.0)
+    tasks.agree("lda:ridge", loops.lda_ridge, 1e-8)
+
+
 @pytest.mark.parametrize("name", ["simpleshot", "pt-map", "bd-cspn", "laplacianshot", "paddle", "bms"])
 @pytest.mark.parametrize("dimension", [48, 12])
 def test_unequal_supports_and_few_dimensions(name: str, dimension: int) -> None:
