@@ -85,8 +85,8 @@ def normalised(pixels: Tensor, transform: EvalTransform) -> Tensor:
 def _file_name(split: ImageSplit, transform: EvalTransform) -> str:
     """The name of the file, with the key of its content: the images and how they are resized and cropped."""
     geometry = {key: value for key, value in transform.describe().items() if key not in {"mean", "std"}}
-    images = [[name, split.image_mark(row)] for row, name in enumerate(split.images)]
-    digest = hashlib.sha256(json.dumps([split.dataset, split.name, geometry, images]).encode()).hexdigest()
+    content = [split.dataset, split.name, geometry, split.images, split.hashes]
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return f"{readable_part(split.dataset)}-{split.name}-{transform.crop}px-{digest[:16]}.npy"
 
 

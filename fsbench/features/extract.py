@@ -36,7 +36,7 @@ from fsbench.data.transforms import crops_for
 from fsbench.devices import reading_processes, while_workers_live
 from fsbench.errors import FsbenchError
 from fsbench.features.forward import Forward, Images
-from fsbench.features.image_hashes import INDEX, HashedSplit, hashed
+from fsbench.features.image_hashes import INDEX, hashed
 from fsbench.features.store import (
     FeatureFile,
     Provenance,
@@ -197,7 +197,6 @@ class Extraction:
         return [
             (split.name, split.class_names[label], split.images[row], value)
             for split in self.images.splits
-            if isinstance(split, HashedSplit)
             for row, (label, value) in enumerate(zip(split.labels, split.hashes, strict=True))
         ]
 

@@ -35,7 +35,7 @@ from fsbench.data.transforms import EvalTransform, transform_for
 from fsbench.devices import keep_freed_memory
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import TaskList, solve
-from fsbench.features.image_hashes import INDEX, HashedSplit, hashed
+from fsbench.features.image_hashes import INDEX, hashed
 from fsbench.features.store import Split, digest, library_versions, make_split
 from fsbench.io.files import only_writer, whole_file
 from fsbench.io.torch_files import read_torch
@@ -147,7 +147,7 @@ class Plan:
             "transform": self.transform.describe(),
         }
         for name in ("base", "val") if self.settings.episodes else ("base",):  # val chooses among networks
-            if isinstance(split := self.dataset.splits.get(name), HashedSplit):
+            if split := self.dataset.splits.get(name):
                 names = [(split.class_names[label], split.images[row]) for row, label in enumerate(split.labels)]
                 facts[f"{name} images"] = len(split)
                 facts[f"names of {name} images"] = digest(names)[:16]
