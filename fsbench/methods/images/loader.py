@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,7 +151,7 @@ class ImageLoader:
         from fsbench.data.pixels import open_pixels, pixel_cache  # noqa: PLC0415 - images are seldom needed
 
         transform = network.transform
-        key = file.path, split, json.dumps({**transform.describe(), "mean": None, "std": None})
+        key = file.path, split, json.dumps({**asdict(transform), "mean": None, "std": None})
         if key not in self._loaded:
             images = self._images(file, split, reporter)
             self._loaded[key] = open_pixels(images, transform, pixel_cache(self.data), reporter)
