@@ -41,7 +41,7 @@ def reproduce(options: Reproduce) -> None:
         if not runner.ranks.leads:
             return
         if options.as_json:
-            print(reproduced_json(table), end="")
+            print(reproduced_json(table, options.metrics), end="")
         else:
             show(*reproduced_tables(table, options.metrics))
         if out and write:

@@ -87,8 +87,6 @@ class Search:
             with only_writer(self.memory, waiting=lambda sentence: None):
                 write_memory(self.memory, {**read_memory(self.memory), self.key: tuned})
         except FsbenchError as error:
-            if not isinstance(error.__cause__, OSError):
-                raise
             warn(f"The tuned parameters could not be stored and will be searched again. {error.message}")
 
 
