@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_origin
@@ -39,21 +39,8 @@ class Interrupt(BaseException):
 
 
 @contextmanager
-def interrupts_raise() -> Iterator[None]:
-    """Let signals raise an Interrupt within the block; a second one ends the program at once.
-
-    Those that the caller ignores, as nohup does, stay ignored.
-    """
-    process = os.getpid()
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if os.getpid() != process:  # a worker, forked before it had handlers of its own
-            os._exit(128 + number)
-        signal.signal(number, signal.SIG_DFL)
-        if hasattr(signal, "SIGCHLD"):  # torch raises when a worker dies: here they are meant to
-            signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        raise Interrupt(number)
-
+def _on_signals(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Call a function on signals within the block; those that the caller ignores, as nohup does, stay ignored."""
     numbers = [getattr(signal, name) for name in _REASONS if hasattr(signal, name)]
     before = {number: handler for number in numbers if (handler := signal.getsignal(number)) != signal.SIG_IGN}
     for number in before:
@@ -64,6 +51,33 @@ def interrupts_raise() -> Iterator[None]:
         for number, handler in before.items():
             if signal.getsignal(number) is handle:
                 signal.signal(number, handler)
+
+
+def interrupts_raise() -> AbstractContextManager[None]:
+    """Let signals raise an Interrupt within the block; a second one ends the program at once."""
+    process = os.getpid()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != process:  # a worker, forked before it had handlers of its own
+            os._exit(128 + number)
+        signal.signal(number, signal.SIG_DFL)
+        if hasattr(signal, "SIGCHLD"):  # torch raises when a worker dies: here they are meant to
+            signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        raise Interrupt(number)
+
+    return _on_signals(handle)
+
+
+def interrupts_end() -> AbstractContextManager[None]:
+    """Exit immediately on a signal; used while torch is imported, which may swallow an exception."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # hidden while the sign of life moves
+        with suppress(OSError):
+            os.write(2, f"{cursor}error: {Interrupt(number).sentence}\n".encode())
+        os._exit(128 + number)
+
+    return _on_signals(handle)
 
 
 MAIN, STUDIES, EXCHANGE, SETUP = "From images to a table", "Studies", "Exchange", "Setup"
@@ -145,7 +159,7 @@ def _add(app: typer.Typer, name: str, module: str, panel: str = "") -> None:
     def run(context: typer.Context, **values: Any) -> None:
         sources = {one: context.get_parameter_source(one) for one in values}
         options = model(**{one: value for one, value in values.items() if sources[one].name != "DEFAULT"})  # type: ignore[union-attr]
-        with _sign_of_life(bool(values.get("quiet"))):
+        with _sign_of_life(bool(values.get("quiet"))), interrupts_end():
             function = getattr(importlib.import_module(f"fsbench.cli.{module}"), name + "_" * (name == "import"))
         function(options)
 

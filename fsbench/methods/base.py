@@ -72,7 +72,7 @@ class MethodInfo:
     # its names in published tables, each with the values of parameters that such a row belongs to; parameters that are
     # not named may have any value
     published: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    # `fast`: closed-form steps. `slow`: hundreds of gradient steps, so that a run says how long it will take.
+    # `fast`: closed-form steps. `slow`: hundreds of gradient steps, so that a run keeps what is solved so far.
     # `network`: a network is adapted to every task, which takes seconds.
     cost: Literal["fast", "slow", "network"] = "fast"
     # values of parameters that make the prior another one: `{"mixing": {"uniform": "uniform"}}`
