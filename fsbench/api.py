@@ -197,7 +197,7 @@ def extract(dataset: str, backbone: str = "rn12", **options: Any) -> FeatureFile
     """
     chosen = ExtractingInPython(backbone=backbone, **options)
     refuse_unknown(backbone)
-    own = OwnData.given(chosen.data, chosen.split_file, chosen.split_fractions, chosen.min_images, chosen.split_seed)
+    own = OwnData.given(chosen)
     if own is None and "," in dataset:
         raise FsbenchError(f"One data set at a time, got {dataset!r}.", "Call extract once for each.")
     reporter = Reporter(quiet=not chosen.progress)

@@ -6,8 +6,9 @@ import difflib
 import errno
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 _FULL = "Free some space, then run the same command again to resume."
 _FORBIDDEN = "Check that the folder can be written to, or choose another one."
@@ -53,6 +54,26 @@ class UsageError(FsbenchError):
     def as_option(self) -> FsbenchError:
         """The same error, with the argument spelled as an option."""
         return FsbenchError(f"--{self.argument.replace('_', '-')}: {self.complaint}.", self.hint)
+
+
+_WANTED = {
+    r"^(Value error, |Input should be )|, unable to .*": "",
+    r"^greater than 0$": "a positive number",
+    r"^greater than or equal to ": "at least ",
+    r"^less than or equal to ": "at most ",
+    r"^less than ": "below ",
+    r"^a valid integer": "a whole number",
+    r"^a valid boolean": "true or false",
+    r"^a valid ": "a ",
+}
+
+
+def wanted(errors: Iterable[Mapping[str, Any]]) -> str:
+    """What a value should have been, from pydantic's errors: `a positive number or 'learned'`."""
+    parts = [str(error["msg"]) for error in errors]
+    for pattern, words in _WANTED.items():
+        parts = [re.sub(pattern, words, part) for part in parts]
+    return " or ".join(dict.fromkeys(parts))
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> FsbenchError:

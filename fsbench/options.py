@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from fsbench.errors import FsbenchError, UsageError, unknown_name
+from fsbench.errors import FsbenchError, UsageError, unknown_name, wanted
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -161,14 +161,9 @@ class Options(BaseModel):
         name, text, limits = str(first["loc"][0]), first["input"], first.get("ctx", {})
         if first["type"] == "extra_forbidden":
             return unknown_name("argument", name, cls.model_fields)
-        field = cls.model_fields[name]
-        if "error" in limits:
-            complaint = str(limits["error"])
-        elif first["type"] in {"greater_than_equal", "greater_than", "less_than_equal"}:
-            complaint = f"expected {_range(field)}, got {text}"
-        else:
-            complaint = f"expected {words_for(field.annotation)}, got {text!r}"
-        return UsageError(spelling(name, field).strip("-").replace("-", "_"), complaint)
+        same = [one for one in error.errors() if one["loc"][0] == name]
+        complaint = str(limits["error"]) if "error" in limits else f"expected {wanted(same)}, got {text!r}"
+        return UsageError(spelling(name, cls.model_fields[name]).strip("-").replace("-", "_"), complaint)
 
     def command(self, name: str) -> str:
         """The command line that gives these options: `fsbench solve features/mini-wrn.h5 --shots 1`."""
@@ -214,29 +209,6 @@ def kinds(annotation: Any) -> Iterator[Any]:
     else:  # a union
         for one in get_args(annotation):
             yield from kinds(one)
-
-
-_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", Path: "a path"}
-
-
-def words_for(annotation: Any) -> str:
-    """What values an annotation allows, in words: "a number or `learned`"."""
-    words = [f"`{one}`" if isinstance(one, str) else _WORDS.get(one) or _of_list(one) for one in kinds(annotation)]
-    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
-
-
-def _of_list(annotation: Any) -> str:
-    if get_origin(annotation) is dict:
-        return "values by name"
-    return {int: "whole numbers", str: "words", Path: "paths"}[get_args(annotation)[0]]
-
-
-def _range(field: FieldInfo) -> str:
-    """The bounds of a number in words."""
-    bounds = {name: getattr(one, name) for one in field.metadata for name in ("ge", "gt", "le") if hasattr(one, name)}
-    if "le" in bounds:
-        return f"{bounds['ge']:,} to {bounds['le']:,}"
-    return f"at least {bounds['ge']}" if "ge" in bounds else f"more than {bounds['gt']}"
 
 
 def takes_options(model: type[Options]) -> Callable[[Function], Function]:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fsbench.errors import unknown_name
-
 
 @dataclass(frozen=True)
 class Shape:
@@ -220,13 +218,6 @@ _ROWS = (
 FAMILIES: Mapping[str, Family] = {row.name: row for row in _ROWS}
 BACKBONES = tuple(SHAPES)
 TIMM = "timm/"  # what the name of any other backbone starts with
-
-
-def family_of(name: str) -> Family:
-    """The family of that name."""
-    if name not in FAMILIES:
-        raise unknown_name("backbone family", name, FAMILIES)
-    return FAMILIES[name]
 
 
 def first_family(backbone: str) -> Family | None:

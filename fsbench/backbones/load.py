@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fsbench.backbones.base import BackboneInfo, Extractor
 from fsbench.backbones.checkpoints import Checkpoint, fill, read_checkpoint, recognise
-from fsbench.backbones.families import BACKBONES, TIMM, Family, family_of, first_family
+from fsbench.backbones.families import BACKBONES, FAMILIES, TIMM, Family, first_family
 from fsbench.backbones.find_weights import find_weights
 from fsbench.backbones.networks import NETWORKS
 from fsbench.backbones.timm_models import find_timm_weights, refuse_unknown_timm, timm_backbone
@@ -124,7 +124,7 @@ def transform_of(
             raise FsbenchError("A timm model has its own transform.", "Leave --transform out.")
         return info.transform
     name = info.trained_on if benchmark and info.trained_on in DATASETS else dataset
-    recipe = chosen or family_of(info.family).transform
+    recipe = chosen or FAMILIES[info.family].transform
     return transform_for(recipe, name, size, None if chosen else info.image_size)
 
 

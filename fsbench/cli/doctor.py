@@ -1,23 +1,242 @@
-"""`fsbench doctor`."""
+"""`fsbench doctor`: data sets, weights, features, libraries, devices; `--deep` reads every image and feature file."""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from rich.padding import Padding
 from rich.text import Text
 
+from fsbench.backbones.find_weights import SUFFIXES, shipped_weights
 from fsbench.cli.options import Doctor
-from fsbench.doctor import DatasetReport, DoctorReport, diagnose
+from fsbench.data.catalog import DATASETS, SPLITS, DatasetInfo, dataset_info
+from fsbench.data.dataset import Listing, build_dataset, drop_small, first_names
+from fsbench.data.layouts import list_folder
+from fsbench.data.scan import differences, find_datasets, preflight, wrong_split
+from fsbench.errors import FsbenchError
+from fsbench.features.store import FeatureFile, library_versions, overlap
 from fsbench.report.writers import Cell, Column, Mark, Table, cells, numbers, show, stdout_console
 from fsbench.reporter import Reporter
+from fsbench.tasks.sampling import feasible_settings
 
 _WIDTH = 100
 _MARKS: dict[str, Mark] = {
     "complete": "good", "own images": "good", "incomplete": "doubtful", "differs": "doubtful",
 }  # fmt: skip
+_NOT_READ = "Images were counted, not read: --deep decodes every one of them."
+_IMAGES_AT_ONCE = 256  # per call of the threads that decode
+_PROBE = """
+import json, torch
+devices = {"cpu": f"{torch.get_num_threads()} threads"}
+for number in range(torch.cuda.device_count()):
+    gpu = torch.cuda.get_device_properties(number)
+    devices[f"cuda:{number}"] = f"{gpu.name}, {gpu.total_memory / 2**30:.0f} GiB"
+print(json.dumps(devices), flush=True)
+from torchvision.ops import nms
+nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
+"""
+_ADVICE = (
+    "Install torch and torchvision together, from the same index, so that they belong to each other: "
+    "python -m pip install --upgrade --force-reinstall torch torchvision"
+)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The installed libraries and the devices they can use."""
+
+    versions: dict[str, str]
+    problem: str = ""  # why torch and torchvision do not work together, and how to repair it
+    devices: dict[str, str] = field(default_factory=dict)  # `cuda:0` with model and memory; none without torch
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """Expected and found numbers of one split."""
+
+    split: str
+    expected_classes: int
+    found_classes: int
+    expected_images: int
+    found_images: int
+
+
+@dataclass(frozen=True)
+class DatasetReport:
+    """The state of one data set."""
+
+    name: str
+    path: str
+    state: str  # complete, incomplete, differs, wrong split, unreadable or own images
+    splits: tuple[SplitReport, ...]  # empty if it is unreadable or no benchmark
+    sentences: tuple[str, ...]  # what a person needs to know, the verdict first
+
+
+@dataclass(frozen=True)
+class DoctorReport:
+    """All results of the checks. Files are paths below their root, with their sizes in bytes."""
+
+    data_root: str
+    datasets: tuple[DatasetReport, ...]
+    data_sentences: tuple[str, ...]  # remarks on the data root itself
+    weights_root: str
+    weights: dict[str, int]
+    shipped: dict[str, int]  # those that come with fsbench, unless the weights root is where they are
+    features_root: str
+    features: dict[str, int]
+    environment: Environment
+    deep_sentences: tuple[str, ...]  # what reading everything shows, if that was asked for
+
+
+def diagnose(
+    data: Path, weights: Path, features: Path, deep: Reporter | None = None, own: Path | None = None
+) -> DoctorReport:
+    """Check everything below the roots of data, weights and features, which need not exist.
+
+    A folder of `own` images takes the place of the data sets. The reporter `deep` shows progress while every image and
+    every feature file is read; without it, none is.
+    """
+    datasets: list[DatasetReport] = []
+    listings: list[Listing] = []
+    if own is not None:
+        listings.append(list_folder(own, None))
+        datasets.append(_report_own(listings[0]))
+    for name, folder in find_datasets(data) if own is None else ():
+        try:
+            listings.append(list_folder(folder, dataset_info(name)))
+            datasets.append(_report_benchmark(listings[-1], dataset_info(name)))
+        except FsbenchError as error:
+            datasets.append(DatasetReport(name, str(folder), "unreadable", (), (str(error),)))
+    sentences = [] if datasets else [_on_missing_data(data)]
+    sentences += [_NOT_READ] if listings and deep is None else []
+    sizes = {path: size for path, size in _files(features, "*.h5").items() if not path.endswith(".scatter.h5")}
+    read: list[str] = []
+    if deep is not None:
+        read += [sentence for listing in listings for sentence in _read_images(listing, deep)]
+        read += [sentence for path in sizes for sentence in _read_features(features / path)]
+        read = read or ["There are neither data sets nor feature files to read."]
+    shipped = {} if weights.resolve() == shipped_weights().resolve() else _list_weights(shipped_weights())
+    return DoctorReport(
+        data_root=str(own or data), datasets=tuple(datasets), data_sentences=tuple(sentences),
+        weights_root=str(weights), weights=_list_weights(weights), shipped=shipped,
+        features_root=str(features), features=sizes,
+        environment=probe_environment(), deep_sentences=tuple(read),
+    )  # fmt: skip
+
+
+def probe_environment(code: str = _PROBE) -> Environment:
+    """Try out torch and torchvision in a child process: a pair that does not fit can end a process without a word."""
+    child = [sys.executable, "-P", "-c", code]  # -P: nothing is imported from the current folder
+    done = subprocess.run(child, capture_output=True, text=True, check=False)
+    devices = json.loads(done.stdout.splitlines()[0]) if done.stdout else {}
+    if done.returncode == 0:
+        return Environment(library_versions(), devices=devices)
+    reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+    problem = f"torch and torchvision do not work together: {reason}. {_ADVICE}"
+    return Environment(library_versions(), problem, devices)
+
+
+def _read_images(listing: Listing, reporter: Reporter) -> list[str]:
+    """Which images cannot be decoded, and which are the same, byte for byte."""
+    classes = [(split, images) for split, of in listing.splits.items() for images in of.values()]
+    places = [(split, image) for split, images in classes for image in images]
+
+    def read(place: tuple[str, str]) -> tuple[str, str]:
+        """The digest of an image, or why it cannot be read."""
+        try:
+            listing.reader.open(place[1])
+            return hashlib.sha256(listing.reader.content(place[1])).hexdigest(), ""
+        except (FsbenchError, OSError) as error:
+            return "", str(error).partition("\n")[0]
+
+    broken: list[str] = []
+    equal: dict[str, list[tuple[str, str]]] = {}
+    with reporter.bar(f"reading images of {listing.root.name}", len(places)) as advance, ThreadPoolExecutor() as pool:
+        for start in range(0, len(places), _IMAGES_AT_ONCE):
+            batch = places[start : start + _IMAGES_AT_ONCE]
+            for place, (digest, trouble) in zip(batch, pool.map(read, batch), strict=True):
+                broken += [trouble] if trouble else []
+                equal.setdefault(digest or trouble, []).append(place)
+            advance(len(batch))
+    doubles = [group for group in equal.values() if len(group) > 1]
+    doubles.sort(key=lambda group: len({split for split, _ in group}), reverse=True)
+    sentences = [f"{len(broken):,} of {len(places):,} images cannot be read:", *broken]
+    if not broken:
+        sentences = [f"all {len(places):,} images can be read."]
+    if doubles:
+        named = (" = ".join(f"{split} {image}" for split, image in group) for group in doubles)
+        sentences.append(f"{len(doubles):,} images occur more than once, across splits first: {first_names(named)}.")
+    return [f"{listing.root}: {sentence}" for sentence in sentences]
+
+
+def _read_features(path: Path) -> list[str]:
+    try:
+        file = FeatureFile.open(path)
+        for name in file.splits:
+            file.read(name)
+        pairs = itertools.combinations(file.splits, 2)
+        shared = [overlap(one, file.stream(one), other, file.stream(other)) for one, other in pairs]
+    except FsbenchError as error:
+        return [error.message]
+    doubts = [f"{path}: {pair.sentence}: the same images in both?" for pair in shared if pair.rows]
+    return [f"{path}: intact, its SHA-256 is right.", *doubts]
+
+
+def _report_benchmark(listing: Listing, info: DatasetInfo) -> DatasetReport:
+    """Compare a folder with the catalog and say how they differ."""
+    counts = [(split, info.splits[split], listing.counts(split)) for split in SPLITS]
+    splits = tuple(
+        SplitReport(split, len(expected), len(found), sum(expected.values()), sum(found.values()))
+        for split, expected, found in counts
+    )
+    wrong, others = wrong_split(listing, info), differences(listing, info)
+    present, expected = sum(split.found_images for split in splits), sum(split.expected_images for split in splits)
+    if wrong:
+        state, verdict = "wrong split", "is not divided as in the benchmark; it cannot be used."
+    elif not others:
+        state, verdict = "complete", "is complete."
+    elif present < expected:
+        rest = "Copy the rest; until then accuracies do not compare with published ones."
+        state, verdict = "incomplete", f"is incomplete: {present:,} of {expected:,} images are here. {rest}"
+    else:
+        state, verdict = "differs", "differs from the benchmark."
+    sentences = (f"{info.title} {verdict}", *([wrong] if wrong else []), *others, *listing.notes)
+    return DatasetReport(info.name, str(listing.root), state, splits, sentences)
+
+
+def _report_own(listing: Listing) -> DatasetReport:
+    """Say what is used and what is ignored of a folder of own images."""
+    dataset = build_dataset(drop_small(listing, 1), listing.root.resolve().name)
+    sentences = [preflight(dataset), *dataset.notes]
+    sentences += [feasible_settings(split) for name, split in dataset.splits.items() if name == "novel"]
+    return DatasetReport(dataset.name, str(dataset.root), "own images", (), tuple(sentences))
+
+
+def _list_weights(root: Path) -> dict[str, int]:
+    """The checkpoints at ``<data set>/<backbone>.*`` below the weights root; cards beside them are not listed."""
+    files = _files(root, "*/*.*") | _files(root, "*/timm/*.*")
+    return {path: size for path, size in files.items() if re.search(f"{SUFFIXES.pattern}$", path)}
+
+
+def _files(root: Path, pattern: str) -> dict[str, int]:
+    paths = sorted(path for path in root.glob(pattern) if path.is_file() and not path.name.startswith("."))
+    return {path.relative_to(root).as_posix(): path.stat().st_size for path in paths}
+
+
+def _on_missing_data(root: Path) -> str:
+    if not root.is_dir():
+        return f"There is no folder {root}. Put data sets there, or name it with --data-dir or FSBENCH_DATA."
+    known = ", ".join(DATASETS)
+    return f"No folder in {root} is named as a known data set: {known}. Check your own images with --data FOLDER."
 
 
 def doctor(options: Doctor) -> None:

@@ -20,9 +20,7 @@ def extract(options: Extract) -> None:
     refuse_unknown(options.backbone)
     if out and out.suffix not in {"", ".h5"} and not out.is_dir():
         raise UsageError("out", f"{out} is neither a .h5 file nor an existing folder")
-    own = OwnData.given(
-        options.data, options.split_file, options.split_fractions, options.min_images, options.split_seed
-    )
+    own = OwnData.given(options)
     same = {name: getattr(options, name) for name in Settings.__annotations__ if hasattr(options, name)}
     settings = Settings(**same, library=options.features_dir)
     weights = Weights(

@@ -12,7 +12,7 @@ from fsbench.evaluation.reproduce import TABLES
 from fsbench.evaluation.reproduce import reproduce as reproduce_table
 from fsbench.evaluation.run import Runner
 from fsbench.evaluation.source import network_of
-from fsbench.evaluation.sweep import FIGURES, figure, run_sweep
+from fsbench.evaluation.sweep import FIGURES, run_sweep
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import require_writable, write_text
 from fsbench.report.plots.style import check_ending
@@ -41,7 +41,7 @@ def reproduce(options: Reproduce) -> None:
         if not runner.ranks.leads:
             return
         if options.as_json:
-            print(reproduced_json(table), end="")
+            print(reproduced_json(table, options.metrics), end="")
         else:
             show(*reproduced_tables(table, options.metrics))
         if out and write:
@@ -57,7 +57,8 @@ def _figure(number: int, files: Sequence[FeatureFile], runner: Runner, options: 
 
     def curves_of(file: FeatureFile) -> Sweep:
         preset, name = "" if network_of(file) else "article", f"figure {number}"
-        plans = figure(number, preset)
-        return run_sweep(plans, file, runner, name=name, tasks=tasks, seed=options.seed, preset=preset)
+        return run_sweep(
+            FIGURES[number](preset), file, runner, name=name, tasks=tasks, seed=options.seed, preset=preset
+        )
 
     show_sweeps(map(curves_of, files), runner, options.results_dir, options.out, as_json=options.as_json)

@@ -44,9 +44,7 @@ def train(options: Train) -> None:
     with join_ranks() as ranks:
         settings = TrainSettings(**chosen, ranks=ranks.count, episodes=episodes if on_tasks else None)
         reporter, device = Reporter(options.quiet, not ranks.leads), choose_device(options.device)
-        own = OwnData.given(
-            options.data, options.split_file, options.split_fractions, options.min_images, options.split_seed
-        )
+        own = OwnData.given(options)
         dataset, *others = ranks.first_alone(lambda: choose_datasets(options.dataset, own, options.data_dir, reporter))
         if others:
             names = ", ".join(one.name for one in (dataset, *others))

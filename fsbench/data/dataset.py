@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -49,10 +48,9 @@ def is_image(name: str) -> bool:
     return not name.startswith(".") and name.lower().endswith(_SUFFIXES)
 
 
-def open_image(path: Path, content: bytes | None = None) -> Image.Image:
-    """An image file, or the bytes read from it, as an RGB image; what is damaged or not an image is refused by name."""
-    stored = FolderImages(path.parent).content(path.name) if content is None else content
-    with _naming(path), Image.open(BytesIO(stored), formats=_FORMATS) as image:
+def open_image(path: Path) -> Image.Image:
+    """An image file as an RGB image; what is damaged or not an image is refused by name."""
+    with _naming(path), Image.open(BytesIO(path.read_bytes()), formats=_FORMATS) as image:
         return _to_rgb(image)
 
 
@@ -89,16 +87,9 @@ class FolderImages:
 
     root: Path
 
-    def open(self, name: str, content: bytes | None = None) -> Image.Image:
-        """The image in RGB, from its bytes if they are read already."""
-        return open_image(self.root / name, content)
-
-    def mark(self, name: str) -> int:
-        """A number that differs between most images: the size of the file; -1 if it is not there."""
-        try:
-            return (self.root / name).stat().st_size
-        except OSError:
-            return -1
+    def open(self, name: str) -> Image.Image:
+        """The image in RGB."""
+        return open_image(self.root / name)
 
     def content(self, name: str) -> bytes:
         """The bytes of the file."""
@@ -113,14 +104,10 @@ class CifarImages:
     data: NDArray[np.uint8]  # rows of red, green and blue planes of 32 by 32 pixels, (M, 3072)
     rows: Mapping[str, int]
 
-    def open(self, name: str, content: bytes | None = None) -> Image.Image:
+    def open(self, name: str) -> Image.Image:
         """The image in RGB, from memory."""
         planes = self.data[self.rows[name]].reshape(3, 32, 32)
         return Image.fromarray(np.ascontiguousarray(planes.transpose(1, 2, 0)))
-
-    def mark(self, name: str) -> int:
-        """A checksum of the pixels: all images have the same size."""
-        return zlib.crc32(self.content(name))
 
     def content(self, name: str) -> bytes:
         """The pixels."""
@@ -159,6 +146,7 @@ class ImageSplit:
     images: tuple[str, ...]  # names of the M images, relative to the data set
     reader: ImageReader
     dataset: str = ""  # its name
+    hashes: tuple[str, ...] = ()  # of the contents of the images, where they were read: see fsbench.features
 
     def __len__(self) -> int:
         return len(self.images)
@@ -171,10 +159,6 @@ class ImageSplit:
     def open(self, index: int) -> Image.Image:
         """The image of that row in RGB."""
         return self.reader.open(self.images[index])
-
-    def image_mark(self, index: int) -> int:
-        """A number that almost always changes when that row's image is replaced by another."""
-        return self.reader.mark(self.images[index])
 
 
 @dataclass(frozen=True, eq=False)

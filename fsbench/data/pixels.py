@@ -11,6 +11,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -47,18 +48,19 @@ def open_pixels(
     cache, or where it cannot be written, they are decoded into memory. Normalisation is left out, see `normalised`. A
     transform that resizes tensors is rounded to bytes: its pixels differ by up to half a step of 255.
     """
-    stored = None if cache is None else decode_into_file(split, transform, cache, reporter)
-    pixels: NDArray[np.uint8] = (decode_into_memory(split, transform, reporter) if stored is None else stored).pixels
+    pixels: NDArray[np.uint8] = decode(split, transform, cache, reporter).pixels
     return pixels
 
 
-def decode_into_memory(split: ImageSplit, transform: EvalTransform, reporter: Reporter) -> Decoded:
-    """The images, decoded now."""
-    return np.concatenate([*_decode(split, transform, reporter)]).view(np.recarray)
+def decode(split: ImageSplit, transform: EvalTransform, cache: Path | None, reporter: Reporter) -> Decoded:
+    """The images from their file in the cache, which is made if need be; decoded into memory where it cannot be."""
+    stored = None if cache is None else _decode_into_file(split, transform, cache, reporter)
+    if stored is None:
+        return np.concatenate([*_decode(split, transform, reporter)]).view(np.recarray)
+    return stored
 
 
-def decode_into_file(split: ImageSplit, transform: EvalTransform, cache: Path, reporter: Reporter) -> Decoded | None:
-    """The images from their file in the cache, which is made if need be; None if it cannot be written."""
+def _decode_into_file(split: ImageSplit, transform: EvalTransform, cache: Path, reporter: Reporter) -> Decoded | None:
     path = cache / _file_name(split, transform)
     if (stored := _read(path, split, transform)) is not None:
         return stored
@@ -84,9 +86,9 @@ def normalised(pixels: Tensor, transform: EvalTransform) -> Tensor:
 
 def _file_name(split: ImageSplit, transform: EvalTransform) -> str:
     """The name of the file, with the key of its content: the images and how they are resized and cropped."""
-    geometry = {key: value for key, value in transform.describe().items() if key not in {"mean", "std"}}
-    images = [[name, split.image_mark(row)] for row, name in enumerate(split.images)]
-    digest = hashlib.sha256(json.dumps([split.dataset, split.name, geometry, images]).encode()).hexdigest()
+    geometry = {key: value for key, value in asdict(transform).items() if key not in {"mean", "std"}}
+    content = [split.dataset, split.name, geometry, split.images, split.hashes]
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return f"{readable_part(split.dataset)}-{split.name}-{transform.crop}px-{digest[:16]}.npy"
 
 

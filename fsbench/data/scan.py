@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -40,17 +41,15 @@ class OwnData:
     split_seed: int | None = None  # of the draw by fractions
 
     @classmethod
-    def given(
-        cls, folder: Path | None, split_file: Path | None, fractions: str | None, min_images: int | None = None,
-        split_seed: int | None = None,
-    ) -> OwnData | None:  # fmt: skip
+    def given(cls, options: Any) -> OwnData | None:
         """The options about own images, None if there are none; without a folder of images the rest is an error."""
-        if split_seed is not None and fractions is None:
-            message = f"--split-seed {split_seed} draws the classes of --split-fractions, which are not given."
+        others = options.split_file, options.split_fractions, options.min_images
+        if options.split_seed is not None and options.split_fractions is None:
+            message = f"--split-seed {options.split_seed} draws the classes of --split-fractions, which are not given."
             raise FsbenchError(message, "Give --split-fractions 0.64,0.16,0.2, or leave the seed out.")
-        if folder is not None:
-            return cls(folder, split_file, fractions, min_images, split_seed)
-        if (split_file, fractions, min_images) != (None, None, None):
+        if options.data is not None:
+            return cls(options.data, *others, options.split_seed)
+        if others != (None, None, None):
             message = "Only classes of your own images can be divided or left out, and no folder of images is given."
             raise FsbenchError(message, "Name the folder with --data FOLDER; benchmarks are used as published.")
         return None

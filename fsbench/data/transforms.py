@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -59,10 +59,6 @@ class EvalTransform:
         rounded = (self._cropped(image) * 255).round().clamp(0, 255)  # bicubic goes beyond black and white
         array: NDArray[np.uint8] = rounded.byte().permute(1, 2, 0).contiguous().numpy()
         return array
-
-    def describe(self) -> dict[str, Any]:
-        """The transform as plain data, in a stable order, for records."""
-        return asdict(self)
 
     def _cropped(self, image: Image.Image) -> torch.Tensor:
         """The centre crop as a tensor (3, crop, crop) with values in [0, 1]."""
@@ -121,10 +117,6 @@ class CropTransform:
         crop_width = min(width, max(1, round(height * self.ratio[1])))
         crop_height = min(height, max(1, round(width / self.ratio[0])))
         return (height - crop_height) // 2, (width - crop_width) // 2, crop_height, crop_width
-
-    def describe(self) -> dict[str, Any]:
-        """The transform as plain data, in a stable order, for records."""
-        return asdict(self)
 
 
 def normalise(tensor: torch.Tensor, mean: Triple, std: Triple) -> torch.Tensor:

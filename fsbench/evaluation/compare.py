@@ -21,7 +21,7 @@ from fsbench.results.collect import add_records
 from fsbench.results.comparison import Comparison, Runs, compare_records
 from fsbench.results.metrics import metric_of
 from fsbench.results.record import Record
-from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.protocol import ALL, TaskProtocol
 from fsbench.tasks.sampling import feasible_sizes
 
 
@@ -90,7 +90,8 @@ def _job(
         method, origins = configure_tuned(search, rows, runner)
     else:
         method, origins = configure(choice, rows, protocol, preset=spec.preset, blind=spec.blind)
-    rules = protocol.within(len(source.split.offsets) - 1)  # val may have another number of classes
+    # All classes of this split: val may have another number of them.
+    rules = replace(protocol, ways=len(source.split.class_names)) if protocol.ways == ALL else protocol
     tasks = min(spec.tasks, NETWORK_TASKS) if spec.all_methods and choice.adapts_network else spec.tasks
     return Job(choice, method, origins, rows, rules, spec.seed, tasks)
 

@@ -297,10 +297,10 @@ def _solve_chunk(
         sheet[:, part] = absent
     for ways, support, queries in np.unique(shapes, axis=0):
         chosen = np.flatnonzero((shapes == (ways, support, queries)).all(axis=1))
-        alike = drawn[chosen]
-        present = np.argsort(alike.query < 0, axis=1, kind="stable")[:, :queries]
-        rows = np.concatenate([alike.support[:, :support], np.take_along_axis(alike.query, present, axis=1)], axis=1)
-        support_labels = alike.support_labels[:, :support]
+        query, known = drawn.query[chosen], drawn.support[chosen, :support]
+        present = np.argsort(query < 0, axis=1, kind="stable")[:, :queries]
+        rows = np.concatenate([known, np.take_along_axis(query, present, axis=1)], axis=1)
+        support_labels = drawn.support_labels[chosen, :support]
         solved, spent = _solve_alike(embedded, rows, support_labels, int(ways), work, outliers=len(filled) == 3)
         seconds += spent
         for (sheet, _), answers in zip(filled, solved, strict=True):

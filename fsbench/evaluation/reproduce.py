@@ -132,8 +132,7 @@ def reproduce(
         comparison = compare(spec, [file], runner)
         for (label, column), cell in comparison.groups[0].cells.items():
             runs[dataset, backbone, label, column] = cell.record
-        labels = (entry.label for entry in comparison.entries)
-        fewer = [f"{label} ({count})" for label in labels if (count := comparison.fewer_tasks(label))]
+        fewer = [f"{entry.label} ({entry.fewer})" for entry in comparison.entries if entry.fewer]
         parameters = "the article's parameters" if preset else "scale-free defaults"
         parameters += f"; not the published network ({differs})" if differs and (dataset, backbone) in places else ""
         notes.append(f"{dataset} {backbone}: {file.path}, {parameters}.")

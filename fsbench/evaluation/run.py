@@ -6,7 +6,7 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,8 @@ from fsbench.reporter import Reporter
 from fsbench.results.record import MethodFacts, Origins, Record, Run, load_record, record_path, save_record
 from fsbench.tasks.protocol import ALPHA, TaskProtocol
 
-_FIRST_TASKS = 4  # per core, of a slow method, which tell how long it will take
+_FIRST_TASKS = 4  # per core, of a slow method, which tell how many are solved before they are kept
 _SECONDS_TO_KEEP = 60.0  # of a slow method, between records of what is solved so far
-_SECONDS_TO_TELL = 10.0  # that a slow method must have left to say so
 POINTS = "points"  # folder below the results, for the records of single points of sweeps and searches
 
 
@@ -157,7 +156,7 @@ class Runner:
         Records are kept, those of a slow method also while it runs.
         """
         jobs, drafts, records = zip(*lacking, strict=True)
-        first, source, told = jobs[0], jobs[0].source, False
+        first, source = jobs[0], jobs[0].source
         done = records[0].tasks if records[0] else 0
         label = f"{source.provenance.dataset} {first.protocol.title} {', '.join(job.choice.label for job in jobs)}"
         threads = self.ranks.agree(torch.get_num_threads)  # all processes solve the same tasks together
@@ -176,12 +175,7 @@ class Runner:
                 self.ranks.agree(partial(save_record, path, record))
             records, done = tuple(extended), done + len(numbers)
             seconds = self.ranks.agree(lambda: max(time.monotonic() - started, 1e-3))  # noqa: B023
-            left = (first.tasks - done) * seconds / len(numbers)
             size = max(size, int(_SECONDS_TO_KEEP * len(numbers) / seconds))
-            if not told and left > _SECONDS_TO_TELL:
-                told, time_left = True, timedelta(seconds=round(left))
-                words = f"{first.method.info.title}, {first.protocol.title}: {first.tasks - done:,} more tasks"
-                self.reporter.say(f"{words} take about {time_left}.")
         return [record for record in records if record]
 
 

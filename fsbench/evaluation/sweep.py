@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import POINTS, Job, Runner, configure
 from fsbench.evaluation.source import base_of, load_source, with_pixels
 from fsbench.evaluation.spec import WHOLE_NUMBERS, Axis, MethodChoice, at, parse_methods
@@ -146,13 +145,6 @@ def _each(texts: Iterable[str]) -> str:
 ONE, FIVE = TaskProtocol(shots=1), TaskProtocol(shots=5)
 
 
-def figure(number: int, preset: str = "") -> list[Plan]:
-    """The panels of one of the article's figures; with the preset `article`, in the article's units."""
-    if number not in FIGURES:
-        raise FsbenchError(f"There is no sweep for figure {number}.", f"Figures: {', '.join(map(str, FIGURES))}.")
-    return FIGURES[number](preset)
-
-
 def _prior_against_imbalance(preset: str) -> list[Plan]:
     """Fig. 3: the prior α_o against the imbalance α* of the tasks."""
     axes = [Axis("prior_alpha", (1.0, 2.0, 4.0, 6.0, 8.0, 10.0)), Axis("alpha", (1.0, 2.0, 4.0))]
@@ -185,4 +177,5 @@ def _tuning(preset: str) -> list[Plan]:
     return [plan for one, axis in panels for plan in plan_sweep(methods, [axis], ["val", "novel"], [one], {})]
 
 
+# The panels of the article's figures; with the preset `article`, in the article's units.
 FIGURES: dict[int, Callable[[str], list[Plan]]] = {3: _prior_against_imbalance, 4: _settings, 5: _tuning}

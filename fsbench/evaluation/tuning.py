@@ -87,8 +87,6 @@ class Search:
             with only_writer(self.memory, waiting=lambda sentence: None):
                 write_memory(self.memory, {**read_memory(self.memory), self.key: tuned})
         except FsbenchError as error:
-            if not isinstance(error.__cause__, OSError):
-                raise
             warn(f"The tuned parameters could not be stored and will be searched again. {error.message}")
 
 
@@ -108,21 +106,15 @@ def search_for(
     return search if tunable or search.stored() else None
 
 
+@functools.lru_cache(maxsize=4)
 def validation_source(file: FeatureFile, base: BaseStatistics | None) -> Source:
-    """The val classes of a feature file, for tuning."""
+    """The val classes of a feature file, for tuning, unless they are novel ones under another name; read once."""
     if "val" not in file.splits:
         raise FsbenchError(
             f"Tuning needs val classes, but {file.path} has no split val.",
             "Extract val images into the file, or leave out --tune: the scale-free defaults need no tuning.",
         )
-    novel = file.summary("novel").digest if "novel" in file.splits else ""
-    return _val(file, base, novel)
-
-
-@functools.lru_cache(maxsize=4)
-def _val(file: FeatureFile, base: BaseStatistics | None, novel: str) -> Source:
-    """The val classes, unless they are novel ones under another name; read once."""
-    if novel:
+    if "novel" in file.splits:
         shared = overlap(f"val of {file.path}", file.stream("val"), "novel", file.stream("novel"))
         shared.refuse_many("parameters would be tuned on novel classes.")
     return load_source(file, "val", base)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 import fsbench
 from fsbench.errors import FsbenchError, UsageError
@@ -59,10 +60,10 @@ class FrozenTasks:
 def freeze(path: Path, file: FeatureFile, split: str, protocol: TaskProtocol, *, seed: int, tasks: int) -> FrozenTasks:
     """Draw tasks from a feature file and write their list."""
     summary = file.summary(split)
-    frozen = FrozenTasks(split, summary.digest, protocol, seed, tasks)
-    drawn = frozen.draw(file)
+    drawn = FrozenTasks(split, summary.digest, protocol, seed, tasks).draw(file)
+    frozen = FrozenTasks(split, summary.digest, protocol, seed, tasks, _digest(drawn.support, drawn.query))
     about = asdict(frozen) | {
-        "format": FORMAT, "version": 1, "fsbench": fsbench.__version__, "digest": _digest(drawn.support, drawn.query),
+        "format": FORMAT, "version": 1, "fsbench": fsbench.__version__,
         "dataset": file.provenance.dataset, "backbone": file.provenance.backbone, "setting": protocol.title,
     }  # fmt: skip
     rows, labels = np.min_scalar_type(-summary.rows), np.min_scalar_type(-drawn.classes.shape[1])
@@ -75,22 +76,11 @@ def freeze(path: Path, file: FeatureFile, split: str, protocol: TaskProtocol, *,
             query=drawn.query.astype(rows),
             images=np.array(file.images(split)[0], dtype=np.str_),
         )
-    return _known(about)
+    return frozen
 
 
 def _digest(support: NDArray[Any], query: NDArray[Any]) -> str:
     return hashlib.sha256(support.astype("<i8").tobytes() + query.astype("<i8").tobytes()).hexdigest()[:16]
-
-
-def _known(about: dict[str, Any]) -> FrozenTasks:
-    return FrozenTasks(
-        about["split"],
-        about["features"],
-        TaskProtocol(**about["protocol"]),
-        int(about["seed"]),
-        int(about["tasks"]),
-        about["digest"],
-    )
 
 
 def read_frozen(path: Path) -> FrozenTasks:
@@ -101,7 +91,7 @@ def read_frozen(path: Path) -> FrozenTasks:
             raise FsbenchError(f"{path} is not a list of tasks.", "Write one with fsbench tasks.")
         if _digest(content["support"], content["query"]) != about["digest"]:
             raise FsbenchError(f"The rows in {path} do not match its digest.", "Write it again with fsbench tasks.")
-        return _known(about)
+        return TypeAdapter(FrozenTasks).validate_python(about)
 
 
 def score(file: FeatureFile, tasks: Path, predictions: Path, *, name: str, assumes: str = "") -> Record:

@@ -27,19 +27,6 @@ class FeaturesInMemory(FeatureFile):
 
     held: Mapping[str, Split]
 
-    @classmethod
-    def of(cls, name: str, held: Mapping[str, Split]) -> FeaturesInMemory:
-        """Splits under a name."""
-        summaries = {
-            split: SplitSummary(
-                len(one.features), one.features.shape[1], one.offsets, one.class_names, content_digest(one)
-            )
-            for split, one in held.items()
-        }
-        if len({summary.dimension for summary in summaries.values()}) > 1:
-            raise FsbenchError("All splits must have the same number of features.")
-        return cls(Path(name), Provenance("arrays", "memory"), summaries, held)
-
     def stream(self, name: str) -> Iterator[NDArray[np.float32]]:
         """One split in blocks of whole rows."""
         self.summary(name)
@@ -68,13 +55,19 @@ def _opened(value: Any, name: str, argument: str) -> FeatureFile:
         return FeatureFile.open(value)
     if not is_arrays(value):
         raise UsageError(argument, f"expected a feature file, got {described(value)}", _EXAMPLE)
-    if not isinstance(value, Mapping):
-        return FeaturesInMemory.of(name, {"novel": _split(value, argument)})
-    for split in value or ("nothing",):
+    pairs = value if isinstance(value, Mapping) else {"novel": value}
+    for split in pairs or ("nothing",):
         if split not in SPLITS:
             raise UsageError(argument, f"{split!r} is not a split; expected {', '.join(SPLITS)}", _EXAMPLE)
-    held = {split: _split(value[split], f"{argument}[{split!r}]") for split in SPLITS if split in value}
-    return FeaturesInMemory.of(name, held)
+    named = {split: f"{argument}[{split!r}]" if pairs is value else argument for split in SPLITS if split in pairs}
+    held = {split: _split(pairs[split], place) for split, place in named.items()}
+    if len({one.features.shape[1] for one in held.values()}) > 1:
+        raise FsbenchError("All splits must have the same number of features.")
+    summaries = {
+        split: SplitSummary(len(one.features), one.features.shape[1], one.offsets, one.class_names, content_digest(one))
+        for split, one in held.items()
+    }
+    return FeaturesInMemory(Path(name), Provenance("arrays", "memory"), summaries, held)
 
 
 def _split(pair: Any, argument: str) -> Split:

@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from glob import escape
 from itertools import compress, islice
@@ -36,7 +36,7 @@ from fsbench.data.transforms import crops_for
 from fsbench.devices import reading_processes, while_workers_live
 from fsbench.errors import FsbenchError
 from fsbench.features.forward import Forward, Images
-from fsbench.features.image_hashes import INDEX, HashedSplit, hashed
+from fsbench.features.image_hashes import INDEX, hashed
 from fsbench.features.store import (
     FeatureFile,
     Provenance,
@@ -197,7 +197,6 @@ class Extraction:
         return [
             (split.name, split.class_names[label], split.images[row], value)
             for split in self.images.splits
-            if isinstance(split, HashedSplit)
             for row, (label, value) in enumerate(zip(split.labels, split.hashes, strict=True))
         ]
 
@@ -223,7 +222,7 @@ class Extraction:
             architecture=describe_architecture(info.architecture),
             trained_by=info.trained_by,
             split_digest=self.dataset.split_digest,
-            transform=json.dumps((self.images.random_crops or self.images.transform).describe(), sort_keys=True),
+            transform=json.dumps(asdict(self.images.random_crops or self.images.transform), sort_keys=True),
             image_size=self.images.transform.crop,
             crops=self.settings.crops,
             precision=self.settings.precision,

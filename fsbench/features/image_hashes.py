@@ -2,7 +2,7 @@
 
 Hashes of files are kept in an index with the size, times and inode of each file, so that an unchanged file is not read
 again. The index is a cache: it can be deleted at any time, and a damaged one is ignored. It tells which features can be
-reused; an image that is decoded is always decoded from bytes that were hashed.
+reused.
 """
 
 from __future__ import annotations
@@ -13,54 +13,29 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fsbench.data.dataset import PIXEL_FOLDER, FolderImages, ImageDataset, ImageSplit, OutOfReachError
+from fsbench.data.dataset import FolderImages, ImageDataset, ImageSplit
 from fsbench.errors import FsbenchError
 from fsbench.io.files import whole_file
 from fsbench.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
-    from PIL import Image
-
     from fsbench.reporter import Reporter
 
 INDEX = "images.index"
+UNREADABLE = "unreadable"  # begins what stands in place of the hash of a file that cannot be read
 _SETTLED = 2_000_000_000  # nanoseconds: a file that changed just now may change again without a new time
-
-
-@dataclass(frozen=True, eq=False)
-class HashedSplit(ImageSplit):
-    """A split whose images are told apart by content wherever marks are compared; `hashes` are in its order."""
-
-    hashes: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, split: ImageSplit, hashes: Iterable[str]) -> HashedSplit:
-        """A split with the hashes of its images."""
-        return cls(**{**vars(split), "hashes": tuple(hashes)})
-
-    def open(self, index: int) -> Image.Image:
-        """The image of that row in RGB, from the very bytes that have its hash."""
-        name = self.images[index]
-        content = self.reader.content(name)
-        if _hash(content) != self.hashes[index]:
-            hint = f"Run the command again; if it says so again, delete .{INDEX} and {PIXEL_FOLDER}/{INDEX} first."
-            raise OutOfReachError(f"The image {name} of {self.dataset} has changed since it was listed.", hint)
-        return self.reader.open(name, content)
-
-    def image_mark(self, index: int) -> int:
-        """The first 60 bits of the hash, or of that of a text in its place."""
-        return int(_hash(self.hashes[index].encode())[:15], 16)
 
 
 def hashed(dataset: ImageDataset, index: Path | None, reporter: Reporter, ranks: Ranks = ALONE) -> ImageDataset:
     """The same data set with splits that know the hashes of their images; process 0 reads them."""
     hashes = iter(ranks.agree(lambda: image_hashes(dataset.splits.values(), index, reporter)))
-    splits = {name: HashedSplit.of(split, islice(hashes, len(split))) for name, split in dataset.splits.items()}
+    every = dataset.splits.items()
+    splits = {name: replace(split, hashes=tuple(islice(hashes, len(split)))) for name, split in every}
     return replace(dataset, splits=splits)
 
 
@@ -105,7 +80,7 @@ class _Index:
             with open(place, "rb", buffering=0) as stream:  # noqa: PTH123
                 value = _hash(stream.read())
         except OSError:
-            return f"unreadable {name}"
+            return f"{UNREADABLE} {name}"
         if max(stat.st_mtime_ns, stat.st_ctime_ns) < now - _SETTLED:
             self.entries[place], self.changed = [*stamp, value], True
         return value

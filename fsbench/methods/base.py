@@ -21,7 +21,7 @@ from typing import (
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from fsbench.errors import FsbenchError, unknown_name
+from fsbench.errors import FsbenchError, unknown_name, wanted
 from fsbench.tasks.protocol import ALPHA
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class MethodInfo:
     # its names in published tables, each with the values of parameters that such a row belongs to; parameters that are
     # not named may have any value
     published: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    # `fast`: closed-form steps. `slow`: hundreds of gradient steps, so that a run says how long it will take.
+    # `fast`: closed-form steps. `slow`: hundreds of gradient steps, so that a run keeps what is solved so far.
     # `network`: a network is adapted to every task, which takes seconds.
     cost: Literal["fast", "slow", "network"] = "fast"
     # values of parameters that make the prior another one: `{"mixing": {"uniform": "uniform"}}`
@@ -162,7 +162,7 @@ class Method:
             try:
                 object.__setattr__(self, name, kind.validate_python(getattr(self, name)))
             except ValidationError as error:
-                raise FsbenchError(f"{name} must be {_expected(error)}, got {getattr(self, name)!r}.") from None
+                raise FsbenchError(f"{name} must be {wanted(error.errors())}, got {getattr(self, name)!r}.") from None
 
     @classmethod
     def configure(cls, context: Context, **options: Any) -> Self:
@@ -252,24 +252,6 @@ def _read_checks(cls: Any) -> dict[str, TypeAdapter[Any]]:
 
 
 _checks: Callable[[Any], dict[str, TypeAdapter[Any]]] = functools.cache(_read_checks)
-
-
-def _expected(error: ValidationError) -> str:
-    """What a value should have been: `a positive number or 'learned'`."""
-    parts = (one["msg"].removeprefix("Input should be ").removeprefix("Value error, ") for one in error.errors())
-    return " or ".join(dict.fromkeys(_WORDS.get(part, part) for part in parts))
-
-
-_WORDS = {
-    "greater than 0": "a positive number",
-    "greater than or equal to 0": "a number of at least 0",
-    "greater than or equal to 1": "a whole number of at least 1",
-    "less than or equal to 1": "at most 1",
-    "less than 1": "below 1",
-    "a valid number": "a number",
-    "a valid integer": "a whole number",
-    "a valid boolean": "True or False",
-}
 
 
 def require_base(base: BaseStatistics | None, name: str) -> BaseStatistics:

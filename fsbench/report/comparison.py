@@ -100,12 +100,11 @@ def _tables_of_metric(comparison: Comparison) -> list[Table]:
     """The tables of one metric."""
     columns = [Column("method"), Column("assumes", whole=True, optional=True)]
     columns += [Column(setting.title.replace(" ", "\n", 1), numeric=True) for setting in comparison.columns]
-    labels = {entry.label: entry.label for entry in comparison.entries}
-    scored = {entry.label for entry in comparison.entries if entry.facts.elsewhere}
-    for label in labels:
-        fewer = comparison.fewer_tasks(label)
-        labels[label] += (f" ({fewer})" if fewer else "") + (" †" if comparison.is_tuned(label) else "")
-        labels[label] += " ‡" if label in scored else ""
+    labels = {}
+    for entry in comparison.entries:
+        fewer = f" ({entry.fewer})" if entry.fewer else ""
+        marks = (" †" if entry.tuned else "") + (" ‡" if entry.facts.elsewhere else "")
+        labels[entry.label] = entry.label + fewer + marks
     tables = []
     for group in comparison.groups:
         for number, (title, text_of) in enumerate(_views(comparison, group)):
@@ -185,7 +184,7 @@ def _notes(comparison: Comparison) -> Iterator[Note]:
         yield Note(f"(…): not significantly different from {comparison.baseline} ({test})")
     if any(result.over_classes_difference for result in results):
         yield Note("(…) in differences for new classes: the interval includes 0")
-    if any(comparison.is_tuned(entry.label) for entry in comparison.entries):
+    if any(entry.tuned for entry in comparison.entries):
         yield Note("†: parameters tuned on the val classes")
     if any(entry.facts.elsewhere for entry in comparison.entries):
         yield Note("‡: predictions of another program, scored on the same tasks")

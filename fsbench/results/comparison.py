@@ -24,7 +24,7 @@ from fsbench.results.statistics import (
     interval_over_classes,
     paired_p_values,
 )
-from fsbench.results.warnings import ResultWarning, warning_lines, warnings_of
+from fsbench.results.warnings import ResultWarning, own_warnings, warning_lines, warnings_beside
 from fsbench.tasks.protocol import TaskProtocol
 
 Column = TaskProtocol  # a setting: one column of the table
@@ -40,6 +40,8 @@ class Entry:
     method: str  # its name alone
     facts: MethodFacts
     assumes: str = ""  # inductive, or its prior; several in a row where it depends on the column
+    tuned: bool = False  # whether its parameters were, in any setting
+    fewer: str = ""  # `100 tasks`, or `64-96 tasks`, of a method that solved fewer than others
 
 
 @dataclass(frozen=True)
@@ -155,12 +157,6 @@ class Comparison:
             if (cell := group.cells.get((entry.label, column)))
         )
 
-    def fewer_tasks(self, label: str) -> str:
-        """`100 tasks`, or `64-96 tasks`, of a method that solved fewer than others; empty if it did not."""
-        counts = [cell.record.tasks for group in self.groups for (own, _), cell in group.cells.items() if own == label]
-        between = "-".join(f"{count:,}" for count in sorted({min(counts), max(counts)}))
-        return f"{between} tasks" if min(counts) < self.tasks else ""
-
     def best_first(self) -> Comparison:
         """The same with methods ordered by their mean over all cells, the best first."""
         sign = 1 if self.metric.higher_is_better else -1
@@ -173,11 +169,6 @@ class Comparison:
         places = {entry.label: place for place, entry in enumerate(ordered)}
         others = [replace(o, entries=sorted(o.entries, key=lambda one: places[one.label])) for o in self.others]
         return replace(self, entries=ordered, others=others)
-
-    def is_tuned(self, label: str) -> bool:
-        """Whether parameters of a method were tuned, in any setting."""
-        cells = (cell for group in self.groups for (other, _), cell in group.cells.items() if other == label)
-        return any(cell.record.origins.tuning for cell in cells)
 
     def signature(self) -> str:
         """Everything that determines the comparison, in one line; CSV and JSON have one per run."""
@@ -242,12 +233,16 @@ def _in_metric(
     p_values = _p_values(runs, metric)
     against_any = _corrected(p_values)
     against_baseline = _corrected({pair: p_value for pair, p_value in p_values.items() if baseline in pair[2]})
-    warnings = warnings_of(runs, against_any, of_accuracy=metric is ACCURACY)
     sources: dict[int, dict[tuple[str, Column], Cell]] = {source: {} for source in sorted({key[0] for key in runs})}
     for key, record in runs.items():
         source, label, column = key
         leader = best[source, column]
         reference = runs.get((source, baseline, column)) if label != baseline else None
+        warnings = own_warnings(record)
+        if metric is ACCURACY:
+            warnings = warnings_beside(key, runs, against_any) + warnings
+        else:  # a table of another metric does not show accuracies
+            warnings = [one for one in warnings if one.code != "near-chance"]
         cell = Cell(
             record,
             means[key],
@@ -256,14 +251,15 @@ def _in_metric(
             difference=difference(record, reference, metric) if reference else None,
             p_value=against_baseline.get((source, column, frozenset((label, baseline)))),
             published=published(record) if with_published and metric is ACCURACY else None,
-            warnings=warnings[key],
+            warnings=tuple(warnings),
         )
         if over_classes:
             cell = _over_classes(cell, metric, reference)
         sources[source][label, column] = cell
     groups = _groups(sources, against_any)
-    entries = [_entry(label, groups, columns) for label in labels]
-    return Comparison(metric, entries, columns, groups, baseline, max(run.tasks for run in runs.values()))
+    tasks = max(run.tasks for run in runs.values())
+    entries = [_entry(label, groups, columns, tasks) for label in labels]
+    return Comparison(metric, entries, columns, groups, baseline, tasks)
 
 
 def paired_values(one: Record, other: Record, metric: Metric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -293,14 +289,20 @@ def _over_classes(cell: Cell, metric: Metric, reference: Record | None) -> Cell:
     return replace(cell, over_classes=mean, over_classes_difference=gap)
 
 
-def _entry(label: str, groups: Sequence[Group], columns: Sequence[Column]) -> Entry:
+def _entry(label: str, groups: Sequence[Group], columns: Sequence[Column], tasks: int) -> Entry:
     """The row of a method, with what it assumes, column after column where that differs: `free / uniform prior`."""
-    cells = [cell for column in columns for group in groups if (cell := group.cells.get((label, column)))]
-    words = list(dict.fromkeys(cell.record.method.assumes for cell in cells))
+    cells = [group.cells.get((label, column)) for column in columns for group in groups]
+    records = [cell.record for cell in cells if cell]
+    words = list(dict.fromkeys(record.method.assumes for record in records))
     if len(words) > 1 and all(word.endswith(" prior") for word in words):
         words = [*(word.removesuffix(" prior") for word in words[:-1]), words[-1]]
-    record = cells[0].record
-    return Entry(label, record.run.method.partition("@")[0], record.method, " / ".join(words))
+    counts = sorted(record.tasks for record in records)
+    between = "-".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
+    return Entry(
+        label, records[0].run.method.partition("@")[0], records[0].method, " / ".join(words),
+        tuned=any(record.origins.tuning for record in records),
+        fewer=f"{between} tasks" if counts[0] < tasks else "",
+    )  # fmt: skip
 
 
 def _p_values(runs: Runs, metric: Metric) -> Pairs:

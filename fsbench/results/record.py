@@ -53,7 +53,7 @@ class Answers:
 
     def __post_init__(self) -> None:
         if not self.outlier.size:
-            object.__setattr__(self, "outlier", np.zeros((len(self), 0), np.float32))
+            object.__setattr__(self, "outlier", np.zeros((len(self.labels), 0), np.float32))
 
     def __len__(self) -> int:
         return len(self.labels)

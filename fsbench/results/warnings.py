@@ -40,18 +40,6 @@ class ResultWarning:
     text: str
 
 
-def warnings_of(
-    runs: Runs, p_values: Pairs, *, of_accuracy: bool = True
-) -> dict[tuple[int, str, Column], tuple[ResultWarning, ...]]:
-    """The warnings of every run of a comparison; the p-values are Holm-corrected over all pairs.
-
-    Those about accuracies are left out of a table of another metric.
-    """
-    if not of_accuracy:
-        return {key: tuple(one for one in own_warnings(run) if one.code != "near-chance") for key, run in runs.items()}
-    return {key: (*_beside_others(key, runs, p_values), *own_warnings(record)) for key, record in runs.items()}
-
-
 def own_warnings(record: Record) -> list[ResultWarning]:
     """The warnings that a record alone gives rise to."""
     warnings = [ResultWarning("run", text) for text in record.warnings]
@@ -75,8 +63,8 @@ def own_warnings(record: Record) -> list[ResultWarning]:
     return warnings
 
 
-def _beside_others(key: tuple[int, str, Column], runs: Runs, p_values: Pairs) -> list[ResultWarning]:
-    """The warnings that other runs on the same features give rise to."""
+def warnings_beside(key: tuple[int, str, Column], runs: Runs, p_values: Pairs) -> list[ResultWarning]:
+    """The warnings that other runs on the same features give rise to; p-values are corrected over all pairs."""
     source, label, column = key
     record, warnings = runs[key], []
     beside = {name: run for (place, name, at), run in runs.items() if (place, at) == (source, column) and name != label}

@@ -6,7 +6,6 @@ protocols of their own. `PRESETS` names them all, with what sets them apart; the
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import sys
 from collections.abc import Sequence
@@ -156,14 +155,6 @@ class TaskProtocol:
         spans = (isinstance(self.ways, str) and self.ways != ALL) or isinstance(self.present, str)
         in_full = self.queries != ALL and not (self.pooled and self.preset.short)
         return in_full and not spans and self.support == "equal" and not self.unknown
-
-    def within(self, classes: int) -> TaskProtocol:
-        """The same protocol for a split of that many classes: all of them, if it says so."""
-        return dataclasses.replace(self, ways=classes) if self.ways == ALL else self
-
-    def held(self, ways: int) -> tuple[int, int]:
-        """The fewest and the most of a task's classes that its queries are drawn from."""
-        return ends(ALL if self.present is None else self.present, ways)
 
     def queries_of(self, classes: int) -> int:
         """Queries of a task that are drawn from so many classes; as many as there are, if all are."""

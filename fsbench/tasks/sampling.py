@@ -10,7 +10,7 @@ import bisect
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +39,6 @@ class TaskRows:
     query_labels: Ints  # (B, Q) labels in 0..K-1; UNKNOWN for a query of an unknown class
     ways: Ints  # (B,) classes with support, which are the labels that a query can get
     redraws: Ints  # (B,) class proportions that were refused before, as a class had too few images
-
-    def __getitem__(self, part: Any) -> TaskRows:
-        """Some of the tasks."""
-        return TaskRows(*(getattr(self, field.name)[part] for field in dataclasses.fields(self)))
 
 
 def sample_tasks(protocol: TaskProtocol, offsets: Ints, seed: int, tasks: Ints) -> TaskRows:
@@ -101,7 +97,7 @@ def largest(protocol: TaskProtocol, sizes: Ints) -> tuple[int, int, int]:
     """The most classes, support rows and queries that a task of a split with classes of these sizes can have."""
     ways = ends(protocol.ways, len(sizes))[1]
     support = varied.META_SUPPORT if protocol.support == "meta" else ways * protocol.shots
-    held = protocol.held(ways)[1] + protocol.unknown
+    held = ends(protocol.present or ALL, ways)[1] + protocol.unknown
     queries = protocol.queries_of(held)
     if not protocol.same_size:
         left_out = 0 if protocol.preset.overlap or protocol.support != "equal" else held - protocol.unknown
@@ -131,7 +127,7 @@ def feasible_sizes(protocol: TaskProtocol, offsets: Ints) -> Ints:
             f"{asked} asked for, but the split has {classes} classes.",
             f"Use --ways {max(2, classes - protocol.unknown)} or fewer.",
         )
-    held = protocol.held(ways)[1] + protocol.unknown
+    held = ends(protocol.present or ALL, ways)[1] + protocol.unknown
     if held - protocol.unknown > ways:
         raise FsbenchError(f"The classes among the queries must be 1 to {ways}, got {protocol.present}.")
     queries = protocol.queries_of(held)
@@ -164,7 +160,7 @@ def feasible_queries(protocol: TaskProtocol, sizes: Ints) -> int:
 
     Unbalanced tasks are drawn again while a class is too small: at least half of the draws fit the smallest classes.
     """
-    held = protocol.held(ends(protocol.ways, len(sizes))[1])[1] + protocol.unknown
+    held = ends(protocol.present or ALL, ends(protocol.ways, len(sizes))[1])[1] + protocol.unknown
     asked = protocol.queries_of(held)
     spare = np.sort(_most_queries(protocol, sizes))[:held]
     if protocol.preset.short or protocol.equal:
@@ -202,7 +198,7 @@ def _instead(protocol: TaskProtocol, sizes: Ints) -> str:
     """What to ask for instead of tasks that are not feasible."""
     fewer = range(protocol.shots - 1, 0, -1)
     others = (dataclasses.replace(protocol, shots=shots) for shots in fewer)
-    asked = protocol.queries_of(protocol.held(ends(protocol.ways, len(sizes))[1])[1] + protocol.unknown)
+    asked = protocol.queries_of(ends(protocol.present or ALL, ends(protocol.ways, len(sizes))[1])[1] + protocol.unknown)
     shots = next((other.shots for other in others if feasible_queries(other, sizes) == asked), None)
     queries = feasible_queries(protocol, sizes)
     ways = [f"--queries {queries} or fewer"] if queries else []
@@ -216,7 +212,7 @@ def _draw_counts(protocol: TaskProtocol, seed: int, tasks: Ints, room: Ints) -> 
         return _counts_of_present(protocol, seed, tasks, room)
     ways = room.shape[1]
     keys = random.words(seed, tasks, random.PRESENT, ways)
-    present = np.argsort(keys, axis=1, kind="stable")[:, : protocol.held(ways)[1]]  # (B, k_eff)
+    present = np.argsort(keys, axis=1, kind="stable")[:, : ends(protocol.present or ALL, ways)[1]]  # (B, k_eff)
     counts = np.zeros_like(room)
     drawn, redraws = _counts_of_present(protocol, seed, tasks, np.take_along_axis(room, present, axis=1))
     np.put_along_axis(counts, present, drawn, axis=1)

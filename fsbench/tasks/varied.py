@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fsbench.errors import FsbenchError
 from fsbench.tasks import random
-from fsbench.tasks.protocol import TaskProtocol, ends
+from fsbench.tasks.protocol import ALL, TaskProtocol, ends
 
 if TYPE_CHECKING:
     Ints = NDArray[np.int64]
@@ -58,7 +58,7 @@ def draw_task(protocol: TaskProtocol, offsets: Ints, sizes: Ints, seed: int, num
 
     pool = _Pool.of(offsets[chosen], sizes[chosen], words(random.SUPPORT, int(sizes[chosen].sum())))
     is_support = pool.place < shots[pool.label]
-    held = between(*protocol.held(ways), size_words[1])
+    held = between(*ends(protocol.present or ALL, ways), size_words[1])
     present = np.ones(len(chosen), dtype=bool)  # of the classes; those without support always are
     present[_in_random_order(words(random.PRESENT, ways))[held:]] = False
     if protocol.preset.overlap:

@@ -20,7 +20,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 from fsbench.data.dataset import ImageSplit
-from fsbench.data.pixels import Decoded, decode_into_file, decode_into_memory
+from fsbench.data.pixels import Decoded, decode
 from fsbench.data.transforms import EvalTransform, normalise
 from fsbench.devices import reading_processes, share, while_workers_live
 from fsbench.errors import FsbenchError
@@ -196,10 +196,7 @@ def make_views(
 ) -> Views:
     """The views of the base images, decoded into a file of the cache, or into memory where there is none."""
     square = EvalTransform("exact", transform.size, transform.size, mean=(0, 0, 0), std=(1, 1, 1))
-    decoded = None if cache is None else decode_into_file(split, square, cache, reporter)
-    if decoded is None:
-        decoded = decode_into_memory(split, square, reporter)
-    return Views(split.labels, decoded, transform, settings)
+    return Views(split.labels, decode(split, square, cache, reporter), transform, settings)
 
 
 def load_batches(

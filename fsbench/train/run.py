@@ -27,7 +27,7 @@ from torch import Tensor, nn
 import fsbench
 from fsbench.backbones.base import Backbone, BackboneInfo, Extractor
 from fsbench.backbones.checkpoints import read_checkpoint
-from fsbench.backbones.families import family_of
+from fsbench.backbones.families import FAMILIES
 from fsbench.backbones.load import encode_backbone, halve, load_backbone
 from fsbench.data.dataset import ImageDataset, ImageSplit
 from fsbench.data.pixels import normalised, open_pixels
@@ -35,7 +35,7 @@ from fsbench.data.transforms import EvalTransform, transform_for
 from fsbench.devices import keep_freed_memory
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import TaskList, solve
-from fsbench.features.image_hashes import INDEX, HashedSplit, hashed
+from fsbench.features.image_hashes import INDEX, hashed
 from fsbench.features.store import Split, digest, library_versions, make_split
 from fsbench.io.files import only_writer, whole_file
 from fsbench.io.torch_files import read_torch
@@ -134,7 +134,7 @@ class Plan:
             )
         backbone = load_backbone(settings.backbone, random_seed=settings.seed, width=settings.width)
         size = dataset.common_size() if dataset.info is None else None
-        recipe = family_of(backbone.info.family).transform
+        recipe = FAMILIES[backbone.info.family].transform
         transform = transform_for(recipe, dataset.name, min(size) if size else None, settings.image_size)
         return cls(dataset, base, settings, backbone, transform)
 
@@ -144,10 +144,10 @@ class Plan:
             **self.settings.facts(),
             "image_size": self.transform.crop,
             "dataset": self.dataset.name,
-            "transform": self.transform.describe(),
+            "transform": dataclasses.asdict(self.transform),
         }
         for name in ("base", "val") if self.settings.episodes else ("base",):  # val chooses among networks
-            if isinstance(split := self.dataset.splits.get(name), HashedSplit):
+            if split := self.dataset.splits.get(name):
                 names = [(split.class_names[label], split.images[row]) for row, label in enumerate(split.labels)]
                 facts[f"{name} images"] = len(split)
                 facts[f"names of {name} images"] = digest(names)[:16]

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from fsbench.cli.doctor import probe_environment
 from fsbench.data.catalog import dataset_info
-from fsbench.doctor import probe_environment
 from tests.cli import run
 from tests.unit.data.trees import put
 

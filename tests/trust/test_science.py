@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fsbench.backbones.load import load_backbone
+from fsbench.cli.doctor import Environment, diagnose
 from fsbench.data.scan import load_own
-from fsbench.doctor import Environment, diagnose
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.source import source_of
 from fsbench.evaluation.tuning import validation_source
@@ -100,7 +100,7 @@ def test_the_doctor_reads_feature_files(tmp_path: Path, monkeypatch: pytest.Monk
     damaged = bytearray(mine.write(folder / "b.h5").read_bytes())
     damaged[-1] ^= 1
     (folder / "b.h5").write_bytes(damaged)
-    monkeypatch.setattr("fsbench.doctor.probe_environment", lambda: Environment({}))
+    monkeypatch.setattr("fsbench.cli.doctor.probe_environment", lambda: Environment({}))
     told = "\n".join(diagnose(tmp_path / "data", tmp_path / "weights", folder, deep=QUIET).deep_sentences)
     assert "a.h5: intact, its SHA-256 is right." in told
     assert "a.h5: base and novel share 2 identical rows" in told

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,7 +109,7 @@ class ImageLoader:
         from fsbench.data.dataset import FolderImages, ImageSplit, first_names  # noqa: PLC0415
         from fsbench.data.pixels import pixel_cache  # noqa: PLC0415
         from fsbench.data.scan import choose_datasets  # noqa: PLC0415 - images are seldom needed
-        from fsbench.features.image_hashes import INDEX, HashedSplit, image_hashes  # noqa: PLC0415
+        from fsbench.features.image_hashes import INDEX, UNREADABLE, image_hashes  # noqa: PLC0415
 
         names, hashes = file.images(split)
         name, summary = file.provenance.dataset, file.summary(split)
@@ -127,30 +127,31 @@ class ImageLoader:
         else:
             root = self.data / name
             reader, present = FolderImages(root), set(names)
-        lost = [image for image in names if image not in present or reader.mark(image) == -1]
+        labels = np.repeat(np.arange(len(summary.class_names)), np.diff(summary.offsets))
+        images = ImageSplit(split, summary.class_names, labels, tuple(names), reader, name)
+        lost = [image for image in names if image not in present]
+        contents = [] if lost else image_hashes([images], pixel_cache(self.data) / INDEX, reporter)
+        lost += [image for image, value in zip(names, contents, strict=False) if value.startswith(UNREADABLE)]
         if lost:
             raise FsbenchError(
                 f"{len(lost):,} of {len(names):,} images of {file.path} ({split}) are not in {root}: "
                 f"{first_names(lost)}.",
                 f"Put the images of {name} under the folder of --data-dir, or extract the features again.",
             )
-        labels = np.repeat(np.arange(len(summary.class_names)), np.diff(summary.offsets))
-        images = ImageSplit(split, summary.class_names, labels, tuple(names), reader, name)
-        contents = image_hashes([images], pixel_cache(self.data) / INDEX, reporter)
         if other := [image for image, *pair in zip(names, hashes, contents, strict=False) if pair[0] != pair[1]]:
             raise FsbenchError(
                 f"{len(other):,} of {len(names):,} images in {root} are not those that {file.path} ({split}) was "
                 f"extracted from: {first_names(other)}.",
                 "Restore the images, or extract the features again.",
             )
-        return HashedSplit.of(images, contents)
+        return replace(images, hashes=tuple(contents))
 
     def pixels(self, file: FeatureFile, split: str, network: ImageNetwork, reporter: Reporter) -> NDArray[np.uint8]:
         """(M, S · S · 3) pixels of the images of a split, as the network wants them."""
         from fsbench.data.pixels import open_pixels, pixel_cache  # noqa: PLC0415 - images are seldom needed
 
         transform = network.transform
-        key = file.path, split, json.dumps({**transform.describe(), "mean": None, "std": None})
+        key = file.path, split, json.dumps({**asdict(transform), "mean": None, "std": None})
         if key not in self._loaded:
             images = self._images(file, split, reporter)
             self._loaded[key] = open_pixels(images, transform, pixel_cache(self.data), reporter)

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from fsbench.cli.doctor import DoctorReport, Environment, diagnose
 from fsbench.data.catalog import dataset_info
-from fsbench.doctor import DoctorReport, Environment, diagnose
 from fsbench.reporter import Reporter
 from tests.comparing import QUIET
 from tests.images import write_images
@@ -13,7 +13,7 @@ from tests.unit.data.trees import put
 
 @pytest.fixture(autouse=True)
 def _no_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsbench.doctor.probe_environment", lambda: Environment({}))
+    monkeypatch.setattr("fsbench.cli.doctor.probe_environment", lambda: Environment({}))
 
 
 def look(root: Path, deep: Reporter | None = None) -> DoctorReport:

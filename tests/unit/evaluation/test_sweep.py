@@ -7,7 +7,7 @@ import pytest
 from fsbench.errors import FsbenchError
 from fsbench.evaluation import run as running
 from fsbench.evaluation.spec import Axis, at, parse_methods
-from fsbench.evaluation.sweep import figure, plan_sweep, run_sweep
+from fsbench.evaluation.sweep import FIGURES, plan_sweep, run_sweep
 from fsbench.features.store import FeatureFile
 from fsbench.results.published import published_curve
 from fsbench.results.studies import Sweep, load_sweep, save_sweep
@@ -76,7 +76,7 @@ def test_axes_of_the_protocol_are_whole_numbers_where_they_count() -> None:
 
 @pytest.mark.parametrize(("number", "panels", "points"), [(3, 2, 36), (4, 2, 18), (5, 8, 116)])
 def test_a_figure_has_the_points_of_the_article_s(number: int, panels: int, points: int) -> None:
-    plans = figure(number, "article")
+    plans = FIGURES[number]("article")
     assert len(plans) == panels
     assert sum(len(plan.axis.values) * len(plan.lines) for plan in plans) == points
     for plan in plans:
@@ -86,7 +86,7 @@ def test_a_figure_has_the_points_of_the_article_s(number: int, panels: int, poin
             assert {x for x, _ in published_curve(record, plan.axis.name)} == set(plan.axis.values)
     if number == 5:  # whose units are the article's only where it has a preset
         assert {plan.axis.name for plan in plans} == {"t_km", "t_vb", "s_max", "beta"}
-        assert {plan.axis.name for plan in figure(5)} == {"t_km", "tau", "sigma", "beta"}
+        assert {plan.axis.name for plan in FIGURES[5]("")} == {"t_km", "tau", "sigma", "beta"}
 
 
 def test_a_sweep_is_read_as_it_was_written_and_what_is_none_is_named(mini: FeatureFile, tmp_path: Path) -> None:

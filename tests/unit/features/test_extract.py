@@ -244,23 +244,6 @@ def test_a_broken_image_is_named_or_skipped_and_recorded(root: Path, tmp_path: P
         run(root, tmp_path / "g.h5", replace(PLAIN, skip_broken=True))
 
 
-def test_an_image_that_is_swapped_while_it_is_read_is_noticed(root: Path, tmp_path: Path) -> None:
-    path, other = root / "base" / "b0" / "001.png", root / "novel" / "n0" / "000.png"
-    original, content = forward.Images.__getitem__, path.read_bytes()
-
-    def getitem(self: forward.Images, rows: list[int]) -> forward.Loaded | FsbenchError:
-        path.write_bytes(other.read_bytes())
-        loaded = original(self, rows)
-        path.write_bytes(content)
-        return loaded
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forward.Images, "__getitem__", getitem)
-        with pytest.raises(FsbenchError, match=r"b0/001.png of own has changed"):
-            run(root, tmp_path / "f.h5", replace(PLAIN, skip_broken=True))
-    np.testing.assert_array_equal(everything(run(root, tmp_path / "f.h5")), everything(run(root, tmp_path / "a/f.h5")))
-
-
 def test_out_of_memory_halves_the_forward_pass(root: Path) -> None:
     backbone = load_backbone("rn12", random_seed=0, width=4)
     images = module.Extraction(load_own(root), backbone, PLAIN).images

@@ -70,7 +70,10 @@ def test_runs_of_unequal_length_are_paired_over_the_first_tasks() -> None:
     cell = table.groups[0].cells["ncm", ONE]
     expected = interval(long.per_task[:35] - short.per_task)
     assert cell.difference == Interval(pytest.approx(expected.mean), expected.half_width)  # type: ignore[arg-type]
-    assert (table.tasks, table.fewer_tasks("ncm"), table.fewer_tasks("soft-kmeans")) == (60, "", "35 tasks")
+    assert (table.tasks, {entry.label: entry.fewer for entry in table.entries}) == (
+        60,
+        {"ncm": "", "soft-kmeans": "35 tasks"},
+    )
     assert "|tasks:35-60|" in table.signature()
 
 
@@ -98,7 +101,7 @@ def test_what_a_table_says_of_its_methods(table: Comparison) -> None:
     with pytest.raises(FsbenchError, match="soft-kmeans is not compared with soft-kmeans"):
         table.below_baseline("soft-kmeans")
     (other,) = collect([make_record("pt-map", tuning=TUNED), make_record("ncm")], "ncm")
-    assert (other.is_tuned("pt-map"), other.is_tuned("ncm")) == (True, False)
+    assert {entry.label: entry.tuned for entry in other.entries} == {"pt-map": True, "ncm": False}
 
 
 def test_the_best_is_tested_within_all_pairs_and_the_baseline_within_its_own() -> None:

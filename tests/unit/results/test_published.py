@@ -7,7 +7,7 @@ import pytest
 
 from fsbench.backbones.families import FAMILIES
 from fsbench.data.catalog import DATASETS
-from fsbench.evaluation.sweep import figure
+from fsbench.evaluation.sweep import FIGURES
 from fsbench.methods.registry import METHODS, method_class
 from fsbench.results.published import published, published_curve, published_rows
 from fsbench.results.record import Record
@@ -88,7 +88,7 @@ def shows(record: Record, row: dict[str, str], axes: set[str]) -> bool:
 
 
 def test_every_row_stands_beside_some_run() -> None:
-    axes = {plan.axis.name for number in (3, 4, 5) for plan in figure(number, "article")}
+    axes = {plan.axis.name for number in (3, 4, 5) for plan in FIGURES[number]("article")}
     lonely = [row for row in published_rows() if not any(shows(record, row, axes) for record in runs_of(row))]
     assert lonely == []
     assert {row["method"] for row in published_rows()} <= NAMES
