@@ -103,11 +103,12 @@ def solve(
     device: torch.device,
     batch: int | None = None,
     ranks: Ranks = ALONE,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[..., None] = lambda *told: None,
 ) -> list[Outcome]:
     """Draw the tasks once and solve them by every method; what several methods need of a task is computed once.
 
-    Embedding all images is not counted in the seconds, or few tasks would look slow.
+    Embedding all images is not counted in the seconds, or few tasks would look slow. Progress is told as tasks that are
+    done; before the first, with a note if a task needs more than half of the free memory.
     """
     offsets, numbers, protocol = split.offsets, tasks.numbers, tasks.protocol
     sizes = feasible_sizes(protocol, offsets)
@@ -118,6 +119,8 @@ def solve(
     with torch.no_grad(), float32_products():
         embedded = embed_all(methods, split, base, device)
     work = _plan(embedded, task, int(sizes.max()), len(numbers), device, batch, ranks)
+    if work.note:
+        progress(0, work.note)
     labels, queries = np.min_scalar_type(-ways), (len(numbers), most_queries)
     answers = _Sheets(
         np.zeros((len(methods), *queries), labels),
@@ -210,6 +213,7 @@ class _Work:
     threads: int  # that work on chunks
     in_threads: bool  # whether these solve what they draw, as on the CPU; on a GPU they only draw
     cores: int  # of the CPU, for each thread
+    note: str = ""  # about the memory that a task takes, if it is much
 
     def halve(self, tried: int, error: Exception) -> None:
         """Make blocks smaller than the one that failed, or give up at a single task."""
@@ -227,16 +231,18 @@ def _plan(
     cores = torch.get_num_threads()
     in_threads = solves_in_threads(device)
     free = free_memory(device)
-    demanding = [one.method for one in embedded if isinstance(one.method, Demanding)]
-    one = max([task_bytes(embedded, samples, ways), *(method.memory_per_task(samples) for method in demanding)])
-    if demanding and free is not None and one > free:
-        method = demanding[0]
-        raise FsbenchError(
-            f"{method.info.title} takes about {one / 1e9:,.1f} GB of memory for a task of {samples} images, and "
-            f"{free / 1e9:,.1f} GB are free.",
-            getattr(method, "memory_hint", "") or "Use fewer --queries, --shots or --ways.",
-        )
-    most = 1 if demanding else _MOST_PER_BLOCK_CPU if in_threads else _MOST_PER_BLOCK_GPU
+    one = task_bytes(embedded, samples, ways)
+    for number, each in enumerate(embedded):
+        demand = each.method.memory_per_task(samples) if isinstance(each.method, Demanding) else 0
+        own = max(demand, task_bytes([each], samples, ways))
+        one = max(one, own)
+        if free is not None and own > free:
+            with _naming(number):
+                hint = getattr(each.method, "memory_hint", "") or "Use fewer --queries, --shots or --ways."
+                raise FsbenchError(f"{each.method.info.title} takes {_memory(own, samples, free)}", hint)
+    note = f"Solving takes {_memory(one, samples, free)}" if free is not None and 2 * one > free else ""
+    by_network = any(each.method.info.cost == "network" for each in embedded)
+    most = 1 if by_network else _MOST_PER_BLOCK_CPU if in_threads else _MOST_PER_BLOCK_GPU
     fitting = most * cores if free is None else free // (2 * one)  # half is left to others
     threads = max(1, min(cores, fitting, tasks)) if in_threads else 2  # two draw while a GPU solves
     block = batch or max(1, min(most, fitting // threads))
@@ -249,7 +255,11 @@ def _plan(
         chunk = chunk // block * block or chunk
     if ranks.count > 1:
         chunk = min(ranks.gather(chunk))
-    return _Work(block, chunk, threads, in_threads, max(1, cores // threads))
+    return _Work(block, chunk, threads, in_threads, max(1, cores // threads), note)
+
+
+def _memory(task: int, samples: int, free: int) -> str:
+    return f"about {task / 1e9:,.1f} GB of memory for a task of {samples:,} images, and {free / 1e9:,.1f} GB are free."
 
 
 def task_bytes(embedded: Sequence[Embedded], samples: int, ways: int) -> int:

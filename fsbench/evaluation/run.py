@@ -161,13 +161,21 @@ class Runner:
         label = f"{source.provenance.dataset} {first.protocol.title} {', '.join(job.choice.label for job in jobs)}"
         threads = self.ranks.agree(torch.get_num_threads)  # all processes solve the same tasks together
         size = first.tasks if first.method.info.cost == "fast" else _FIRST_TASKS * threads * self.ranks.count
+        notes: set[str] = set()
+
+        def progress(more: int, note: str = "") -> None:
+            if note and not notes:
+                notes.add(note)
+                self.reporter.say(note)
+            advance(more * len(jobs), label)
+
         while done < first.tasks:
             numbers, started = np.arange(done, min(first.tasks, done + size)), time.monotonic()
             outcomes = solve(
                 [job.method for job in jobs], source.split, source.statistics,
                 TaskList(first.protocol, first.seed, numbers),
                 device=self.device, batch=self.batch, ranks=self.ranks,
-                progress=lambda more: advance(more * len(jobs), label),
+                progress=progress,
             )  # fmt: skip
             extended = [_with(*one) for one in zip(drafts, records, outcomes, strict=True)]
             for record in extended if self.results else ():

@@ -102,7 +102,8 @@ class Verifier:
             return Verdict(record, reason=error.message)
         numbers = np.sort(self._rng.permutation(record.tasks)[: self.count(record)])
         tasks, device = TaskList(run.protocol, run.seed, numbers), self.runner.device
-        (outcome,) = solve([method], source.split, source.statistics, tasks, device=device, progress=advance)
+        progress = lambda done, *note: advance(done)  # noqa: E731
+        (outcome,) = solve([method], source.split, source.statistics, tasks, device=device, progress=progress)
         pairs = ((getattr(one.answers, name) for one in (outcome, record)) for name in ("predicted", "labels"))
         different = np.any([(new != stored[numbers]).any(axis=1) for new, stored in pairs], axis=0)
         return Verdict(record, numbers, numbers[different], str(file.path))

@@ -28,6 +28,7 @@ from fsbench.tasks.batch import TaskBatch
 _FLOOR = 1e-12  # added to row sums
 _TIE = 1e-5  # relative difference below which two neighbours are equally near
 _MATRICES = 8  # (n, n) that a step works on at a time
+_KEPT = 24  # (n, n) that a task takes, measured: what is learned, its averages, and what gradients need
 
 
 class Graph:
@@ -144,6 +145,10 @@ class AlphaAm(Method):
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
         """L2N rows, or the row-level half of PLC; the rest of PLC needs whole tasks."""
         return prepared("L2N" if self.chain == "L2N" else "power", features, base, self.info.title)
+
+    def memory_per_task(self, samples: int) -> int:
+        """Bytes of the (n, n) matrices of a task."""
+        return _KEPT * 4 * samples**2
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax of T times what the labels of the centroids reach in the last pass, (B, Q, K)."""

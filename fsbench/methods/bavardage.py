@@ -52,6 +52,7 @@ SAMPLER = "sampler"  # the word for the α that the tasks are drawn with
 RIDGE = 1e-6  # the released program adds it to its matrix
 WEIGHTED = {"query_weight": "auto", "start": "product", "size_terms": 4.0, "beta": 4.0, "tau": 0.4}  # chosen on val
 START_TAU = 0.3  # τ of the nearest class mean in the product that `weighted` starts from
+_OUTSIDE = 1e-12  # squared length along a direction, relative to the longest, below which no sample has a part of it
 
 
 class Bavardage(Method):
@@ -95,7 +96,7 @@ class Bavardage(Method):
         grid={"t_km": (10.0, 50.0), "tau": (0.1, 0.2, 0.3, 0.5, 1.0), "sigma": (10.0, 15.0, 20.0, 30.0, 50.0)},
         published={"BAVARDAGE": {"stage": ("plda",), "variant": ("article", "released")},
                    "Soft-KMEANS+VB": {"stage": ("vb",), "variant": ("article", "released")}},
-        starts_from="soft-kmeans",
+        starts_from="soft-kmeans", version=2,  # 1: `released` lost digits with many more samples than features
     )  # fmt: skip
 
     @classmethod
@@ -178,6 +179,10 @@ class Bavardage(Method):
         """Inner products of CL2N samples, and of the same sphered."""
         if self.variant != "released" or self.stage == "vb":
             return products_of(tasks, "plain"), products_of(tasks, "sphered")
+        _, samples, dimension = tasks.shape
+        if samples > dimension:
+            x = tasks.space("plain")
+            return products_of(tasks, "plain"), clamp_within_space(x, tasks.space("sphered"), self.sigma)
         plain = tasks.gram("plain")  # (B, N, N)
         sphered = clamp_within_span(plain, tasks.gram("sphered"), self.sigma)
         return InnerProducts(plain), InnerProducts(sphered)
@@ -283,12 +288,33 @@ def clamp_within_span(plain: Tensor, whitened: Tensor, limit: float) -> Tensor:
     With G = X Xᵀ = L Lᵀ (`plain`) and A = X S_w⁻¹ Xᵀ (`whitened`), the eigenvalues of L⁻¹ A L⁻ᵀ are the squared
     scalings of the directions of the span; with their minimum with `limit`², G' = L min(L⁻¹ A L⁻ᵀ, limit²) Lᵀ.
     """
-    exact = torch.device("cpu") if plain.device.type == "mps" else plain.device  # MPS has no float64
+    exact = _with_float64(plain.device)
     factor = cholesky(plain.to(exact).double(), plain.dtype)  # L
     half = torch.linalg.solve_triangular(factor, whitened.to(exact).double(), upper=False)  # L⁻¹ A
     squared = torch.linalg.solve_triangular(factor, half.mT, upper=False)  # L⁻¹ A L⁻ᵀ
     clamped = (clamp_eigenvalues if exact.type == "cpu" else clamp_by_products)(factor, squared, limit**2)
     return clamped.to(plain.dtype).to(plain.device)
+
+
+def clamp_within_space(plain: Tensor, whitened: Tensor, limit: float) -> InnerProducts:
+    """The same for more samples X than features (B, N, D), by matrices (D, D); `whitened` is X S_w^(-½).
+
+    With Xᵀ X = V Λ Vᵀ, where V has the directions of the span alone, Vᵀ S_w^(-½) = Λ⁻¹ Vᵀ Xᵀ X S_w^(-½), and
+    G' = X V min(Vᵀ S_w⁻¹ V, limit²) Vᵀ Xᵀ.
+    """
+    exact = _with_float64(plain.device)
+    x, y = (rows.to(exact).double() for rows in (plain, whitened))
+    values, vectors = torch.linalg.eigh(gram(x.mT))
+    within = values > _OUTSIDE * values[:, -1:]  # (B, D)
+    directions = vectors * within[:, None, :]  # V
+    scalings = product(directions.mT, product(x.mT, y)) / torch.where(within, values, 1.0)[:, :, None]  # Vᵀ S_w^(-½)
+    clamp = clamp_eigenvalues if exact.type == "cpu" else clamp_by_products
+    clamped = clamp(directions, gram(scalings), limit**2)  # (B, D, D)
+    return InnerProducts(plain @ clamped.to(plain.dtype).to(plain.device), plain.mT)
+
+
+def _with_float64(device: torch.device) -> torch.device:
+    return torch.device("cpu") if device.type == "mps" else device
 
 
 def clamp_eigenvalues(factor: Tensor, matrix: Tensor, limit: float) -> Tensor:

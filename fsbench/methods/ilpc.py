@@ -20,6 +20,7 @@ _FEWEST = 5  # kept in a round, or it was the last one
 _FLOOR = 1e-8  # of probabilities, so that every class can be given its size
 _BALANCING = 24  # Newton steps
 _TIE = 1e-9
+_MATRICES = 9  # (N, N) that a task takes, measured
 _MOMENTUM, _RATE, _DECAY = 0.9, 0.1, 5e-4
 
 
@@ -48,6 +49,10 @@ class Ilpc(Method):
         """α and k as the same authors use them in α-AM."""
         many = context.shots >= 5
         return {"propagation": 0.9 if many else 0.8, "neighbours": 10 if many else 20}
+
+    def memory_per_task(self, samples: int) -> int:
+        """Bytes of the (N, N) matrices of a task: products, graph, what its inverse takes."""
+        return _MATRICES * 4 * samples**2
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """One-hot for queries that became known, balanced probabilities for those that never did, (B, Q, K)."""

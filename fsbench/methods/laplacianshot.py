@@ -19,6 +19,7 @@ from fsbench.tasks.batch import TaskBatch
 _BALANCED, _BALANCED_PRESETS = (0.7, 0.3), {"tiered": (0.7, 0.1)}
 _UNBALANCED, _UNBALANCED_PRESETS = (1.0, 0.7), {"cub": (1.0, 0.8)}
 _TOLERANCE = 1e-6
+_DISTANCES_AT_ONCE = 1 << 24
 
 
 class LaplacianShot(Method):
@@ -57,15 +58,15 @@ class LaplacianShot(Method):
         prototypes = rectified_prototypes(tasks, TEMPERATURE) if self.rectify else class_means(tasks)
         # Departs from the original program: with rectification, it measures distances from shifted queries.
         unary = squared_distances(prototypes, query)  # (B, K, Q) a
-        graph = neighbour_graph(query, self.neighbours)  # (B, Q, Q) W
+        nearest = nearest_queries(query, self.neighbours)  # (n, B, Q), the ones of W
         assigned = torch.softmax(-unary, dim=1)
-        smoothed = assigned @ graph.mT  # (B, K, Q) W Y
+        smoothed = sum_of_neighbours(assigned, nearest)  # (B, K, Q) W Y
         energy = torch.full_like(unary[:, :1, :1], torch.inf)  # (B, 1, 1)
         settled = torch.zeros_like(energy, dtype=torch.bool)
         for step in range(self.steps):
-            update = torch.softmax(self.weight * smoothed - unary, dim=1)
+            update = torch.softmax(smoothed.mul_(self.weight).sub_(unary), dim=1)
             assigned = torch.where(settled, assigned, update)
-            smoothed = assigned @ graph.mT
+            smoothed = sum_of_neighbours(assigned, nearest)
             previous, energy = energy, self._energy(assigned, unary, smoothed)
             if step > 1:
                 settled = settled | ((energy - previous).abs() <= _TOLERANCE * previous.abs())
@@ -73,17 +74,31 @@ class LaplacianShot(Method):
 
     def _energy(self, assigned: Tensor, unary: Tensor, smoothed: Tensor) -> Tensor:
         """Σ Y log Y + Σ a Y − λ Σ Y (W Y), of each task, (B, 1, 1)."""
-        terms = assigned.clamp_min(1e-20).log() + unary - self.weight * smoothed
-        return (assigned * terms).sum(dim=(1, 2), keepdim=True)
+        terms = assigned.clamp_min(1e-20).log_().add_(unary).sub_(smoothed, alpha=self.weight)
+        return terms.mul_(assigned).sum(dim=(1, 2), keepdim=True)
 
 
-def neighbour_graph(query: Tensor, neighbours: int) -> Tensor:
-    """1 where column j is among the nearest other queries of row i, else 0: (B, Q, Q).
+def nearest_queries(query: Tensor, neighbours: int) -> Tensor:
+    """The numbers of the nearest other queries of every query (B, Q, D), nearest first: (n, B, Q).
 
     Departs from the article: not symmetric, as in the programs. Departs from the programs: a query is never its own
-    neighbour, also when others coincide with it.
+    neighbour, also when others coincide with it. Where queries outnumber features, distances are computed for some rows
+    at a time.
     """
-    closeness = -squared_distances(query, query)
-    itself = torch.eye(query.shape[1], dtype=torch.bool, device=query.device)
-    nearest = closeness.masked_fill(itself, -torch.inf).topk(min(neighbours, query.shape[1] - 1), dim=2).indices
-    return torch.zeros_like(closeness).scatter(2, nearest, 1.0)
+    tasks, queries, dimension = query.shape
+    rows = queries if queries <= dimension else max(1, _DISTANCES_AT_ONCE // (tasks * queries))
+    nearest = []
+    for first in range(0, queries, rows):
+        part = query[:, first : first + rows]
+        distances = squared_distances(part, query)  # (B, rows, Q)
+        distances[:, :, first : first + rows].diagonal(dim1=1, dim2=2).fill_(torch.inf)
+        nearest.append(distances.topk(min(neighbours, queries - 1), dim=2, largest=False).indices)
+    return torch.cat(nearest, dim=1).movedim(2, 0)
+
+
+def sum_of_neighbours(assigned: Tensor, nearest: Tensor) -> Tensor:
+    """The sums (B, K, Q) of the assignments (B, K, Q) of every query's nearest ones, (n, B, Q)."""
+    total = torch.zeros_like(assigned)
+    for one in nearest:
+        total += assigned.gather(2, one[:, None].expand_as(assigned))
+    return total

@@ -93,10 +93,15 @@ class ProtoLp(Method):
 
 
 def leading_directions(rows: Tensor, count: int) -> Tensor:
-    """Coordinates (B, N, R) of rows (B, N, D) along the first right singular vectors of each task, not centred."""
-    values, vectors = torch.linalg.eigh(gram(rows))  # ascending
-    largest = values[:, -1:]
-    noise = values.shape[1] * torch.finfo(values.dtype).eps * largest
-    values = torch.where(values > noise, values, 0.0)[:, None, -count:]
-    coordinates: Tensor = vectors[:, :, -count:] * values.sqrt()
+    """Coordinates (B, N, R) of rows (B, N, D) along the first right singular vectors of each task, not centred.
+
+    From the eigenvectors of X Xᵀ or of Xᵀ X, whichever is smaller.
+    """
+    few = rows.shape[1] <= rows.shape[2]
+    values, vectors = torch.linalg.eigh(gram(rows if few else rows.mT))  # ascending
+    noise = values.shape[1] * torch.finfo(values.dtype).eps * values[:, -1:]
+    above = (values > noise)[:, None, -count:]
+    leading = vectors[:, :, -count:]
+    lengths = torch.where(above, values[:, None, -count:], 0.0).sqrt()
+    coordinates: Tensor = leading * lengths if few else rows @ (leading * above)
     return coordinates

@@ -1,8 +1,10 @@
 """Speed of methods over tasks."""
 
+import multiprocessing
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -15,17 +17,18 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch.utils.flop_counter import FlopCounterMode
 
+from fsbench.devices import peak_memory
 from fsbench.evaluation import engine
 from fsbench.evaluation.engine import TaskList
 from fsbench.evaluation.run import Job, Runner
 from fsbench.evaluation.source import Source
-from fsbench.evaluation.spec import MethodChoice
+from fsbench.evaluation.spec import MethodChoice, parse_protocols
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import Provenance, Split, make_split
 from fsbench.methods.base import Context, Method
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
-from fsbench.methods.registry import METHODS, method_class
+from fsbench.methods.registry import METHODS, method_class, split_variant
 from fsbench.methods.soft_kmeans import SoftKMeans
 from fsbench.results.record import Origins
 from fsbench.tasks.batch import TaskBatch, by_name
@@ -203,6 +206,42 @@ def each_method(tasks: int, repeats: int) -> list[Measure]:
     return measures
 
 
+def large_tasks(ways: int, queries: int, dimension: int = 512, names: Sequence[str] = ()) -> list[Measure]:
+    """One task of all classes by every fast method: CPU time relative to its arithmetic, and peak memory.
+
+    Each runs in a process of its own, whose memory includes Python, torch and all features.
+    """
+    fast = [name for name in METHODS if method_class(name).info.cost == "fast" and not method_class(name).info.network]
+    names = names or [*fast, "bavardage:released", "bavardage:transport"]
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+        taken = list(pool.map(partial(_large_task, ways, queries, dimension), names))
+    size = f"{ways:,} classes, {queries:,} queries, {dimension} features"
+    each = zip(names, taken, strict=True)
+    return [
+        *(Measure(f"{size}, {name}", f"its arithmetic; {memory:.2f} GB", ratio) for name, (ratio, memory) in each),
+        Measure("time of a large task", f"its arithmetic; the slowest method, {size}", max(time for time, _ in taken)),
+        Measure("memory of a large task", f"the largest, {size}", max(memory for _, memory in taken), "GB"),
+    ]
+
+
+@one_core()
+def _large_task(ways: int, queries: int, dimension: int, name: str) -> tuple[float, float]:
+    """CPU time of a method relative to its arithmetic at the speed of a product of its size, and GB of its process."""
+    base = draw_split(64, 2 * dimension // 64, dimension, seed=1)
+    novel = draw_split(ways, 1 + queries // ways, dimension)
+    material = Material(novel, BaseStatistics.fit(base.features, base.labels))
+    (protocol,) = parse_protocols(protocol="all-way", shots=(1,))
+    plain, options = split_variant(name)
+    method = method_class(plain).configure(Context(balanced=False, base=material.base), **options)
+    started = time.process_time()
+    solve([method], material, 1, protocol)
+    seconds, memory = time.process_time() - started, peak_memory(CPU) / 1e9
+    assigned, rows = torch.ones(ways, len(novel.features)), torch.from_numpy(novel.features)
+    products = in_turns(3, time.process_time, product=partial(torch.mm, assigned, rows))["product"]
+    speed = 2 * assigned.numel() * dimension / products
+    return seconds * speed / (arithmetic(method, material, protocol, 1) + embedding(method, material)), memory
+
+
 # Operations of products that torch does not count, from the shapes of the arguments.
 _OPERATIONS = {torch.ops.aten.baddbmm_: lambda _, a, b, **more: 2 * prod(a) * b[-1]}
 
@@ -213,7 +252,7 @@ def gram_operations(material: Material) -> int:
     return 2 * samples**2 * dimension
 
 
-def arithmetic(method: Method, material: Material, protocol: TaskProtocol = TASK) -> float:
+def arithmetic(method: Method, material: Material, protocol: TaskProtocol = TASK, block: int = BLOCK) -> float:
     """Floating-point operations per task in matrix products, counted on tensors without data.
 
     Element-wise work is not counted. Products count in full, also where the solver makes use of their symmetry.
@@ -221,13 +260,13 @@ def arithmetic(method: Method, material: Material, protocol: TaskProtocol = TASK
     rows = by_name(method.embed(torch.from_numpy(material.novel.features[:2]), material.base))
     ways, shots, queries = largest(protocol, np.diff(material.novel.offsets))
     with torch.device("meta"), torch.no_grad():  # inference mode would hide products from the counter
-        labels = torch.arange(ways).repeat(protocol.shots).expand(BLOCK, shots)
-        samples = BLOCK, shots + queries
+        labels = torch.arange(ways).repeat(protocol.shots).expand(block, shots)
+        samples = block, shots + queries
         spaces = {name: torch.empty(*samples, part.shape[1]) for name, part in rows.items()}
         tasks = TaskBatch(spaces, labels, ways)
         with FlopCounterMode(display=False, custom_mapping=_OPERATIONS) as counter:
             method.classify(tasks)
-    return float(counter.get_total_flops()) / BLOCK
+    return float(counter.get_total_flops()) / block
 
 
 def embedding(method: Method, material: Material) -> float:

@@ -1,6 +1,6 @@
 """Tasks to compare on, and the way from raw features to the algorithms of `tests.oracle.algorithms`, in float64."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -47,10 +47,17 @@ class Tasks:
         return predicted
 
 
-def tasks_of(data: Features, count: int, **protocol: Any) -> Tasks:
-    """The first tasks of a protocol."""
-    drawn = sample_tasks(TaskProtocol(**protocol), data.novel.offsets, 3, np.arange(count))
-    return Tasks(data.novel.features[drawn.support], drawn.support_labels, data.novel.features[drawn.query])
+UNEQUAL = (1, 20, 4, 9, 6)  # shots of the classes of a task, eight on average
+
+
+def tasks_of(data: Features, count: int, unequal: Sequence[int] = (), **protocol: Any) -> Tasks:
+    """The first tasks of a protocol; with unequal shots, so many of each class are kept of the largest number."""
+    rules = {**protocol, **({"shots": max(unequal)} if unequal else {})}
+    drawn = sample_tasks(TaskProtocol(**rules), data.novel.offsets, 3, np.arange(count))
+    labels = drawn.support_labels  # 0 to K - 1, as often as there are shots
+    kept = [n for n, k in enumerate(labels[0]) if not unequal or n // len(unequal) < unequal[k]]
+    support = data.novel.features[drawn.support[:, kept]]
+    return Tasks(support, labels[:, kept], data.novel.features[drawn.query])
 
 
 def cl2n(x: NDArray[Any], mean: Floats) -> Floats:

@@ -11,7 +11,7 @@ import torch
 
 from fsbench.methods.bavardage import Bavardage, clamp_by_products, look_equal
 from tests.oracle import algorithms, reference
-from tests.oracle.reference import tasks_of
+from tests.oracle.reference import UNEQUAL, tasks_of
 from tests.oracle.rivals_centroids import simpleshot
 from tests.synthetic import Features, make_features
 
@@ -39,28 +39,32 @@ def test_base_statistics_equal_the_sums_over_classes_and_images(features: Featur
     assert fitted.images_per_class == base.per_class
 
 
+@pytest.mark.parametrize("unequal", [(), UNEQUAL])
 @pytest.mark.parametrize("shots", [1, 5])
-def test_ncm_and_soft_kmeans(features: Features, base: reference.Base, shots: int) -> None:
+def test_ncm_and_soft_kmeans(features: Features, base: reference.Base, shots: int, unequal: Any) -> None:
     def soft_kmeans(rows: Any, labels: Any, ways: int) -> Any:
         x = reference.cl2n(rows, base.mean)
         return algorithms.soft_kmeans(x, np.eye(ways)[labels], 30.0, 5)[len(labels) :]
 
-    tasks, given = tasks_of(features, 20, shots=shots), {"base": features.statistics, "balanced": False}
+    tasks, given = tasks_of(features, 20, unequal, shots=shots), {"base": features.statistics, "balanced": False}
     tasks.agree("ncm", partial(simpleshot, mean=base.mean, norm="CL2N"), 1e-9, **given)
     tasks.agree("soft-kmeans", soft_kmeans, 1e-9, t_km=30.0, **given)
 
 
 @pytest.mark.parametrize("variant", ["article", "released", "transport"])
 @pytest.mark.parametrize("balanced", [False, True])
-@pytest.mark.parametrize(("shots", "ways", "queries"), [(1, 5, 30), (3, 4, 22), (5, 7, 60), (1, 2, 10)])
+@pytest.mark.parametrize(
+    ("shots", "ways", "queries"), [(1, 5, 30), (3, 4, 22), (5, 7, 60), (1, 2, 10), (UNEQUAL, 5, 30)]
+)
 def test_bavardage_agrees_with_algorithm_1(
-    features: Features, base: reference.Base, variant: str, balanced: bool, shots: int, ways: int, queries: int
+    features: Features, base: reference.Base, variant: str, balanced: bool, shots: Any, ways: int, queries: int
 ) -> None:
     count = 3 if variant == "transport" else 12  # Sinkhorn's iteration is slow
     atol = 1e-5 if variant == "transport" else 1e-8  # Newton's steps are counted, not carried on to the last digit
     params = {**ARTICLE, "variant": variant, "balanced": balanced}
     slow = slow_bavardage(features.statistics, base, **params)
-    tasks = tasks_of(features, count, shots=shots, ways=ways, queries=queries)
+    unequal, shots = (shots, 8) if shots == UNEQUAL else ((), shots)
+    tasks = tasks_of(features, count, unequal, shots=shots, ways=ways, queries=queries)
     predicted = tasks.agree("bavardage", slow, atol, base=features.statistics, **params)
     assert predicted.shape == (count, queries, ways)
     if variant == "transport":

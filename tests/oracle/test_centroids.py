@@ -11,7 +11,7 @@ from fsbench.methods.base import Context
 from fsbench.methods.laplacianshot import LaplacianShot
 from tests.oracle import rivals_centroids as loops
 from tests.oracle.algorithms import soft_kmeans
-from tests.oracle.reference import Tasks, cl2n, tasks_of
+from tests.oracle.reference import UNEQUAL, Tasks, cl2n, tasks_of
 from tests.synthetic import Features, make_features
 
 SETTINGS = pytest.mark.parametrize(
@@ -20,6 +20,7 @@ SETTINGS = pytest.mark.parametrize(
         *({"shots": shots, "alpha": alpha} for shots in (1, 5) for alpha in (2.0, None)),
         {"shots": 3, "ways": 4, "queries": 22, "alpha": 2.0},
         {"shots": 1, "ways": 7, "queries": 40, "alpha": 2.0},
+        {"shots": 8, "unequal": UNEQUAL, "queries": 40, "alpha": 2.0},  # eight on average
     ],
     ids=str,
 )
@@ -71,18 +72,12 @@ def test_lda(features: Features, shots: int) -> None:
     tasks.agree("lda:ridge", loops.lda_ridge, 1e-8)
 
 
-@pytest.mark.parametrize("name", ["simpleshot", "pt-map", "bd-cspn", "laplacianshot", "paddle", "bms"])
-@pytest.mark.parametrize("dimension", [48, 12])
-def test_unequal_supports_and_few_dimensions(name: str, dimension: int) -> None:
-    """Support counts 3, 1, 2, 1, 3; with 12 features there are more samples than dimensions."""
-    data = make_features(dimension=dimension, seed=5)
-    tasks, counts = tasks_of(data, 6, shots=3, queries=33), [3, 1, 2, 1, 3]
-    kept = np.stack([np.concatenate([np.flatnonzero(one == k)[: counts[k]] for k in range(5)]) for one in tasks.labels])
-    tasks.support = np.take_along_axis(tasks.support, kept[:, :, None], axis=1)
-    tasks.labels = np.take_along_axis(tasks.labels, kept, axis=1)
-    assert (np.bincount(tasks.labels.ravel()) == 6 * np.array(counts)).all()
+@pytest.mark.parametrize("name", [name for name in slow_versions(None, 1, True) if name != "simpleshot:UN"])
+def test_more_samples_than_features(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsbench.methods.laplacianshot._DISTANCES_AT_ONCE", 6 * 33 * 10)  # ten rows at a time
+    data = make_features(dimension=12, seed=5)
     slow, _ = slow_versions(data.statistics.mean.numpy(), 2, False)[name]
-    tasks.agree(name, slow, base=data.statistics)
+    tasks_of(data, 6, (3, 1, 2, 1, 3), queries=33).agree(name, slow, base=data.statistics)
 
 
 @SETTINGS
@@ -185,4 +180,5 @@ def test_ilpc(features: Features, rules: Rules) -> None:
     propagation, neighbours = (0.9, 10) if rules["shots"] >= 5 else (0.8, 20)
     expected = tasks.slowly(partial(loops.ilpc, propagation=propagation, neighbours=neighbours, steps=60))
     predicted = tasks.predict("ilpc", steps=60, balanced=rules["alpha"] is None)
-    assert ((predicted.argmax(axis=2) == expected.argmax(axis=2)).mean(axis=1) >= 0.995).all()
+    chosen = np.take_along_axis(predicted, expected.argmax(axis=2)[:, :, None], axis=2)[:, :, 0]
+    assert ((chosen > predicted.max(axis=2) - 1e-9).mean(axis=1) >= 0.995).all()  # the last query can be a tie

@@ -14,11 +14,13 @@ from fsbench.methods.registry import method_class
 from fsbench.tasks.batch import TaskBatch
 from tests.oracle import rivals_gradients as rivals
 from tests.oracle.algorithms import softmax
-from tests.oracle.reference import Tasks, tasks_of
+from tests.oracle.reference import UNEQUAL, Tasks, tasks_of
 from tests.oracle.rivals_centroids import class_means, plc, unit
 from tests.synthetic import Features, make_features
 
-SIZES = pytest.mark.parametrize(("shots", "ways", "queries"), [(1, 5, 30), (5, 5, 30), (3, 4, 20), (1, 2, 9)])
+SIZES = pytest.mark.parametrize(
+    ("shots", "ways", "queries"), [(1, 5, 30), (5, 5, 30), (3, 4, 20), (1, 2, 9), (UNEQUAL, 5, 30)]
+)
 SETTINGS = pytest.mark.parametrize("balanced", [False, True])
 
 
@@ -46,7 +48,7 @@ def tim_adm(rows: Any, labels: Any, ways: int) -> Any:
 @SIZES
 @SETTINGS
 @pytest.mark.parametrize("name", ["baseline", "baseline++", "tim-adm", "entropy-min:head", "tim-gd", "alpha-tim"])
-def test_heads(features: Features, name: str, balanced: bool, shots: int, ways: int, queries: int) -> None:
+def test_heads(features: Features, name: str, balanced: bool, shots: Any, ways: int, queries: int) -> None:
     """With the parameters that the settings call for, and steps that are large enough to leave the class means."""
     alpha = None if balanced else 2.0
     slow: dict[str, Callable[..., Any]] = {
@@ -55,10 +57,11 @@ def test_heads(features: Features, name: str, balanced: bool, shots: int, ways: 
         "tim-adm": tim_adm,
         "entropy-min:head": fitted(0.0, 1.0),
         "tim-gd": fitted(10.0 if balanced else 1.0, 1.0),
-        "alpha-tim": fitted(1.0, {1: 2.0, 3: 5.0, 5: 7.0}[shots]),
+        "alpha-tim": fitted(1.0, {1: 2.0, 3: 5.0, 5: 7.0, UNEQUAL: 7.0}[shots]),
     }
     steps = {} if name.startswith("baseline") or name == "tim-adm" else {"rate": 1e-3, "steps": 60}
-    tasks = tasks_of(features, 2, shots=shots, ways=ways, queries=queries, alpha=alpha)
+    unequal, shots = (shots, 8) if shots == UNEQUAL else ((), shots)
+    tasks = tasks_of(features, 2, unequal, shots=shots, ways=ways, queries=queries, alpha=alpha)
     tasks.agree(name, slow[name], 1e-3, balanced=balanced, **steps)
 
 
@@ -79,10 +82,12 @@ def test_tim_adm_with_more_samples_than_features() -> None:
 
 @SETTINGS
 @pytest.mark.parametrize(
-    ("chain", "shots", "ways", "queries"), [("PLC", 1, 3, 12), ("L2N", 1, 3, 12), ("PLC", 5, 2, 8), ("L2N", 2, 4, 9)]
+    ("chain", "shots", "ways", "queries"),
+    [("PLC", 1, 3, 12), ("L2N", 1, 3, 12), ("PLC", 5, 2, 8), ("L2N", 2, 4, 9), ("PLC", (1, 20), 2, 6)],
 )
-def test_am_and_alpha_am(balanced: bool, chain: str, shots: int, ways: int, queries: int) -> None:
+def test_am_and_alpha_am(balanced: bool, chain: str, shots: Any, ways: int, queries: int) -> None:
     """Small tasks: the reference differentiates numerically in every coordinate."""
+    unequal, shots = (shots, sum(shots) // ways) if isinstance(shots, tuple) else ((), shots)
     name, many = ("am", shots > 1) if balanced else ("alpha-am", shots >= 5)
     neighbours = 6 if shots == 1 else 10 if many else 20  # fewer than all, and all
     objective = {"terms": (1.0, 10.0 if balanced else 1.0, 1.0), "order": 1.0 if balanced else 5.0 if many else 2.0}
@@ -93,7 +98,8 @@ def test_am_and_alpha_am(balanced: bool, chain: str, shots: int, ways: int, quer
         return rivals.alpha_am(x, *task, k=neighbours, **schedule)
 
     alpha = None if balanced else 2.0
-    tasks = tasks_of(make_features(dimension=6, seed=2), 2, shots=shots, ways=ways, queries=queries, alpha=alpha)
+    data = make_features(dimension=6, seed=2)
+    tasks = tasks_of(data, 2, unequal, shots=shots, ways=ways, queries=queries, alpha=alpha)
     params = {"balanced": balanced, "chain": chain, "steps": 8, "rate": 3e-3, "neighbours": neighbours}
     tasks.agree(name, slow, 1e-6, **params)
 

@@ -58,6 +58,18 @@ def labels(table: Comparison) -> list[str]:
     return [entry.label for entry in table.entries]
 
 
+def test_a_method_that_does_not_fit_into_memory_is_left_out_by_name(
+    file: FeatureFile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("fsbench.evaluation.engine.free_memory", lambda device: 60_000)  # bytes
+    spec = Spec.from_words(methods="ncm,ilpc", shots=1, settings="unbalanced", tasks=2)
+    assert labels(compare(spec, [file], runner(reporter=Reporter()))) == ["soft-kmeans", "ncm"]
+    told = " ".join(capsys.readouterr().err.split())
+    assert "Solving takes about 0.0 GB of memory for a task of 80 images, and 0.0 GB are free." in told
+    assert "ilpc, unbalanced α=2 1-shot: iLPC takes about 0.0 GB of memory" in told
+    assert "It is left out. Use fewer --queries, --shots or --ways." in told
+
+
 def test_a_table_has_all_files_settings_and_methods_and_is_read_the_second_time(
     table: Comparison, file: FeatureFile, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

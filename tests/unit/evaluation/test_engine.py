@@ -121,7 +121,7 @@ class Played(Ranks):
 
 @pytest.mark.parametrize("rules", [TaskProtocol(queries=20), SHORT], ids=["all tasks alike", "short tasks"])
 def test_ranks_give_what_one_gives(rules: TaskProtocol, features: Features, monkeypatch: pytest.MonkeyPatch) -> None:
-    methods, memory = (NearestClassMean(), Bavardage()), (16 << 20, 650_000, 1)
+    methods, memory = (NearestClassMean(), Bavardage()), (16 << 20, 650_000, 100_000)
     expected = solved(methods, features, rules, 90)
     here, store = threading.local(), HashStore()
     meeting: dict[str, Any] = {"barrier": threading.Barrier(len(memory)), "said": {}}

@@ -17,11 +17,13 @@ CASES: list[tuple[str, dict[str, Any], int]] = [  # with the width of the rows; 
     ("bavardage", {"variant": "transport", "km_steps": 1, "steps": 1}, 48),
     ("bavardage", {"tau": "learned", "stage": "vb", "km_steps": 1, "steps": 2}, 48),
     ("bavardage", {"mixing": "uniform", "km_steps": 2, "steps": 2}, 12),
+    ("bavardage", {"variant": "released", "km_steps": 2, "steps": 1}, 12),
     ("soft-kmeans", {}, 48),
     ("ncm", {}, 48),
     ("simpleshot", {}, 48),
     ("bd-cspn", {}, 48),
     ("laplacianshot", {"rectify": True, "steps": 4}, 48),
+    ("laplacianshot", {"steps": 4}, 8),
     ("pt-map", {"epochs": 1}, 48),
     ("bms", {"steps": 2, "passes": 3}, 48),
     ("protolp", {"rounds": 2}, 48),
@@ -94,3 +96,31 @@ def test_the_clamp_of_gpus_never_waits_for_the_device_and_questions_are_noticed(
         for ask in (lambda x: x[0].item(), lambda x: x[x > 0], torch.nonzero):
             with pytest.raises(AssertionError):
                 ask(torch.ones(3))
+
+
+class Largest(TorchDispatchMode):
+    """The number of elements of the largest tensor that is made."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for one in made if isinstance(made, (tuple, list)) else [made]:
+            if isinstance(one, torch.Tensor):
+                self.elements = max(self.elements, one.untyped_storage().nbytes() // one.itemsize)
+        return made
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [(name, one) for name, one, width in CASES if width == 48 and method_class(name).info.cost == "fast"],
+    ids=str,
+)
+def test_memory_follows_the_work(name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of a fast method is N × N or N × K × D where N > D, on tensors without data."""
+    monkeypatch.setattr("fsbench.methods.laplacianshot._DISTANCES_AT_ONCE", 1 << 16)
+    ways, samples, width = 40, 2_000, 30
+    with torch.device("meta"), torch.no_grad(), Largest() as largest:  # type: ignore[no-untyped-call]
+        rows = {space: torch.empty(1, samples, width) for space in inputs(name, width)[0]}
+        method_class(name)(**options).classify(TaskBatch(rows, torch.arange(ways)[None], ways))
+    assert largest.elements <= samples * ways
