@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from fsbench.backbones.families import BACKBONES, FAMILIES, S2M2_NAMES, Family, has_line
 from fsbench.errors import FsbenchError
+from fsbench.io.files import require_regular
 from fsbench.io.torch_files import is_legacy, is_safetensors, read_safetensors, read_torch
 
 CONTAINERS = ("state_dict", "state", "model", "embedding", "params", "model_sd")
@@ -30,6 +31,7 @@ class Checkpoint(NamedTuple):
 def read_checkpoint(path: Path) -> Checkpoint:
     """Read the tensors of a safetensors file or of a torch file, new or old, in any known container."""
     metadata: Mapping[str, str] = {}
+    require_regular(path)
     try:
         with path.open("rb") as file:
             start = file.read(64)

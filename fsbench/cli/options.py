@@ -74,6 +74,9 @@ class Tune(shared.Drawing, shared.Unbalanced, shared.Prior, shared.Setting, shar
     over: AxisValues = of_method(
         {}, "Parameters and values to search. (default: the method's own grid)", metavar="NAME=VALUE,…"
     )
+    goal: Literal["accuracy", "confidence"] = of_method(
+        "accuracy", "accuracy, or confidence: a temperature for the smallest calibration error.", flag="--for"
+    )
     tasks: Count = of_tasks(500, "Tasks per setting.", ge=1, le=10**9)
     out: Path | None = of_output(None, "Figure of the surface, per setting: PNG, PDF or SVG.", metavar="FILE")
 

@@ -12,7 +12,7 @@ from fsbench.errors import UsageError
 from fsbench.evaluation.run import Runner
 from fsbench.evaluation.source import base_of, with_pixels
 from fsbench.evaluation.spec import Axis, parse_methods, protocols_of, refuse_common, with_prior
-from fsbench.evaluation.tuning import Search, grid_of, validation_source
+from fsbench.evaluation.tuning import CALIBRATIONS, Search, grid_of, validation_source
 from fsbench.evaluation.tuning import tune as search_parameters
 from fsbench.io.files import require_writable
 from fsbench.report.plots.studies import draw_surface
@@ -33,7 +33,8 @@ def tune(options: Tune) -> None:
     for names, argument in ((options.parameters, "set"), (options.over, "over")):
         refuse_common(choice.options, f"--method {options.method}", names, argument)
     choice = replace(choice, options={**choice.options, **options.parameters})
-    grid = [Axis(*item) for item in options.over.items()] or grid_of(choice)
+    confidence = [Axis("calibration", CALIBRATIONS)] if options.goal == "confidence" else []
+    grid = [Axis(*item) for item in options.over.items()] or confidence or grid_of(choice)
     if plot and not grid:
         raise UsageError("out", f"{choice.method} learns its parameters by gradient, so there is no surface to draw")
     with open_runner(options.model_copy(update={"out": None})) as runner:
@@ -45,6 +46,7 @@ def tune(options: Tune) -> None:
             val = with_pixels(val, choice.network, file, runner) if choice.network else val
             for protocol in protocols:
                 search = Search(choice, val, protocol, tuning_path(file.path))
+                search = search.for_confidence() if confidence else search
                 tuned = search_parameters(search, grid, runner, tasks=options.tasks, seed=options.seed)
                 if not runner.ranks.leads:
                     continue

@@ -1,5 +1,8 @@
 """Tuning: parameters are chosen on the val classes, never on novel ones, by the grid that `MethodInfo` lists.
 
+With the goal `confidence` it is the temperature of the final probabilities that is chosen, by the smallest expected
+calibration error.
+
 Stored beside the feature file, for a method with its version, grid and fixed parameters, a protocol and the features: a
 later search for the same replaces an earlier one, and `--tune` of other commands uses the last one.
 """
@@ -14,7 +17,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -38,6 +41,7 @@ from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 
 TASKS = 500
+CALIBRATIONS = tuple(float(f"{2 ** (n / 2):.2g}") for n in range(-10, 11))  # temperatures from 0.031 to 32
 _BATCH = 64  # tasks of one product, when a method learns
 
 
@@ -49,6 +53,7 @@ class Search:
     source: Source  # features of the val classes
     protocol: TaskProtocol  # of the tasks to come; val tasks are drawn the same way
     memory: Path  # file that stores outcomes of searches
+    goal: Literal["accuracy", "confidence"] = "accuracy"
 
     def __post_init__(self) -> None:
         if self.source.split_name != "val":
@@ -68,12 +73,19 @@ class Search:
             "protocol": dataclasses.asdict(self.protocol),
             "features": self.source.split.digest,
             "base": self.source.base.digest if self.source.base else "",
+            **({} if self.goal == "accuracy" else {"goal": self.goal}),
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     def method(self) -> Method:
         """The method on val tasks."""
         return configure(self.choice, self.source, self.protocol)[0]
+
+    def for_confidence(self) -> Search:
+        """The search for the temperature of the same method, with tuned parameters if it has some."""
+        tuned = self.stored()
+        options = {**self.choice.options, **(tuned.params if tuned else {})}
+        return replace(self, choice=replace(self.choice, options=options), goal="confidence")
 
     def stored(self) -> Tuned | None:
         """The outcome of an earlier search."""
@@ -103,7 +115,7 @@ def search_for(
     tunable = method_class(choice.method).can_tune()
     if choice.network and tunable:
         search = replace(search, source=with_pixels(search.source, choice.network, file, runner))
-    return search if tunable or search.stored() else None
+    return search if tunable or search.stored() or search.for_confidence().stored() else None
 
 
 @functools.lru_cache(maxsize=4)
@@ -123,7 +135,8 @@ def validation_source(file: FeatureFile, base: BaseStatistics | None) -> Source:
 def grid_of(choice: MethodChoice) -> list[Axis]:
     """The axes to search: those of the method that are not given, in whichever units; none where it learns instead."""
     method, chosen = choice.method, method_class(choice.method)
-    parameters, grid = [field.name for field in dataclasses.fields(chosen)], chosen.info.grid  # type: ignore[arg-type]
+    fields = dataclasses.fields(chosen)  # type: ignore[arg-type]
+    parameters, grid = [field.name for field in fields if field.name != "calibration"], chosen.info.grid
     if not chosen.can_tune():
         if not parameters:
             raise FsbenchError(f"There is no grid to tune {method} on: it has no parameters.", "Leave out --tune.")
@@ -162,7 +175,8 @@ def tune(search: Search, axes: Sequence[Axis], runner: Runner, *, tasks: int = T
         for params in proposals:
             cell = replace(choice, options={**choice.options, **params})
             record = points.run(Job(cell, *configure(cell, source, protocol), source, protocol, seed, tasks))
-            trials.append(Trial(params, record.accuracy, record.ci95))
+            ece = record.interval("ece").mean if search.goal == "confidence" else None
+            trials.append(Trial(params, record.accuracy, record.ci95, ece))
             bar(1)
     tuned = Tuned(choice.label, protocol.describe(), "grid" if axes else "gradient", tasks, trials)
     runner.ranks.agree(lambda: search.store(tuned, runner.reporter.warn))
@@ -202,11 +216,15 @@ def _labelled(
 
 def configure_tuned(search: Search, source: Source, runner: Runner) -> tuple[Method, Origins]:
     """A method with tuned parameters, and where they come from."""
-    tuned = runner.ranks.agree(search.stored)
-    if tuned is None:
-        tuned = tune(search, grid_of(search.choice), runner)
+    searches = (search, search.for_confidence())
+    outcomes = [tuned for one in searches if (tuned := runner.ranks.agree(one.stored))]
+    outcomes = outcomes or [tune(search, grid_of(search.choice), runner)]
     protocol, choice = search.protocol, search.choice
-    runner.reporter.say(f"{source.provenance.dataset}, {protocol.setting}, {protocol.shots}-shot: {tuned.describe()}")
-    method, origins = configure(replace(choice, options={**choice.options, **tuned.params}), source, protocol)
-    params = {**origins.params, **dict.fromkeys(tuned.params, "tuned")}
-    return method, origins.model_copy(update={"params": params, "tuning": tuned.facts()})
+    chosen: dict[str, Value] = {}
+    for tuned in outcomes:
+        words = f"{source.provenance.dataset}, {protocol.setting}, {protocol.shots}-shot: {tuned.describe()}"
+        runner.reporter.say(words)
+        chosen |= tuned.params
+    method, origins = configure(replace(choice, options={**choice.options, **chosen}), source, protocol)
+    params = {**origins.params, **dict.fromkeys(chosen, "tuned")}
+    return method, origins.model_copy(update={"params": params, "tuning": outcomes[0].facts()})

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from fsbench.errors import FsbenchError, missing_file
+from fsbench.io.files import require_regular
 from fsbench.io.hdf5 import attribute_of
 from fsbench.io.pickles import read_plain_pickle, replaced
 from fsbench.io.torch_files import is_legacy, is_safetensors, read_torch
@@ -28,6 +29,7 @@ _TEXT_PICKLES = (b"ccollections\n", b"(dp", b"(lp", b"(d.", b"(l.", b"}q", b"]q"
 @contextmanager
 def reading(path: Path, container: str) -> Iterator[None]:
     """Turn exceptions of libraries on damaged files into one clear error; name file and remedy in all errors."""
+    require_regular(path)
     try:
         yield
     except FsbenchError as error:
@@ -56,6 +58,7 @@ class Container:
 
 def open_file(path: Path) -> tuple[str, object]:
     """The kind of a file, with its article, and its content."""
+    require_regular(path)
     try:
         with path.open("rb") as file:
             start = file.read(_START)

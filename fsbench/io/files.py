@@ -83,6 +83,12 @@ def require_place(path: Path) -> None:
     require_writable(path.parent)
 
 
+def require_regular(path: Path) -> None:
+    """Refuse to read a pipe or a device, which may never end; what is not there is left to whoever opens it."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise FsbenchError(f"{path} is a pipe or a device; expected a file.", "Save its content to a file first.")
+
+
 def _refuse_no_file(path: Path) -> None:
     if path.name in {"", ".."} or path.is_dir():
         raise FsbenchError(f"Could not write {path}: it is a folder.", "Name a file in it.")

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fsbench.errors import FsbenchError, missing_file, system_trouble
-from fsbench.io.files import whole_file
+from fsbench.io.files import require_regular, whole_file
 
 REMAKE = "The file is damaged or was not written by fsbench: make it again, or bring it in with fsbench import."
 _SEAL_BYTES = 512
@@ -91,6 +91,7 @@ def _digest(stream: IO[bytes], size: int, left_out: list[tuple[int, int]]) -> st
 @contextmanager
 def open_hdf5(path: Path, kind: str, version: int) -> Iterator[h5py.File]:
     """Open an HDF5 file of a given format and version; everything that can be wrong with it has its own message."""
+    require_regular(path)
     try:
         _check_seal(path)
     except IsADirectoryError:

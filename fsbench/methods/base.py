@@ -169,8 +169,6 @@ class Method:
         """The defaults for the context, overridden by the options; unknown options are refused."""
         names = [*_checks(cls)]
         for name in options:
-            if not names:
-                raise FsbenchError(f"{cls.info.name} takes no parameters, got {name}.", f"Leave out {name}.")
             if name not in names:
                 raise unknown_name(f"parameter of {cls.info.name}", name, names)
         return cls(**{**cls.defaults(context), **options})

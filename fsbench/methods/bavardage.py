@@ -50,8 +50,11 @@ from fsbench.tasks.batch import TaskBatch, gram, product
 ARTICLE_UNITS = {"t_vb": "tau", "s_max": "sigma"}  # options in the article's units, and the parameters they set
 SAMPLER = "sampler"  # the word for the α that the tasks are drawn with
 RIDGE = 1e-6  # the released program adds it to its matrix
-WEIGHTED = {"query_weight": "auto", "start": "product", "size_terms": 4.0, "beta": 4.0, "tau": 0.4}  # chosen on val
-START_TAU = 0.3  # τ of the nearest class mean in the product that `weighted` starts from
+# The variant `weighted`, chosen on val classes: see docs/methods.md.
+WEIGHTED: dict[str, Any] = {"query_weight": "auto", "start": "product", "size_terms": 4.0, "beta": 7.0}
+TAU = {"free": 0.5, "equal": 0.3, "auto": 0.5}  # by class sizes
+TRUST = {"free": 0.4, "equal": 0.8}  # λ of 15 queries per class
+START_TAU = 0.1  # τ of the nearest class mean in the start `product`
 _OUTSIDE = 1e-12  # squared length along a direction, relative to the longest, below which no sample has a part of it
 
 
@@ -77,7 +80,8 @@ class Bavardage(Method):
     steps: Count = 5  # iterations of variational Bayes
     km_steps: Count = 5  # iterations of Soft-KMEANS
     # The following are not the article's, their defaults are.
-    # λ, what a query counts in the centroids; a labelled image counts 1. `auto`: min(1, 0.3 √(15 K / Q)).
+    # λ, what a query counts in the centroids; a labelled image counts 1. `auto`: min(1, 0.4 √(15 K / Q)), twice that
+    # for equal class sizes
     query_weight: Share | Literal["auto"] = 1.0
     # `product`: Soft-KMEANS times the nearest class mean of the sphered support
     start: Literal["soft-kmeans", "product"] = "soft-kmeans"
@@ -117,7 +121,8 @@ class Bavardage(Method):
             options["prior_alpha"] = context.alpha
         if options.get("variant") == "weighted":
             known = "equal" if context.balanced else "free" if context.alpha else "auto"
-            options = {**WEIGHTED, "sizes": known, **options}
+            sizes = options.get("sizes", known)
+            options = {**WEIGHTED, "sizes": sizes, "tau": TAU.get(sizes, 0.5), **options}
         return super().configure(context, **options)
 
     @classmethod
@@ -171,8 +176,9 @@ class Bavardage(Method):
             logarithms = assigned.clamp_min(torch.finfo(assigned.dtype).tiny).log()
             normalised = EqualSizes() if equal else over_classes  # the potentials so far are in the logarithms
             assigned = normalised(logarithms + START_TAU * (similarity - squared / 2))
+        weight = self._weight(*assigned.shape[1:], equal=equal)
         for _ in range(self.steps):
-            assigned = normalised(self._logits(sphered, assigned))
+            assigned = normalised(self._logits(sphered, assigned, weight))
             yield assigned
 
     def _products(self, tasks: TaskBatch) -> tuple[InnerProducts, InnerProducts]:
@@ -187,25 +193,23 @@ class Bavardage(Method):
         sphered = clamp_within_span(plain, tasks.gram("sphered"), self.sigma)
         return InnerProducts(plain), InnerProducts(sphered)
 
-    def _logits(self, clusters: Clusters, assigned: Tensor) -> Tensor:
-        """The M step, Eq. 3 with m_o = 0, and the E step before it is normalised, (B, K, Q).
+    def _logits(self, clusters: Clusters, assigned: Tensor, weight: float) -> Tensor:
+        """The M step, Eq. 3 with m_o = 0 and query weight λ, and the E step before it is normalised, (B, K, Q).
 
         The latter is Eq. 5 without the terms that are the same for every class.
         """
-        _, ways, queries = assigned.shape
-        dimension, weight = ways - 1, self._weight(ways, queries)  # d and λ
-        weighted = weight * assigned
+        dimension, weighted = assigned.shape[1] - 1, weight * assigned  # d = K − 1, and λ o
         beta = self.beta + clusters.count(weighted)  # (B, K, 1)
         similarity, squared = clusters.centroids(weighted, beta)  # ⟨x'_q, m'_k⟩ and ‖m'_k‖²
-        samples = clusters.support.shape[2] + weight * queries
+        samples = clusters.support.shape[2] + weight * assigned.shape[2]
         precision = _learned_precision(clusters, weighted, beta, samples) if isinstance(self.tau, str) else self.tau
         sizes = self._log_mixing(clusters, clusters.count(assigned)) - dimension / (2 * beta)
         return min(1.0, self.size_terms / dimension) * sizes + precision * (similarity - squared / 2)
 
-    def _weight(self, ways: int, queries: int) -> float:
+    def _weight(self, ways: int, queries: int, *, equal: bool) -> float:
         """λ: the trust in queries falls with the root of their number per class."""
         if isinstance(self.query_weight, str):
-            return min(1.0, 0.3 * math.sqrt(15 * ways / queries))
+            return min(1.0, TRUST["equal" if equal else "free"] * math.sqrt(15 * ways / queries))
         return float(self.query_weight)
 
     def _log_mixing(self, clusters: Clusters, count: Tensor) -> Tensor:

@@ -141,8 +141,10 @@ def told(label: str) -> dict[str, str]:
     by_shots = [key for key in even if (even[key], uneven[key]) != (even_many[key], uneven_many[key])]
     if method.info.needs_base_for(options):
         facts["base classes"] = "statistics of their features"
+    blind = method.configure(Context(balanced=False), **options).values()
+    own = ", ".join(f"{key} {value}" for key, value in blind.items() if value != uneven[key])
     if by_setting:
-        facts["balanced or not"] = f"sets {', '.join(by_setting)}; with --blind as if unbalanced"
+        facts["balanced or not"] = f"sets {', '.join(by_setting)}; with --blind {own or 'as if unbalanced'}"
     if by_shots:
         facts["shots"] = f"sets {', '.join(by_shots)}"
     if "prior_alpha" in even:

@@ -135,13 +135,13 @@ def surface_tables(tuned: Tuned) -> list[Table]:
         fixed = dict(zip(rest, values, strict=True))
         title = "".join(f", {symbol(name)} = {number(value)}" for name, value in fixed.items())
         places = [{across: value} for value in axes[across]] if across else [{}]
-        heads = [f"{symbol(across)} = {number(value)}" for value in axes[across]] if across else ["accuracy"]
+        heads = [f"{symbol(across)} = {number(value)}" for value in axes[across]] if across else [tuned.metric]
         rows = []
         for y in axes[down]:
             row = [trials[tuple(sorted({**fixed, down: y, **place}.items()))] for place in places]
-            marked = [Cell(f"{trial.accuracy:.2f}", "best" if trial.params == tuned.params else "") for trial in row]
+            marked = [Cell(f"{trial.score:.2f}", "best" if trial.params == tuned.params else "") for trial in row]
             rows.append([Cell(number(y)), *marked])
-        heading = f"{tuned.method}, {tuned.setting}: accuracy on val in %{title}"
+        heading = f"{tuned.method}, {tuned.setting}: {tuned.metric} on val in %{title}"
         tables.append(Table(heading, numbers(symbol(down), *heads), rows))
     return tables
 

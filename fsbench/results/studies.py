@@ -86,6 +86,12 @@ class Trial:
     params: dict[str, Value]
     accuracy: float
     ci95: float | None
+    ece: float | None = None  # expected calibration error in percent, where it is what counts
+
+    @property
+    def score(self) -> float:
+        """What counts, in percent."""
+        return self.accuracy if self.ece is None else self.ece
 
 
 @dataclass(frozen=True)
@@ -100,8 +106,13 @@ class Tuned:
 
     @property
     def best(self) -> Trial:
-        """The trial with the highest accuracy; the first of equals."""
-        return max(self.trials, key=lambda trial: trial.accuracy)
+        """The trial with the highest accuracy, or the smallest calibration error; the first of equals."""
+        return min(self.trials, key=lambda trial: -trial.accuracy if trial.ece is None else trial.ece)
+
+    @property
+    def metric(self) -> str:
+        """What counts, in words."""
+        return "accuracy" if self.trials[0].ece is None else "expected calibration error"
 
     @property
     def params(self) -> dict[str, Value]:
@@ -114,7 +125,7 @@ class Tuned:
 
     def _at_the_edge(self) -> list[str]:
         """Parameters whose best value is the first or last of three or more; zero is an end with nothing beyond."""
-        equals = [trial for trial in self.trials if trial.accuracy == self.best.accuracy]
+        equals = [trial for trial in self.trials if trial.score == self.best.score]
         names = []
         for name in self.params:
             values = {trial.params[name] for trial in self.trials}
@@ -131,7 +142,7 @@ class Tuned:
         chosen = ", ".join(f"{symbol(name)} {value}" for name, value in values.items())
         each = "cells" if self.how == "grid" else "trials"
         trials = f"{self.how}, {len(self.trials)} {each} × {self.tasks} tasks"
-        return f"{self.method} tuned on val ({trials}): {chosen} → {self.best.accuracy:.2f} % there"
+        return f"{self.method} tuned on val ({trials}): {chosen} → {self.metric} {self.best.score:.2f} % there"
 
 
 def tuning_path(features: Path) -> Path:

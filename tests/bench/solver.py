@@ -86,6 +86,7 @@ def against_the_machine(tasks: int, repeats: int) -> list[Measure]:
     """
     material = mini_like()
     article, released, transport = (Bavardage(variant=name) for name in ("article", "released", "transport"))
+    weighted = Bavardage.configure(Context(balanced=False, alpha=2.0), variant="weighted")
     times = in_turns(
         repeats,
         time.process_time,
@@ -93,6 +94,7 @@ def against_the_machine(tasks: int, repeats: int) -> list[Measure]:
         article=partial(solve, [article], material, tasks),
         released=partial(solve, [released], material, tasks),
         transport=partial(solve, [transport], material, tasks),
+        weighted=partial(solve, [weighted], material, tasks),
         four=partial(solve, [NearestClassMean(), SoftKMeans(), article, transport], material, tasks),
         draw=partial(draw, material, tasks),
     )
@@ -101,6 +103,7 @@ def against_the_machine(tasks: int, repeats: int) -> list[Measure]:
     return [
         Measure("solve bavardage", products, times["article"] / times["products"]),
         Measure("solve bavardage:released", "solve bavardage", times["released"] / times["article"]),
+        Measure("solve bavardage:weighted", "solve bavardage", times["weighted"] / times["article"]),
         Measure("compare four methods", slowest, times["four"] / times["transport"]),
         Measure("draw tasks", "solve bavardage", 100 * times["draw"] / times["article"], "%"),
     ]

@@ -29,7 +29,7 @@ def bavardage(
     o = soft_kmeans(x, known, given.t_km, given.km_steps, normalised)
     tau, d = float(given.tau), known.shape[1] - 1
     weight = np.ones((len(x), 1))  # of every sample
-    weight[len(known) :] = query_weight(given, known.shape[1], len(x) - len(known))
+    weight[len(known) :] = query_weight(given, normalised is not softmax, known.shape[1], len(x) - len(known))
     if given.start == "product":
         means = known.T @ sphered[: len(known)] / known.sum(axis=0)[:, None]
         nearest = softmax(-0.5 * START_TAU * squared_distances(sphered, means))
@@ -50,9 +50,11 @@ def bavardage(
     return o
 
 
-def query_weight(given: Bavardage, ways: int, queries: int) -> float:
-    """λ: a number, or 0.3 at 15 queries per class, falling with the root of their number, and at most 1."""
-    return min(1.0, 0.3 * (queries / ways / 15) ** -0.5) if given.query_weight == "auto" else float(given.query_weight)
+def query_weight(given: Bavardage, equal: bool, ways: int, queries: int) -> float:
+    """λ: a number, or 0.4 (equal sizes: 0.8) at 15 queries per class, falling with the root of their number."""
+    if given.query_weight != "auto":
+        return float(given.query_weight)
+    return float(min(1.0, (0.8 if equal else 0.4) * (queries / ways / 15) ** -0.5))
 
 
 def look_equal(o: Array) -> bool:

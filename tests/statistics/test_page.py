@@ -12,7 +12,7 @@ from tests.synthetic import make_features
 
 PAGE = Path(__file__).parents[2] / "docs" / "statistics.md"
 BASE = make_features().statistics
-METHOD_LABELS = [*METHODS, "bavardage:transport"]
+METHOD_LABELS = [*METHODS, "bavardage:transport", "bavardage:weighted"]
 
 
 def row(label: str) -> str:
@@ -22,7 +22,7 @@ def row(label: str) -> str:
 
     def params(**setting: Any) -> dict[str, Any]:
         context = Context(**{"balanced": False, "shots": 1, "alpha": 2.0, "base": BASE, **setting})
-        return method.configure(context, **options).params()
+        return method.configure(context, **options).values()
 
     usual, balanced, told = params(), params(balanced=True), params(alpha=5.0)
     assert told == usual  # nobody is told α unless asked for

@@ -101,7 +101,7 @@ def _positions(panel: Panel) -> dict[float | str, float]:
 def draw_surface(tuned: Tuned, features: str = "", width: Width = "page") -> Figure:
     """A grid of two or more axes as maps with their numbers; anything else as accuracy over each parameter."""
     where = f" of {features}" if features else ""
-    title = f"{tuned.method}, {tuned.setting}: accuracy on the val classes{where} (%), {tuned.tasks:,} tasks"
+    title = f"{tuned.method}, {tuned.setting}: {tuned.metric} on the val classes{where} (%), {tuned.tasks:,} tasks"
     draw = _maps if tuned.how == "grid" and len(tuned.params) > 1 else _scatter
     return draw(tuned, Paper(width), title)
 
@@ -151,8 +151,8 @@ def _scatter(tuned: Tuned, paper: Paper, title: str) -> Figure:
     with paper.figure(2.2, title) as figure:
         for place, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
             values = [trial.params[name] for trial in tuned.trials]
-            place.plot(values, [trial.accuracy for trial in tuned.trials], "o", ms=3, color=COLOURS[0], alpha=0.6)
-            place.plot([tuned.params[name]], [tuned.best.accuracy], "s", ms=5, color=COLOURS[5])
+            place.plot(values, [trial.score for trial in tuned.trials], "o", ms=3, color=COLOURS[0], alpha=0.6)
+            place.plot([tuned.params[name]], [tuned.best.score], "s", ms=5, color=COLOURS[5])
             if all(isinstance(value, float) and value > 0 for value in values):
                 place.set_xscale("log")
                 ticks(place, {value: float(value) for value in values}, paper.inches / len(names) - 0.6)

@@ -103,7 +103,7 @@ def test_all_that_matters_is_in_the_key(search: Search, file: FeatureFile, monke
     set_grid(monkeypatch, "bavardage", {"tau": (0.1, 0.3)})
     keys.add(search.key)
     bavardage = method_class("bavardage")
-    monkeypatch.setattr(bavardage, "info", replace(bavardage.info, version=2))
+    monkeypatch.setattr(bavardage, "info", replace(bavardage.info, version=99))
     assert len({*keys, search.key}) == 11
 
 
@@ -178,3 +178,26 @@ def test_a_method_that_learns_is_tuned_by_gradient(file: FeatureFile, monkeypatc
     partly = search_of(file, "unem-gaussian", scale=0.5)
     trials = tune(replace(partly, protocol=TaskProtocol("veilleux")), [], runner(), tasks=4).trials
     assert [set(trial.params) for trial in trials] == [{"balance", "temperature"}] * 2
+
+
+@pytest.mark.parametrize("method", ["ncm", "soft-kmeans"])
+def test_the_temperature_with_the_smallest_calibration_error_is_used(file: FeatureFile, method: str) -> None:
+    """Answers stay the same; those of `ncm` are far too unsure, those of Soft-KMEANS too sure."""
+    search = search_of(file, method).for_confidence()
+    tuned = tune(search, [Axis("calibration", (0.1, 1.0, 4.0))], runner(), tasks=40)
+    assert tuned.params["calibration"] == (0.1 if method == "ncm" else 4.0)
+    errors = {trial.params["calibration"]: trial.score for trial in tuned.trials}
+    assert tuned.best.score == min(errors.values()) < errors[1.0]
+    assert len({trial.accuracy for trial in tuned.trials}) == 1
+    before, after = (
+        compared(method, [file], [TaskProtocol()], tune=tuning, tasks=30, baseline="").records[0]
+        for tuning in (False, True)
+    )
+    assert (before.answers.predicted == after.answers.predicted).all()
+    assert after.interval("ece").mean < before.interval("ece").mean
+    assert after.run.params == {**before.run.params, "calibration": tuned.params["calibration"]}
+
+
+def test_confidence_is_fitted_for_tuned_parameters(search: Search, small_grid: None) -> None:
+    tuned = tune(search, grid_of(search.choice), runner(), tasks=10)
+    assert search.for_confidence().choice.options == tuned.params

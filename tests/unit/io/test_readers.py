@@ -2,6 +2,7 @@
 
 import os
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.errors import FsbenchError
+from fsbench.exchange.containers import open_file
+from fsbench.exchange.frozen import read_frozen
+from fsbench.features.store import FeatureFile
 from fsbench.io.files import read_sealed, write_sealed
 from fsbench.io.hdf5 import open_hdf5
 from fsbench.io.pickles import read_plain_pickle
@@ -115,3 +120,11 @@ def test_sealed_json_without_its_seal_is_refused(tmp_path: Path) -> None:
     write_sealed(path, {"name": 3})
     with pytest.raises(FsbenchError, match=r"a\.json is damaged: name: "):
         read_sealed(path, Facts, "file", "Make it again.")
+
+
+@pytest.mark.parametrize("read", [FeatureFile.open, open_file, read_checkpoint, read_frozen])
+def test_pipes_and_devices_are_refused_at_once(read: Callable[[Path], object], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(FsbenchError, match="is a pipe or a device"):
+            read(path)

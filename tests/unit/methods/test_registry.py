@@ -34,7 +34,7 @@ LABELS = [f"{name}:{word}" for name, info in INFO.items() if info.variants for w
 
 def test_methods_are_discovered_in_their_order_and_with_the_facts_of_their_classes() -> None:
     assert " ".join(METHODS) == (
-        "ncm simpleshot baseline baseline++ maml versa entropy-min laplacianshot bd-cspn pt-map bms protolp ilpc "
+        "ncm lda simpleshot baseline baseline++ maml versa entropy-min laplacianshot bd-cspn pt-map bms protolp ilpc "
         "tim-gd tim-adm alpha-tim paddle unem-gaussian am alpha-am soft-kmeans bavardage"
     )
     for name, info in INFO.items():
@@ -64,7 +64,8 @@ def test_lists_of_methods_are_parsed_and_completed() -> None:
     labels = [choice.label for choice in parse_methods("all")]
     assert [label for label in labels if ":" not in label] == [*METHODS]
     assert {label for label in labels if ":" in label} == {
-        "bavardage:released", "bavardage:transport", "maml:transductive", "versa:transductive", "entropy-min:head",
+        "bavardage:released", "bavardage:transport", "bavardage:weighted", "lda:ridge", "maml:transductive",
+        "versa:transductive", "entropy-min:head",
     }  # fmt: skip
     assert [choice.label for choice in parse_methods("ncm, ncm,pt-map")] == ["ncm", "pt-map"]
     assert complete_methods("ncm,simpleshot:U") == ["ncm,simpleshot:UN"]
@@ -77,6 +78,7 @@ def test_what_methods_are_told() -> None:
         "balanced or not": "sets t_km, mixing; with --blind as if unbalanced",
         "sampler's α": "only with --prior-alpha sampler",
     }
+    assert told("bavardage:weighted")["balanced or not"].endswith("sizes; with --blind sizes auto")
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *places: str) -> list[EntryPoint]:
