@@ -24,7 +24,7 @@ from fsbench.tasks.protocol import TaskProtocol
 
 CLASSES = 20  # of the split
 TUNED = Tuning(how="grid", trials=50, tasks=500)
-_PROTOCOL = ("name", "ways", "shots", "queries", "alpha", "present", "pooled")
+_PROTOCOL = ("name", "ways", "shots", "queries", "alpha", "present", "pooled", "unknown", "support")
 _OF_RUN = {"features": "f" * 64, "base": "b" * 64, "split": "novel", "seed": 0, "version": 1}
 _PROVENANCE = ("family", "weights", "weights_sha256", "crops")
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from fsbench.cli.options import Export, Import, Score, Tasks
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.spec import protocols_of
+from fsbench.evaluation.options import Compare
+from fsbench.evaluation.spec import options_of, protocols_of
 from fsbench.exchange.exporting import export_npz
 from fsbench.exchange.frozen import freeze
 from fsbench.exchange.frozen import score as score_predictions
@@ -15,6 +17,7 @@ from fsbench.features.store import FeatureFile
 from fsbench.report.writers import stdout_console
 from fsbench.reporter import Reporter
 from fsbench.results.record import record_path, save_record
+from fsbench.tasks.protocol import ALL
 
 
 def import_(options: Import) -> None:
@@ -41,6 +44,8 @@ def tasks(options: Tasks) -> None:
     if options.out.exists() and not options.force:
         raise FsbenchError(f"{options.out} exists already.", "Replace it with --force, or give another --out.")
     file, (protocol,) = FeatureFile.open(options.features), protocols_of(options, options.settings)
+    if protocol.ways == ALL:
+        protocol = replace(protocol, ways=len(file.summary(options.split).class_names))
     count = options.tasks or protocol.preset.tasks
     frozen = freeze(options.out, file, options.split, protocol, seed=options.seed, tasks=count)
     Reporter(options.quiet).say(f"Wrote {options.out}: {frozen.tasks:,} tasks, {protocol.title}, list {frozen.digest}.")
@@ -54,5 +59,7 @@ def score(options: Score) -> None:
     save_record(path, record)
     stdout_console().print(str(record), soft_wrap=True)
     rules = record.run.protocol
-    same = f"--settings {rules.setting} --shots {rules.shots} --tasks {record.tasks} --seed {record.run.seed}"
-    Reporter(options.quiet).say(f"Wrote {path}. Compare it: fsbench compare {file.path} {same} --with {path}")
+    same = {"settings": ("balanced" if rules.equal else "unbalanced",), "seed": record.run.seed, "others": [path]}
+    words = {**options_of(rules), **same, "tasks": record.tasks}
+    command = Compare(features=[file.path], **words).command("compare")
+    Reporter(options.quiet).say(f"Wrote {path}. Compare it: {command}")

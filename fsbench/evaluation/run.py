@@ -242,13 +242,13 @@ def _with(draft: Record, stored: Record | None, outcome: Outcome) -> Record:
     """A record of the stored tasks and of those that were just solved."""
     if stored is None:
         return draft.model_copy(update=vars(outcome))
-    share = stored.tasks / (stored.tasks + len(outcome.answers))
+    new = len(outcome.answers)
     pairs = {name: [*stored.versions.get(name, "unknown").split(","), own] for name, own in draft.versions.items()}
     together = {
         "answers": stored.answers + outcome.answers,
         "seconds": stored.seconds + outcome.seconds,
         "peak_memory": max(stored.peak_memory, outcome.peak_memory),
-        "redrawn": share * stored.redrawn + (1 - share) * outcome.redrawn,
+        "redrawn": 1 - (stored.tasks + new) / (stored.tasks / (1 - stored.redrawn) + new / (1 - outcome.redrawn)),
         "versions": {name: ",".join(dict.fromkeys(versions)) for name, versions in pairs.items()},
     }
     return draft.model_copy(update=together)

@@ -187,6 +187,12 @@ def protocols_of(options: Any, settings: Sequence[str]) -> tuple[TaskProtocol, .
     mixes = {"balanced" if mix == "equal" else "unbalanced": mix for mix in preset.mixes}
     if numbers["queries"] == ALL_IMAGES:
         mixes = {"unbalanced": "images"}
+    if options.alpha is not None and "unbalanced" not in mixes:
+        raise UsageError("alpha", f"α has no meaning for {options.protocol}, whose tasks are balanced")
+    if [*settings] == ["balanced"] and "balanced" not in mixes:
+        raise UsageError("balanced", f"{options.protocol} with these queries has no balanced tasks")
+    if preset.support == "meta" and options.shots != type(options).model_fields["shots"].default:
+        raise UsageError("shots", _META_SHOTS)
     asked = options.shots if isinstance(options.shots, tuple) else (options.shots,)
     alphas = {"dirichlet": options.alpha or ALPHA, "images": options.alpha, "equal": None}
     return tuple(
@@ -200,19 +206,24 @@ def protocols_of(options: Any, settings: Sequence[str]) -> tuple[TaskProtocol, .
 
 
 _NUMBERS = ("ways", "queries", "present", "unknown")
+_META_SHOTS = "the protocol meta draws the shots of every class itself"
 
 
 def command_of(file: Path, method: str, parameters: Mapping[str, Any], protocol: TaskProtocol, **others: Any) -> str:
     """The `fsbench solve` that repeats one run; `others` are further options, such as `tasks`, `seed` or `base`."""
+    unbalanced = not protocol.equal or len(protocol.preset.mixes) == 1
+    words = {**options_of(protocol), "parameters": dict(parameters), **others}
+    return Solve(features=[file], method=method, unbalanced=unbalanced, **words).command("solve")
+
+
+def options_of(protocol: TaskProtocol) -> dict[str, Any]:
+    """The options that ask for a protocol, but for the setting."""
     preset = protocol.preset
     usual = ALPHA if "dirichlet" in preset.mixes else None
-    changed = [name for name in _NUMBERS if getattr(protocol, name) != getattr(preset, name)]
-    solve = Solve(
-        features=[file], method=method, unbalanced=not protocol.equal or len(preset.mixes) == 1,
-        alpha=None if protocol.alpha == usual else protocol.alpha, shots=(protocol.shots,), protocol=protocol.name,
-        parameters=dict(parameters), **{name: getattr(protocol, name) for name in changed}, **others,
-    )  # fmt: skip
-    return solve.command("solve")
+    words = {name: getattr(protocol, name) for name in _NUMBERS if getattr(protocol, name) != getattr(preset, name)}
+    if preset.support != "meta":
+        words["shots"] = (protocol.shots,)
+    return {"protocol": protocol.name, "alpha": None if protocol.alpha == usual else protocol.alpha, **words}
 
 
 WHOLE_NUMBERS = ("shots", "queries", "ways")
@@ -240,5 +251,7 @@ def at(
 ) -> tuple[TaskProtocol, dict[str, Any]]:
     """Protocol and options of the method at one place of the axes."""
     changed = {name: value for name, value in values.items() if name in OF_PROTOCOL}
+    if "shots" in changed and protocol.support == "meta":
+        raise UsageError("over", _META_SHOTS)
     others = {name: value for name, value in values.items() if name not in OF_PROTOCOL}
     return dataclasses.replace(protocol, **changed), {**options, **others}  # type: ignore[arg-type]

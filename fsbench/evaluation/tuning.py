@@ -201,6 +201,9 @@ def _labelled(
 ) -> list[tuple[TaskBatch, Tensor]]:
     """Val tasks in batches, with the labels of their queries; smaller tasks than the largest are left out."""
     source = search.source
+    if not search.protocol.same_size:
+        message = f"{method.info.title} learns from tasks of one size, and tasks of {search.protocol.name} differ."
+        raise FsbenchError(message, "Leave out --tune, or tune with another --protocol.")
     with torch.no_grad():
         tables = embed_all([method], source.split, source.base, device)[0].spaces
     drawn = sample_tasks(search.protocol, source.split.offsets, seed, numbers)

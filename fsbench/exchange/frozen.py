@@ -107,7 +107,8 @@ def score(file: FeatureFile, tasks: Path, predictions: Path, *, name: str, assum
             f"{tasks} does not match the tasks drawn from {file.path}.", "Write it again with fsbench tasks."
         )
     answers = _answers(drawn, predictions, frozen)
-    content = hashlib.sha256(answers.predicted.tobytes() + answers.confidence.tobytes()).hexdigest()
+    parts = (answers.predicted, answers.confidence, answers.outlier)
+    content = hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
     source, redraws = load_source(file, frozen.split, None), float(drawn.redraws.sum())
     run = Run(
         features=frozen.features,

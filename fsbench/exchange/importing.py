@@ -53,6 +53,9 @@ def _classes(labels: NDArray[Any], class_names: Sequence[str], origin: str) -> t
     values, classes = np.unique(labels, return_inverse=True)
     names = [str(value) if (text := text_of(value)) is None else text for value in values.tolist()]
     if class_names and labels.dtype.kind in "iu":
+        if len(class_names) == len(labels) > len(values):
+            message = f"{origin}: there is a name for every row, so these are not names of classes."
+            raise FsbenchError(message, "Store names of rows as `images`, and one name per class as `class_names`.")
         if values[0] < 0 or values[-1] >= len(class_names):
             message = f"labels go from {values[0]} to {values[-1]}, but there are {len(class_names)} names of classes"
             raise FsbenchError(f"{origin}: {message}.", REPAIR)

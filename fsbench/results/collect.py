@@ -142,7 +142,8 @@ def collect(
     lists: dict[tuple[Any, ...], list[Record]] = {}
     for record in sorted(records, key=lambda record: (record.run.digest, record.source)):
         lists.setdefault(_rules(record), []).append(record)
-    ordered = sorted(lists, key=lambda rules: (-max(one.tasks for one in lists[rules]), -len(lists[rules]), rules))
+    ordered = sorted(lists, key=str)
+    ordered.sort(key=lambda rules: (-max(one.tasks for one in lists[rules]), -len(lists[rules])))
     comparisons = [_comparison(lists[rules], baseline, metrics, published) for rules in ordered]
     labels = {entry.label for comparison in comparisons for entry in comparison.entries}
     if baseline != BASELINE and baseline not in labels:
@@ -172,10 +173,14 @@ def split_ablations(records: Sequence[Record], baseline: str = BASELINE) -> tupl
 def _rules(record: Record) -> tuple[Any, ...]:
     """What the runs of one comparison have in common."""
     run, rules = record.run, record.run.protocol
-    return run.split, record.base_dataset, rules.name, rules.version, rules.ways, rules.queries, run.seed
+    drawn = rules.ways, rules.queries, rules.present or "all", rules.unknown, rules.support
+    return run.split, record.base_dataset, rules.name, rules.version, *drawn, run.seed
 
 
-_TITLED = ("{} classes", "base classes of {}", "protocol {}", "version {}", "{}-way", "{} queries", "seed {}")
+_TITLED = (
+    "{} classes", "base classes of {}", "protocol {}", "version {}", "{}-way", "{} queries", "{} classes present",
+    "{} unknown classes", "{} shots", "seed {}",
+)  # fmt: skip
 
 
 def titles(comparisons: Sequence[Comparison]) -> list[str]:

@@ -101,7 +101,8 @@ def _setting(record: Record) -> Row:
     protocol, made = record.run.protocol, record.provenance
     # Features whose family is not known are looked up by the name of the backbone.
     family = FAMILIES.get(made.family) if made.family else first_family(made.backbone)
-    name = family.published if family and protocol.ways == 5 and protocol.present is None else ""
+    usual = protocol.ways == 5 and protocol.support == "equal" and protocol.present is None
+    name = family.published if family and usual and not (protocol.unknown or protocol.pooled) else ""
     return {
         "dataset": PUBLISHED_ON.get(record.dataset, "none"),
         "backbone": (name or "none") + ("*" if made.crops > 1 else ""),

@@ -59,9 +59,10 @@ def interval_over_classes(values: NDArray[np.float64], classes: NDArray[np.int64
     hardly any task is without one. There may be classes of more tasks than there are values.
     """
     classes = classes[: len(values)]
-    names, places = np.unique(classes, return_inverse=True)
+    tasks, places = np.nonzero(classes >= 0)  # -1 fills the lines of tasks with fewer classes than others
+    names, numbers = np.unique(classes[tasks, places], return_inverse=True)
     holds = np.zeros((len(values), len(names)))
-    np.put_along_axis(holds, places.reshape(classes.shape), 1.0, axis=1)  # (T, C)
+    holds[tasks, numbers] = 1.0  # (T, C)
     without = len(values) - holds.sum(axis=0)  # (C,) tasks
     if without.min() < 2:
         return None

@@ -43,11 +43,11 @@ class ResultWarning:
 def own_warnings(record: Record) -> list[ResultWarning]:
     """The warnings that a record alone gives rise to."""
     warnings = [ResultWarning("run", text) for text in record.warnings]
-    chance = 100 / record.answers.classes.shape[1]
+    chance = float((100 / (record.answers.classes >= 0).sum(axis=1)).mean())
     if record.interval("accuracy").mean < chance + _NEAR_CHANCE * (100 - chance):
         warnings.append(ResultWarning("near-chance", f"near chance, which is {chance:.3g} %"))
     if record.redrawn > _OFTEN_REDRAWN:
-        text = f"{record.redrawn:.0%} of the class proportions were drawn again for lack of images"
+        text = f"about {record.redrawn:.0%} of the class proportions were drawn again for lack of images"
         warnings.append(ResultWarning("redrawn", f"{text}, so tasks are more balanced than asked for"))
     origins = record.origins
     if origins.tuning and (edge := origins.tuning.edge):

@@ -126,6 +126,8 @@ class TaskProtocol:
             raise unknown_name("law of shots", self.support, get_args(Shots))
         if isinstance(self.ways, int) and isinstance(self.present, int) and self.present > self.ways:
             raise FsbenchError(f"The classes among the queries must be 1 to {self.ways}, got {self.present}.")
+        if self.support == "meta" and not str(self.queries).endswith("/class"):
+            raise FsbenchError(f"Tasks of Meta-Dataset need queries per class, such as 10/class, got {self.queries}.")
         if (self.pooled or self.queries == ALL) and self.alpha is not None:
             raise FsbenchError(f"Queries are drawn by image or with a Dirichlet law, got both and α = {self.alpha:g}.")
         if self.queries == ALL:

@@ -70,7 +70,8 @@ def draw_task(protocol: TaskProtocol, offsets: Ints, sizes: Ints, seed: int, num
         order = _in_random_order(words(random.ORDER, len(places)))
         query, redraws = places[order][: protocol.queries_of(held)], 0
     else:
-        total = per_class * held if protocol.support == "meta" else protocol.queries_of(held + protocol.unknown)
+        drawn_from = held + protocol.unknown
+        total = per_class * drawn_from if protocol.support == "meta" else protocol.queries_of(drawn_from)
         room = np.bincount(free.label, minlength=len(chosen)) - protocol.preset.smallest
         counts, redraws = _counts(protocol, total, np.where(present, room, 0), present, (seed, number))
         query = np.flatnonzero(free.place < counts[free.label])
@@ -146,7 +147,9 @@ def _counts(
             (counts[present],) = random.dirichlet_counts(protocol.alpha, held, total, seed, np.array([number]), attempt)
         if protocol.preset.short:
             counts = np.minimum(counts, room)
-        if (counts <= room).all():
+        of_known = counts[: len(counts) - protocol.unknown].sum()
+        both = of_known > 0 and (of_known < counts.sum() or not protocol.unknown)  # known and unknown queries
+        if both and (counts <= room).all():
             return counts, attempt
         if protocol.alpha is None:
             break

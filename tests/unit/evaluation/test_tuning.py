@@ -178,6 +178,8 @@ def test_a_method_that_learns_is_tuned_by_gradient(file: FeatureFile, monkeypatc
     partly = search_of(file, "unem-gaussian", scale=0.5)
     trials = tune(replace(partly, protocol=TaskProtocol("veilleux")), [], runner(), tasks=4).trials
     assert [set(trial.params) for trial in trials] == [{"balance", "temperature"}] * 2
+    with pytest.raises(FsbenchError, match="learns from tasks of one size"):
+        tune(replace(partly, protocol=TaskProtocol("open-set", 3, unknown=3, queries=30)), [], runner(), tasks=4)
 
 
 @pytest.mark.parametrize("method", ["ncm", "soft-kmeans"])

@@ -115,3 +115,10 @@ def test_names_must_be_names() -> None:
         Naming(100 * "é", "rn12").file_name()
     assert Naming("mini", "timm/vit_tiny").file_name() == "mini-timm_vit_tiny.h5"
     assert Naming("鳥の写真", "rn12").file_name() == "鳥の写真-rn12.h5"
+
+
+def test_names_of_rows_are_not_names_of_classes(tmp_path: Path) -> None:
+    names = [f"bird{row:02d}.png" for row in range(12)]
+    np.savez(tmp_path / "a.npz", features=np.ones((12, 4)), labels=np.arange(12) % 3, names=names)
+    with pytest.raises(FsbenchError, match="a name for every row"):
+        imported(f"novel={tmp_path / 'a.npz'}", out=tmp_path / "out.h5")

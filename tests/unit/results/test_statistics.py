@@ -50,3 +50,11 @@ def test_there_may_be_classes_of_more_tasks_than_values() -> None:
     short = rng.normal(62, 9, size=20)
     classes = np.stack([rng.permutation(8)[:5] for _ in range(50)])
     assert interval_over_classes(short, classes) == interval_over_classes(short, classes[:20])
+
+
+def test_tasks_with_fewer_classes_have_no_class_more() -> None:
+    rng = np.random.default_rng(1)
+    values, classes = rng.normal(62, 9, size=40), np.stack([rng.permutation(8)[:4] for _ in range(40)])
+    assert interval_over_classes(values, np.pad(classes, ((0, 0), (0, 2)), constant_values=-1)) == (
+        interval_over_classes(values, classes)
+    )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fsbench.errors import FsbenchError
 from fsbench.evaluation.spec import parse_protocols
 from fsbench.tasks.sampling import TaskRows, largest, sample_tasks
 from fsbench.tasks.varied import UNKNOWN
@@ -23,7 +24,7 @@ OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
 
 
 def preset(name: str, **words: Any) -> TaskProtocol:
-    return parse_protocols(protocol=name, **{"shots": 3, **words})[0]
+    return parse_protocols(protocol=name, **({} if name == "meta" else {"shots": 3}) | words)[0]
 
 
 def draw(protocol: TaskProtocol, tasks: int = 200, offsets: NDArray[np.int64] = OFFSETS) -> TaskRows:
@@ -135,3 +136,30 @@ def test_tasks_of_unequal_size_are_pinned() -> None:
     # Changing one of these changes published task lists: raise TaskProtocol.version together with it.
     expected = {"all-way": "f08464e9", "batches": "914f585f", "meta": "1fed8a0f", "imbalanced-support": "b53e6ef3"}
     assert digests == expected | {"open-set": "0dca7e2a"}
+
+
+def test_meta_dataset_asks_as_often_for_unknown_classes() -> None:
+    drawn = draw(preset("meta", ways="3-5", queries="6/class", unknown=2), 30)
+    for b in range(30):
+        classes = np.searchsorted(OFFSETS, drawn.query[b][drawn.query[b] >= 0], "right") - 1
+        assert {*np.bincount(classes)} <= {0, 6}
+
+
+def test_a_task_has_known_and_unknown_queries() -> None:
+    drawn = draw(preset("open-set", ways=2, unknown=2, queries=6, alpha=0.1), 300)
+    assert (drawn.query_labels >= 0).any(axis=1).all()
+    assert (drawn.query_labels == UNKNOWN).any(axis=1).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "complaint"),
+    [
+        ("meta", {"queries": 50}, "queries per class, such as 10/class"),
+        ("meta", {"alpha": 1.0}, "α has no meaning for meta"),
+        ("meta", {"shots": (5,)}, "draws the shots of every class itself"),
+        ("all-way", {"settings": ("balanced",)}, "no balanced tasks"),
+    ],
+)
+def test_what_a_protocol_cannot_have_is_refused(name: str, words: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(FsbenchError, match=complaint):
+        preset(name, **words)
