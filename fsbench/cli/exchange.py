@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 from fsbench.cli.options import Export, Import, Score, Tasks
+from fsbench.data.catalog import find_info
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.spec import protocols_of
 from fsbench.exchange.exporting import export_npz
 from fsbench.exchange.frozen import freeze
 from fsbench.exchange.frozen import score as score_predictions
-from fsbench.exchange.importing import Naming, import_files, known_dataset
+from fsbench.exchange.importing import Naming, import_files
 from fsbench.features.store import FeatureFile
 from fsbench.report.writers import stdout_console
 from fsbench.reporter import Reporter
@@ -19,7 +20,8 @@ from fsbench.results.record import record_path, save_record
 
 def import_(options: Import) -> None:
     """Write a feature file of the features in other files, and print what is in it."""
-    naming = Naming(known_dataset(options.dataset), options.backbone, options.crops)
+    info = find_info(options.dataset)
+    naming = Naming(info.name if info else options.dataset, options.backbone, options.crops)
     out = options.out or options.features_dir / naming.file_name()
     file = import_files(options.files, out, naming, Reporter(options.quiet), force=options.force)
     if not options.as_json:
