@@ -175,9 +175,6 @@ def encode_backbone(
     facts = {"backbone": info.name, "family": info.family, "feature_dim": info.feature_dim, **info.architecture}
     state = backbone.network.state_dict() | {f"{EXTRAS}{name}": tensor for name, tensor in (extras or {}).items()}
     for name, tensor in state.items():
-        state[name] = (tensor.half() if _fits_half(tensor) else tensor).detach().cpu().contiguous()
+        fits = tensor.ndim > 1 and tensor.dtype == torch.float32 and torch.equal(tensor.half().float(), tensor)
+        state[name] = (tensor.half() if fits else tensor).detach().cpu().contiguous()
     return save(state, metadata={"fsbench": json.dumps({**metadata, **facts}, sort_keys=True)})
-
-
-def _fits_half(tensor: Tensor) -> bool:
-    return tensor.ndim > 1 and tensor.dtype == torch.float32 and torch.equal(tensor.half().float(), tensor)

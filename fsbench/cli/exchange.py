@@ -6,13 +6,14 @@ import json
 from dataclasses import replace
 
 from fsbench.cli.options import Export, Import, Score, Tasks
+from fsbench.data.catalog import find_info
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.options import Compare
 from fsbench.evaluation.spec import options_of, protocols_of
 from fsbench.exchange.exporting import export_npz
 from fsbench.exchange.frozen import freeze
 from fsbench.exchange.frozen import score as score_predictions
-from fsbench.exchange.importing import Naming, import_files, known_dataset
+from fsbench.exchange.importing import Naming, import_files
 from fsbench.features.store import FeatureFile
 from fsbench.report.writers import stdout_console
 from fsbench.reporter import Reporter
@@ -22,7 +23,8 @@ from fsbench.tasks.protocol import ALL
 
 def import_(options: Import) -> None:
     """Write a feature file of the features in other files, and print what is in it."""
-    naming = Naming(known_dataset(options.dataset), options.backbone, options.crops)
+    info = find_info(options.dataset)
+    naming = Naming(info.name if info else options.dataset, options.backbone, options.crops)
     out = options.out or options.features_dir / naming.file_name()
     file = import_files(options.files, out, naming, Reporter(options.quiet), force=options.force)
     if not options.as_json:

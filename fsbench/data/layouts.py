@@ -45,7 +45,8 @@ def list_folder(root: Path, info: DatasetInfo | None) -> Listing:
 
 
 def _list_here(root: Path, info: DatasetInfo | None) -> Listing | None:
-    if info is not None and info.images_of == "cifar100" and _is_cifar(root):
+    archive = all((root / part).is_file() for part in ("meta", *_CIFAR_PARTS))
+    if archive and info is not None and info.images_of == "cifar100":
         return _list_cifar(root, info)
     if (listing := _list_split_folders(root, info)) is not None:
         return listing
@@ -237,11 +238,6 @@ def _find_image(file: str, label: str, by_name: Mapping[str, Sequence[str]], whe
         message = f"The name {file!r} in {where} fits {len(fitting)} files: {fitting[0]} and {fitting[1]}."
         raise FsbenchError(message, "Give the folder in the csv too, or remove the copy that is not meant.")
     return fitting[0] if fitting else None
-
-
-def _is_cifar(root: Path) -> bool:
-    """Whether a folder is the unpacked archive `cifar-100-python`."""
-    return all((root / part).is_file() for part in ("meta", *_CIFAR_PARTS))
 
 
 def _list_cifar(root: Path, info: DatasetInfo) -> Listing:

@@ -30,12 +30,12 @@ from fsbench.evaluation.source import Source, load_source, with_pixels
 from fsbench.evaluation.spec import OF_PROTOCOL, Axis, MethodChoice
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import FeatureFile, overlap
-from fsbench.io.files import only_writer
+from fsbench.io.files import only_writer, write_sealed
 from fsbench.methods.base import Learnable, Method
 from fsbench.methods.bavardage import ARTICLE_UNITS
 from fsbench.methods.registry import method_class, method_key, working_methods
 from fsbench.results.record import Origins
-from fsbench.results.studies import Trial, Tuned, Value, read_memory, tuning_path, write_memory
+from fsbench.results.studies import Trial, Tuned, Value, read_memory, tuning_path
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
@@ -97,7 +97,10 @@ class Search:
             return
         try:
             with only_writer(self.memory, waiting=lambda sentence: None):
-                write_memory(self.memory, {**read_memory(self.memory), self.key: tuned})
+                searches = {**read_memory(self.memory), self.key: tuned}
+                write_sealed(
+                    self.memory, {key: dataclasses.asdict(searches[key]) for key in sorted(searches)}, indent=1
+                )
         except FsbenchError as error:
             warn(f"The tuned parameters could not be stored and will be searched again. {error.message}")
 

@@ -91,10 +91,6 @@ def _is_torch(path: Path, start: bytes) -> bool:
     return is_legacy(start) or any(name.endswith("/data.pkl") for name in _members(path, start))
 
 
-def _read_torch(path: Path) -> object:
-    return replaced(read_torch(path), _as_array, {})
-
-
 def _as_array(value: object) -> object:
     """A tensor as an array, numpy's numbers too; other values as they are."""
     if not isinstance(value, torch.Tensor):
@@ -132,7 +128,7 @@ def _members(path: Path, start: bytes) -> list[str]:
 CONTAINERS = (  # in the order in which they are tried
     # The mark is at the beginning, or after the seal of fsbench's own files.
     Container("an HDF5 file", lambda path, start: _HDF5_MAGIC in (start[:8], start[512:520]), _read_hdf5),
-    Container("a torch file", _is_torch, _read_torch),
+    Container("a torch file", _is_torch, lambda path: replaced(read_torch(path), _as_array, {})),
     Container("an npz archive", _is_npz, _read_npz),
     Container("a pickle", _is_pickle, read_plain_pickle),
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fsbench.data.catalog import DATASETS, SPLIT_WORDS, SPLITS, canonical_split, dataset_info, find_info
+from fsbench.data.catalog import DATASETS, SPLIT_WORDS, SPLITS, canonical_split, dataset_info
 from fsbench.errors import FsbenchError
 from fsbench.exchange.containers import REPAIR, text_of
 from fsbench.exchange.layouts import Part, read_file
@@ -114,12 +114,6 @@ class Naming:
         if readable_part(name) != name:
             raise FsbenchError(f"{name}.h5 is too long for the name of a file.", "Give a shorter one: --out FILE.")
         return f"{name}.h5"
-
-
-def known_dataset(name: str) -> str:
-    """The catalog's name for a data set, or the name itself."""
-    info = find_info(name)
-    return info.name if info else name
 
 
 def import_files(

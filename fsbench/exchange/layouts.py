@@ -232,11 +232,6 @@ def _is_simpleshot(content: object) -> bool:
     return isinstance(content, list) and len(content) in {2, 4} and _is_by_class(content[len(content) // 2])
 
 
-def _read_simpleshot(content: list[Any], dataset: str, split: str) -> Recognised:
-    """The vectors by class; means and logits are left out."""
-    return _read_by_class(content[len(content) // 2], dataset, split)
-
-
 def _read_stacked(content: object, dataset: str, split: str) -> Recognised:
     """Rows without padding, cut into splits by the data set's numbers of classes."""
     tensor = _tensor(content)
@@ -303,7 +298,11 @@ def _remarks(images: int, counts: NDArray[np.int64], dataset: str, info: Dataset
 
 LAYOUTS = (
     Layout("rows with labels", _is_rows, _read_rows),
-    Layout("base mean and vectors by class (SimpleShot, LaplacianShot)", _is_simpleshot, _read_simpleshot),
+    Layout(
+        "base mean and vectors by class (SimpleShot, LaplacianShot)",
+        _is_simpleshot,
+        lambda content, *about: _read_by_class(content[len(content) // 2], *about),  # without means and logits
+    ),
     Layout("vectors by class", _is_by_class, _read_by_class),
     Layout("classes × images × features (EASY)", lambda content: _tensor(content) is not None, _read_stacked),
 )

@@ -71,7 +71,7 @@ def render_html(
         views=views,
         metric=metric,
         parts=[
-            _part(one, f"{kind}{number}", ", ".join([f"{name}: {words}", *_metric_words(one)]))
+            _part(one, f"{kind}{number}", f"{name}: {words}{'' if one.metric is ACCURACY else f', {one.metric.title}'}")
             for kind, name, parts in (("c", "Leaderboard", comparisons), ("a", "Ablation", ablations))
             for number, (one, words) in enumerate(zip(parts, titles(parts), strict=True), start=1)
         ],
@@ -86,11 +86,6 @@ def render_html(
         runs=_runs(every),
         environment=_environment_table(every),
     )
-
-
-def _metric_words(comparison: Comparison) -> list[str]:
-    """The metric, where it is not the usual one."""
-    return [] if comparison.metric is ACCURACY else [comparison.metric.title]
 
 
 def _figure(svg: str, prefix: str, label: str, caption: str = "") -> SimpleNamespace:

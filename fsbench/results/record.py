@@ -378,7 +378,7 @@ def load_record(path: Path) -> Record:
         kinds = {name: str(attribute_of(file, name)) for name in _ARRAYS}
     try:
         record = Record.model_validate_json(packed.pop("record"))
-        answers = Answers(**{name: _unpacked(packed[name], kinds[name]) for name in _ARRAYS})
+        answers = Answers(**{name: _unpacked(packed[name], *kinds[name].split()) for name in _ARRAYS})
         _check(record, answers)
     except (FsbenchError, ValueError, TypeError, zlib.error) as error:
         first = error.errors()[0] if isinstance(error, ValidationError) else None
@@ -387,8 +387,7 @@ def load_record(path: Path) -> Record:
     return record.model_copy(update={"answers": answers})
 
 
-def _unpacked(packed: bytes, kind: str) -> NDArray[Any]:
-    dtype, *shape = kind.split()
+def _unpacked(packed: bytes, dtype: str, *shape: str) -> NDArray[Any]:
     return np.frombuffer(zlib.decompress(packed), np.dtype(dtype)).reshape([int(size) for size in shape])
 
 

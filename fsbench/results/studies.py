@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -159,8 +158,3 @@ def read_memory(memory: Path) -> dict[str, Tuned]:
     if not all(tuned.trials for tuned in searches.values()):
         raise FsbenchError(f"The tuned parameters in {memory} are empty.", remedy)
     return searches
-
-
-def write_memory(memory: Path, searches: Mapping[str, Tuned]) -> None:
-    """Replace all that is remembered in a file."""
-    write_sealed(memory, {name: asdict(searches[name]) for name in sorted(searches)}, indent=1)
