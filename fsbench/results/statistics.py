@@ -36,7 +36,9 @@ def interval(values: NDArray[np.float64]) -> Interval:
     return Interval(float(values.mean()), float(stdtrit(len(values) - 1, 1 - LEVEL / 2) * _standard_error(values)))
 
 
-def paired_p_values(values: NDArray[np.float64], baseline: NDArray[np.float64], signs: int = 0) -> NDArray[np.float64]:
+def paired_p_values(
+    values: NDArray[np.float64], baseline: NDArray[np.float64], *, signs: int = 0
+) -> NDArray[np.float64]:
     """Two-sided p-values of Student's paired test, but at least 2^(1 − T).
 
     That is the probability that T differences share one sign by chance. Counts of a few tasks often differ by the same
