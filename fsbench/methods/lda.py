@@ -74,10 +74,13 @@ def ridge_precision(tasks: TaskBatch, means: Tensor) -> Tensor:
     """
     support = support_and_query(tasks)[0]
     centred = support - tasks.one_hot().mT @ means  # (B, S, D) C
-    products = centred @ centred.mT  # (B, S, S)
+    few = support.shape[1] <= support.shape[2]
+    products = centred @ centred.mT if few else centred.mT @ centred  # (B, S, S) or (B, D, D)
     trace = products.diagonal(dim1=1, dim2=2).sum(dim=1)[:, None, None] / max(1, support.shape[1] - 1)  # t
     dimension = support.shape[2]
     lift = torch.where(trace > torch.finfo(support.dtype).eps, trace, float(dimension))
-    ridge = products + lift * torch.eye(support.shape[1], dtype=support.dtype, device=support.device)
-    inner = torch.cholesky_solve(centred @ means.mT, torch.linalg.cholesky_ex(ridge)[0])  # (B, S, K)
+    factor = torch.linalg.cholesky_ex(products + lift * torch.eye(products.shape[1]).to(products))[0]
+    if not few:
+        return dimension * torch.cholesky_solve(means.mT, factor).mT
+    inner = torch.cholesky_solve(centred @ means.mT, factor)  # (B, S, K)
     return (means - inner.mT @ centred) * dimension / lift

@@ -314,8 +314,11 @@ def _p_values(runs: Runs, metric: Metric) -> Pairs:
     for (source, column), records in columns.items():
         for one, other in itertools.combinations(records, 2):
             tasks = min(records[one].tasks, records[other].tasks)
-            samples = zip(*(records[label].first(tasks).samples(metric.name) for label in (one, other)), strict=True)
-            p_values[source, column, frozenset((one, other))] = max(float(paired_p_values(*both)) for both in samples)
+            values = (records[label].first(tasks).samples(metric.name) for label in (one, other))
+            samples = list(zip(*values, strict=True))
+            signs = max(len(first) for first, _ in samples)
+            each = [float(paired_p_values(first, second, signs=signs)) for first, second in samples]
+            p_values[source, column, frozenset((one, other))] = max(each)
     return p_values
 
 

@@ -36,18 +36,21 @@ def interval(values: NDArray[np.float64]) -> Interval:
     return Interval(float(values.mean()), float(stdtrit(len(values) - 1, 1 - LEVEL / 2) * _standard_error(values)))
 
 
-def paired_p_values(values: NDArray[np.float64], baseline: NDArray[np.float64]) -> NDArray[np.float64]:
+def paired_p_values(
+    values: NDArray[np.float64], baseline: NDArray[np.float64], *, signs: int = 0
+) -> NDArray[np.float64]:
     """Two-sided p-values of Student's paired test, but at least 2^(1 − T).
 
     That is the probability that T differences share one sign by chance. Counts of a few tasks often differ by the same
-    number, and Student's test would be certain where they do.
+    number, and Student's test would be certain where they do. Where the same tasks are also tested by their classes,
+    `signs` is the larger number of both.
 
     The values are (…, T), of one method or several, and (T,); the p-values (…,), 1 where all tasks have the same.
     """
     differences, tasks = values - baseline, len(baseline)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.abs(differences.mean(axis=-1)) / _standard_error(differences)
-    p_values: NDArray[np.float64] = np.fmax(2 * stdtr(tasks - 1, -t), 2.0 ** (1 - tasks))
+    p_values: NDArray[np.float64] = np.fmax(2 * stdtr(tasks - 1, -t), 2.0 ** (1 - max(tasks, signs)))
     return np.where(differences.any(axis=-1), p_values, 1.0)
 
 

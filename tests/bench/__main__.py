@@ -13,7 +13,7 @@ CASES: dict[str, Callable[[bool], list[Measure]]] = {
     "answers": lambda quick: keeping_answers(500, 1, 64) if quick else keeping_answers(10_000, 5),
     "growth": lambda quick: as_the_problem_grows(128 if quick else 1_024, 1 if quick else 3),
     "methods": lambda quick: each_method(100 if quick else 1_000, 1 if quick else 3),
-    "large": lambda quick: large_tasks(20, 200, names=["ncm"]) if quick else large_tasks(200, 10_000),
+    "large": lambda quick: large_tasks(20, 200, names=["ncm"]) if quick else large_tasks(400, 10_000),
     "largest": lambda quick: large_tasks(1_000, 50_000),
     "scatter": lambda quick: scatter(1, 16, 60) if quick else scatter(5),
     "extract": lambda quick: extraction(1, images=2, width=8) if quick else extraction(3),
@@ -26,7 +26,7 @@ CASES: dict[str, Callable[[bool], list[Measure]]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; the status is 1 if `--check` is given and a bound is missed by more than noise."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    usual = ",".join(name for name in CASES if name != "largest")  # which takes an hour
+    usual = ",".join(name for name in CASES if name != "largest")  # which takes long
     parser.add_argument("--cases", default=usual, help=f"separated by commas: {', '.join(CASES)}")
     parser.add_argument("--quick", action="store_true", help="small sizes, to check that it works")
     parser.add_argument("--check", action="store_true", help="fail where a bound is missed by more than noise")

@@ -70,6 +70,7 @@ def test_lda(features: Features, shots: int) -> None:
         slow = partial(loops.lda, mean=mean, scatter=matrix, sigma=5.0)
         tasks.agree("lda", slow, 1e-8, base=base, scatter=scatter, sigma=5.0)
     tasks.agree("lda:ridge", loops.lda_ridge, 1e-8)
+    tasks_of(make_features(dimension=12, seed=5), 5, (3, 1, 2, 6, 3)).agree("lda:ridge", loops.lda_ridge, 1e-8)
 
 
 @pytest.mark.parametrize("name", [name for name in slow_versions(None, 1, True) if name != "simpleshot:UN"])

@@ -46,6 +46,16 @@ def test_one_best_per_column_and_ties_are_never_the_best(table: Comparison) -> N
         assert cells[0].value.mean == cells[0].record.accuracy
 
 
+@pytest.mark.parametrize("tasks", [1, 10])
+def test_few_tasks_of_many_classes_tell_methods_apart(tasks: int) -> None:
+    """Ten tasks alone have p-values of at least 2⁻⁹, too much for the many pairs of a table; the classes decide."""
+    rights = {f"method{number:02d}": 0.5 for number in range(12)} | {"ncm": 0.2}
+    records = [make_record(name, right, ways=20, queries=600, tasks=tasks) for name, right in rights.items()]
+    (table,) = collect(records)
+    cell = table.groups[0].cells["ncm", records[0].run.protocol]
+    assert not cell.tied
+
+
 def test_a_table_is_for_one_metric(monkeypatch: pytest.MonkeyPatch) -> None:
     records = [make_record(name, right) for name, right in NAMES.items()]
     records[0].answers.predicted[:] = np.where(records[0].answers.labels > 0, 0, 1)  # every answer is wrong

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,6 +120,22 @@ def test_open_set_asks_for_unknown_classes_too(setting: str) -> None:
     assert {*unknown} == {30} if setting == "balanced" else abs(unknown.mean() - 30) < 1.5 and unknown.std() > 5
 
 
+@pytest.mark.parametrize("name", ["all-way", "batches", "meta", "imbalanced-support", "open-set"])
+def test_images_of_a_class_are_equally_likely_in_support_and_queries_and_so_are_classes(name: str) -> None:
+    words = {"meta": {"ways": "3-5"}, "open-set": {"ways": 3, "unknown": 3, "queries": 40}}.get(name, {})
+    drawn = sample_tasks(preset(name, **words), OFFSETS, 5, np.arange(1500))
+    for rows in (drawn.support, drawn.query):
+        counts = np.bincount(rows[rows >= 0], minlength=SIZES.sum())
+        for first, last in itertools.pairwise(OFFSETS):  # images of one class are drawn without replacement
+            assert stats.chisquare(counts[first:last]).pvalue > 1e-4
+    if words:
+        chosen = drawn.classes[drawn.classes >= 0]
+        assert stats.chisquare(np.bincount(chosen, minlength=8)).pvalue > 1e-4
+    if name == "open-set":
+        unknown = np.searchsorted(OFFSETS, drawn.query[drawn.query_labels == UNKNOWN], "right") - 1
+        assert (np.abs(np.bincount(unknown, minlength=8) / len(unknown) - 1 / 8) < 0.02).all()
+
+
 def test_ranges_apply_to_every_protocol() -> None:
     drawn = draw(preset("disjoint", ways="3-6", present="2-10", queries="4/class", settings="balanced"), 400)
     assert {*drawn.ways} == {3, 4, 5, 6}
@@ -130,12 +147,13 @@ def test_ranges_apply_to_every_protocol() -> None:
 
 def test_tasks_of_unequal_size_are_pinned() -> None:
     digests = {}
-    for name in ("all-way", "batches", "meta", "imbalanced-support", "open-set"):
+    for name in ("all-way", "batches", "meta", "imbalanced-support", "imbalanced-support-relaxed", "open-set"):
         drawn = sample_tasks(preset(name, **({"ways": 3} if name == "open-set" else {})), OFFSETS, 0, np.arange(20))
         digests[name] = hashlib.sha256(np.concatenate([drawn.support, drawn.query], axis=1).tobytes()).hexdigest()[:8]
     # Changing one of these changes published task lists: raise TaskProtocol.version together with it.
     expected = {"all-way": "f08464e9", "batches": "914f585f", "meta": "1fed8a0f", "imbalanced-support": "b53e6ef3"}
-    assert digests == expected | {"open-set": "0dca7e2a"}
+    relaxed = expected["imbalanced-support"]  # every class is large enough to have a shot
+    assert digests == expected | {"open-set": "0dca7e2a", "imbalanced-support-relaxed": relaxed}
 
 
 def test_meta_dataset_asks_as_often_for_unknown_classes() -> None:
