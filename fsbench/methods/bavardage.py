@@ -51,9 +51,12 @@ ARTICLE_UNITS = {"t_vb": "tau", "s_max": "sigma"}  # options in the article's un
 SAMPLER = "sampler"  # the word for the α that the tasks are drawn with
 RIDGE = 1e-6  # the released program adds it to its matrix
 # The variant `weighted`, chosen on val classes: see docs/methods.md.
-WEIGHTED: dict[str, Any] = {"query_weight": "auto", "start": "product", "size_terms": 4.0, "beta": 7.0}
+WEIGHTED: dict[str, Any] = {
+    "query_weight": "auto", "start": "product", "size_terms": 4.0, "prior_mean": "task", "beta": 7.0,
+}  # fmt: skip
 TAU = {"free": 0.5, "equal": 0.3, "auto": 0.5}  # by class sizes
 TRUST = {"free": 0.4, "equal": 0.8}  # λ of 15 queries per class
+CALIBRATION = {"free": (2.8, 2.0), "equal": (1.7, 1.2), "auto": (2.8, 2.0)}  # below five shots, and from five on
 START_TAU = 0.1  # τ of the nearest class mean in the start `product`
 _OUTSIDE = 1e-12  # squared length along a direction, relative to the longest, below which no sample has a part of it
 
@@ -86,10 +89,12 @@ class Bavardage(Method):
     # `product`: Soft-KMEANS times the nearest class mean of the sphered support
     start: Literal["soft-kmeans", "product"] = "soft-kmeans"
     size_terms: Annotated[float, Field(gt=0)] = math.inf  # c: what favours large classes is weighted by min(1, c/(K−1))
+    # m_o: the `base` mean, 0; or the mean of the queries, as far as the `task` lies off the base mean
+    prior_mean: Literal["base", "task"] = "base"
     # class sizes among the queries: `free`, `equal`, or `auto`, which are equal ones in tasks that look like it
     sizes: Literal["free", "equal", "auto"] = "free"
 
-    later = (*Method.later, "query_weight", "start", "size_terms", "sizes")
+    later = (*Method.later, "query_weight", "start", "size_terms", "prior_mean", "sizes")
     info = MethodInfo(
         "bavardage", "BAVARDAGE", 'Hu, Pateux, Gripon, "Adaptive Dimension Reduction and Variational Inference…", 2022',
         url="https://arxiv.org/abs/2209.08527", order=220, prior="free",
@@ -121,8 +126,9 @@ class Bavardage(Method):
             options["prior_alpha"] = context.alpha
         if options.get("variant") == "weighted":
             known = "equal" if context.balanced else "free" if context.alpha else "auto"
-            sizes = options.get("sizes", known)
-            options = {**WEIGHTED, "sizes": sizes, "tau": TAU.get(sizes, 0.5), **options}
+            sizes = known if options.get("sizes") not in TAU else options["sizes"]
+            chosen = {"sizes": sizes, "tau": TAU[sizes], "calibration": CALIBRATION[sizes][context.shots >= 5]}
+            options = {**WEIGHTED, **chosen, **options}
         return super().configure(context, **options)
 
     @classmethod
@@ -171,6 +177,7 @@ class Bavardage(Method):
         normalised = EqualSizes() if equal else over_classes
         for assigned in soft_kmeans(plain, self.t_km, self.km_steps, normalised):
             yield assigned
+        share = off_centre(sphered, assigned) if self.prior_mean == "task" else None
         if self.start == "product":
             similarity, squared = sphered.means()
             logarithms = assigned.clamp_min(torch.finfo(assigned.dtype).tiny).log()
@@ -178,7 +185,7 @@ class Bavardage(Method):
             assigned = normalised(logarithms + START_TAU * (similarity - squared / 2))
         weight = self._weight(*assigned.shape[1:], equal=equal)
         for _ in range(self.steps):
-            assigned = normalised(self._logits(sphered, assigned, weight))
+            assigned = normalised(self._logits(sphered, assigned, weight, share))
             yield assigned
 
     def _products(self, tasks: TaskBatch) -> tuple[InnerProducts, InnerProducts]:
@@ -193,13 +200,16 @@ class Bavardage(Method):
         sphered = clamp_within_span(plain, tasks.gram("sphered"), self.sigma)
         return InnerProducts(plain), InnerProducts(sphered)
 
-    def _logits(self, clusters: Clusters, assigned: Tensor, weight: float) -> Tensor:
-        """The M step, Eq. 3 with m_o = 0 and query weight λ, and the E step before it is normalised, (B, K, Q).
+    def _logits(self, clusters: Clusters, assigned: Tensor, weight: float, share: Tensor | None) -> Tensor:
+        """The M step, Eq. 3 with query weight λ, and the E step before it is normalised, (B, K, Q).
 
-        The latter is Eq. 5 without the terms that are the same for every class.
+        m_o is 0, or the share (B, 1, 1) of the mean of the queries. The E step is Eq. 5 without the terms that are the
+        same for every class.
         """
         dimension, weighted = assigned.shape[1] - 1, weight * assigned  # d = K − 1, and λ o
         beta = self.beta + clusters.count(weighted)  # (B, K, 1)
+        if share is not None:
+            weighted = weighted + self.beta * share / assigned.shape[2]  # with β_o m_o
         similarity, squared = clusters.centroids(weighted, beta)  # ⟨x'_q, m'_k⟩ and ‖m'_k‖²
         samples = clusters.support.shape[2] + weight * assigned.shape[2]
         precision = _learned_precision(clusters, weighted, beta, samples) if isinstance(self.tau, str) else self.tau
@@ -228,6 +238,20 @@ def sphering(values: Tensor, vectors: Tensor, sigma: float) -> Tensor:
     floor = (values[0] * 1e-12).clamp_min(1e-16)  # so that a direction without scatter stays finite
     # Departs from the T = S R printed before Eq. 7: with eigenvectors in the columns of R it is S Rᵀ that decorrelates.
     return vectors * values.clamp_min(floor).rsqrt().clamp_max(sigma)
+
+
+def off_centre(clusters: Clusters, assigned: Tensor) -> Tensor:
+    """How far a task lies off the base mean, 0 to 1 (B, 1, 1), from assignments (B, K, Q): a James–Stein factor.
+
+    If centroids were spread around the base mean, 0, without preference, the squared length of the sum of all samples
+    would be the sum of those of the classes, on average. What exceeds it is the task's own mean.
+    """
+    everything = Clusters(clusters.products, clusters.support.sum(dim=1, keepdim=True))  # as one class
+    one = torch.ones_like(assigned[:, :1])
+    _, of_classes = clusters.centroids(assigned, torch.ones_like(clusters.shots))  # (B, K, 1) ‖Σ_n o_nk x_n‖²
+    _, of_all = everything.centroids(one, one[:, :, :1])  # (B, 1, 1) ‖Σ_n x_n‖²
+    spread = of_classes.sum(dim=1, keepdim=True) / of_all.clamp_min(torch.finfo(of_all.dtype).tiny)
+    return (1 - spread).clamp_min(0.0)
 
 
 def look_equal(assigned: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from fsbench.tasks.batch import TaskBatch, by_name
 
 POOL: Final = "pool"  # the word for it, in place of a file of base classes
 Statistics = BaseStatistics | Literal["pool"] | None
-ENOUGH = 200  # images, from which the scatter of a pool is worth it: see docs/methods.md
+ENOUGH = 100  # images, from which the scatter of a pool is worth it: see docs/methods.md
 
 
 def check_pool(images: int) -> None:

@@ -36,12 +36,13 @@ def bavardage(
         with np.errstate(divide="ignore"):
             product = np.maximum(np.log(o), -700) + np.maximum(np.log(nearest), -700)
         o = np.concatenate([known, normalised(product[len(known) :])])
+    centre = prior_mean(sphered, soft_kmeans(x, known, given.t_km, given.km_steps, normalised), len(known), given)
     for _ in range(given.steps):
-        u = plda(sphered, o * weight, gamma=given.beta)
+        u = plda(sphered - centre, o * weight, gamma=given.beta)  # from m_o, which is then 0
         count = o.sum(axis=0)  # N_k
         alpha = given.prior_alpha + count - (known.sum(axis=0) if given.variant == "released" else 0)  # Eq. 3
         beta = given.beta + (o * weight).sum(axis=0)
-        m = (o * weight).T @ u / beta[:, None]  # m_o = 0
+        m = (o * weight).T @ u / beta[:, None]
         log_pi = digamma(alpha) - digamma(alpha.sum()) if given.mixing == "learned" else 0
         constant = 0.5 * d * np.log(tau) - 0.5 * d * np.log(2 * np.pi)  # Λ = τ I
         share = min(1, given.size_terms / d)
@@ -55,6 +56,13 @@ def query_weight(given: Bavardage, equal: bool, ways: int, queries: int) -> floa
     if given.query_weight != "auto":
         return float(given.query_weight)
     return float(min(1.0, (0.8 if equal else 0.4) * (queries / ways / 15) ** -0.5))
+
+
+def prior_mean(sphered: Array, o: Array, support: int, given: Bavardage) -> Array:
+    """m_o: 0, or the mean of the queries times what of ‖Σ_n x_n‖² exceeds the sum over classes of ‖Σ_n o_nk x_n‖²."""
+    total = (sphered.sum(axis=0) ** 2).sum()
+    share = max(0.0, 1 - sum((o[:, k] @ sphered) @ (o[:, k] @ sphered) for k in range(o.shape[1])) / total)
+    return sphered[support:].mean(axis=0) * (share if given.prior_mean == "task" else 0.0)
 
 
 def look_equal(o: Array) -> bool:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from fsbench.methods.bavardage import Bavardage, clamp_by_products, look_equal
+from fsbench.methods.bavardage import Bavardage, clamp_by_products, look_equal, off_centre
+from fsbench.methods.centroids import Clusters, inner_products
 from tests.oracle import algorithms, reference
 from tests.oracle.reference import UNEQUAL, tasks_of
 from tests.oracle.rivals_centroids import simpleshot
@@ -76,21 +77,36 @@ def test_bavardage_agrees_with_algorithm_1(
 def test_weighted_agrees_with_the_loops(
     features: Features, base: reference.Base, sizes: str, shots: int, ways: int, queries: int, alpha: float | None
 ) -> None:
-    """With 2 to 8 dimensions, of which the size terms count 4, and with few and many queries per class."""
-    params = {"variant": "weighted", "sizes": sizes, "t_km": 20.0}
+    """With 2 to 8 dimensions, of which the size terms count 4, few and many queries per class, off the base mean."""
+    params = {"variant": "weighted", "sizes": sizes, "t_km": 20.0, "calibration": 1.0}
     slow = slow_bavardage(features.statistics, base, **params)
     tasks = tasks_of(features, 4, shots=shots, ways=ways, queries=queries, alpha=alpha)
+    tasks.support, tasks.query = tasks.support + np.float32(0.3), tasks.query + np.float32(0.3)
     tasks.agree("bavardage", slow, 1e-8 if sizes == "free" else 1e-4, base=features.statistics, **params)
 
 
 def test_article_and_weighted_are_points_of_one_model(features: Features) -> None:
     tasks, base = tasks_of(features, 4), features.statistics
-    article = {"query_weight": 1.0, "start": "soft-kmeans", "size_terms": float("inf"), "beta": 10.0, "tau": 0.3}
+    article: dict[str, Any] = {
+        "query_weight": 1.0, "start": "soft-kmeans", "size_terms": float("inf"), "prior_mean": "base", "beta": 10.0,
+        "tau": 0.3,
+    }  # fmt: skip
     expected = tasks.predict("bavardage", base=base)
     np.testing.assert_array_equal(
         tasks.predict("bavardage:weighted", base=base, sizes="free", calibration=1.0, **article), expected
     )
     assert np.abs(tasks.predict("bavardage:weighted", base=base) - expected).max() > 0.01
+
+
+def test_the_prior_mean_follows_a_task_off_the_base_mean(features: Features) -> None:
+    """In the share that is not chance: all of it for a task far away, nothing where classes surround the base mean."""
+    for x, expected in ((torch.eye(4) + 100, 0.75), (torch.cat([torch.eye(2), -torch.eye(2)]), 0.0)):
+        clusters = Clusters(inner_products(x.repeat(2, 1)[None]), torch.eye(4)[None])
+        assert float(off_centre(clusters, torch.eye(4)[None])) == pytest.approx(expected, abs=1e-3)
+    tasks = tasks_of(features, 4)
+    tasks.support, tasks.query = tasks.support + np.float32(0.3), tasks.query + np.float32(0.3)
+    solve = partial(tasks.predict, "bavardage", base=features.statistics, variant="weighted", sizes="free")
+    assert np.abs(solve() - solve(prior_mean="base")).max() > 0.01
 
 
 def test_equal_sizes_are_chosen_where_the_shares_allow_them() -> None:

@@ -21,8 +21,8 @@ WORDS = {
     r"simply|easily|obviously": "nothing in its place",
 }
 NOT_ONE = r"(?<!there )\b(is|are) no (?!longer|more)"  # as in: a tomato is no vegetable
-MOST_LINES, MOST_FILES, MOST_TEST_LINES = 20_540, 135, 14_440
-MOST_FUNCTIONS, MOST_WALKED_FILES = 191, 31
+MOST_LINES, MOST_FILES, MOST_TEST_LINES = 21_500, 140, 15_000
+MOST_FUNCTIONS, MOST_WALKED_FILES = 200, 32
 
 
 def test_the_package_and_its_tests_stay_small() -> None:

@@ -78,7 +78,7 @@ def test_what_methods_are_told() -> None:
         "balanced or not": "sets t_km, mixing; with --blind as if unbalanced",
         "sampler's α": "only with --prior-alpha sampler",
     }
-    assert told("bavardage:weighted")["balanced or not"].endswith("sizes; with --blind sizes auto")
+    assert told("bavardage:weighted")["balanced or not"].endswith("; with --blind sizes auto")
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *places: str) -> list[EntryPoint]:
