@@ -63,7 +63,7 @@ def test_all_fast_methods_answer_as_on_the_cpu_and_the_gpu_is_waited_for_once_a_
     assert gpu.sent - 2 * before[1] == indices
     assert gpu.waits - 2 * before[0] == 2 * CHUNKS  # for predictions, and for confidences that are ready with them
     of_base = sum(method.info.needs_base_for(method.params()) for method in methods) * 96 * 4
-    assert before[1] == DATA.novel.features.nbytes + of_base + 3 * 96 * 96 * 4
+    assert before[1] == DATA.novel.features.nbytes + of_base + 4 * 96 * 96 * 4  # `released` has two
     assert len({id(table) for one in embedded for table in one.spaces.values()}) < len(methods)  # equal ones are shared
     assert {"_linalg_eigh", "_linalg_svd"}.isdisjoint(gpu.kernels)
 
@@ -74,7 +74,7 @@ def test_features_that_do_not_fit_at_once_are_embedded_in_parts(monkeypatch: pyt
     monkeypatch.setattr(engine, "free_memory", lambda device: 10 * engine._EMBEDDING_SHARE * 96 * 4)
     parts = watch(monkeypatch, Bavardage, "embed", lambda method, features, base: len(features))
     with PretendedGpu():
-        ((_, spaces),) = engine.embed_all([Bavardage()], DATA.novel, DATA.statistics, CUDA)
+        spaces = engine.embed_all([Bavardage()], DATA.novel, DATA.statistics, CUDA)[0].spaces
         torch.testing.assert_close({name: table.cpu() for name, table in spaces.items()}, whole)
     assert set(parts[:-1]) == {10}
 
