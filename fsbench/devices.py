@@ -134,6 +134,11 @@ def reset_peak_memory(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
 
 
+def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A tensor on a device; to a GPU it is copied from pinned memory, so that nothing waits for the copy."""
+    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+
+
 def solves_in_threads(device: torch.device) -> bool:
     """Whether blocks of tasks are solved side by side, in one thread each. On a GPU threads only draw tasks.
 

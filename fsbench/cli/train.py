@@ -27,9 +27,9 @@ def train(options: Train) -> None:
     if recipe not in RECIPES:
         raise unknown_name("recipe", recipe, RECIPES)
     on_tasks = recipe != CLASSES
-    if on_tasks and (options.rotation or options.mixup):
+    if on_tasks and (options.rotation or options.mixup or options.precision != "fp32"):
         hint = f"Leave out these or --recipe {recipe}."
-        raise FsbenchError("--rotation and --mixup belong to a training on classes.", hint)
+        raise FsbenchError("--rotation, --mixup and --precision belong to a training on classes.", hint)
     given = {name: getattr(options, name, None) for name in TrainSettings.__annotations__}
     chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if on_tasks:
@@ -55,7 +55,6 @@ def train(options: Train) -> None:
         execution = Execution(
             device,
             reporter,
-            workers=options.workers,
             eval_every=options.eval_every,
             ranks=ranks,
             cache=pixel_cache(options.data_dir),

@@ -9,6 +9,7 @@ family was trained with is in `fsbench.backbones.families`; any other can be cho
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Mapping
@@ -121,8 +122,13 @@ class CropTransform:
 
 def normalise(tensor: torch.Tensor, mean: Triple, std: Triple) -> torch.Tensor:
     """Subtract the mean and divide by the standard deviation, per channel of (..., 3, height, width)."""
-    normalised: torch.Tensor = steps.normalize(tensor, mean, std)
-    return normalised
+    return (tensor - _per_channel(mean, tensor.device)).div_(_per_channel(std, tensor.device))
+
+
+@functools.lru_cache(maxsize=16)  # torchvision copies them to a GPU for every batch, and asks whether one is zero
+def _per_channel(values: Triple, device: torch.device) -> torch.Tensor:
+    with torch.inference_mode(False):
+        return torch.tensor(values, device=device)[:, None, None]
 
 
 _SMALL = 40  # images up to this side are treated like CIFAR's

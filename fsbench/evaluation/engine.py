@@ -23,6 +23,7 @@ from torch import Tensor
 from fsbench.devices import (
     float32_products,
     free_memory,
+    moved,
     out_of_memory,
     peak_memory,
     reset_peak_memory,
@@ -42,9 +43,11 @@ from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import TaskRows, feasible_sizes, largest, sample_tasks
 
 _EMBEDDED_AT_ONCE = 1024  # rows that stay in the cache of a CPU
+_EMBEDDING_SHARE = 64  # of free memory on a GPU: what features may take that are embedded at once, beside many copies
 _MOST_PER_BLOCK_CPU = 64  # tasks per block on a CPU: enough for small operations to cost little
 _FEW = 8  # tasks: fewer take hardly less time
 _MOST_PER_BLOCK_GPU = 2048  # tasks per block on a GPU
+_MOST_DRAWING = 4  # threads that draw while a GPU solves, two at least; docs/speed.md has the budget
 _MOST_DRAWN = 512  # tasks that are drawn at once
 _DRAWING_BYTES = 256 << 20  # that drawing may take
 _OFF_BY_ROUNDING = 1e-3  # of sums of probabilities, on any device
@@ -167,13 +170,17 @@ def solve(
 
 def embed_all(methods: Sequence[Method], split: Split, base: Statistics, device: torch.device) -> list[Embedded]:
     """The embeddings of several methods; equal tables are held once."""
+    features = torch.from_numpy(split.features)
+    # Pixels are mapped from a file. Features go over in one copy for all methods.
+    features = moved(features, device) if features.is_floating_point() else features.to(device)
     tables: list[Tensor] = []
     embedded = []
     for number, method in enumerate(methods):
         spaces, pooled = {}, base == POOL and method.info.needs_base_for(method.params())
         known = base if isinstance(base, BaseStatistics) else None
         with _naming(number):
-            own_tables = _raw(split, device) if pooled else _embed(method, split, known, device)
+            raw = pooled or not features.is_floating_point()
+            own_tables = {"rows": features} if raw else _embed(method, features, known)
         for name, table in own_tables.items():
             # Most that differ do so in their first row.
             same = (one for one in tables if torch.equal(one[:1], table[:1]) and torch.equal(one, table))
@@ -184,24 +191,25 @@ def embed_all(methods: Sequence[Method], split: Split, base: Statistics, device:
     return embedded
 
 
-def _raw(split: Split, device: torch.device) -> dict[str, Tensor]:
-    """The rows of a split as they are; pixels, mapped from a file, are not copied."""
-    return {"rows": torch.from_numpy(split.features).to(device)}
-
-
-def _embed(method: Method, split: Split, base: BaseStatistics | None, device: torch.device) -> dict[str, Tensor]:
-    """The method's row-wise embedding of all features of a split, on the device: a table (M, E) for every space."""
-    features = torch.from_numpy(split.features)
-    if not features.is_floating_point():
-        return _raw(split, device)
+def _embed(method: Method, features: Tensor, base: BaseStatistics | None) -> dict[str, Tensor]:
+    """The method's row-wise embedding of all features of a split, on their device: a table (M, E) for every space."""
     tables: dict[str, Tensor] = {}
-    for done in range(0, len(features), _EMBEDDED_AT_ONCE):
-        parts = by_name(method.embed(features[done : done + _EMBEDDED_AT_ONCE].to(device), base))
-        for name, rows in parts.items():
+    done = 0
+    for part in features.split(_embedded_at_once(features)):
+        for name, rows in by_name(method.embed(part, base)).items():
             if not done:
                 tables[name] = rows.new_empty(len(features), rows.shape[1])
             tables[name][done : done + len(rows)] = rows
+        done += len(part)
     return tables
+
+
+def _embedded_at_once(features: Tensor) -> int:
+    """Rows: few on a CPU, for its cache; as memory allows on a GPU, which needs the sphering for each part anew."""
+    if solves_in_threads(features.device):
+        return _EMBEDDED_AT_ONCE
+    row = features.shape[1] * features.element_size()
+    return max(_EMBEDDED_AT_ONCE, (free_memory(features.device) or 0) // (_EMBEDDING_SHARE * row))
 
 
 @dataclass
@@ -244,8 +252,8 @@ def _plan(
     by_network = any(each.method.info.cost == "network" for each in embedded)
     most = 1 if by_network else _MOST_PER_BLOCK_CPU if in_threads else _MOST_PER_BLOCK_GPU
     fitting = most * cores if free is None else free // (2 * one)  # half is left to others
-    threads = max(1, min(cores, fitting, tasks)) if in_threads else 2  # two draw while a GPU solves
-    block = batch or max(1, min(most, fitting // threads))
+    threads = max(1, min(cores, fitting, tasks)) if in_threads else max(2, min(cores, _MOST_DRAWING))
+    block = batch or max(1, min(most, fitting // threads if in_threads else fitting))
     drawing = 4 * ways * largest_class + 64 * samples
     drawn = max(1, min(_MOST_DRAWN, _DRAWING_BYTES // (threads * drawing)))
     chunk = max(block, drawn // block * block) if in_threads or block < drawn else block
@@ -327,7 +335,7 @@ def _solve_alike(
     Tasks are solved block by block; a block that does not fit into memory is tried again in halves.
     """
     device = next(iter(embedded[0].spaces.values())).device
-    rows, labels = (torch.from_numpy(array).to(device, non_blocking=True) for array in (index, support_labels))
+    rows, labels = (moved(torch.from_numpy(array), device) for array in (index, support_labels))
     shape = len(embedded), len(rows), rows.shape[1] - labels.shape[1]
     predicted = torch.zeros(shape, dtype=torch.int32, device=device)
     confidence = torch.zeros(shape, dtype=torch.float16, device=device)

@@ -1,13 +1,13 @@
 """The batches of a training: base images, decoded once, then cropped and mirrored a whole batch at a time.
 
 Every random choice (order, augmentation, rotations, mixup) is a pure function of (seed, epoch, image) or (seed, epoch,
-step). No draw depends on an earlier one: workers and interruptions change none.
+step). No draw depends on an earlier one: interruptions change none.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -17,12 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
-from torch.utils.data import DataLoader, Dataset
 
 from fsbench.data.dataset import ImageSplit
 from fsbench.data.pixels import Decoded, decode
 from fsbench.data.transforms import EvalTransform, normalise
-from fsbench.devices import reading_processes, share, while_workers_live
+from fsbench.devices import moved
 from fsbench.errors import FsbenchError
 from fsbench.reporter import Reporter
 from fsbench.tasks.random import below, uniform, words
@@ -141,8 +140,8 @@ class Keys:
                 yield Key(epoch, step[self.rank :: self.settings.ranks])
 
 
-class Views(Dataset["Batch | FsbenchError"]):
-    """The batches of a training, by key; where there is no room for one, it is the error that says so.
+class Views:
+    """The batches of a training, by key.
 
     Small images are the evaluation's centre crop, shifted by up to an eighth of its side, with mirrored edges. Others
     are random parts of the image. Crop, flip and resize are one bilinear sampling of the whole batch.
@@ -155,30 +154,29 @@ class Views(Dataset["Batch | FsbenchError"]):
     """
 
     def __init__(self, labels: Ints, decoded: Decoded, transform: EvalTransform, settings: TrainSettings) -> None:
-        self.labels, self.decoded = torch.from_numpy(labels), decoded
+        self.labels, self.decoded = labels, decoded
         self.transform, self.settings = transform, settings
 
-    def __getitem__(self, key: Key) -> Batch | FsbenchError:
-        try:
-            images = share(self._sample(key))
-        except FsbenchError as error:  # raised in a worker process it would drag a traceback along
-            return error
+    def batch(self, key: Key, device: torch.device) -> Batch:
+        """The batch of a key: images go to the device as bytes, and are sampled there."""
         drawn = turns(self.settings.seed, key.epoch, key.rows)
-        return Batch(images, self.labels[key.rows], torch.from_numpy(drawn))
+        arrays = self.decoded.pixels[key.rows], self._affine(key), self.labels[key.rows], drawn
+        pixels, affine, labels, turned = (moved(torch.from_numpy(array), device) for array in arrays)
+        shape = [len(pixels), 3, self.transform.crop, self.transform.crop]
+        grid = functional.affine_grid(affine, shape, align_corners=False)
+        images = normalise(pixels.permute(0, 3, 1, 2).float() / 255, self.transform.mean, self.transform.std)
+        sampled = functional.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
+        return Batch(sampled, labels, turned)
 
-    def _sample(self, key: Key) -> Tensor:
-        pixels = self.decoded.pixels[key.rows]  # (B, side, side, 3)
+    def _affine(self, key: Key) -> NDArray[np.float32]:
+        """(B, 2, 3) from the result's [-1, 1]² to the image's."""
         centres, sizes = self._boxes(key)
         mirrored = flips(self.settings.seed, key.epoch, key.rows) & self.settings.flip
-        affine = np.zeros((len(pixels), 2, 3), dtype=np.float32)  # from the result's [-1, 1]² to the image's
+        affine = np.zeros((len(sizes), 2, 3), dtype=np.float32)
         affine[:, 0, 0] = np.where(mirrored, -sizes[:, 0], sizes[:, 0])
         affine[:, 1, 1] = sizes[:, 1]
         affine[:, :, 2] = 2 * centres - 1
-        shape = [len(pixels), 3, self.transform.crop, self.transform.crop]
-        grid = functional.affine_grid(torch.from_numpy(affine), shape, align_corners=False)
-        images = torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255
-        images = normalise(images, self.transform.mean, self.transform.std)
-        return functional.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
+        return affine
 
     def _boxes(self, key: Key) -> tuple[Floats, Floats]:
         """Centres and sizes (B, 2) of the parts of the images that are taken, in shares of the image."""
@@ -197,15 +195,3 @@ def make_views(
     """The views of the base images, decoded into a file of the cache, or into memory where there is none."""
     square = EvalTransform("exact", transform.size, transform.size, mean=(0, 0, 0), std=(1, 1, 1))
     return Views(split.labels, decode(split, square, cache, reporter), transform, settings)
-
-
-def load_batches(
-    views: Views, keys: Iterable[Key], workers: int | None, device: torch.device
-) -> Iterator[Batch | FsbenchError]:
-    """The batches of all remaining steps, one after the other; None is several workers for a GPU, none for the CPU."""
-    gpu = device.type == "cuda"
-    processes = (reading_processes(device) if gpu else 0) if workers is None else workers
-    loader: DataLoader[Batch | FsbenchError] = DataLoader(
-        views, batch_size=None, sampler=keys, num_workers=processes, pin_memory=gpu
-    )
-    return while_workers_live(loader)

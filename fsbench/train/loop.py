@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -122,7 +123,9 @@ class Trainer:
             group["lr"] = rate
         images, labels, turns = (tensor.to(self.device, non_blocking=True) for tensor in batch)
         moved = Batch(images.contiguous(memory_format=self.format), labels, turns)
-        loss = self.shared(*self.objective.arguments(moved, self.keys, epoch, step))
+        bf16 = torch.autocast(self.device.type, torch.bfloat16) if self.settings.precision == "bf16" else nullcontext()
+        with bf16:
+            loss = self.shared(*self.objective.arguments(moved, self.keys, epoch, step))
         self.optimiser.zero_grad()
         loss.backward()
         if self.settings.episodes:

@@ -32,9 +32,10 @@ from fsbench.backbones.load import encode_backbone, halve, load_backbone
 from fsbench.data.dataset import ImageDataset, ImageSplit
 from fsbench.data.pixels import normalised, open_pixels
 from fsbench.data.transforms import EvalTransform, transform_for
-from fsbench.devices import keep_freed_memory
+from fsbench.devices import float32_products, keep_freed_memory
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import TaskList, solve
+from fsbench.features.extract import refuse_tf32
 from fsbench.features.image_hashes import INDEX, hashed
 from fsbench.features.store import Split, digest, library_versions, make_split
 from fsbench.io.files import only_writer, whole_file
@@ -47,7 +48,7 @@ from fsbench.results.statistics import Interval, interval
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import feasible_sizes
 from fsbench.train.episodes import OBJECTIVES, EpisodeKeys
-from fsbench.train.images import Batch, Keys, load_batches, make_views
+from fsbench.train.images import Batch, Keys, make_views
 from fsbench.train.loop import Objective, Trainer
 from fsbench.train.settings import CLASSES, Episodes, Execution, TrainSettings
 
@@ -176,6 +177,7 @@ def train_backbone(
     """
     if out.suffix != SUFFIX or out.is_dir():
         raise FsbenchError(f"Weights are written to a file that ends in {SUFFIX}, got {out}.", "Change --out.")
+    refuse_tf32(settings.precision, execution.device)
     ranks, index = execution.ranks, execution.cache and execution.cache / INDEX
     plan = Plan.make(hashed(dataset, index, execution.reporter, ranks), settings)
     if not force and ranks.agree(lambda: _is_finished(out, plan.describe())):
@@ -184,6 +186,7 @@ def train_backbone(
     with ExitStack() as held:
         ranks.agree(lambda: held.enter_context(only_writer(out)))
         checkpoint = out.with_name(f".{out.name}.training")
+        held.enter_context(float32_products(settings.precision == "tf32"))
         progress, extras = _train(plan, execution, checkpoint)
         if ranks.leads:
             content = encode_backbone(plan.backbone, plan.metadata(progress), extras)
@@ -233,7 +236,7 @@ def _train(plan: Plan, execution: Execution, checkpoint: Path) -> tuple[Progress
     progress, best = _restore(checkpoint, trainer, plan)
     if progress.epochs:
         reporter.say(f"Resuming: {progress.epochs} of {settings.epochs} epochs are done.")
-    batches = load_batches(views, replace(trainer.keys, first=progress.epochs), execution.workers, device)
+    batches = (views.batch(key, device) for key in replace(trainer.keys, first=progress.epochs))
     eval_every = settings.episodes.eval_every if settings.episodes else execution.eval_every
     for epoch in range(progress.epochs + 1, settings.epochs + 1):
         start = time.perf_counter()
@@ -270,15 +273,12 @@ def _trainer(plan: Plan, execution: Execution) -> Trainer:
     return Trainer(on_classes, Keys(settings, len(plan.base), ranks.number), execution.device, ranks)
 
 
-def _take_steps(trainer: Trainer, batches: Iterator[Batch | FsbenchError], epoch: int, execution: Execution) -> None:
+def _take_steps(trainer: Trainer, batches: Iterator[Batch], epoch: int, execution: Execution) -> None:
     """Take all steps of an epoch; epochs count from 1."""
     keys = trainer.keys
     with execution.reporter.bar(f"epoch {epoch} of {keys.settings.epochs}", keys.steps * keys.batch) as advance:
         for step in range(keys.steps):
-            batch = next(batches)
-            if isinstance(batch, FsbenchError):
-                raise batch
-            trainer.step(batch, epoch - 1, step)
+            trainer.step(next(batches), epoch - 1, step)
             advance(keys.batch)
     trainer.require_finite(epoch)
 

@@ -67,6 +67,7 @@ class TrainSettings:
     mixup: bool = False  # a second pass with manifold mixup
     flip: bool = True
     image_size: int | None = None  # side of the images in pixels; None is that of the published transform
+    precision: str = "fp32"  # of products and convolutions: `fp32`, `tf32`, or `bf16` with weights in fp32
     ranks: int = 1  # processes that share a batch
     episodes: Episodes | None = None  # for a training on tasks
 
@@ -81,8 +82,8 @@ class TrainSettings:
             )
 
     def facts(self) -> dict[str, Any]:
-        """The settings as plain data, with the constants of a training."""
-        settings = asdict(self)
+        """The settings as plain data, with the constants of a training; the usual precision is left out."""
+        settings = {name: value for name, value in asdict(self).items() if (name, value) != ("precision", "fp32")}
         episodes = settings.pop("episodes")
         on_classes = {"momentum": MOMENTUM, "weight_decay": WEIGHT_DECAY, "label_smoothing": LABEL_SMOOTHING}
         others = {**episodes, "largest_slope": LARGEST_SLOPE} if episodes else on_classes
@@ -100,7 +101,6 @@ class Execution:
 
     device: torch.device
     reporter: Reporter
-    workers: int | None = None  # processes that read images; None is automatic
     eval_every: int = 10  # epochs between two evaluations on the val classes; a training on tasks has its own
     ranks: Ranks = ALONE
     cache: Path | None = None  # folder for decoded images; None keeps them in memory

@@ -22,7 +22,7 @@ from fsbench.features.image_hashes import image_hashes
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.reporter import Reporter
-from fsbench.train.images import Batch, Keys, load_batches, make_views
+from fsbench.train.images import Keys, make_views
 from fsbench.train.loop import Objective, Trainer
 from fsbench.train.run import Plan
 from fsbench.train.settings import TrainSettings
@@ -100,9 +100,8 @@ def training(repeats: int, batches: int = 8, width: float = 24) -> list[Measure]
         trainer = Trainer(Objective(plan.backbone.network, len(SPLITS["base"]), rotation=False, seed=0), keys, CPU)
 
         def epoch(repeated: bool = False) -> None:
-            batches = load_batches(views, keys, 0, CPU)
+            batches = (views.batch(key, CPU) for key in keys)
             for step, batch in enumerate(repeat(next(batches), keys.steps) if repeated else batches):
-                assert isinstance(batch, Batch)
                 trainer.step(batch, 0, step)
 
         times = in_turns(repeats, epoch=epoch, bare=lambda: epoch(repeated=True))

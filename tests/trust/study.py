@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "tune": ("tune", "--over", "tau=0.1,0.2,0.3", "--over", "sigma=10,20", "--shots", "1,5", *TASKS),
     "sweep": ("sweep", "--over", "tau=0.1,0.2,0.3,0.5", "--split", "val,novel", *TASKS),
     "train": ("train", "--data", "photos", "--width", "1", "--epochs", "4", "--batch", "16", "--device", "cpu",
-              "--no-rotation", "--eval-every", "2", "--workers", "0", "--quiet"),
+              "--no-rotation", "--eval-every", "2", "--quiet"),
     "import": ("import", "base=base.plk", "novel=novel.plk", "--dataset", "own", "--backbone", "theirs", "--quiet"),
 }  # fmt: skip
 _TIMES = ("seconds", "created", "peak_memory", "device", "sha256", "versions")

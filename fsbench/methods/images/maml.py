@@ -32,7 +32,8 @@ class Classifier(nn.Module):
 
     def __init__(self, backbone: nn.Module, features: int, ways: int) -> None:
         super().__init__()
-        self.backbone, self.head = backbone, nn.Linear(features, ways)
+        self.backbone = backbone
+        self.head = nn.Linear(features, ways, device=next(backbone.parameters()).device)
         for parameter in self.head.parameters():
             nn.init.zeros_(parameter)
 

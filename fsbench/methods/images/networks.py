@@ -36,12 +36,21 @@ class ImageNetwork:
     extras: Mapping[str, Tensor] = field(default_factory=dict)
     # what `fsbench train` wrote into the header of the weights file
     facts: Mapping[str, Any] = field(default_factory=dict)
+    _copies: dict[torch.device, ImageNetwork] = field(default_factory=dict, init=False)
 
     @property
     def name(self) -> str:
         """The weights, as records name them: `conv4-maml.safetensors@0a1b2c3d`, or `random seed 0`."""
         info = self.backbone.info
         return f"{info.weights}@{info.sha256[:8]}" if info.sha256 else info.weights.replace("none, seed", "random seed")
+
+    def on(self, device: torch.device) -> ImageNetwork:
+        """The same on a device, to which it is copied once."""
+        if next(self.backbone.parameters()).device == device:
+            return self
+        if device not in self._copies:
+            self._copies[device] = replace(self, backbone=copy.deepcopy(self.backbone).to(device))
+        return self._copies[device]
 
     def images(self, rows: Tensor) -> Tensor:
         """Pixel rows (N, E) of a task as the network wants them, (N, 3, S, S)."""
@@ -118,11 +127,8 @@ def counted_copy(network: nn.Module) -> nn.Module:
 def count_images(network: nn.Module) -> nn.Module:
     """Replace batch normalisation within a network by `CountedNorm` with the same tensors."""
     for module in network.modules():
-        for name, child in list(module.named_children()):
-            if type(child) is nn.BatchNorm2d:
-                counted = CountedNorm(child.num_features, child.eps, device=child.weight.device)
-                counted.load_state_dict(child.state_dict())
-                setattr(module, name, counted.to(child.weight))
+        if type(module) is nn.BatchNorm2d:
+            module.__class__ = CountedNorm  # with the same tensors
     return network
 
 
@@ -164,7 +170,8 @@ class ImageMethod(Method):
         """Class probabilities of the queries, (B, Q, K): one task after the other, each from the same start."""
         assert self.network is not None
         with torch.inference_mode(False), torch.enable_grad():
-            solve = self.solver(self.network, tasks.ways, tasks.rows.device)
+            device = tasks.rows.device
+            solve = self.solver(self.network.on(device), tasks.ways, device)
             pairs = zip(tasks.rows, tasks.support_labels, strict=True)
             # Copies: what was made in inference mode cannot take part in a gradient.
             return torch.stack([solve(self.network.images(rows.clone()), labels.clone()) for rows, labels in pairs])

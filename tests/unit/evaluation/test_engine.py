@@ -261,10 +261,10 @@ USUAL, HUGE = TaskProtocol(), TaskProtocol(ways=200, queries=50_000)
     ("free", "rules", "device", "block", "threads"),
     [
         (None, USUAL, "cpu", 64, 4),
-        (64 << 30, USUAL, "cuda", 2048, 2),
+        (64 << 30, USUAL, "cuda", 2048, 4),
         (64 << 30, HUGE, "cpu", 12, 4),
         (3 << 30, HUGE, "cpu", 1, 2),
-        (8 << 30, HUGE, "cuda", 3, 2),
+        (8 << 30, HUGE, "cuda", 6, 4),
     ],
 )
 def test_blocks_fit_into_memory(free: int | None, rules: TaskProtocol, device: str, block: int, threads: int) -> None:

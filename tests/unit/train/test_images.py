@@ -11,9 +11,10 @@ from fsbench.data.dataset import FolderImages, ImageSplit
 from fsbench.data.scan import load_own
 from fsbench.data.transforms import EvalTransform, transform_for
 from fsbench.train import images as draws
-from fsbench.train.images import LEAST_AREA, Batch, Key, Keys, Views, load_batches, make_views
+from fsbench.train.images import LEAST_AREA, Batch, Key, Keys, Views, make_views
 from fsbench.train.settings import TrainSettings
 from tests.comparing import CPU, QUIET
+from tests.pretend import CUDA, PretendedGpu
 from tests.unit.train.stripes import stripes
 from tests.watching import watch
 
@@ -29,9 +30,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> ImageSplit:
 
 
 def get(views: Views, epoch: int, rows: list[int]) -> Batch:
-    batch = views[Key(epoch, np.array(rows))]
-    assert isinstance(batch, Batch)
-    return batch
+    return views.batch(Key(epoch, np.array(rows)), CPU)
 
 
 def test_images_are_shifted_beyond_the_edge_into_a_mirror_image_and_flipped_as_drawn(base: ImageSplit) -> None:
@@ -89,15 +88,17 @@ def test_views_change_with_the_epoch_and_with_nothing_else(
         assert all(torch.equal(*pair) for pair in zip(get(one, 0, [0, 5, 11]), batch, strict=True))
 
 
-def test_workers_change_nothing(base: ImageSplit) -> None:
-    views = make_views(base, SMALL, SETTINGS, QUIET)
-    keys = Keys(SETTINGS, len(base))
-    alone, together = (list(load_batches(views, keys, workers, CPU)) for workers in (0, 2))
-    assert len(alone) == len(together) == 2 * (12 // 5)
-    for one, other in zip(alone, together, strict=True):
-        assert isinstance(one, Batch)
-        assert isinstance(other, Batch)
-        assert all(torch.equal(mine, theirs) for mine, theirs in zip(one, other, strict=True))
+def test_images_go_to_a_gpu_as_bytes_and_are_sampled_there(base: ImageSplit) -> None:
+    views, key = make_views(base, SMALL, SETTINGS, QUIET), Key(1, np.arange(12))
+    expected = views.batch(key, CPU)
+    with PretendedGpu() as gpu:
+        views.batch(key, CUDA)
+        sent, waits = gpu.sent, gpu.waits
+        batch = views.batch(key, CUDA)
+        assert gpu.waits == waits
+        assert gpu.sent - sent == 12 * (36 * 36 * 3 + 6 * 4 + 8 + 8)  # pixels, where they go, labels and turns
+        assert "grid_sampler_2d" in gpu.kernels
+        assert all(torch.equal(one.cpu(), other) for one, other in zip(batch, expected, strict=True))
 
 
 def test_every_rank_takes_its_share_of_every_batch_and_as_many_as_the_others() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -116,3 +117,20 @@ def test_a_step_does_not_wait_for_the_gpu() -> None:
     assert trainer._loss.device == META
     with NoWaiting(), pytest.raises(AssertionError, match="waits"):
         batch.images.to(META)
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_bf16_is_for_products_and_the_weights_stay_in_fp32(precision: str, dtype: torch.dtype) -> None:
+    """Without computing: some CPUs have no instructions for bf16."""
+    settings = TrainSettings("rn12", width=2, rotation=True, mixup=True, precision=precision)
+    objective = Objective(backbone("rn12"), 4, rotation=True, seed=0)
+    trainer, labels = Trainer(objective, Keys(settings, 384), CPU), torch.zeros(6, dtype=torch.int64)
+    dtypes: list[torch.dtype] = []
+    for module in (objective.class_head, objective.backbone.stages()[1]):
+        module.register_forward_hook(lambda module, given, result: dtypes.append(result.dtype))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        trainer.step(Batch(torch.zeros(6, 3, 32, 32), labels, labels), 0, 0)
+        assert trainer._loss.dtype == torch.float32
+    assert set(dtypes) == {dtype}
+    assert {one.dtype for one in objective.parameters()} == {torch.float32}
+    assert settings.facts().get("precision", "fp32") == precision

@@ -22,11 +22,12 @@ from fsbench.reporter import Reporter
 from fsbench.results.statistics import Interval
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
-from fsbench.train.images import Batch, Keys, make_views, mixing
+from fsbench.train.images import Keys, make_views, mixing
 from fsbench.train.loop import Objective, learning_rate
 from fsbench.train.run import Evaluation, Plan, Trained, Validation, best_of, default_output, train_backbone
 from fsbench.train.settings import Execution, TrainSettings
 from tests.cli.torchrun import torchrun
+from tests.comparing import CPU
 from tests.unit.train.stripes import facts, stripes, write_stripes
 
 SETTINGS = TrainSettings("rn12", 1, epochs=3, batch=24, lr=0.05, seed=7, rotation=True, mixup=True)
@@ -249,8 +250,7 @@ def expected_parameters(dataset: ImageDataset) -> dict[str, Tensor]:
         optimiser.param_groups[0]["lr"] = learning_rate(number, 4, 0.02, 0.05)
         optimiser.zero_grad()
         for key in keys:
-            batch = views[key]
-            assert isinstance(batch, Batch)
+            batch = views.batch(key, CPU)
             (objective(*batch, mixing(3, epoch, step, 4, 5)) / 2).backward()
         optimiser.step()
     return dict(plan.backbone.network.named_parameters())
