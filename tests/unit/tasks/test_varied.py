@@ -25,7 +25,8 @@ OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
 
 
 def preset(name: str, **words: Any) -> TaskProtocol:
-    return parse_protocols(protocol=name, **({} if name == "meta" else {"shots": 3}) | words)[0]
+    shots = {} if name == "meta" else {"shots": 3}
+    return parse_protocols(protocol=name, **{**shots, **words})[0]
 
 
 def draw(protocol: TaskProtocol, tasks: int = 200, offsets: NDArray[np.int64] = OFFSETS) -> TaskRows:
@@ -122,8 +123,11 @@ def test_open_set_asks_for_unknown_classes_too(setting: str) -> None:
 
 @pytest.mark.parametrize("name", ["all-way", "batches", "meta", "imbalanced-support", "open-set"])
 def test_images_of_a_class_are_equally_likely_in_support_and_queries_and_so_are_classes(name: str) -> None:
-    words = {"meta": {"ways": "3-5"}, "open-set": {"ways": 3, "unknown": 3, "queries": 40}}.get(name, {})
-    drawn = sample_tasks(preset(name, **words), OFFSETS, 5, np.arange(1500))
+    words: dict[str, dict[str, Any]] = {
+        "meta": {"ways": "3-5"},
+        "open-set": {"ways": 3, "unknown": 3, "queries": 40},
+    }
+    drawn = sample_tasks(preset(name, **words.get(name, {})), OFFSETS, 5, np.arange(1500))
     for rows in (drawn.support, drawn.query):
         counts = np.bincount(rows[rows >= 0], minlength=SIZES.sum())
         for first, last in itertools.pairwise(OFFSETS):  # images of one class are drawn without replacement
