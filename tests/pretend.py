@@ -53,7 +53,8 @@ class PretendedGpu(TorchDispatchMode):
         torch._C._ensureCUDADeviceGuardSet()
         self.kernels: Counter[str] = Counter()  # operations on the GPU; a library may launch several kernels for one
         self.sent = self.fetched = self.copies = self.waits = 0  # bytes to and from the GPU, copies, and waiting for it
-        self.place, self.pinned = torch.device("cpu" if values else "meta"), set[int]()
+        self.place = torch.device("cpu" if values else "meta")
+        self.pinned: dict[int, torch.Tensor] = {}  # by address; held, or others would get the same
         names = "empty_cache max_memory_allocated memory_allocated memory_reserved reset_peak_memory_stats"
         nothing: dict[str, Any] = {name: lambda *device: 0 for name in names.split()}
         self._patch = mock.patch.multiple(torch.cuda, Event=_Event, mem_get_info=lambda *_: (MEMORY, MEMORY), **nothing)
@@ -113,7 +114,7 @@ class PretendedGpu(TorchDispatchMode):
         if name == "is_pinned":
             return tensor.untyped_storage().data_ptr() in self.pinned
         copied = tensor.clone()
-        self.pinned.add(copied.untyped_storage().data_ptr())
+        self.pinned[copied.untyped_storage().data_ptr()] = copied
         return copied
 
 

@@ -269,7 +269,7 @@ class Train(shared.OwnImages, shared.Device, shared.ImageFolders, shared.Quiet):
     first_order: bool = of_tasks(False, "MAML: no gradients through them.")
     head: Literal["zero", "learned"] = of_tasks("zero", "MAML: start of the head.", completion=("zero", "learned"))
     precision: Literal["fp32", "tf32", "bf16"] = option(
-        "fp32", "fp32; tf32 or bf16 are faster on GPUs.", completion=("fp32", "tf32", "bf16")
+        "fp32", "fp32, or for GPUs tf32 and bf16.", completion=("fp32", "tf32", "bf16")
     )
     eval_every: Count = option(10, "Evaluate on the val classes every N epochs.", ge=1)
     out: Path | None = option(None, "The weights file. (default: where extract looks)")

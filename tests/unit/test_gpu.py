@@ -63,7 +63,7 @@ def test_all_fast_methods_answer_as_on_the_cpu_and_the_gpu_is_waited_for_once_a_
     assert gpu.sent - 2 * before[1] == indices
     assert gpu.waits - 2 * before[0] == 2 * CHUNKS  # for predictions, and for confidences that are ready with them
     of_base = sum(method.info.needs_base_for(method.params()) for method in methods) * 96 * 4
-    assert before[1] == DATA.novel.features.nbytes + of_base + 4 * 96 * 96 * 4  # `released` has two
+    assert before[1] == DATA.novel.features.nbytes + of_base + 4 * 96 * 96 * 4  # of LDA and of BAVARDAGE's variants
     assert len({id(table) for one in embedded for table in one.spaces.values()}) < len(methods)  # equal ones are shared
     assert {"_linalg_eigh", "_linalg_svd"}.isdisjoint(gpu.kernels)
 
