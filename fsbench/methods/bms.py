@@ -56,12 +56,16 @@ class Bms(Method):
         return (query / query.sum(dim=1, keepdim=True)).mT
 
     def _raise_small(self, plan: Tensor, least: Tensor) -> Tensor:
-        """Raise every class whose shares (B, K, Q) add up to less than the least size (B, 1, 1)."""
+        """Raise every class whose shares (B, K, Q) add up to less than the least size (B, 1, 1).
+
+        All that changes are factors of the classes and of the queries, so that a pass is two products with the plan.
+        """
+        raised = torch.ones_like(plan[:, :, :1])  # (B, K, 1)
         for _ in range(self.passes):
-            plan = plan / plan.sum(dim=1, keepdim=True)
-            size = plan.sum(dim=2, keepdim=True).clamp_min(1e-20)  # (B, K, 1)
-            plan = plan * (least / size).clamp_min(1)
-        return plan
+            whole = raised.mT @ plan  # (B, 1, Q) sum of the shares of a query
+            size = (raised * (plan @ whole.reciprocal().mT)).clamp_min(1e-20)  # (B, K, 1)
+            raised = raised * (least / size).clamp_min(1)
+        return plan * raised / whole
 
 
 def smallest_cluster(assigned: Tensor) -> Tensor:
