@@ -45,6 +45,16 @@ class MethodChoice:
         """Whether it needs statistics of base classes."""
         return method_class(self.method).info.needs_base_for(self.options)
 
+    @property
+    def needs_text(self) -> bool:
+        """Whether it needs text prototypes of the classes."""
+        return method_class(self.method).info.text == "needed"
+
+    @property
+    def zero_shot(self) -> bool:
+        """Whether it works without labelled images."""
+        return method_class(self.method).info.zero_shot
+
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
