@@ -196,6 +196,8 @@ def _with_texts(
 def _with_text(split: Split, table: NDArray[Any], names: Sequence[str], origin: str) -> Split:
     """A split with its rows of a table (classes, D) or (D, classes), found by the names or numbers of its classes."""
     width = split.features.shape[1]
+    if width not in table.shape:
+        raise FsbenchError(f"{origin}: text of shape {table.shape}, but images have {width} features.", REPAIR)
     rows = table if table.shape[1] == width else table.T
     if names and len(names) != len(rows):
         raise FsbenchError(f"{origin}: {len(names)} names for text of shape {table.shape}.", REPAIR)

@@ -21,8 +21,8 @@ class Otter(Method):
     """
 
     scale: Positive = 100.0  # of cosines, in the first round
-    rounds: Count = 4
-    steps: Count = 12  # of Newton's method, in every round
+    rounds: Count = 8
+    steps: Count = 8  # of Newton's method, in every round
 
     preprocessing = "L2N"
     info = MethodInfo(
