@@ -56,5 +56,5 @@ class ZLaP(Method):
         z = start
         for _ in range(self.steps):
             z = start + self.weight * root * both(root * z)
-        shares = z[:, K:] + torch.finfo(z.dtype).tiny ** 0.5  # a query without any edge belongs to all classes alike
-        return torch.nn.functional.normalize(shares, p=1, dim=2)
+        shares: Tensor = z[:, K:] + torch.finfo(z.dtype).tiny ** 0.5  # without any edge, all classes are alike
+        return shares / shares.sum(dim=2, keepdim=True)
