@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-_BLOCK = 1024  # rows whose similarities are held at once
+_AT_ONCE = 1 << 22  # similarities that are held at once, where rows outnumber their features
 
 
-def nearest(rows: Tensor, points: Tensor, count: int, *, itself: bool = False) -> tuple[Tensor, Tensor]:
-    """Inner products (B, N, k) of rows (B, N, D) with their nearest points (B, M, D), largest first; and their numbers.
+def nearest(
+    rows: Tensor,
+    points: Tensor,
+    count: int,
+    *,
+    itself: bool = False,
+    closeness: Callable[[Tensor, Tensor], Tensor] = lambda rows, points: rows @ points.mT,
+) -> tuple[Tensor, Tensor]:
+    """How close rows (B, N, D) are to their nearest points (B, M, D), closest first (B, N, k); and their numbers.
 
-    `itself` says that rows and points are the same, and that none is its own neighbour.
+    Closeness is the inner product unless told otherwise. `itself` says that rows and points are the same, and that none
+    is its own neighbour.
     """
+    tasks, samples, dimension = rows.shape
+    block = samples if samples <= dimension else max(1, _AT_ONCE // (tasks * points.shape[1]))
     found = []
-    for first in range(0, rows.shape[1], _BLOCK):
-        similarity = rows[:, first : first + _BLOCK] @ points.mT  # (B, block, M)
+    for first in range(0, samples, block):
+        close = closeness(rows[:, first : first + block], points)  # (B, block, M)
         if itself:
-            similarity.diagonal(first, dim1=1, dim2=2).fill_(-torch.inf)
-        found.append(similarity.topk(min(count, points.shape[1] - itself), dim=2))
+            close.diagonal(first, dim1=1, dim2=2).fill_(-torch.inf)
+        found.append(close.topk(min(count, points.shape[1] - itself), dim=2))
     return torch.cat([part.values for part in found], dim=1), torch.cat([part.indices for part in found], dim=1)
 
 

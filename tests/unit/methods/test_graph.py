@@ -121,7 +121,7 @@ class Largest(TorchDispatchMode):
 )
 def test_memory_follows_the_work(name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of a fast method is N × N or N × K × D where N > D, on tensors without data."""
-    monkeypatch.setattr("fsbench.methods.laplacianshot._DISTANCES_AT_ONCE", 1 << 16)
+    monkeypatch.setattr("fsbench.methods.neighbours._AT_ONCE", 1 << 16)
     ways, samples, width = 40, 2_000, 30
     with torch.device("meta"), torch.no_grad(), Largest() as largest:  # type: ignore[no-untyped-call]
         rows = {space: torch.empty(1, samples, width) for space in inputs(name, width)[0]}
