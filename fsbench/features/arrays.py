@@ -76,7 +76,9 @@ def _opened(value: Any, name: str, argument: str) -> FeatureFile:
     if len({one.features.shape[1] for one in held.values()}) > 1:
         raise FsbenchError("All splits must have the same number of features.")
     summaries = {
-        split: SplitSummary(len(x := one.features), x.shape[1], one.offsets, one.class_names, content_digest(one), one.text)
+        split: SplitSummary(
+            len(x := one.features), x.shape[1], one.offsets, one.class_names, content_digest(one), one.text
+        )
         for split, one in held.items()
     }
     return FeaturesInMemory(Path(name), Provenance("arrays", "memory"), summaries, held)
