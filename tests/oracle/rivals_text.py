@@ -175,3 +175,28 @@ def majorised(a: Floats, mean: Floats, steps: int) -> Floats:
         b = digamma(a + 1) - digamma(a.sum()) - c * a - mean
         a = (-b + np.sqrt(b**2 + 4 * c)) / (2 * c)
     return a
+
+
+def bavardage_text(rows: Any, labels: Ints, ways: int, text: Floats) -> Floats:
+    s, q, t, known = parts(rows, labels, text)
+    x, p = np.concatenate([s, q]), softmax(100 * q @ t.T)
+    shares, z = np.concatenate([known, p]), p
+    scatter = np.zeros((x.shape[1], x.shape[1]))
+    for k in range(ways):
+        mean = shares[:, k] @ x / shares[:, k].sum()
+        for share, row in zip(shares[:, k], x, strict=True):
+            scatter += share * np.outer(row - mean, row - mean) / len(x)
+    precision = np.linalg.inv(scatter + 3 * np.trace(scatter) / len(x) * np.eye(len(scatter)))
+    u = shares @ (t - t.mean(axis=0))
+    a = ((u - u.mean(axis=0)) * x).sum() / ((u - u.mean(axis=0)) ** 2).sum()
+    expected = x.mean(axis=0) + a * (t - t.mean(axis=0) - u.mean(axis=0))
+    for _ in range(8):
+        count = known.sum(axis=0) + z.sum(axis=0)
+        share = count / count.sum()
+        absent = 1 - np.exp(-(share * np.log(share)).sum()) / ways
+        logits = np.log(p) + absent * np.log(0.1 + count)
+        for k in range(ways):
+            mean = (expected[k] + known[:, k] @ s + z[:, k] @ q) / (1 + count[k])
+            logits[:, k] -= 0.05 * np.array([(row - mean) @ precision @ (row - mean) for row in q])
+        z = softmax(logits)
+    return z

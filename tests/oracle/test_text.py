@@ -24,6 +24,7 @@ SLOW: dict[str, Callable[..., Any]] = {
     "em-dirichlet": partial(loops.em_dirichlet, hard=False, inner=10),
     "em-dirichlet:hard": partial(loops.em_dirichlet, hard=True, inner=10),
     "otter": loops.otter,
+    "bavardage-text": loops.bavardage_text,
 }
 FEWER: dict[str, dict[str, Any]] = {name: {"inner_steps": 10} for name in SLOW if "dirichlet" in name}
 
