@@ -28,7 +28,7 @@ class Otter(Method):
     info = MethodInfo(
         "otter", "OTTER", 'Shin et al., "OTTER: Effortless Label Distribution Adaptation of Zero-shot Models", '
         'NeurIPS 2024', url="https://arxiv.org/abs/2404.08461", order=340, prior="uniform", text="needed",
-        zero_shot=True, published={"OTTER": {}},
+        zero_shot=True,
     )  # fmt: skip
 
     def classify(self, tasks: TaskBatch) -> Tensor:

@@ -30,7 +30,6 @@ class StatA(Method):
     info = MethodInfo(
         "stata", "StatA", 'Zanella et al., "Realistic Test-Time Adaptation of Vision-Language Models", CVPR 2025',
         url="https://arxiv.org/abs/2501.03729", order=360, prior="free", text="needed", zero_shot=True,
-        published={"StatA": {}},
     )  # fmt: skip
 
     def classify(self, tasks: TaskBatch) -> Tensor:

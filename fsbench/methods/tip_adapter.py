@@ -25,7 +25,6 @@ class TipAdapter(Method):
         "tip-adapter", "Tip-Adapter", 'Zhang et al., "Tip-Adapter: Training-free Adaption of CLIP…", ECCV 2022',
         url="https://arxiv.org/abs/2207.09519", order=310, transductive=False, text="needed",
         grid={"weight": (0.5, 1.0, 2.0, 4.0, 7.0, 12.0), "sharpness": (0.5, 1.0, 2.0, 3.5, 5.5, 7.5, 10.0, 13.0)},
-        published={"Tip-Adapter": {}},
     )  # fmt: skip
 
     def classify(self, tasks: TaskBatch) -> Tensor:

@@ -28,7 +28,7 @@ class TransCLIP(Method):
     """
 
     variant: Literal["article", "released"] = "article"
-    text_weight: NonNegative = 1.0  # λ
+    text_weight: NonNegative = 0.5  # λ
     gamma: Positive = 0.002  # weight of the support; `released` takes its own values in turn
     neighbours: Count = 3
     steps: Count = 10  # M steps
@@ -39,7 +39,6 @@ class TransCLIP(Method):
         "transclip", "TransCLIP", 'Zanella et al., "Boosting Vision-Language Models with Transduction", NeurIPS 2024',
         url="https://arxiv.org/abs/2406.01837", order=350, text="needed", zero_shot=True,
         variants=Variants("variant", ("article", "released")), grid={"gamma": (0.002, 0.01, 0.02, 0.2)},
-        published={"TransCLIP": {}},
     )  # fmt: skip
 
     @classmethod
