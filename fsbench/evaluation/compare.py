@@ -53,7 +53,7 @@ def compare(
         for number, file in enumerate(files):
             source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
             for protocol in protocols[number]:
-                able = [one for one in chosen[number] if one.zero_shot or protocol.shots or not others_have_shots]
+                able = [one for one in chosen[number] if one.info.zero_shot or protocol.shots or not others_have_shots]
                 jobs = [_job(spec, choice, protocol, source, file, runner) for choice in able]
                 if spec.tune and not any(job.origins.tuning for job in jobs):
                     grid_of(spec.methods[0])  # an error that names the methods with a grid
@@ -166,8 +166,8 @@ def _with_what_they_need(spec: Spec, files: Sequence[FeatureFile], reporter: Rep
     """The methods; where all were asked for, without those that lack text, or labelled images in every column."""
     shots = [protocol.shots for protocol in spec.protocols]
     textless = next((file.path for file in files if file.summary(spec.split).text is None), None)
-    reasons = {f"{textless} has no text": [one for one in spec.methods if textless and one.needs_text]}
-    reasons["they need labelled images"] = [one for one in spec.methods if not any(shots) and not one.zero_shot]
+    reasons = {f"{textless} has no text": [one for one in spec.methods if textless and one.info.text == "needed"]}
+    reasons["they need labelled images"] = [one for one in spec.methods if not any(shots) and not one.info.zero_shot]
     if not spec.all_methods:
         return list(spec.methods)
     for reason, needy in reasons.items():

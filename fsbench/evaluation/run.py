@@ -59,9 +59,9 @@ def configure(
 
     A blind method has the defaults of unbalanced tasks, and is told no α.
     """
-    if choice.needs_text and source.split.text is None:
+    if choice.info.text == "needed" and source.split.text is None:
         raise FsbenchError(f"{choice.label} needs text prototypes, and {source.title} has none.", NEEDS_TEXT)
-    if not protocol.shots and not choice.zero_shot:
+    if not protocol.shots and not choice.info.zero_shot:
         raise FsbenchError(f"{choice.label} needs labelled images, and there are none at 0 shots.", _NEEDS_SHOTS)
     chosen = method_class(choice.method)
     context = Context(
