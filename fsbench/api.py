@@ -43,11 +43,12 @@ _FIT = "Compute them with BaseStatistics.fit(features, labels)."
 
 def predict(
     method: str,
-    support: Tensor | NDArray[Any],
-    support_labels: Tensor | NDArray[Any],
+    support: Tensor | NDArray[Any] | None,
+    support_labels: Tensor | NDArray[Any] | None,
     query: Array,
     *,
     base: BaseStatistics | Literal["pool"] | None = None,
+    text: Tensor | NDArray[Any] | None = None,
     balanced: bool = False,
     preset: str = "",
     **params: Any,
@@ -56,10 +57,11 @@ def predict(
 
     Args:
         method: `bavardage`, `bavardage:released`, `soft-kmeans`, `ncm`, …
-        support: (B, S, D) raw features; the method's own pre-processing is applied.
+        support: (B, S, D) raw features; the method's own pre-processing is applied. None for zero shots.
         support_labels: (B, S) labels in 0..K-1, every class with at least one sample.
         query: (B, Q, D) raw features.
         base: Statistics of the base classes, `BaseStatistics.fit(features, labels)`; or `pool`: of each task itself.
+        text: (B, K, D) or (K, D) text prototypes of the classes, for methods that use them.
         balanced: Whether the method may assume that the classes are equally frequent among the queries.
         preset: `mini`, `tiered`, `cub`, `fc100` or `cifarfs` for the published parameters of that benchmark; else the
             scale-free ones.
@@ -79,10 +81,13 @@ def predict(
     """
     if base is not None and not isinstance(base, BaseStatistics) and base != POOL:
         raise UsageError("base", f"expected BaseStatistics, got {described(base)}", _FIT)
-    batch, known = batch_of(support, support_labels, query), base if isinstance(base, BaseStatistics) else None
+    batch, known = batch_of(support, support_labels, query, text), base if isinstance(base, BaseStatistics) else None
     if known is not None and len(known.mean) != batch.rows.shape[2]:
         raise UsageError("base", f"has {len(known.mean)} features per image, support has {batch.rows.shape[2]}")
     name, variant = split_variant(method)
+    info = method_class(name).info
+    if (info.text == "needed" and batch.text is None) or not (batch.support_size or info.zero_shot):
+        raise UsageError("text" if batch.support_size else "support", f"{name} needs it, and there is none")
     context = Context(balanced=balanced, preset=preset, base=known, shots=batch.support_size // batch.ways)
     configured = method_class(name).configure(context, **{**variant, **params})
     if base == POOL and configured.info.needs_base_for(configured.params()):

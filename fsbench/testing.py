@@ -56,6 +56,7 @@ class Case:
     base: BaseStatistics | None
     options: dict[str, Any]
     tolerance: float
+    text: Tensor | None = None  # (K, D) of the classes, for methods that use it
 
     def require(self, fulfilled: bool, sentence: str) -> None:
         """Fail with the name of the method and a sentence."""
@@ -65,7 +66,9 @@ class Case:
     def tasks(self, rows: Tensor, labels: Tensor) -> TaskBatch:
         """Embedded tasks."""
         spaces = by_name(self.method.embed(rows.flatten(0, 1), self.base))
-        return TaskBatch({name: one.unflatten(0, rows.shape[:2]) for name, one in spaces.items()}, labels, _WAYS)
+        embedded = {name: one.unflatten(0, rows.shape[:2]) for name, one in spaces.items()}
+        text = None if self.text is None else self.text.to(rows).expand(len(rows), -1, -1)
+        return TaskBatch(embedded, labels, _WAYS, text)
 
     def solve(self, rows: Tensor, labels: Tensor) -> Tensor:
         """Class probabilities (B, Q, K), as the engine asks for them."""
@@ -86,13 +89,15 @@ def _case(cls: type[Method], labels: Any, dimension: int, context: Context, opti
     """The method on features of so many dimensions, cut at zero like after a ReLU, or on random images."""
     rng = np.random.default_rng(0)
     every = np.concatenate([np.tile(labels, (_TASKS, 1)), rng.integers(0, _WAYS, (_TASKS, _QUERIES))], axis=1)
-    base = None
+    base = text = None
     if dimension:
         means, spread = rng.normal(size=(4 * _WAYS, dimension)) * 0.6 + 0.8, np.geomspace(0.8, 0.2, dimension)
         of_base, drawn = (
             np.maximum(means[one] + spread * rng.normal(size=(*one.shape, dimension)), 0)
             for one in (_WAYS + np.arange(360) % (3 * _WAYS), every)
         )
+        unit = torch.nn.functional.normalize(torch.from_numpy(means[:_WAYS] + rng.normal(size=(_WAYS, dimension))))
+        text = unit if cls.info.text else None
         base, rows = BaseStatistics.fit(of_base, np.arange(360) % (3 * _WAYS)), torch.from_numpy(drawn)
     else:
         assert context.network is not None, f"{cls.__name__} works on images: give check_method a network."
@@ -100,7 +105,7 @@ def _case(cls: type[Method], labels: Any, dimension: int, context: Context, opti
         rows = torch.from_numpy(rng.integers(0, 256, (*every.shape, pixels), dtype=np.uint8))
     method = cls.configure(dataclasses.replace(context, base=base), **options)
     repeated = torch.from_numpy(labels).repeat(_TASKS, 1)
-    return Case(method, rows, repeated, base, options, _TOLERANCE if dimension else 2e-4)
+    return Case(method, rows, repeated, base, options, _TOLERANCE if dimension else 2e-4, text)
 
 
 def _facts(case: Case) -> None:
@@ -167,7 +172,8 @@ def _order(case: Case) -> None:
 
 def _classes(case: Case) -> None:
     renamed = torch.tensor([2, 0, 1])
-    p = case.solve(case.rows, renamed[case.labels])
+    other = case if case.text is None else dataclasses.replace(case, text=case.text[[1, 2, 0]])
+    p = other.solve(case.rows, renamed[case.labels])
     case.same(p[:, :, renamed], case.solve(case.rows, case.labels), "the numbering of the classes matters")
 
 
@@ -175,6 +181,12 @@ def _inductive(case: Case) -> None:
     if case.method.info.assumes(case.method.params()) == "inductive":
         fewer, expected = case.solve(case.rows[:, :-4], case.labels), case.solve(case.rows, case.labels)[:, :-4]
         case.same(fewer, expected, "its facts say inductive, but an answer depends on other queries")
+
+
+def _zero_shot(case: Case) -> None:
+    if case.method.info.zero_shot:
+        p = case.solve(case.rows, case.labels[:, :0])
+        case.require(bool(torch.isfinite(p).all()), "its facts say zero_shot, but without labels it is not finite.")
 
 
 def _base(case: Case) -> None:
@@ -196,8 +208,9 @@ def _device(case: Case) -> None:
         base = dataclasses.replace(case.base, **tensors) if case.base and case.method.info.needs_base else None  # type: ignore[arg-type]
         rows = torch.empty(case.rows.shape, device="meta")
         labels = torch.empty(case.labels.shape, dtype=torch.int64, device="meta")
+        text = None if case.text is None else torch.empty(case.text.shape, device="meta")
         try:
-            p = dataclasses.replace(case, base=base).solve(rows, labels)
+            p = dataclasses.replace(case, base=base, text=text).solve(rows, labels)
         except (DataDependentOutputException, DynamicOutputShapeException):
             return  # slow on a GPU, but not wrong
         except Exception as error:
@@ -205,6 +218,6 @@ def _device(case: Case) -> None:
         case.require(p.device.type == "meta", "its probabilities are not on the device of the rows.")
 
 
-_ALL = (_facts, _inputs, _probabilities, _rows, _batches, _order, _classes, _inductive, _base, _device)
+_ALL = (_facts, _inputs, _probabilities, _rows, _batches, _order, _classes, _inductive, _zero_shot, _base, _device)
 CHECKS = {check.__name__.removeprefix("_"): check for check in _ALL}
 _ONCE = ("facts", "base", "device")  # the same for all tasks

@@ -36,6 +36,15 @@ def write_pickles(folder: Path) -> None:
         (folder / f"{name}.plk").write_bytes(pickle.dumps(rows))
 
 
+def write_clip(folder: Path) -> None:
+    """`pets.npz` with names of classes, their text prototypes in `prompts.npz`, and both in one feature file."""
+    novel = make_features().novel
+    text = np.stack([novel.features[novel.labels == label].mean(axis=0) for label in range(len(novel.class_names))])
+    names = np.array(novel.class_names)
+    np.savez(folder / "pets.npz", features=novel.features, labels=novel.labels, class_names=names)
+    np.savez(folder / "prompts.npz", text=text[::-1], class_names=names[::-1])
+
+
 def write_mini(folder: Path, images: int = 30) -> None:
     """mini-ImageNet under `data`, with its class names and few pictures, and weights for it."""
     info = dataset_info("mini")

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fsbench.backbones.base import BackboneInfo, Extractor
 from fsbench.backbones.checkpoints import Checkpoint, fill, read_checkpoint, recognise
+from fsbench.backbones.clip_models import OPEN_CLIP, clip_backbone
 from fsbench.backbones.families import BACKBONES, FAMILIES, TIMM, Family, first_family
 from fsbench.backbones.find_weights import find_weights
 from fsbench.backbones.networks import NETWORKS
@@ -38,12 +39,14 @@ class Weights:
     pretrained: bool = False  # the published weights of a timm model, which timm downloads
 
     def __post_init__(self) -> None:
-        if self.pretrained and (self.file or self.seed is not None or not self.backbone.startswith(TIMM)):
+        if self.pretrained and (self.file or self.seed is not None or not self.backbone.startswith((TIMM, OPEN_CLIP))):
             raise UsageError("pretrained", "downloads the published weights of timm/NAME, and takes no others")
 
     def load(self, dataset: str) -> Extractor:
         """The backbone for a data set."""
         file = self.file
+        if self.backbone.startswith(OPEN_CLIP) and (file or self.seed is not None or self.pretrained):
+            return clip_backbone(self.backbone, file, self.seed, pretrained=self.pretrained).eval()
         if self.file is None and self.seed is None and self.backbone.startswith(TIMM):
             file = find_timm_weights(self.root, dataset, self.backbone, pretrained=self.pretrained)
         elif self.file is None and self.seed is None:
@@ -79,8 +82,8 @@ def load_backbone(
 
 def refuse_unknown(name: str) -> None:
     """Refuse a name that is not a backbone, and suggest the nearest one."""
-    if name not in BACKBONES and not name.startswith(TIMM):
-        raise unknown_name("backbone", name, [*BACKBONES, "timm/<name>"])
+    if name not in BACKBONES and not name.startswith((TIMM, OPEN_CLIP)):
+        raise unknown_name("backbone", name, [*BACKBONES, "timm/<name>", f"{OPEN_CLIP}<name>"])
     if name.startswith(TIMM):
         refuse_unknown_timm(name)
 

@@ -119,6 +119,7 @@ def _methods() -> list[dict[str, Any]]:
             "assumes": _assumes(name, {}),
             "images": "needed" if info.network else "",
             "base classes": "needed" if info.needs_base else "",
+            "text": info.text,
             "speed": _SPEED[info.cost],
             "variants": ", ".join(info.variants.values) if info.variants else "",
             "source": info.reference,

@@ -123,6 +123,7 @@ class Import(shared.FeaturesFolder, shared.AsJson, shared.Quiet):
 
     Pickles of S2M2, PT-MAP, BAVARDAGE, SimpleShot and TIM, EASY's tensors, S2M2's HDF5, npz and torch files are
     recognised by their content. Nothing in them is executed. Reports missing, conflicting and inferred fields.
+    text=FILE is a table of text prototypes of the classes (pt, npy, npz).
 
     Example: [bold]fsbench import base=base_cub.plk novel=cub.plk --dataset cub --backbone rn18[/bold]
     """

@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from fsbench.errors import FsbenchError, UsageError
-from fsbench.evaluation.run import Job, Runner, configure
+from fsbench.evaluation.run import NEEDS_TEXT, Job, Runner, configure
 from fsbench.evaluation.source import Base, Source, source_of, with_pixels
 from fsbench.evaluation.spec import NETWORK_TASKS, NO_BASELINE, MethodChoice, Spec, parse_methods
 from fsbench.evaluation.tuning import configure_tuned, grid_of, search_for
 from fsbench.features.store import FeatureFile
 from fsbench.methods.pool import ENOUGH, POOL
-from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE
+from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, BASELINE_WITHOUT_SHOTS
 from fsbench.reporter import Reporter
 from fsbench.results.collect import add_records
 from fsbench.results.comparison import Comparison, Runs, compare_records
@@ -46,13 +46,15 @@ def compare(
     if any(choice.network for choice in choices):
         chosen = _with_images(spec, choices, baseline, files, runner)
     count = sum(len(own) * len(rules) for own, rules in zip(chosen, protocols, strict=True))
+    others_have_shots = any(protocol.shots for protocol in spec.protocols)  # then a cell at 0 shots may be empty
     runs: Runs = {}
     failures: dict[str, FsbenchError] = {}
     with runner.reporter.bar("preparing", count * spec.tasks) as bar:
         for number, file in enumerate(files):
             source = source_of(file, spec.split, base, runner.reporter, runner.ranks)
             for protocol in protocols[number]:
-                jobs = [_job(spec, choice, protocol, source, file, runner) for choice in chosen[number]]
+                able = [one for one in chosen[number] if one.info.zero_shot or protocol.shots or not others_have_shots]
+                jobs = [_job(spec, choice, protocol, source, file, runner) for choice in able]
                 if spec.tune and not any(job.origins.tuning for job in jobs):
                     grid_of(spec.methods[0])  # an error that names the methods with a grid
                 for job, record in zip(jobs, runner.run_all(jobs, bar), strict=True):
@@ -105,6 +107,8 @@ def _feasible(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> l
         feasible.append([])
         for protocol in spec.protocols:
             try:
+                if not protocol.shots and file.summary(spec.split).text is None:
+                    raise FsbenchError("0 shots need text prototypes of the classes, and there are none.", NEEDS_TEXT)
                 feasible_sizes(protocol, offsets)
                 feasible[-1].append(protocol)
             except FsbenchError as error:
@@ -126,7 +130,7 @@ def _choices(
     SimpleShot without centring. Methods of files go by the name of their class, and by that of their file too where
     two classes have the same name.
     """
-    choices, name = list(spec.methods), spec.baseline
+    choices, name = _with_what_they_need(spec, files, reporter), spec.baseline
     without = next((file.path for file in files if base is None and "base" not in file.splits), None)
     if without:
         needy = [choice.label for choice in choices if choice.needs_base]
@@ -142,7 +146,8 @@ def _choices(
                 f"--base pool (from about {ENOUGH} on), or compare the methods that need none: --methods all.",
             )
     if name is None:
-        name = BASELINE_WITHOUT_BASE if without else BASELINE
+        without_shots = not all(protocol.shots for protocol in spec.protocols)
+        name = BASELINE_WITHOUT_SHOTS if without_shots else BASELINE_WITHOUT_BASE if without else BASELINE
     place = None
     if name != NO_BASELINE:
         (wanted,) = [choice for choice in choices if choice.label == name] or parse_methods(name)
@@ -155,6 +160,20 @@ def _choices(
     count = Counter(choice.label for choice in choices)
     distinct = [replace(choice, label=choice.method) if count[choice.label] > 1 else choice for choice in choices]
     return distinct, NO_BASELINE if place is None else distinct[place].label
+
+
+def _with_what_they_need(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> list[MethodChoice]:
+    """The methods; where all were asked for, without those that lack text, or labelled images in every column."""
+    shots = [protocol.shots for protocol in spec.protocols]
+    textless = next((file.path for file in files if file.summary(spec.split).text is None), None)
+    reasons = {f"{textless} has no text": [one for one in spec.methods if textless and one.info.text == "needed"]}
+    reasons["they need labelled images"] = [one for one in spec.methods if not any(shots) and not one.info.zero_shot]
+    if not spec.all_methods:
+        return list(spec.methods)
+    for reason, needy in reasons.items():
+        if needy:
+            reporter.say(f"Left out, as {reason}: {', '.join(choice.label for choice in needy)}.")
+    return [one for one in spec.methods if not any(one in needy for needy in reasons.values())]
 
 
 def _with_images(

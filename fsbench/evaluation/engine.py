@@ -32,6 +32,7 @@ from fsbench.devices import (
     time_mark,
 )  # fmt: skip
 from fsbench.errors import FsbenchError
+from fsbench.features.preprocess import unit_norm
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import Split
 from fsbench.methods.base import Demanding, Method
@@ -121,6 +122,7 @@ def solve(
     reset_peak_memory(device)
     with torch.no_grad(), float32_products():
         embedded = embed_all(methods, split, base, device)
+        text = None if split.text is None else unit_norm(torch.from_numpy(split.text).to(device))  # (C, D)
     work = _plan(embedded, task, int(sizes.max()), len(numbers), device, batch, ranks)
     if work.note:
         progress(0, work.note)
@@ -142,7 +144,7 @@ def solve(
         return chunk, rows, time.perf_counter() - started
 
     def answer(chunk: range, rows: TaskRows, drawing: float) -> int:
-        seconds = _solve_chunk(embedded, rows, work, answers, slice(chunk.start, chunk.stop))
+        seconds = _solve_chunk(embedded, text, rows, work, answers, slice(chunk.start, chunk.stop))
         with adding:
             busy[:] += drawing + seconds
         return len(chunk)
@@ -300,7 +302,7 @@ def _gathered(sheets: _Sheets, ranks: Ranks) -> _Sheets:
 
 
 def _solve_chunk(
-    embedded: Sequence[Embedded], drawn: TaskRows, work: _Work, sheets: _Sheets, part: slice
+    embedded: Sequence[Embedded], text: Tensor | None, drawn: TaskRows, work: _Work, sheets: _Sheets, part: slice
 ) -> NDArray[np.float64]:
     """Fill in the answers to drawn tasks; returns seconds: of all methods together, and of each alone.
 
@@ -318,8 +320,11 @@ def _solve_chunk(
         query, known = drawn.query[chosen], drawn.support[chosen, :support]
         present = np.argsort(query < 0, axis=1, kind="stable")[:, :queries]
         rows = np.concatenate([known, np.take_along_axis(query, present, axis=1)], axis=1)
-        support_labels = drawn.support_labels[chosen, :support]
-        solved, spent = _solve_alike(embedded, rows, support_labels, int(ways), work, outliers=len(filled) == 3)
+        support_labels, classes = drawn.support_labels[chosen, :support], drawn.classes[chosen, :ways]
+        of_classes = None if text is None else text[torch.from_numpy(classes).to(text.device)]
+        solved, spent = _solve_alike(
+            embedded, rows, support_labels, int(ways), of_classes, work, outliers=len(filled) == 3
+        )
         seconds += spent
         for (sheet, _), answers in zip(filled, solved, strict=True):
             sheet[:, part][:, chosen[:, None], present] = answers
@@ -327,8 +332,8 @@ def _solve_chunk(
 
 
 def _solve_alike(
-    embedded: Sequence[Embedded], index: NDArray[np.int64], support_labels: NDArray[np.int64], ways: int, work: _Work,
-    *, outliers: bool,
+    embedded: Sequence[Embedded], index: NDArray[np.int64], support_labels: NDArray[np.int64], ways: int,
+    text: Tensor | None, work: _Work, *, outliers: bool,
 ) -> tuple[list[NDArray[Any]], NDArray[np.float64]]:  # fmt: skip
     """Predictions, confidences and, if asked for, outlier scores (methods, B, Q) of tasks of equal shape; and seconds.
 
@@ -345,7 +350,8 @@ def _solve_alike(
     done = 0
     while done < len(rows):
         part = slice(done, done + work.block)
-        block, timed = _Block(rows[part], labels[part].clone(), buffers, {}), []
+        block = _Block(rows[part], labels[part].clone(), None if text is None else text[part].clone(), buffers, {})
+        timed = []
         try:
             for number, (method, spaces, pooled) in enumerate(embedded):
                 tasks = _BlockTasks(block, spaces, ways)
@@ -403,12 +409,14 @@ class _Block:
 
     index: Tensor  # (B, N) rows of the split
     support_labels: Tensor  # (B, S)
+    text: Tensor | None  # (B, K, D)
     buffers: dict[int, Tensor]  # of rows, reused: allocating is slow
     made: dict[tuple[str, int], tuple[Tensor, int, Any]]  # tensor, its version, and marks around the making
 
     def refuse_changes(self, method: Method) -> None:
         """Refuse a method that has written into what others see."""
-        if self.support_labels._version or any(tensor._version != version for tensor, version, _ in self.made.values()):
+        untouched = (self.support_labels._version, self.text is not None and self.text._version)
+        if any(untouched) or any(tensor._version != version for tensor, version, _ in self.made.values()):
             raise FsbenchError(
                 f"{method.info.title} writes into the rows or labels of its tasks, which other methods see too.",
                 "Work on a copy: rows = tasks.rows.clone().",
@@ -419,7 +427,7 @@ class _BlockTasks(TaskBatch):
     """The tasks of a block as one method sees them: rows (B, N, E) and inner products of tables (M, E)."""
 
     def __init__(self, block: _Block, spaces: Mapping[str, Tensor], ways: int) -> None:
-        super().__init__(spaces, block.support_labels, ways)
+        super().__init__(spaces, block.support_labels, ways, block.text)
         self.block, self.shape = block, (*block.index.shape, self.shape[1])
         self.reused: list[Any] = []  # marks around the making of what other methods asked for before
 

@@ -258,7 +258,7 @@ class OwnImages(Options):
 
 
 class Extracting(OwnImages, Device, ImageFolders):
-    backbone: str = option("rn12", f"{NAMED_BACKBONES}, or timm/NAME.", completion=(*BACKBONES, TIMM))
+    backbone: str = option("rn12", f"{NAMED_BACKBONES}, timm/NAME or open_clip/NAME.", completion=(*BACKBONES, TIMM))
     weights: Path | None = option(None, "Checkpoint. (default: weights/DATASET/BACKBONE.*)")
     random_weights: Count | None = option(None, "Use random weights of this seed.", ge=0)
     pretrained: bool = option(False, "Use timm's published weights; timm downloads them if need be.")
@@ -268,6 +268,9 @@ class Extracting(OwnImages, Device, ImageFolders):
         "fp32",
         "fp32, tf32, bf16 or fp16; the last two are slow on CPUs without instructions for them.",
         completion=("fp32", "tf32", "bf16", "fp16"),
+    )
+    text: list[str] = option(
+        [], 'Template of text prototypes, such as "a photo of a {}."; of open_clip models. May be repeated.'
     )
     batch: Count | None = option(None, "Images per forward pass. (default: automatic)", ge=1)
     workers: Count | None = option(None, "Processes that read images. (default: automatic)", ge=0)

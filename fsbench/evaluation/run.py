@@ -34,6 +34,8 @@ from fsbench.tasks.protocol import ALPHA, TaskProtocol
 
 _FIRST_TASKS = 4  # per core, of a slow method, which tell how many are solved before they are kept
 _SECONDS_TO_KEEP = 60.0  # of a slow method, between records of what is solved so far
+NEEDS_TEXT = "Import the features again with the text of their classes: fsbench import novel=FILE text=FILE."
+_NEEDS_SHOTS = "Use --shots 1 or more, or a method that works from text alone, such as zero-shot."
 POINTS = "points"  # folder below the results, for the records of single points of sweeps and searches
 
 
@@ -57,6 +59,10 @@ def configure(
 
     A blind method has the defaults of unbalanced tasks, and is told no α.
     """
+    if choice.info.text == "needed" and source.split.text is None:
+        raise FsbenchError(f"{choice.label} needs text prototypes, and {source.title} has none.", NEEDS_TEXT)
+    if not protocol.shots and not choice.info.zero_shot:
+        raise FsbenchError(f"{choice.label} needs labelled images, and there are none at 0 shots.", _NEEDS_SHOTS)
     chosen = method_class(choice.method)
     context = Context(
         balanced=protocol.balanced and not blind,

@@ -11,6 +11,7 @@ from typing import Any
 
 from fsbench.errors import FsbenchError, UsageError, unknown_name
 from fsbench.evaluation.options import SETTINGS, Comparing, Evaluating, Solve
+from fsbench.methods.base import MethodInfo
 from fsbench.methods.registry import method_class, plain_label, split_variant, working_methods
 from fsbench.results.metrics import ACCURACY, metric_of
 from fsbench.results.studies import Value
@@ -44,6 +45,11 @@ class MethodChoice:
     def needs_base(self) -> bool:
         """Whether it needs statistics of base classes."""
         return method_class(self.method).info.needs_base_for(self.options)
+
+    @property
+    def info(self) -> MethodInfo:
+        """The facts of the method."""
+        return method_class(self.method).info
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -212,7 +212,7 @@ def _labelled(
     drawn = sample_tasks(search.protocol, source.split.offsets, seed, numbers)
     whole = (drawn.query_labels >= 0).all(axis=1) & (drawn.support >= 0).all(axis=1)
     rows = np.concatenate([drawn.support, drawn.query], axis=1)
-    arrays = (rows, drawn.support_labels, drawn.query_labels)
+    arrays = (rows, drawn.support_labels, drawn.query_labels)  # no method that learns uses text
     parts = zip(*(torch.from_numpy(array[whole]).to(device).split(_BATCH) for array in arrays), strict=True)
     return [
         (TaskBatch({name: table[index] for name, table in tables.items()}, support, drawn.classes.shape[1]), query)

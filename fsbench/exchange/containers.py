@@ -1,4 +1,4 @@
-"""Kinds of files: torch, npz, pickle and S2M2's HDF5, recognised by their first bytes and read as plain arrays."""
+"""Kinds of files: torch, npz, npy, pickle and S2M2's HDF5, recognised by their first bytes and read as plain arrays."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -130,5 +131,6 @@ CONTAINERS = (  # in the order in which they are tried
     Container("an HDF5 file", lambda path, start: _HDF5_MAGIC in (start[:8], start[512:520]), _read_hdf5),
     Container("a torch file", _is_torch, lambda path: replaced(read_torch(path), _as_array, {})),
     Container("an npz archive", _is_npz, _read_npz),
+    Container("an npy file", lambda path, start: start.startswith(b"\x93NUMPY"), partial(np.load, allow_pickle=False)),
     Container("a pickle", _is_pickle, read_plain_pickle),
 )

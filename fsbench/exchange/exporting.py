@@ -13,7 +13,7 @@ from fsbench.io.files import whole_file
 
 
 def export_npz(file: FeatureFile, out: Path | None = None, *, force: bool = False) -> Path:
-    """Write one archive with `{base,val,novel}_{features,labels,class_names,images}` and return its path."""
+    """Write one archive with `{base,val,novel}_{features,labels,class_names,images,text}` and return its path."""
     path = out or file.path.with_suffix(".npz")
     if path.exists() and not force:  # it may be the one that the features were imported from
         raise FsbenchError(f"{path} exists already.", "Replace it with --force, or choose another --out.")
@@ -22,6 +22,8 @@ def export_npz(file: FeatureFile, out: Path | None = None, *, force: bool = Fals
         split = file.read(name)
         arrays[f"{name}_features"], arrays[f"{name}_labels"] = split.features, split.labels
         arrays[f"{name}_class_names"] = np.array(split.class_names)
+        if split.text is not None:
+            arrays[f"{name}_text"] = split.text
         if split.images:
             arrays[f"{name}_images"] = np.array(split.images)
     with whole_file(path) as temporary, temporary.open("wb") as stream:

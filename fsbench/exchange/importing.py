@@ -12,8 +12,17 @@ import numpy as np
 from fsbench.data.catalog import DATASETS, SPLIT_WORDS, SPLITS, canonical_split, dataset_info
 from fsbench.errors import FsbenchError
 from fsbench.exchange.containers import REPAIR, text_of
-from fsbench.exchange.layouts import Part, read_file
-from fsbench.features.store import FeatureFile, Provenance, digest, make_split, overlaps, repeated_rows, write_features
+from fsbench.exchange.layouts import Part, read_file, read_text
+from fsbench.features.store import (
+    FeatureFile,
+    Provenance,
+    digest,
+    make_split,
+    overlaps,
+    repeated_rows,
+    with_text,
+    write_features,
+)
 from fsbench.io.files import is_name, only_writer, readable_part, sha256_of
 
 if TYPE_CHECKING:
@@ -23,6 +32,8 @@ if TYPE_CHECKING:
 
     from fsbench.features.store import Split
     from fsbench.reporter import Reporter
+
+TEXT = "text"  # in place of a split: a table of text prototypes
 
 
 def split_from(part: Part, origin: str) -> Split:
@@ -41,7 +52,8 @@ def split_from(part: Part, origin: str) -> Split:
         first = f"the first is row {broken[0]} (class {names[classes[broken[0]]]})"
         message = f"{origin}: {len(broken)} rows are not finite in float32, {first}."
         raise FsbenchError(message, "Features must be finite: leave these images out, or extract them again.")
-    return make_split(part.features, classes, names, part.images)
+    split = make_split(part.features, classes, names, part.images)
+    return split if part.text is None else with_text(split, part.text[np.unique(part.labels)], origin)
 
 
 def _classes(labels: NDArray[Any], class_names: Sequence[str], origin: str) -> tuple[NDArray[np.int64], list[str]]:
@@ -121,14 +133,18 @@ def import_files(
 ) -> FeatureFile:
     """Read files of features, each a path or `split=path`, check them, and write one feature file.
 
+    `text=path` is a table of text prototypes of the classes, in its own order of names or in that of their numbers.
     Remarks on missing, conflicting and inferred fields go to the reporter and into the provenance.
     """
     read: dict[str, Split] = {}
     origins: dict[str, str] = {}
-    imported, remarks = [], []
+    imported, remarks, texts = [], [], []
     for stated, path in map(_parse_source, sources):
         if out.exists() and path.exists() and out.samefile(path):
             raise FsbenchError(f"{out} would be replaced by what is read from it.", "Choose another --out.")
+        if stated == TEXT:
+            texts.append(path)
+            continue
         kind, recognised = read_file(path, naming.dataset, stated)
         names = [_split_of(part, stated, path) for part in recognised.parts]
         for name, part in zip(names, recognised.parts, strict=True):
@@ -141,9 +157,13 @@ def import_files(
     splits = {name: read[name] for name in SPLITS if name in read}
     remarks += [remark for name, split in splits.items() for remark in remarks_on(split, name)]
     remarks += [*check_together(splits, origins), *_on_naming(naming, splits)]
+    splits, templates, of_text = _with_texts(splits, texts)
+    imported += of_text
+    remarks += [zero_shot_remark(split, name) for name, split in splits.items() if split.text is not None]
     provenance = Provenance(
         naming.dataset, naming.backbone, crops=naming.crops, precision="", notes=remarks, imported=imported,
-        fingerprint=digest({"imported": imported, "crops": naming.crops}),
+        fingerprint=digest({"imported": imported, "crops": naming.crops}), templates=templates,
+        text_encoder=naming.backbone if any(split.text is not None for split in splits.values()) else "",
     )  # fmt: skip
     with only_writer(out):
         if out.exists() and not force:
@@ -157,6 +177,59 @@ def import_files(
             reporter.say(f"note: {remark}")
         write_features(out, provenance, splits)
     return FeatureFile.open(out)
+
+
+def _with_texts(
+    splits: dict[str, Split], paths: Sequence[Path]
+) -> tuple[dict[str, Split], tuple[str, ...], list[dict[str, str]]]:
+    """Splits with their text prototypes, the templates behind these, and facts of the file, if there is one."""
+    if not paths:
+        return splits, (), []
+    if len(paths) > 1:
+        raise FsbenchError(f"Two files of text: {paths[0]} and {paths[1]}.", "Give one table for all classes.")
+    kind, table, names, templates = read_text(paths[0])
+    facts = {"file": paths[0].name, "sha256": sha256_of(paths[0]), "format": kind, "splits": TEXT}
+    with_texts = {name: _with_text(split, table, names, str(paths[0])) for name, split in splits.items()}
+    return with_texts, templates, [facts]
+
+
+def _with_text(split: Split, table: NDArray[Any], names: Sequence[str], origin: str) -> Split:
+    """A split with its rows of a table (classes, D) or (D, classes), found by the names or numbers of its classes."""
+    width = split.features.shape[1]
+    if width not in table.shape:
+        raise FsbenchError(f"{origin}: text of shape {table.shape}, but images have {width} features.", REPAIR)
+    rows = table if table.shape[1] == width else table.T
+    if names and len(names) != len(rows):
+        raise FsbenchError(f"{origin}: {len(names)} names for text of shape {table.shape}.", REPAIR)
+    if not names and not all(name.isdigit() for name in split.class_names):
+        if len(rows) != len(split.class_names):
+            message = (
+                f"{origin}: text of {len(rows)} classes without names, and the split has {len(split.class_names)}."
+            )
+            raise FsbenchError(message, "Save it with the names: numpy.savez(FILE, text=…, class_names=…).")
+        return with_text(split, rows, origin)
+    places = {_plain(name): place for place, name in enumerate(names or map(str, range(len(rows))))}
+    if len(places) < len(rows):
+        raise FsbenchError(f"{origin}: two classes have the same name.", REPAIR)
+    missing = [name for name in split.class_names if _plain(name) not in places]
+    if missing:
+        message = f"{origin} has no text of {len(missing)} classes, such as {missing[0]}."
+        raise FsbenchError(message, "Name all classes of the features, or leave the others out of these.")
+    return with_text(split, rows[[places[_plain(name)] for name in split.class_names]], origin)
+
+
+def _plain(name: str) -> str:
+    """A name of a class without the differences that programs make: `Egyptian_Mau` is `egyptian mau`."""
+    return " ".join(name.lower().replace("_", " ").replace("-", " ").split())
+
+
+def zero_shot_remark(split: Split, name: str) -> str:
+    """How well text prototypes alone classify the images, which tells whether they are in the right order."""
+    assert split.text is not None
+    text = split.text / np.linalg.norm(split.text, axis=1, keepdims=True)
+    right = float(((split.features @ text.T).argmax(axis=1) == split.labels).mean())
+    doubt = ": are the classes in the right order?" if right < 2 / len(text) else ""
+    return f"{name}: the text alone classifies {100 * right:.2f} % of the images of {len(text)} classes{doubt}"
 
 
 def _split_of(part: Part, stated: str, path: Path) -> str:
@@ -185,6 +258,10 @@ def _parse_source(text: str) -> tuple[str, Path]:
     word, sign, path = text.partition("=")
     if not sign or Path(text).exists():
         return "", Path(text)
+    if word.lower() == TEXT:
+        return TEXT, Path(path)
     if word.lower() not in SPLIT_WORDS:
-        raise FsbenchError(f"{word!r} in {text!r} is not a split.", "Write base=FILE, val=FILE or novel=FILE.")
+        raise FsbenchError(
+            f"{word!r} in {text!r} is not a split.", "Write base=FILE, val=FILE, novel=FILE or text=FILE."
+        )
     return canonical_split(word), Path(path)

@@ -31,6 +31,8 @@ _WORDS = {
     "class_names": "class_names classes names",
     "images": "images image_names filenames paths",
     "count": "count",
+    "text": "text text_features text_weights zeroshot_weights prototypes",
+    "templates": "templates",
 }
 _ROLES = {word: role for role, words in _WORDS.items() for word in words.split()}
 _ROUND_OFF = 1e-4
@@ -46,6 +48,7 @@ class Part:
     labels: NDArray[Any]  # (M,) whole numbers or names
     class_names: tuple[str, ...] = ()  # of the classes 0, 1, …, where the file gives them
     images: tuple[str, ...] = ()  # M names, or none
+    text: NDArray[Any] | None = None  # text prototypes of the classes 0, 1, …
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,22 @@ def _part(split: str, arrays: dict[str, NDArray[Any]]) -> tuple[Part, int]:
     rows = int(count.item()) if count.size == 1 and count.dtype.kind in "iu" else -1
     if not 0 <= rows <= len(features):
         raise FsbenchError(f"The count is {count}, but there are {len(features)} rows.")
-    return Part(split, features[:rows], labels[:rows], names, images[:rows]), len(features) - rows
+    part = Part(split, features[:rows], labels[:rows], names, images[:rows], arrays.get("text"))
+    return part, len(features) - rows
+
+
+def read_text(path: Path) -> tuple[str, NDArray[Any], tuple[str, ...], tuple[str, ...]]:
+    """The text prototypes in a file, one per row or column: its kind in words, the table, class names, templates."""
+    container, content = open_file(path)
+    arrays = {role: array for (_, role), array in _fields(content)[0].items()}
+    table = content if isinstance(content, np.ndarray) else arrays.get("text", arrays.get("features"))
+    if table is None or not _is_table(table):
+        message = (
+            f"{path} is {container} without a table of text prototypes, real numbers (classes, D) or (D, classes)."
+        )
+        raise FsbenchError(message, "Save it with numpy.savez(FILE, text=…, class_names=…).")
+    named = [_texts(arrays.get(role)) for role in ("class_names", "templates")]
+    return f"{container.partition(' ')[2]}: text prototypes", table, named[0], named[1]
 
 
 def _texts(array: NDArray[Any] | None) -> tuple[str, ...]:

@@ -12,9 +12,19 @@ from numpy.typing import NDArray
 
 from fsbench.data.catalog import SPLITS
 from fsbench.errors import FsbenchError, UsageError
-from fsbench.features.store import FeatureFile, Provenance, Split, SplitSummary, content_digest, in_blocks, make_split
+from fsbench.features.store import (
+    FeatureFile,
+    Provenance,
+    Split,
+    SplitSummary,
+    content_digest,
+    in_blocks,
+    make_split,
+    with_text,
+)
 
-Pair = tuple[Any, Any]  # features (M, D) and labels (M,), as arrays or tensors
+# features (M, D) and labels (M,), as arrays or tensors; and text prototypes (C, D) of the classes
+Pair = tuple[Any, Any] | tuple[Any, Any, Any]
 Arrays = Pair | Mapping[str, Pair]  # of novel classes alone, or by split
 _EXAMPLE = 'Give a feature file, or arrays: {"base": (features, labels), "novel": (features, labels)}.'
 
@@ -39,7 +49,9 @@ class FeaturesInMemory(FeatureFile):
 
 def is_arrays(value: object) -> bool:
     """Whether something is meant as features and labels in memory, right or wrong."""
-    return isinstance(value, Mapping) or (isinstance(value, tuple) and len(value) == 2 and hasattr(value[0], "shape"))
+    return isinstance(value, Mapping) or (
+        isinstance(value, tuple) and 1 < len(value) < 4 and hasattr(value[0], "shape")
+    )
 
 
 def opened(values: Any, argument: str) -> list[FeatureFile]:
@@ -64,17 +76,21 @@ def _opened(value: Any, name: str, argument: str) -> FeatureFile:
     if len({one.features.shape[1] for one in held.values()}) > 1:
         raise FsbenchError("All splits must have the same number of features.")
     summaries = {
-        split: SplitSummary(len(one.features), one.features.shape[1], one.offsets, one.class_names, content_digest(one))
+        split: SplitSummary(
+            len(x := one.features), x.shape[1], one.offsets, one.class_names, content_digest(one), one.text
+        )
         for split, one in held.items()
     }
     return FeaturesInMemory(Path(name), Provenance("arrays", "memory"), summaries, held)
 
 
 def _split(pair: Any, argument: str) -> Split:
-    if not isinstance(pair, Sequence) or len(pair) != 2:
+    if not isinstance(pair, Sequence) or len(pair) not in (2, 3):
         raise UsageError(argument, f"expected (features, labels), got {described(pair)}", _EXAMPLE)
     try:
-        return make_split(*(array.detach().cpu() if hasattr(array, "detach") else array for array in pair))
+        features, labels, *text = (array.detach().cpu() if hasattr(array, "detach") else array for array in pair)
+        split = make_split(features, labels)
+        return with_text(split, text[0], "text") if text else split
     except (FsbenchError, ValueError, TypeError) as error:
         problem = error.message if isinstance(error, FsbenchError) else str(error)
         raise UsageError(argument, problem.rstrip(".")) from error

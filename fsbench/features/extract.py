@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 from fsbench.backbones.base import Extractor
+from fsbench.backbones.clip_models import text_prototypes
 from fsbench.backbones.families import BACKBONES, describe_architecture
 from fsbench.backbones.load import Weights, transform_of
 from fsbench.data.catalog import EMBEDDED
@@ -45,6 +46,7 @@ from fsbench.features.store import (
     make_split,
     overlaps,
     repeated_rows,
+    with_text,
     write_features,
 )
 from fsbench.io.files import is_name, only_writer, readable_part, whole_file
@@ -73,6 +75,7 @@ class Settings:
     workers: int | None = None  # processes that read images; None is automatic
     skip_broken: bool = False  # leave out images that cannot be read, and record them, instead of stopping
     tag: str = ""  # a word at the end of the file's name, so that features of two networks can stand side by side
+    text: Sequence[str] = ()  # templates of the text prototypes, for backbones that know text
     library: Path | None = None  # folder of feature files whose rows are reused, beside that of the output
 
 
@@ -143,6 +146,8 @@ def extract(
     and the file is that of an uninterrupted run. Several processes share the blocks; process 0 joins them.
     """
     refuse_tf32(settings.precision, device)
+    if settings.text:
+        text_prototypes(backbone, ["class"], settings.text)  # an error before the work
     if not is_name(dataset.name):
         raise FsbenchError(f"{dataset.name!r} cannot name a data set: it has control characters.", "Rename the folder.")
     job = Extraction(hashed(dataset, out.with_name(f".{INDEX}"), reporter, ranks), backbone, settings)
@@ -228,8 +233,11 @@ class Extraction:
             precision=self.settings.precision,
             libraries=library_versions(),
             notes=(*self.dataset.notes, *notes),
+            text_encoder=info.name if self.settings.text else "",
+            templates=tuple(self.settings.text),
         )
-        return replace(made, fingerprint=digest([made.dataset, made.recipe, self.places]))
+        text = [*made.templates] if made.templates else []
+        return replace(made, fingerprint=digest([made.dataset, made.recipe, self.places, *text]))
 
 
 def _key(image_hash: str, name: str, crops: int) -> str:
@@ -403,6 +411,9 @@ def _assemble(store: RowStore, job: Extraction, existing: dict[str, Row]) -> Fea
         features, names, hashes = zip(*compress(part, good), strict=True) if any(good) else ((), (), ())
         table = np.array(features, np.float32).reshape(len(names), job.backbone.info.feature_dim)
         splits[split.name] = make_split(table, split.labels[good], split.class_names, names, hashes)
+        if job.settings.text:
+            text = text_prototypes(job.backbone, split.class_names, job.settings.text)
+            splits[split.name] = with_text(splits[split.name], text, job.backbone.info.name)
     shared = [pair.sentence for pair in overlaps(splits) if pair.rows]
     shared += [f"{name}: {words}: the same images twice?" for name in splits if (words := repeated_rows(splits[name]))]
     write_features(store.out, job.provenance([*skipped, *shared]), splits)

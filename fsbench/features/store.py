@@ -7,7 +7,7 @@ import itertools
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,6 +27,7 @@ VERSION = 1
 _CHUNK_BYTES = 32 << 20
 _MANY = 0.01  # share of the smaller split: public data sets have a few doubles, a mistake has many
 _MARKED_AT_ONCE = 4096  # rows
+_ONE_TEXT = "A text prototype is a row of as many features as images have, one per class, in the order of the classes."
 _RELABEL = "Every class has a number from 0 and at least one image: repair the labels, or make the file again."
 
 
@@ -50,6 +51,8 @@ class Provenance:
     imported: Sequence[Mapping[str, str]] = ()  # file, sha256, format and splits of what fsbench did not extract
     architecture: str = ""  # `widths 64-160-320-640`
     trained_by: str = ""  # "fsbench" for weights of `fsbench train`
+    text_encoder: str = ""  # of the text prototypes, if there are some
+    templates: tuple[str, ...] = ()  # that the names of the classes were put into
 
     @property
     def named_weights(self) -> str:
@@ -110,6 +113,7 @@ class Split:
     images: tuple[str, ...] = ()  # M relative names, or none
     digest: str = ""  # SHA-256 of features and labels
     hashes: tuple[str, ...] = ()  # M hashes of the images' bytes, or none
+    text: NDArray[np.float32] | None = None  # (C, D) text prototype of every class, of any length
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -126,6 +130,7 @@ class SplitSummary:
     offsets: NDArray[np.int64]
     class_names: tuple[str, ...]
     digest: str
+    text: NDArray[np.float32] | None = None
 
 
 def make_split(
@@ -177,16 +182,38 @@ def _write_split(group: h5py.Group, split: Split) -> None:
     for name, texts in (("images", split.images), ("hashes", split.hashes)):
         if texts:
             group.create_dataset(name, data=encode(texts))
+    if split.text is not None:
+        group.create_dataset("text", data=split.text, dtype=np.float32)
     group.attrs["sha256"] = content_digest(split)
 
 
 def content_digest(split: Split) -> str:
-    """The SHA-256 of features and labels."""
+    """The SHA-256 of features and labels, and of text prototypes where there are some."""
     checksum = hashlib.sha256()
     for block in in_blocks(split.features):
         checksum.update(block.data)
-    checksum.update(split.labels.astype("<i8").data)
+    return _with_classes(checksum, split)
+
+
+def _with_classes(checksum: hashlib._Hash, split: Split | SplitSummary) -> str:
+    """The checksum of features, completed by the labels and the text."""
+    checksum.update(np.repeat(np.arange(len(split.class_names)), np.diff(split.offsets)).astype("<i8").data)
+    if split.text is not None:
+        checksum.update(np.ascontiguousarray(split.text, dtype="<f4").data)
     return checksum.hexdigest()
+
+
+def with_text(split: Split, text: NDArray[Any], origin: str) -> Split:
+    """A split with text prototypes (C, D), after a check; `origin` says in messages where they come from."""
+    table = np.asarray(text).astype(np.float32)
+    expected = len(split.class_names), split.features.shape[1]
+    if table.shape != expected:
+        raise FsbenchError(f"{origin}: expected text of shape {expected}, got {table.shape}.", _ONE_TEXT)
+    broken = np.flatnonzero(~np.isfinite(table).all(axis=1) | ~table.any(axis=1))
+    if len(broken):
+        message = f"{origin}: the text of class {split.class_names[broken[0]]} is zero or not finite."
+        raise FsbenchError(message, _ONE_TEXT)
+    return replace(split, text=table)
 
 
 def in_blocks(features: NDArray[np.float32] | h5py.Dataset) -> Iterator[NDArray[np.float32]]:
@@ -224,9 +251,15 @@ class FeatureFile:
         size = f"{made.image_size} pixels" if made.image_size else ""
         lines = [f"{self.path}: {made.dataset}, {made.backbone}, D = {self.dimension}"]
         lines += [f"  {name}: {one.rows} images of {len(one.class_names)} classes" for name, one in self.splits.items()]
+        lines += [f"  text of {made.text_encoder or 'an unknown encoder'}"] if self.has_text else []
         return "\n".join(
             [*lines, "  " + ", ".join(filter(None, (made.family, made.named_weights, size, crops, origin)))]
         )
+
+    @property
+    def has_text(self) -> bool:
+        """Whether some split has text prototypes."""
+        return any(split.text is not None for split in self.splits.values())
 
     @property
     def dimension(self) -> int:
@@ -252,7 +285,7 @@ class FeatureFile:
             features[start : start + len(block)] = block
             start += len(block)
         images, hashes = self.images(name) if with_images else ((), ())
-        return Split(features, summary.offsets, summary.class_names, images, summary.digest, hashes)
+        return Split(features, summary.offsets, summary.class_names, images, summary.digest, hashes, summary.text)
 
     def images(self, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Names and hashes of the images of one split, each empty if the file has none."""
@@ -270,8 +303,7 @@ class FeatureFile:
             for block in in_blocks(dataset_of(file, f"{name}/features", self.path, ndim=2, kind="f")):
                 checksum.update(block.data)
                 yield block
-        checksum.update(np.repeat(np.arange(len(summary.class_names)), np.diff(summary.offsets)).astype("<i8").data)
-        if checksum.hexdigest() != summary.digest:
+        if _with_classes(checksum, summary) != summary.digest:
             message = f"The features of split {name} in {self.path} are not those that were written"
             raise FsbenchError(f"{message}: the SHA-256 differs.", REMAKE)
 
@@ -286,7 +318,8 @@ def _summarise(file: h5py.File, name: str, path: Path) -> SplitSummary:
         raise FsbenchError(message, REMAKE)
     if not isinstance(checksum, str):
         raise FsbenchError(f"Split {name} of {path}: no SHA-256 of the content.", REMAKE)
-    return SplitSummary(rows, dimension, offsets, names, checksum)
+    text = dataset_of(file, f"{name}/text", path, ndim=2, kind="f")[()] if "text" in file[name] else None
+    return SplitSummary(rows, dimension, offsets, names, checksum, text)
 
 
 def _check_labels(labels: NDArray[Any], classes: int) -> None:

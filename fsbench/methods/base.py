@@ -65,6 +65,9 @@ class MethodInfo:
     # what it assumes of the class proportions among the queries: `none` (no role), `uniform`, or `free` (estimated)
     prior: Prior = "none"
     needs_base: bool = False
+    # whether it uses the text prototypes of the classes: not at all, where there are some, or it needs them
+    text: Literal["", "optional", "needed"] = ""
+    zero_shot: bool = False  # whether it works without any labelled image, from text alone
     variants: Variants | None = None
     # parameters that tuning searches, with their values: about 50 cells, or a dozen along a single parameter or where a
     # cell takes minutes; never the number of iterations

@@ -93,13 +93,13 @@ def class_means(tasks: TaskBatch, name: str = "") -> Tensor:
 def strangeness(tasks: TaskBatch) -> Tensor:
     """One minus the largest cosine of a query with the class means of the support, (B, Q), in the last space.
 
+    Without support, with the text prototypes.
     Of the scores that were tried on val classes it ranks queries of unknown classes best. Centroids that queries take
     part in rank them hardly better than chance: unknown queries have drawn the centroids to themselves.
     """
     name = [*tasks.spaces][-1]
-    directions, queries = (
-        torch.nn.functional.normalize(x, dim=2) for x in (class_means(tasks, name), support_and_query(tasks, name)[1])
-    )
+    points = class_means(tasks, name) if tasks.support_size or tasks.text is None else tasks.text
+    directions, queries = (torch.nn.functional.normalize(x, dim=2) for x in (points, support_and_query(tasks, name)[1]))
     return 1 - (queries @ directions.mT).amax(dim=2)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from fsbench.methods.base import Context, Count, Method, MethodInfo, NonNegative
 from fsbench.methods.bd_cspn import TEMPERATURE, rectified_prototypes
 from fsbench.methods.centroids import class_means, squared_distances, support_and_query
+from fsbench.methods.neighbours import nearest
 from fsbench.tasks.batch import TaskBatch
 
 # λ for one shot and for more, from the realistic evaluation of Veilleux et al. On unbalanced tasks it has two values
@@ -19,7 +20,6 @@ from fsbench.tasks.batch import TaskBatch
 _BALANCED, _BALANCED_PRESETS = (0.7, 0.3), {"tiered": (0.7, 0.1)}
 _UNBALANCED, _UNBALANCED_PRESETS = (1.0, 0.7), {"cub": (1.0, 0.8)}
 _TOLERANCE = 1e-6
-_DISTANCES_AT_ONCE = 1 << 24
 
 
 class LaplacianShot(Method):
@@ -58,15 +58,15 @@ class LaplacianShot(Method):
         prototypes = rectified_prototypes(tasks, TEMPERATURE) if self.rectify else class_means(tasks)
         # Departs from the original program: with rectification, it measures distances from shifted queries.
         unary = squared_distances(prototypes, query)  # (B, K, Q) a
-        nearest = nearest_queries(query, self.neighbours)  # (n, B, Q), the ones of W
+        neighbours = nearest_queries(query, self.neighbours)  # (n, B, Q), the ones of W
         assigned = torch.softmax(-unary, dim=1)
-        smoothed = sum_of_neighbours(assigned, nearest)  # (B, K, Q) W Y
+        smoothed = sum_of_neighbours(assigned, neighbours)  # (B, K, Q) W Y
         energy = torch.full_like(unary[:, :1, :1], torch.inf)  # (B, 1, 1)
         settled = torch.zeros_like(energy, dtype=torch.bool)
         for step in range(self.steps):
             update = torch.softmax(smoothed.mul_(self.weight).sub_(unary), dim=1)
             assigned = torch.where(settled, assigned, update)
-            smoothed = sum_of_neighbours(assigned, nearest)
+            smoothed = sum_of_neighbours(assigned, neighbours)
             previous, energy = energy, self._energy(assigned, unary, smoothed)
             if step > 1:
                 settled = settled | ((energy - previous).abs() <= _TOLERANCE * previous.abs())
@@ -82,18 +82,11 @@ def nearest_queries(query: Tensor, neighbours: int) -> Tensor:
     """The numbers of the nearest other queries of every query (B, Q, D), nearest first: (n, B, Q).
 
     Departs from the article: not symmetric, as in the programs. Departs from the programs: a query is never its own
-    neighbour, also when others coincide with it. Where queries outnumber features, distances are computed for some rows
-    at a time.
+    neighbour, also when others coincide with it.
     """
-    tasks, queries, dimension = query.shape
-    rows = queries if queries <= dimension else max(1, _DISTANCES_AT_ONCE // (tasks * queries))
-    nearest = []
-    for first in range(0, queries, rows):
-        part = query[:, first : first + rows]
-        distances = squared_distances(part, query)  # (B, rows, Q)
-        distances[:, :, first : first + rows].diagonal(dim1=1, dim2=2).fill_(torch.inf)
-        nearest.append(distances.topk(min(neighbours, queries - 1), dim=2, largest=False).indices)
-    return torch.cat(nearest, dim=1).movedim(2, 0)
+    return nearest(query, query, neighbours, itself=True, closeness=lambda *rows: -squared_distances(*rows))[1].movedim(
+        2, 0
+    )
 
 
 def sum_of_neighbours(assigned: Tensor, nearest: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ from fsbench.tasks.protocol import ALPHA
 
 BASELINE = "soft-kmeans"  # what others are compared to unless told otherwise
 BASELINE_WITHOUT_BASE = "simpleshot:L2N"  # the same where there are no base classes
+BASELINE_WITHOUT_SHOTS = "zero-shot"  # the same where there are no labelled images
 ENTRY_POINTS = "fsbench.methods"
 
 
@@ -141,6 +142,8 @@ def told(label: str) -> dict[str, str]:
     by_shots = [key for key in even if (even[key], uneven[key]) != (even_many[key], uneven_many[key])]
     if method.info.needs_base_for(options):
         facts["base classes"] = "statistics of their features"
+    if method.info.text:
+        facts["text"] = f"text prototypes of the classes, {method.info.text}"
     blind = method.configure(Context(balanced=False), **options).values()
     own = ", ".join(f"{key} {value}" for key, value in blind.items() if value != uneven[key])
     if by_setting:

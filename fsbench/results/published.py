@@ -3,6 +3,9 @@
 `published.csv` has one row per number. Its column `backbone` is the published name of a family (see
 `fsbench.backbones.families`), with a star where features are averaged over random crops. Every row can be matched by
 some run of fsbench.
+
+`published_text.csv` has those of methods with text, by data set, backbone and protocol as users name them. Most of that
+literature prints means over eleven data sets, which belong to no single run: docs/text.md has them.
 """
 
 from __future__ import annotations
@@ -46,6 +49,27 @@ class Published:
 Row = dict[str, str]
 
 
+def _with_text(record: Record) -> Published | None:
+    """The same for features with text."""
+    protocol = record.run.protocol
+    wanted = {
+        "dataset": record.dataset, "backbone": record.backbone, "protocol": protocol.name,
+        "present": str(protocol.present or ""), "shots": str(protocol.shots),
+    }  # fmt: skip
+    rows = [row for row in text_rows() if row["method"] in record.method.published_as and wanted.items() <= row.items()]
+    if not rows or record.run.split != "novel":
+        return None
+    note = f"{rows[0]['method']}: {rows[0]['note']}" if rows[0]["note"] else ""
+    return Published(float(rows[0]["accuracy"]), None, rows[0]["source"], tuple(filter(None, [note])))
+
+
+@cache
+def text_rows() -> tuple[Row, ...]:
+    """All rows of methods with text."""
+    with resources.files("fsbench.results").joinpath("published_text.csv").open(encoding="utf-8") as stream:
+        return tuple(csv.DictReader(stream))
+
+
 @cache
 def published_rows() -> tuple[Row, ...]:
     """All rows, the article's own tables first, and of those the one that gives intervals."""
@@ -57,6 +81,8 @@ def published_rows() -> tuple[Row, ...]:
 
 def published(record: Record) -> Published | None:
     """The published accuracy to compare a run with, or None."""
+    if record.provenance.text_encoder:
+        return _with_text(record)
     if record.run.split != "novel" or record.dataset not in PUBLISHED_ON or record.base_dataset:
         return None
     rows = _matching(record.method.published_as, {**_setting(record), "param": "", "split": "test"})

@@ -27,15 +27,18 @@ _CACHED_TASKS = 8  # whose rows stay in the cache of a CPU while their inner pro
 class TaskBatch:
     """A batch of tasks of equal size, as a method sees it: their rows in one space or several, and support labels."""
 
-    def __init__(self, rows: Tensor | Mapping[str, Tensor], support_labels: Tensor, ways: int) -> None:
+    def __init__(
+        self, rows: Tensor | Mapping[str, Tensor], support_labels: Tensor, ways: int, text: Tensor | None = None
+    ) -> None:
         """A batch of B tasks.
 
         Args:
             rows: (B, N, D) embedded features, support first; or several such tensors by the names of their spaces.
-            support_labels: (B, S) labels in 0..K-1; every class has at least one support sample.
+            support_labels: (B, S) labels in 0..K-1; every class has at least one support sample, or none has (S = 0).
             ways: K.
+            text: (B, K, D) text prototypes of the classes, of unit norm, where there are some.
         """
-        self.spaces, self.support_labels, self.ways = by_name(rows), support_labels, ways
+        self.spaces, self.support_labels, self.ways, self.text = by_name(rows), support_labels, ways, text
         first = next(iter(self.spaces.values()))
         self.shape, self.dtype = tuple(first.shape), first.dtype  # B, N and D of `rows`
 
@@ -51,7 +54,7 @@ class TaskBatch:
 
     def with_rows(self, rows: Tensor | Mapping[str, Tensor]) -> TaskBatch:
         """The same tasks with other features (B, N, D)."""
-        return TaskBatch(rows, self.support_labels, self.ways)
+        return TaskBatch(rows, self.support_labels, self.ways, self.text)
 
     def one_hot(self) -> Tensor:
         """(B, K, S) one-hot labels of the support, in the dtype of the rows."""
@@ -104,17 +107,24 @@ def gathered_gram(table: Tensor, index: Tensor) -> Tensor:
     return products
 
 
-def batch_of(support: Any, support_labels: Any, query: Any) -> TaskBatch:
-    """Put arrays or tensors of support and queries together, after a check of their shapes and values."""
-    rows = {name: _tensor(name, array) for name, array in (("support", support), ("query", query))}
-    labels = _tensor("support_labels", support_labels)
-    for name, array in rows.items():
-        if array.ndim != 3 or not array.numel():
-            raise UsageError(name, f"expected (B, {name[0].upper()}, D), got {tuple(array.shape)}")
-    tasks, shots, dimension = rows["support"].shape
-    if rows["query"].shape[::2] != (tasks, dimension):
+def batch_of(support: Any, support_labels: Any, query: Any, text: Any = None) -> TaskBatch:
+    """Put arrays or tensors of support and queries together, after a check of their shapes and values.
+
+    Text prototypes of the classes, (K, D) or (B, K, D), come with them; `support` may be None then.
+    """
+    if support is None and text is not None:
+        rows = _rows("query", query)
+        nothing = torch.zeros(len(rows), 0, dtype=torch.int64, device=rows.device)
+        return _with_text(TaskBatch(rows, nothing, _tensor("text", text).shape[-2]), text)
+    batch = _with_support(_rows("support", support), _tensor("support_labels", support_labels), _rows("query", query))
+    return batch if text is None else _with_text(batch, text)
+
+
+def _with_support(support: Tensor, labels: Tensor, query: Tensor) -> TaskBatch:
+    tasks, shots, dimension = support.shape
+    if query.shape[::2] != (tasks, dimension):
         expected = f"expected ({tasks}, Q, {dimension}), as many tasks and features as support has"
-        raise UsageError("query", f"{expected}, got {tuple(rows['query'].shape)}")
+        raise UsageError("query", f"{expected}, got {tuple(query.shape)}")
     if labels.shape != (tasks, shots):
         raise UsageError("support_labels", f"expected ({tasks}, {shots}), one per support, got {tuple(labels.shape)}")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
@@ -126,12 +136,27 @@ def batch_of(support: Any, support_labels: Any, query: Any) -> TaskBatch:
         raise UsageError("support_labels", f"must be 0..K-1, with every class in every task; {found}")
     if ways < 2:
         raise UsageError("support_labels", "a task needs at least two classes, got one")
-    for name, array in rows.items():
-        if array.is_complex() or not bool(torch.isfinite(array).all()):
-            raise UsageError(name, "must be finite real numbers")
-    both = torch.cat([*rows.values()], dim=1)
-    both = both.double() if both.device.type == "cpu" else both.float()
+    both = torch.cat([support, query], dim=1)
     return TaskBatch(both, labels.to(both.device), ways)
+
+
+def _with_text(batch: TaskBatch, text: Any) -> TaskBatch:
+    """The batch with text prototypes of its classes, of unit norm."""
+    expected, table = (batch.shape[0], batch.ways, batch.shape[2]), _tensor("text", text)
+    if table.shape not in (expected, expected[1:]) or not bool(torch.isfinite(table).all()):
+        raise UsageError("text", f"expected finite numbers {expected} or {expected[1:]}, got {tuple(table.shape)}")
+    unit = torch.nn.functional.normalize(table.to(batch.rows), dim=-1).expand(expected)
+    return TaskBatch(batch.spaces, batch.support_labels, batch.ways, unit)
+
+
+def _rows(name: str, array: Any) -> Tensor:
+    """Rows (B, N, D), checked; in double precision on the CPU."""
+    rows = _tensor(name, array)
+    if rows.ndim != 3 or not rows.numel():
+        raise UsageError(name, f"expected (B, {name[0].upper()}, D), got {tuple(rows.shape)}")
+    if rows.is_complex() or not bool(torch.isfinite(rows).all()):
+        raise UsageError(name, "must be finite real numbers")
+    return rows.double() if rows.device.type == "cpu" else rows.float()
 
 
 def _tensor(name: str, array: Any) -> Tensor:

@@ -117,7 +117,7 @@ class TaskProtocol:
         if self.name not in PRESETS:
             raise unknown_name("protocol", self.name, PRESETS)
         self._check("ways", 2, r"all|\d+-\d+")
-        self._check("shots", 1, "")
+        self._check("shots", 0 if self.support == "equal" else 1, "")
         self._check("queries", 1, r"all|\d+/class")
         self._check("unknown", 0, "")
         if self.present is not None:

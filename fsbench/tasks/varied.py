@@ -83,7 +83,7 @@ def draw_task(protocol: TaskProtocol, offsets: Ints, sizes: Ints, seed: int, num
         pool.label[is_support],
         free.row[query],
         np.where(labels >= ways, UNKNOWN, labels),
-        int((shots > 0).sum()),
+        int((shots > 0).sum()) or ways,
         redraws,
     )
 

@@ -11,7 +11,7 @@ import pytest
 
 from fsbench.cli.app import load_command
 from tests.cli import run
-from tests.workspace import write_feature_files, write_mini, write_photos, write_pickles
+from tests.workspace import write_clip, write_feature_files, write_mini, write_photos, write_pickles
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = {
@@ -31,6 +31,7 @@ BEFORE: dict[str, list[Callable[[Path], None]]] = {
     "data.md, Benchmarks": [write_mini],
     "data.md, Your own images": [write_photos],
     "data.md, Features of other programs": [write_pickles],
+    "text.md, Import and run": [write_clip],
 }
 
 

@@ -75,7 +75,7 @@ def test_lda(features: Features, shots: int) -> None:
 
 @pytest.mark.parametrize("name", [name for name in slow_versions(None, 1, True) if name != "simpleshot:UN"])
 def test_more_samples_than_features(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsbench.methods.laplacianshot._DISTANCES_AT_ONCE", 6 * 33 * 10)  # ten rows at a time
+    monkeypatch.setattr("fsbench.methods.neighbours._AT_ONCE", 6 * 33 * 10)  # ten rows at a time
     data = make_features(dimension=12, seed=5)
     slow, _ = slow_versions(data.statistics.mean.numpy(), 2, False)[name]
     tasks_of(data, 6, (3, 1, 2, 1, 3), queries=33).agree(name, slow, base=data.statistics)

@@ -18,6 +18,7 @@ from tests.synthetic import make_features
 
 DATA = make_features(seed=11)
 BASE = DATA.statistics
+TEXT = np.random.default_rng(2).normal(size=(50, 48)) + 1  # of the classes of a task, for methods that use it
 SHORTER: dict[str, dict[str, Any]] = {  # schedules of many small steps: fewer, and larger ones
     "entropy-min": {"variant": "head", "steps": 25, "rate": 1e-3},
     "tim-gd": {"steps": 25, "rate": 1e-3},
@@ -27,6 +28,7 @@ SHORTER: dict[str, dict[str, Any]] = {  # schedules of many small steps: fewer, 
     "am": {"steps": 12, "rate": 1e-3},
     "ilpc": {"steps": 20},
     "protolp": {"rounds": 10},
+    "em-dirichlet": {"inner_steps": 5},
 }
 FEWER: dict[str, dict[str, Any]] = {  # steps, where each of them is like the one before
     **{name: {"steps": 8} for name in ("baseline", "baseline++", "paddle", "tim-gd", "alpha-tim", "entropy-min")},
@@ -40,7 +42,9 @@ DEPENDS_ON_AXES = {
     *("baseline", "baseline++", "entropy-min", "tim-gd", "alpha-tim", "alpha-am", "am"),
     # Pre-processing acts on each coordinate: powers (PT-MAP, BMS, protoLP, iLPC) and ranges (PADDLE).
     *("pt-map", "bms", "protolp", "ilpc", "paddle"),
+    *("transclip", "stata"),  # covariances are diagonal
 }
+TOLD_BY_ORDER = {"zlap", "transclip", "stata"}  # which of two equal queries is a neighbour, and gets its share
 ON_FEATURES = [name for name in METHODS if not method_class(name).info.network_for(SHORTER.get(name, {}))]
 CONFIGURATIONS: list[tuple[str, dict[str, Any]]] = [
     *((name, SHORTER.get(name, {})) for name in ON_FEATURES),
@@ -58,6 +62,7 @@ CONFIGURATIONS: list[tuple[str, dict[str, Any]]] = [
     ("simpleshot", {"norm": "UN"}),
     ("simpleshot", {"norm": "L2N"}),
     ("laplacianshot", {"weight": 0.7, "rectify": True}),
+    ("em-dirichlet", {"variant": "hard", "inner_steps": 5}),
 ]
 METHOD = pytest.mark.parametrize(("name", "params"), CONFIGURATIONS, ids=lambda value: str(value))
 ROTATED = pytest.mark.parametrize(
@@ -84,8 +89,11 @@ def tasks(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return support, labels, query
 
 
-def run(name: str, params: dict[str, Any], support: Any, labels: Any, query: Any) -> np.ndarray:
-    return fsbench.predict(name, support, labels, query, base=BASE, **params)
+def run(
+    name: str, params: dict[str, Any], support: Any, labels: Any, query: Any, base: Any = BASE, text: Any = TEXT
+) -> np.ndarray:
+    text = text[: labels.max() + 1] if method_class(name).info.text else None
+    return fsbench.predict(name, support, labels, query, base=base, text=text, **params)
 
 
 @METHOD
@@ -101,12 +109,14 @@ def test_order_of_samples_and_names_of_classes_do_not_matter(
 ) -> None:
     support, labels, query = task
     rng, params = np.random.default_rng(seed), {**params, "balanced": balanced}
+    query = query + 1e-3 * rng.random(query.shape) if name in TOLD_BY_ORDER else query
     expected = run(name, params, support, labels, query)
     assert expected.shape == (*query.shape[:2], labels.max() + 1)
     np.testing.assert_allclose(expected.sum(axis=2), 1, atol=1e-6)
     order, shots = rng.permutation(query.shape[1]), rng.permutation(support.shape[1])
     renamed = rng.permutation(labels.max() + 1)
-    shuffled = run(name, params, support[:, shots], renamed[labels[:, shots]], query[:, order])
+    text = TEXT[np.argsort(renamed)]
+    shuffled = run(name, params, support[:, shots], renamed[labels[:, shots]], query[:, order], text=text)
     allowed = 1e-5
     if np.abs(shuffled[:, :, renamed] - expected[:, order]).max() > allowed:  # twice what other last digits do
         nearby = [support * (1 + 1e-15 * rng.normal(size=support.shape)) for _ in range(6)]
@@ -122,7 +132,7 @@ def test_rotating_all_features_changes_nothing(name: str, params: dict[str, Any]
     rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(48, 48)))[0]
     turned = fsbench.BaseStatistics.fit(DATA.base.features.astype(np.float64) @ rotation, DATA.base.labels)
     expected = run(name, params, support, labels, query)
-    found = fsbench.predict(name, support @ rotation, labels, query @ rotation, base=turned, **params)
+    found = run(name, params, support @ rotation, labels, query @ rotation, turned, TEXT @ rotation)
     np.testing.assert_allclose(found, expected, atol=1e-4)  # base features are stored in float32
 
 
@@ -151,7 +161,8 @@ def test_degenerate_tasks(name: str, params: dict[str, Any], balanced: bool, dty
     rows = torch.from_numpy(np.concatenate([support, query], axis=1)).to(dtype)
     spaces = by_name(method.embed(rows.reshape(-1, 48), BASE))
     embedded = {space: one.reshape(*rows.shape[:2], -1) for space, one in spaces.items()}
-    p = method.classify(TaskBatch(embedded, torch.from_numpy(labels), ways))
+    text = torch.nn.functional.normalize(torch.from_numpy(TEXT[:ways]).to(dtype)).expand(2, -1, -1)
+    p = method.classify(TaskBatch(embedded, torch.from_numpy(labels), ways, text))
     assert torch.isfinite(p).all()
     torch.testing.assert_close(p.sum(dim=2), torch.ones_like(p[:, :, 0]), atol=1e-5, rtol=0)
 

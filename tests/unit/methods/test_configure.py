@@ -8,7 +8,7 @@ from fsbench.errors import FsbenchError
 from fsbench.evaluation.run import configure
 from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import MethodChoice
-from fsbench.features.store import Provenance
+from fsbench.features.store import Provenance, with_text
 from fsbench.methods.base import Context, Method
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.registry import METHODS, method_class
@@ -31,7 +31,8 @@ def test_article_presets(features: Features, preset: str, balanced: bool, expect
 
 
 def configured(name: str, features: Features, dataset: str, preset: str = "") -> tuple[Method, Origins]:
-    source = Source("novel", features.novel, features.statistics, Provenance(dataset, "rn12"))
+    novel = with_text(features.novel, features.novel.features[:10] + 1, "here")
+    source = Source("novel", novel, features.statistics, Provenance(dataset, "rn12"))
     return configure(MethodChoice(name, name), source, TaskProtocol(), preset=preset)
 
 

@@ -43,6 +43,13 @@ CASES: list[tuple[str, dict[str, Any], int]] = [  # with the width of the rows; 
     ("tim-adm", {"steps": 3}, 12),
     ("alpha-am", {"steps": 3}, 48),
     ("am", {"steps": 2}, 12),
+    *((name, {}, 12) for name in ("zero-shot", "tip-adapter", "gda", "zlap", "bavardage-text")),
+    ("gda", {}, 4),
+    ("otter", {"rounds": 1, "steps": 2}, 12),
+    ("transclip", {"steps": 1}, 12),
+    ("transclip", {"variant": "released", "steps": 1}, 12),
+    ("stata", {"steps": 1}, 12),
+    ("em-dirichlet", {"steps": 1, "inner_steps": 2}, 12),
 ]
 METHODS = pytest.mark.parametrize(("name", "options", "width"), CASES, ids=str)
 
@@ -61,7 +68,7 @@ def test_traces_into_one_graph(name: str, options: dict[str, Any], width: int) -
     method, (rows, labels) = method_class(name)(**options), inputs(name, width)
 
     def classify(rows: dict[str, torch.Tensor], labels: torch.Tensor) -> torch.Tensor:
-        return method.classify(TaskBatch(rows, labels, 5))
+        return method.classify(TaskBatch(rows, labels, 5, torch.ones(3, 5, width)))
 
     compiled = torch.compile(classify, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(rows, labels), classify(rows, labels), atol=1e-4, rtol=1e-4)
@@ -89,7 +96,7 @@ class NoQuestions(TorchDispatchMode):
 def test_never_waits_for_the_device(name: str, options: dict[str, Any], width: int) -> None:
     method, (rows, labels) = method_class(name)(**options), inputs(name, width)
     with torch.inference_mode(), NoQuestions():  # as the engine calls
-        assert method.classify(TaskBatch(rows, labels, 5)).shape == (3, 10, 5)
+        assert method.classify(TaskBatch(rows, labels, 5, torch.ones(3, 5, width))).shape == (3, 10, 5)
 
 
 def test_the_clamp_of_gpus_never_waits_for_the_device_and_questions_are_noticed() -> None:
@@ -116,14 +123,19 @@ class Largest(TorchDispatchMode):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [(name, one) for name, one, width in CASES if width == 48 and method_class(name).info.cost == "fast"],
+    [
+        (name, one)
+        for name, one, width in CASES
+        if (width == 48 or method_class(name).info.text) and method_class(name).info.cost == "fast"
+    ],
     ids=str,
 )
 def test_memory_follows_the_work(name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of a fast method is N × N or N × K × D where N > D, on tensors without data."""
-    monkeypatch.setattr("fsbench.methods.laplacianshot._DISTANCES_AT_ONCE", 1 << 16)
+    monkeypatch.setattr("fsbench.methods.neighbours._AT_ONCE", 1 << 16)
     ways, samples, width = 40, 2_000, 30
     with torch.device("meta"), torch.no_grad(), Largest() as largest:  # type: ignore[no-untyped-call]
         rows = {space: torch.empty(1, samples, width) for space in inputs(name, width)[0]}
-        method_class(name)(**options).classify(TaskBatch(rows, torch.arange(ways)[None], ways))
+        text = torch.empty(1, ways, width)
+        method_class(name)(**options).classify(TaskBatch(rows, torch.arange(ways)[None], ways, text))
     assert largest.elements <= samples * ways

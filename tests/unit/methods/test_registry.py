@@ -24,7 +24,7 @@ from fsbench.methods.registry import (
     told,
     working_methods,
 )
-from fsbench.results.published import published_rows
+from fsbench.results.published import published_rows, text_rows
 from tests.comparing import compared
 from tests.synthetic import Features
 
@@ -35,13 +35,14 @@ LABELS = [f"{name}:{word}" for name, info in INFO.items() if info.variants for w
 def test_methods_are_discovered_in_their_order_and_with_the_facts_of_their_classes() -> None:
     assert " ".join(METHODS) == (
         "ncm lda simpleshot baseline baseline++ maml versa entropy-min laplacianshot bd-cspn pt-map bms protolp ilpc "
-        "tim-gd tim-adm alpha-tim paddle unem-gaussian am alpha-am soft-kmeans bavardage"
+        "tim-gd tim-adm alpha-tim paddle unem-gaussian am alpha-am soft-kmeans bavardage "
+        "zero-shot tip-adapter gda zlap otter transclip stata em-dirichlet bavardage-text"
     )
     for name, info in INFO.items():
         assert installed_info(name) == info
         assert info.name == name
         assert re.fullmatch(r"https://(arxiv\.org/abs/\d{4}\.\d{4,5}|doi\.org/10\.\S+)", info.url)
-        assert set(info.published) <= {row["method"] for row in published_rows()}
+        assert set(info.published) <= {row["method"] for row in (*published_rows(), *text_rows())}
     assert len({info.order for info in INFO.values()}) == len(INFO)
 
 
@@ -65,7 +66,7 @@ def test_lists_of_methods_are_parsed_and_completed() -> None:
     assert [label for label in labels if ":" not in label] == [*METHODS]
     assert {label for label in labels if ":" in label} == {
         "bavardage:released", "bavardage:transport", "bavardage:weighted", "lda:ridge", "maml:transductive",
-        "versa:transductive", "entropy-min:head",
+        "versa:transductive", "entropy-min:head", "em-dirichlet:hard",
     }  # fmt: skip
     assert [choice.label for choice in parse_methods("ncm, ncm,pt-map")] == ["ncm", "pt-map"]
     assert complete_methods("ncm,simpleshot:U") == ["ncm,simpleshot:UN"]

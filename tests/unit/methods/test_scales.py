@@ -14,7 +14,7 @@ from fsbench.methods.registry import method_class
 from fsbench.tasks.batch import TaskBatch, by_name
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
-from tests.properties.test_methods import CONFIGURATIONS
+from tests.properties.test_methods import CONFIGURATIONS, TEXT
 from tests.synthetic import make_features
 
 DATA = make_features(seed=5)
@@ -29,7 +29,8 @@ def predictions(name: str, params: dict[str, Any], scale: float, offset: float =
     index = np.concatenate([TASKS.support, TASKS.query], axis=1)
     spaces = by_name(method.embed(torch.from_numpy(novel), statistics))
     rows = {space: table[index] for space, table in spaces.items()}
-    return method.classify(TaskBatch(rows, torch.from_numpy(TASKS.support_labels), 5)).argmax(dim=2).numpy()
+    text = torch.from_numpy(TEXT[:5]).float().expand(8, -1, -1)
+    return method.classify(TaskBatch(rows, torch.from_numpy(TASKS.support_labels), 5, text)).argmax(dim=2).numpy()
 
 
 @pytest.mark.parametrize("scale", [1e30, 1e-30])

@@ -1,6 +1,7 @@
 """Which published numbers stand beside which run, and that every row shipped belongs to some run."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ from fsbench.backbones.families import FAMILIES
 from fsbench.data.catalog import DATASETS
 from fsbench.evaluation.sweep import FIGURES
 from fsbench.methods.registry import METHODS, method_class
-from fsbench.results.published import published, published_curve, published_rows
+from fsbench.results.published import published, published_curve, published_rows, text_rows
 from fsbench.results.record import Record
+from fsbench.tasks.protocol import TaskProtocol
 from tests.records import make_record
 
 RN18 = {"backbone": "rn18", "family": "rn18-simpleshot"}
@@ -110,3 +112,18 @@ def test_published_points_are_those_of_the_article() -> None:
     assert points("tau", split="val") == points("t_vb", "ncm", split="val") == {}
     others: list[dict[str, Any]] = [{"dataset": "cub"}, {"crops": 30}, {"alpha": None}, {"network": "64 features"}]
     assert all(points("t_vb", split="val", **change) == {} for change in others)
+
+
+def test_numbers_of_methods_with_text_belong_to_data_set_backbone_and_protocol() -> None:
+    for row in text_rows():
+        assert row["method"] in NAMES
+        record = make_record(dataset=row["dataset"], backbone=row["backbone"], published_as=(row["method"],), tasks=1)
+        rules = TaskProtocol(
+            row["protocol"], "all", int(row["shots"]), 75, None, 1, row["present"] or None, pooled=True
+        )
+        with_text = replace(record.provenance, text_encoder="clip")
+        run = record.run.model_copy(update={"protocol": rules})
+        shown = published(record.model_copy(update={"run": run, "provenance": with_text}))
+        assert shown is not None
+        assert (shown.accuracy, shown.source) == (float(row["accuracy"]), row["source"])
+        assert published(record.model_copy(update={"provenance": with_text})) is None

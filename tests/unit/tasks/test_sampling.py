@@ -211,9 +211,9 @@ def test_impossible_requests_are_refused_with_the_numbers(protocol: TaskProtocol
 
 def test_senseless_protocols_are_refused() -> None:
     wrong: list[dict[str, Any]] = [
-        {"ways": 1}, {"shots": 0}, {"queries": 10**20}, {"alpha": 0.0}, {"alpha": float("inf")}, {"name": "disjont"},
+        {"ways": 1}, {"shots": -1}, {"queries": 10**20}, {"alpha": 0.0}, {"alpha": float("inf")}, {"name": "disjont"},
         {"ways": 0}, {"ways": "9-5"}, {"ways": "many"}, {"present": 6}, {"pooled": True}, {"queries": "0/class"},
-        {"queries": "all"}, {"support": "equl"}, {"unknown": -1},
+        {"queries": "all"}, {"support": "equl"}, {"unknown": -1}, {"shots": 0, "support": "relaxed"},
     ]  # fmt: skip
     for fields in wrong:
         with pytest.raises(FsbenchError):
