@@ -1,0 +1,226 @@
+"""One task of labelled and unlabelled images: answers in blocks, what to expect of them, what to label next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fsbench.features.preprocess import unit_norm
+from fsbench.features.scatter import BaseStatistics
+from fsbench.methods.base import Context, Method
+from fsbench.methods.pool import ENOUGH, pool_statistics
+from fsbench.methods.registry import method_class, split_variant
+from fsbench.tasks.batch import TaskBatch, by_name
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+MOST_FOLDS = 10
+_UNCALIBRATED = 3.0  # the temperature where nothing can be hidden: probabilities of all methods are too sure
+_TEMPERATURES = np.geomspace(0.02, 50, 160)
+_COPIES = 7  # matrices of queries × classes that a method holds at once
+_LEAST_BLOCK = 2_000  # queries
+_SAMPLED = 20_000  # unlabelled images that hidden ones are mixed with, and that statistics are computed from
+_CANDIDATES = 5_000  # most uncertain images among which suggestions are chosen
+_PROJECTED = 128  # dimensions in which near-duplicates are looked for
+NEAR = 0.98  # cosine of two images, centred, from which they are near-duplicates
+
+
+@dataclass(frozen=True)
+class Solver:
+    """A method, and where its base statistics come from: `base`, or the images themselves."""
+
+    method: str
+    base: BaseStatistics | None = None
+    device: torch.device | str = "cpu"
+
+    def __call__(self, rows: Tensor, labels: Tensor, ways: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Answers for rows (N, D), labelled ones first with their labels (S,), block after block of the others.
+
+        Each block is every n-th query, its probabilities (q, K), and its outlier scores (q,). What a method holds for a
+        block takes as much memory as the rows.
+        """
+        name, variant = split_variant(self.method)
+        method_type, support = method_class(name), len(labels)
+        base = self.base
+        if base is None and method_type.info.needs_base_for(variant):
+            base = self._pool(rows, labels, ways)
+        context = Context(balanced=False, shots=max(1, support // ways), base=base)
+        method = method_type.configure(context, **variant)
+        size = max(_LEAST_BLOCK, rows.numel() // (_COPIES * ways))
+        step = math.ceil((len(rows) - support) / size)
+        for block in (slice(first, None, step) for first in range(step)):
+            mixed = torch.cat([rows[:support], rows[support:][block]])
+            yield block, *self._solve(method, base, mixed, labels, ways)
+
+    def _pool(self, rows: Tensor, labels: Tensor, ways: int) -> BaseStatistics:
+        """Statistics of the images themselves; of few images the mean alone, with which they are centred."""
+        if len(rows) < ENOUGH:
+            mean, whole = rows.double().mean(dim=0), torch.eye(rows.shape[1], dtype=torch.float64)
+            return BaseStatistics(mean, whole, whole, torch.ones_like(mean), whole, (len(rows),))
+        sample = rows[len(labels) :][:: math.ceil(len(rows) / _SAMPLED)]
+        return pool_statistics(torch.cat([rows[: len(labels)], sample]), labels, ways)
+
+    @torch.inference_mode()
+    def _solve(
+        self, method: Method, base: BaseStatistics | None, rows: Tensor, labels: Tensor, ways: int
+    ) -> tuple[Tensor, Tensor]:
+        spaces = by_name(method.embed(rows.to(self.device), base))
+        tasks = TaskBatch({name: x[None] for name, x in spaces.items()}, labels[None].to(self.device), ways)
+        probabilities = method.classify(tasks)
+        return probabilities[0].cpu(), method.outlier_scores(tasks, probabilities)[0].cpu()
+
+
+def tempered(probabilities: Tensor, temperature: float) -> Tensor:
+    """Probabilities (…, K) to the power of 1/T, normalised: the answers are the same, and less sure for T above 1."""
+    logarithms = probabilities.double().clamp_min(torch.finfo(torch.float64).tiny).log()
+    return torch.softmax(logarithms / temperature, dim=-1)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The two most probable classes of every query, with their probabilities, and its outlier score."""
+
+    labels: Ints  # (Q, 2)
+    confidence: Floats  # (Q, 2)
+    outlier: Floats  # (Q,)
+
+
+def answers(solver: Solver, rows: Tensor, labels: Tensor, ways: int, temperature: float) -> Answers:
+    """The answers for the queries, which come after the labelled rows."""
+    queries = len(rows) - len(labels)
+    best, sure, outlier = np.zeros((queries, 2), np.int64), np.zeros((queries, 2)), np.zeros(queries)
+    for block, probabilities, scores in solver(rows, labels, ways):
+        top = tempered(probabilities, temperature).topk(2, dim=1)
+        best[block], sure[block], outlier[block] = top.indices.numpy(), top.values.numpy(), scores.double().numpy()
+    return Answers(best, sure, outlier)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came back for the labelled images when they were hidden, in the order of those that could be."""
+
+    rows: Ints  # (H,) of the labelled images
+    true: Ints  # (H,)
+    probabilities: Tensor  # (H, K)
+    outlier: Floats  # (H,)
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """(H,) whether the answer was right."""
+        return np.asarray(self.probabilities.argmax(dim=1).numpy() == self.true)
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of the largest likelihood, where one answer in H + 2 may be a slip, so that it is finite."""
+        count = len(self.true)
+        if not count:
+            return _UNCALIBRATED
+        slip, ways = 1 / (count + 2), self.probabilities.shape[1]
+        losses = []
+        for temperature in _TEMPERATURES:
+            log = tempered(self.probabilities, temperature).clamp_min(1e-300).log().numpy()
+            true = log[np.arange(count), self.true].mean()
+            losses.append(-(1 - slip) * true - slip * log.sum(axis=1).mean() / ways)
+        return float(_TEMPERATURES[int(np.argmin(losses))])
+
+
+def folds(labels: Ints, seed: int = 0) -> list[Ints]:
+    """Rows of labelled images to hide together: every image of a class with two or more once, never all of a class."""
+    random, number = np.random.default_rng(seed), np.full(len(labels), -1)
+    count = min(MOST_FOLDS, int(np.bincount(labels).max()))
+    for label in np.unique(labels):
+        own = random.permutation(np.flatnonzero(labels == label))
+        if len(own) > 1:
+            number[own] = (np.arange(len(own)) + random.integers(count)) % max(2, min(count, len(own)))
+    return [np.flatnonzero(number == fold) for fold in range(count) if (number == fold).any()]
+
+
+def hide_in_turn(
+    solver: Solver, rows: Tensor, labels: Tensor, ways: int, advance: Callable[[int], None] = lambda done: None
+) -> Trial:
+    """Hide the labelled images, fold by fold, among the unlabelled ones, and label them by the same method."""
+    support, known = len(labels), labels.numpy()
+    pool = rows[support:][:: math.ceil(max(1, len(rows) - support) / _SAMPLED)]
+    hidden, parts, scores = [np.zeros(0, np.int64)], [torch.zeros(0, ways)], [np.zeros(0)]
+    for fold in folds(known):
+        rest = np.setdiff1d(np.arange(support), fold)
+        mixed = torch.cat([rows[rest], rows[fold], pool])
+        found, outlier = torch.zeros(len(mixed) - len(rest), ways), np.zeros(len(mixed) - len(rest))
+        for block, probabilities, strange in solver(mixed, labels[rest], ways):
+            found[block], outlier[block] = probabilities.to(found), strange.double().numpy()
+        hidden.append(fold)
+        parts.append(found[: len(fold)])
+        scores.append(outlier[: len(fold)])
+        advance(1)
+    order = np.concatenate(hidden)
+    return Trial(order, known[order], torch.cat(parts), np.concatenate(scores))
+
+
+def wilson(share: float, count: float, z: float = 1.96) -> tuple[float, float]:
+    """The 95 % interval of a share p of n: (p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n)."""
+    spread = z**2 / count
+    half = math.sqrt(share * (1 - share) * spread + spread**2 / 4)
+    return (share + spread / 2 - half) / (1 + spread), (share + spread / 2 + half) / (1 + spread)
+
+
+def outlier_limit(hidden: Floats, queries: Floats) -> float:
+    """The score above which an image is unlike any class.
+
+    99 % of the hidden labelled images are below it; where there are none, it is five deviations above the median.
+    """
+    if len(hidden):
+        return float(np.quantile(hidden, 0.99, method="higher"))
+    middle = float(np.median(queries))
+    return middle + 5 * 1.4826 * float(np.median(np.abs(queries - middle)))
+
+
+def directions(rows: Tensor) -> Tensor:
+    """Rows (N, D) minus their mean, as unit vectors."""
+    return unit_norm(rows - rows.mean(dim=0))
+
+
+def near_duplicates(rows: Tensor, block: int = 2048) -> dict[int, int]:
+    """Of every row (N, D) that is nearly an earlier one, the most similar earlier one.
+
+    Candidates are found after a random projection, which keeps cosines near 1.
+    """
+    x = directions(rows)
+    generator = torch.Generator().manual_seed(0)
+    projected = x if x.shape[1] <= _PROJECTED else x @ torch.randn(x.shape[1], _PROJECTED, generator=generator)
+    projected, twins = unit_norm(projected), dict[int, int]()
+    for start in range(0, len(x), block):
+        end = min(start + block, len(x))
+        cosines = projected[start:end] @ projected[:end].mT
+        ones, others = torch.nonzero(cosines.tril(start - 1) > NEAR - 0.01, as_tuple=True)
+        exact = (x[ones + start] * x[others]).sum(dim=1)
+        for cosine, one, other in sorted(zip(exact.tolist(), ones.tolist(), others.tolist(), strict=True)):
+            if cosine >= NEAR:
+                twins[one + start] = other
+    return twins
+
+
+def suggest(rows: Tensor, confidence: Floats, count: int) -> list[int]:
+    """The queries whose labels would help most, in the order in which they were chosen.
+
+    Each choice covers as much doubt as possible that those before have left: it maximises Σ_q (1 − p_q) max_s w(q, s),
+    with p_q the confidence of an image, and w the similarity to a chosen image. That asks for images that are
+    uncertain, typical of many others, and different from each other.
+    """
+    doubtful = np.argsort(confidence, kind="stable")[:_CANDIDATES]
+    x = directions(rows)[doubtful]
+    similarity = (x @ x.mT).clamp_min(0).square_()
+    doubt = torch.from_numpy(1 - confidence[doubtful]).to(x)
+    covered, chosen = torch.zeros_like(doubt), list[int]()
+    for _ in range(min(count, len(doubtful))):
+        gain = (similarity - covered[:, None]).clamp_min_(0).mul_(doubt[:, None]).sum(dim=0)
+        gain[chosen] = -1
+        best = int(gain.argmax())
+        chosen.append(best)
+        covered = torch.maximum(covered, similarity[:, best])
+    return [int(doubtful[place]) for place in chosen]
