@@ -23,7 +23,7 @@ from fsbench.features.arrays import Arrays, described, is_arrays, opened
 from fsbench.features.extract import Settings, extract_all
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import FeatureFile
-from fsbench.label.run import Labels, label_images
+from fsbench.labelling.run import Labels, label_images
 from fsbench.methods.base import Context
 from fsbench.methods.images.loader import ImageLoader
 from fsbench.methods.pool import POOL, on_pool

@@ -11,8 +11,8 @@ from pathlib import Path
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.options import Label
 from fsbench.io.files import require_place
-from fsbench.label.page import write_page
-from fsbench.label.run import Labels, label_images
+from fsbench.labelling.page import write_page
+from fsbench.labelling.run import Labels, label_images
 from fsbench.report.writers import stdout_console
 from fsbench.reporter import Reporter
 

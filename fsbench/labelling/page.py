@@ -19,7 +19,7 @@ import fsbench
 from fsbench.data.dataset import counted, open_image
 from fsbench.devices import cpu_share
 from fsbench.io.files import write_text
-from fsbench.label.run import Labels, Row
+from fsbench.labelling.run import Labels, Row
 from fsbench.report.writers import render_template
 from fsbench.reporter import Reporter
 

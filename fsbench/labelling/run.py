@@ -24,8 +24,8 @@ from fsbench.evaluation.source import base_of, check_network
 from fsbench.features.extract import Settings
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import write_text
-from fsbench.label import images, solve
-from fsbench.label.images import CHECKED, NONE, FeatureTable
+from fsbench.labelling import images, solve
+from fsbench.labelling.images import CHECKED, NONE, FeatureTable
 from fsbench.methods.pool import ENOUGH, POOL
 from fsbench.methods.registry import BASELINE, method_class, split_variant
 from fsbench.reporter import Reporter
@@ -131,9 +131,12 @@ class Labels:
         flags = Counter(
             next((kind for kind in (COPY, TWIN) if row.flag.startswith(kind)), row.flag) for row in self.rows
         )
-        words = {CHECKED: CHECKED, COPY: "copies of labelled images", NONE: NONE, UNLIKE: UNLIKE, UNCERTAIN: UNCERTAIN}
-        words[TWIN] = "near-duplicates"
-        named = [f"{flags[kind]:,} {word}" for kind, word in words.items() if flags[kind]]
+        named = [f"{flags[kind]:,} {kind}" for kind in (CHECKED, NONE, UNLIKE, UNCERTAIN) if flags[kind]]
+        words = {
+            COPY: ("copy of a labelled one", "copies of labelled ones"),
+            TWIN: ("near-duplicate", "near-duplicates"),
+        }
+        named += [counted(flags[kind], *forms) for kind, forms in words.items() if flags[kind]]
         first = f"{solved:,} images labelled with {len(self.classes)} classes by {self.method}"
         return [", ".join([first, *named]) + ".", *([str(self.expected)] if solved else [])]
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.stats import binomtest
 
-from fsbench.label import solve
-from fsbench.label.solve import NEAR, Solver, Trial, answers, folds, hide_in_turn, near_duplicates, suggest, wilson
+from fsbench.labelling import solve
+from fsbench.labelling.solve import NEAR, Solver, Trial, answers, folds, hide_in_turn, near_duplicates, suggest, wilson
 
 Clusters = tuple[torch.Tensor, torch.Tensor, np.ndarray]
 
