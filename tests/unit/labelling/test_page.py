@@ -19,11 +19,15 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 EVIL = "</script><script>document.title='run'</script><b>&\"'"
 CLASSES = ("-bee", "ant", EVIL)
 CARDS = "Array.from(document.querySelectorAll('.card'), (card) => card.title)"
-SHOW = "document.querySelector('#view').value = '{}'; document.querySelector('#view').dispatchEvent(new Event('change'))"
+SHOW = (
+    "document.querySelector('#view').value = '{}'; document.querySelector('#view').dispatchEvent(new Event('change'))"
+)
 
 
 def row(number: int) -> Row:
-    flag = {0: "uncertain", 1: "unlike any class", 2: "near-duplicate of photos/0003.png", 299: "checked"}.get(number, "")
+    flag = {0: "uncertain", 1: "unlike any class", 2: "near-duplicate of photos/0003.png", 299: "checked"}.get(
+        number, ""
+    )
     label, sure = CLASSES[number % 3], 1.0 if number == 299 else 0.4 + number / 600
     return Row(f"photos/{number:04d}.png", label, sure, CLASSES[(number + 1) % 3], 0.1, 0.5, flag)
 
