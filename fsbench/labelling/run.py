@@ -103,7 +103,7 @@ class Labels:
     hashes: Mapping[str, str]  # of the content of all files
     method: str
     expected: Expected = Expected()
-    temperature: float = 1.0
+    calibration: tuple[float, float] = (0.0, 1.0)  # a and b of confidence = σ(a + b · log odds)
     suggested: tuple[str, ...] = ()  # files whose labels would help most
 
     @property
@@ -122,7 +122,7 @@ class Labels:
     def as_json(self) -> dict[str, Any]:
         """Everything as plain data."""
         expected = {"accuracy": self.expected.interval, "by_class": self.expected.by_class}
-        about = {"method": self.method, "classes": self.classes, "temperature": self.temperature}
+        about = {"method": self.method, "classes": self.classes, "calibration": self.calibration}
         return {**about, "expected": expected, "suggested": self.suggested, "labels": self.table}
 
     def summary(self) -> list[str]:
@@ -148,7 +148,9 @@ def _cell(value: Any) -> str:
 def label_images(unlabelled: str, support: Sequence[Path], options: Labelling, reporter: Reporter) -> Labels:
     """Label the images of a folder or a list with the classes of labelled ones."""
     refuse_unknown(options.backbone)
-    method_class(split_variant(options.method)[0])
+    name, variant = split_variant(options.method)
+    if method_class(name).info.network_for(variant):
+        raise UsageError("method", f"{name} adapts a network, and cannot label by features", "See fsbench methods.")
     files = images.unlabelled_files(unlabelled, reporter)
     given = images.labelled_files(support, unlabelled, reporter)
     sizes = Counter(label for label in given.values() if label)
@@ -215,15 +217,18 @@ def _labels(
     hashes = {file: table.content(file) for file in (*files, *given)}
     if not asked:
         return Labels([made[file] for file in files], classes, given, hashes, solver.method)
-    with reporter.bar("hiding labelled images", 0) as advance:
-        trial = solve.hide_in_turn(solver, rows, labels, len(classes), advance)
-    found = solve.answers(solver, rows, labels, len(classes), trial.temperature)
-    made |= _answered(asked, classes, trial, found, solve.near_duplicates(rows[len(labels) :]))
-    chosen = solve.suggest(rows[len(labels) :], found.confidence[:, 0], options.suggest)
-    return Labels(
-        [made[file] for file in files], classes, given, hashes, solver.method, _expected(trial, classes, found),
-        trial.temperature, tuple(asked[place] for place in chosen),
-    )  # fmt: skip
+    with reporter.bar("hiding labelled images", min(solve.MOST_FOLDS, int(labels.bincount().max()))) as advance:
+        hidden, back = solve.hide_in_turn(solver, rows, labels, len(classes), advance)
+    found = solve.answers(solver, rows, labels, len(classes))
+    true, right = labels.numpy()[hidden], labels.numpy()[hidden] == back.labels[:, 0]
+    expected = _expected(true, right, classes, found)
+    calibration = solve.calibrate(back.odds, right, np.array([expected.shares[classes[label]] for label in true]))
+    queries, sure = rows[len(labels) :], found.confidence(calibration)
+    limit = solve.outlier_limit(back.outlier, found.outlier)
+    made |= _answered(asked, classes, found, sure, limit, solve.near_duplicates(queries))
+    suggested = tuple(asked[place] for place in solve.suggest(queries, sure[:, 0], options.suggest))
+    ordered = [made[file] for file in files]
+    return Labels(ordered, classes, given, hashes, solver.method, expected, calibration, suggested)
 
 
 def _solver(options: Labelling, table: FeatureTable, count: int, reporter: Reporter) -> solve.Solver:
@@ -251,23 +256,24 @@ def _known(file: str, table: FeatureTable, known: Mapping[str, tuple[str, str]])
 
 
 def _answered(
-    files: Sequence[str], classes: Sequence[str], trial: solve.Trial, found: solve.Answers, twins: Mapping[int, int]
-) -> dict[str, Row]:
-    limit, rows = solve.outlier_limit(trial.outlier, found.outlier), dict[str, Row]()
+    files: Sequence[str], classes: Sequence[str], found: solve.Answers, confidence: solve.Floats, limit: float,
+    twins: Mapping[int, int],
+) -> dict[str, Row]:  # fmt: skip
+    rows = {}
     for place, file in enumerate(files):
-        (one, two), (sure, less), strange = found.labels[place], found.confidence[place], found.outlier[place]
+        (one, two), (sure, less), strange = found.labels[place], confidence[place], found.outlier[place]
         twin = f"{TWIN} {files[twins[place]]}" if place in twins else ""
         flag = UNLIKE if strange > limit else UNCERTAIN if sure < UNSURE else twin
-        rows[file] = Row(file, classes[one], round(sure, 4), classes[two], round(less, 4), round(strange, 4), flag)
+        numbers = (round(float(number), 4) for number in (sure, less, strange))
+        rows[file] = Row(file, classes[one], next(numbers), classes[two], next(numbers), next(numbers), flag)
     return rows
 
 
-def _expected(trial: solve.Trial, classes: Sequence[str], found: solve.Answers) -> Expected:
+def _expected(true: solve.Ints, right: Any, classes: Sequence[str], found: solve.Answers) -> Expected:
     """Classes count as frequent as half way from the labelled images to the answers, which go too far."""
-    hidden, right, answered = (
-        np.bincount(labels, minlength=len(classes))
-        for labels in (trial.true, trial.true[trial.right], found.labels[:, 0])
+    hidden, good, answered = (
+        np.bincount(labels, minlength=len(classes)) for labels in (true, true[right], found.labels[:, 0])
     )
     shares = answered / answered.sum() + hidden / max(1, hidden.sum())
-    by_class = {name: (int(right[c]), int(hidden[c])) for c, name in enumerate(classes) if hidden[c]}
+    by_class = {name: (int(good[c]), int(hidden[c])) for c, name in enumerate(classes) if hidden[c]}
     return Expected(by_class, dict(zip(classes, shares.tolist(), strict=True)))

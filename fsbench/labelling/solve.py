@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit
 from torch import Tensor
 
 from fsbench.features.preprocess import unit_norm
@@ -21,10 +23,10 @@ from fsbench.tasks.batch import TaskBatch, by_name
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 MOST_FOLDS = 10
-_UNCALIBRATED = 3.0  # the temperature where nothing can be hidden: probabilities of all methods are too sure
-_TEMPERATURES = np.geomspace(0.02, 50, 160)
+_UNCALIBRATED = 0.0, 1 / 3  # where nothing can be hidden: most methods are too sure
+_TINY = 1e-30
 _COPIES = 7  # matrices of queries × classes that a method holds at once
-_LEAST_BLOCK = 2_000  # queries
+_LEAST_MEMORY = 1 << 28  # floats that may be held at least
 _SAMPLED = 20_000  # unlabelled images that hidden ones are mixed with, and that statistics are computed from
 _CANDIDATES = 5_000  # most uncertain images among which suggestions are chosen
 _PROJECTED = 128  # dimensions in which near-duplicates are looked for
@@ -43,7 +45,7 @@ class Solver:
         """Answers for rows (N, D), labelled ones first with their labels (S,), block after block of the others.
 
         Each block is every n-th query, its probabilities (q, K), and its outlier scores (q,). What a method holds for a
-        block takes as much memory as the rows.
+        block takes as much memory as the rows, or a gigabyte.
         """
         name, variant = split_variant(self.method)
         method_type, support = method_class(name), len(labels)
@@ -52,7 +54,7 @@ class Solver:
             base = self._pool(rows, labels, ways)
         context = Context(balanced=False, shots=max(1, support // ways), base=base)
         method = method_type.configure(context, **variant)
-        size = max(_LEAST_BLOCK, rows.numel() // (_COPIES * ways))
+        size = max(1, max(_LEAST_MEMORY, rows.numel()) // (_COPIES * ways))
         step = math.ceil((len(rows) - support) / size)
         for block in (slice(first, None, step) for first in range(step)):
             mixed = torch.cat([rows[:support], rows[support:][block]])
@@ -76,58 +78,51 @@ class Solver:
         return probabilities[0].cpu(), method.outlier_scores(tasks, probabilities)[0].cpu()
 
 
-def tempered(probabilities: Tensor, temperature: float) -> Tensor:
-    """Probabilities (…, K) to the power of 1/T, normalised: the answers are the same, and less sure for T above 1."""
-    logarithms = probabilities.double().clamp_min(torch.finfo(torch.float64).tiny).log()
-    return torch.softmax(logarithms / temperature, dim=-1)
-
-
 @dataclass(frozen=True)
 class Answers:
-    """The two most probable classes of every query, with their probabilities, and its outlier score."""
+    """The two most probable classes of every image, how sure the method is of the first, and outlier scores."""
 
     labels: Ints  # (Q, 2)
-    confidence: Floats  # (Q, 2)
+    odds: Floats  # (Q,) logarithm of the probability of the first class over that of all others
+    second: Floats  # (Q,) the part of the second class in the probability of all others
     outlier: Floats  # (Q,)
 
+    def confidence(self, calibration: tuple[float, float]) -> Floats:
+        """Probabilities (Q, 2) of the two classes: σ(a + b · odds) for the first, and what it leaves for the second."""
+        first = expit(calibration[0] + calibration[1] * self.odds)
+        return np.stack([first, np.minimum(first, (1 - first) * self.second)], axis=1)
 
-def answers(solver: Solver, rows: Tensor, labels: Tensor, ways: int, temperature: float) -> Answers:
+
+def answers(solver: Solver, rows: Tensor, labels: Tensor, ways: int) -> Answers:
     """The answers for the queries, which come after the labelled rows."""
     queries = len(rows) - len(labels)
-    best, sure, outlier = np.zeros((queries, 2), np.int64), np.zeros((queries, 2)), np.zeros(queries)
+    best, columns = np.zeros((queries, 2), np.int64), np.zeros((3, queries))
     for block, probabilities, scores in solver(rows, labels, ways):
-        top = tempered(probabilities, temperature).topk(2, dim=1)
-        best[block], sure[block], outlier[block] = top.indices.numpy(), top.values.numpy(), scores.double().numpy()
-    return Answers(best, sure, outlier)
+        top, classes = probabilities.double().clamp_min(_TINY).topk(2, dim=1)
+        others = probabilities.double().scatter(1, classes[:, :1], 0.0).sum(dim=1).clamp_min(_TINY)
+        best[block] = classes.numpy()
+        columns[:, block] = torch.stack([(top[:, 0] / others).log(), top[:, 1] / others, scores.double()]).numpy()
+    return Answers(best, columns[0], columns[1].clip(max=1), columns[2])
 
 
-@dataclass(frozen=True)
-class Trial:
-    """What came back for the labelled images when they were hidden, in the order of those that could be."""
+def calibrate(odds: Floats, right: NDArray[np.bool_], weights: Floats) -> tuple[float, float]:
+    """(a, b) of the largest likelihood of right and wrong answers (H,) with weights; 1/b is a temperature.
 
-    rows: Ints  # (H,) of the labelled images
-    true: Ints  # (H,)
-    probabilities: Tensor  # (H, K)
-    outlier: Floats  # (H,)
+    One answer in H + 2 may be a slip, and a is drawn towards 0, so that few answers do not make it extreme.
+    """
+    count = len(odds)
+    if not count:
+        return _UNCALIBRATED
+    target, weights = np.where(right, 1 - 1 / (count + 2), 1 / (count + 2)), weights * count / weights.sum()
 
-    @property
-    def right(self) -> NDArray[np.bool_]:
-        """(H,) whether the answer was right."""
-        return np.asarray(self.probabilities.argmax(dim=1).numpy() == self.true)
+    def loss(values: Floats) -> float:
+        logits = values[0] + values[1] * odds
+        return float(
+            weights @ (np.logaddexp(0, -logits) * target + np.logaddexp(0, logits) * (1 - target)) + values[0] ** 2
+        )
 
-    @property
-    def temperature(self) -> float:
-        """The temperature of the largest likelihood, where one answer in H + 2 may be a slip, so that it is finite."""
-        count = len(self.true)
-        if not count:
-            return _UNCALIBRATED
-        slip, ways = 1 / (count + 2), self.probabilities.shape[1]
-        losses = []
-        for temperature in _TEMPERATURES:
-            log = tempered(self.probabilities, temperature).clamp_min(1e-300).log().numpy()
-            true = log[np.arange(count), self.true].mean()
-            losses.append(-(1 - slip) * true - slip * log.sum(axis=1).mean() / ways)
-        return float(_TEMPERATURES[int(np.argmin(losses))])
+    offset, slope = minimize(loss, np.array(_UNCALIBRATED)).x
+    return float(offset), float(slope)
 
 
 def folds(labels: Ints, seed: int = 0) -> list[Ints]:
@@ -143,23 +138,19 @@ def folds(labels: Ints, seed: int = 0) -> list[Ints]:
 
 def hide_in_turn(
     solver: Solver, rows: Tensor, labels: Tensor, ways: int, advance: Callable[[int], None] = lambda done: None
-) -> Trial:
-    """Hide the labelled images, fold by fold, among the unlabelled ones, and label them by the same method."""
-    support, known = len(labels), labels.numpy()
+) -> tuple[Ints, Answers]:
+    """Hide the labelled images, fold by fold, among the unlabelled ones: which (H,), and the answers for them."""
+    support = len(labels)
     pool = rows[support:][:: math.ceil(max(1, len(rows) - support) / _SAMPLED)]
-    hidden, parts, scores = [np.zeros(0, np.int64)], [torch.zeros(0, ways)], [np.zeros(0)]
-    for fold in folds(known):
+    hidden, parts = [np.zeros(0, np.int64)], [Answers(np.zeros((0, 2), np.int64), *np.zeros((3, 0)))]
+    for fold in folds(labels.numpy()):
         rest = np.setdiff1d(np.arange(support), fold)
-        mixed = torch.cat([rows[rest], rows[fold], pool])
-        found, outlier = torch.zeros(len(mixed) - len(rest), ways), np.zeros(len(mixed) - len(rest))
-        for block, probabilities, strange in solver(mixed, labels[rest], ways):
-            found[block], outlier[block] = probabilities.to(found), strange.double().numpy()
+        found = answers(solver, torch.cat([rows[rest], rows[fold], pool]), labels[rest], ways)
         hidden.append(fold)
-        parts.append(found[: len(fold)])
-        scores.append(outlier[: len(fold)])
+        parts.append(Answers(*(column[: len(fold)] for column in vars(found).values())))
         advance(1)
-    order = np.concatenate(hidden)
-    return Trial(order, known[order], torch.cat(parts), np.concatenate(scores))
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    return np.concatenate(hidden), Answers(*(np.concatenate(column) for column in columns))
 
 
 def wilson(share: float, count: float, z: float = 1.96) -> tuple[float, float]:

@@ -7,9 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 
 import fsbench
+from fsbench.features.forward import Forward
 from tests.cli import run, succeed
 from tests.images import write_images
 from tests.workspace import SHIPPED
@@ -79,11 +81,14 @@ def test_from_folders_to_labels_and_back(work: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_new_images_alone_are_computed_and_moved_ones_reused(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fsbench.features.forward import Forward
-
     succeed(*CALL, "--no-page")
     computed, forward = list[int](), Forward.__call__
-    monkeypatch.setattr(Forward, "__call__", lambda self, x: computed.append(len(x)) or forward(self, x))
+
+    def counted(self: Forward, images: torch.Tensor) -> torch.Tensor:
+        computed.append(len(images))
+        return forward(self, images)
+
+    monkeypatch.setattr(Forward, "__call__", counted)
     (work / "photos").rename(work / "moved")
     write_images(work / "moved", {"new": ["x"]}, images=2, seed=9)
     succeed("label", "moved", "--support", "labelled", *NETWORK, "--force", "--no-page")

@@ -46,7 +46,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     suggested = rows[40].file, rows[7].file, rows[90].file
     expected = Expected({"ant": (3, 4), EVIL: (1, 4)}, {"-bee": 0.2, "ant": 0.4, EVIL: 0.4})
     write_page(
-        Labels(rows, CLASSES, labelled, hashes, "ncm", expected, 2.0, suggested), folder / "labels.html", Reporter(True)
+        Labels(rows, CLASSES, labelled, hashes, "ncm", expected, (0.0, 0.4), suggested),
+        folder / "labels.html",
+        Reporter(True),
     )
     return folder / "labels.html"
 

@@ -5,11 +5,20 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import minimize_scalar
 from scipy.stats import binomtest
 
 from fsbench.labelling import solve
-from fsbench.labelling.solve import NEAR, Solver, Trial, answers, folds, hide_in_turn, near_duplicates, suggest, wilson
+from fsbench.labelling.solve import (
+    NEAR,
+    Solver,
+    answers,
+    calibrate,
+    folds,
+    hide_in_turn,
+    near_duplicates,
+    suggest,
+    wilson,
+)
 
 Clusters = tuple[torch.Tensor, torch.Tensor, np.ndarray]
 
@@ -42,36 +51,38 @@ def test_the_interval_is_that_of_wilson(right: int, count: int) -> None:
     assert wilson(right / count, count) == pytest.approx((expected.low, expected.high), abs=1e-4)
 
 
-def test_the_temperature_has_the_largest_likelihood() -> None:
+def test_the_calibration_has_the_largest_likelihood() -> None:
     random = np.random.default_rng(0)
-    calm = torch.softmax(torch.from_numpy(random.standard_normal((4000, 6)) * 1.5), dim=1)
-    true = np.array([random.choice(6, p=row) for row in calm.numpy()])
-    sure = torch.softmax(3 * calm.log(), dim=1)  # as methods are: three times too sure
-    trial = Trial(np.arange(4000), true, sure, np.zeros(4000))
+    odds = random.normal(4, 5, size=4000)
+    right = random.random(4000) < 1 / (1 + np.exp(0.5 - 0.4 * odds))  # as methods are: too sure
+    weights = random.random(4000)
 
-    def loss(temperature: float) -> float:
-        total, slip = 0.0, 1 / 4002
-        for row, label in zip(sure.numpy(), true, strict=True):
-            scores = np.log(row) / temperature
-            logs = scores - np.log(np.exp(scores - scores.max()).sum()) - scores.max()
-            total -= (1 - slip) * logs[label] + slip * logs.mean()
+    def loss(values: tuple[float, float]) -> float:
+        total, slip = values[0] ** 2, 1 / 4002
+        for one, good, weight in zip(odds, right, weights * 4000 / weights.sum(), strict=True):
+            share = 1 / (1 + np.exp(-values[0] - values[1] * one))
+            total -= weight * (
+                (1 - slip if good else slip) * np.log(share) + (slip if good else 1 - slip) * np.log1p(-share)
+            )
         return total
 
-    best = minimize_scalar(loss, bounds=(0.02, 50), method="bounded").x
-    assert trial.temperature == pytest.approx(best, rel=0.04)
-    assert trial.temperature == pytest.approx(3, rel=0.1)
-    kept = trial.probabilities.argmax(dim=1)
-    assert torch.equal(solve.tempered(sure, trial.temperature).argmax(dim=1), kept)
+    offset, slope = calibrate(odds, right, weights)
+    assert (offset, slope) == pytest.approx((-0.5, 0.4), rel=0.2)
+    best = loss((offset, slope))
+    assert all(loss((offset + da, slope + db)) > best for da, db in ((0.02, 0), (-0.02, 0), (0, 0.01), (0, -0.01)))
+    assert calibrate(odds[:0], right[:0], weights[:0])[1] < 1  # where nothing was hidden
+    few = calibrate(np.array([9.0, 8.0, 7.0]), np.array([True, True, True]), np.ones(3))
+    assert np.isfinite(few).all()
 
 
 def test_blocks_of_queries_give_the_same_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, labels, true = clusters(ways=5, queries=101)
-    whole = answers(Solver("simpleshot:L2N"), rows, labels, 5, 2.0)
-    monkeypatch.setattr(solve, "_LEAST_BLOCK", 10)
-    monkeypatch.setattr(solve, "_COPIES", 1000)
-    in_blocks = answers(Solver("simpleshot:L2N"), rows, labels, 5, 2.0)
+    whole = answers(Solver("simpleshot:L2N"), rows, labels, 5)
+    monkeypatch.setattr(solve, "_LEAST_MEMORY", 1)
+    monkeypatch.setattr(solve, "_COPIES", 50)  # so that blocks have 11 queries
+    in_blocks = answers(Solver("simpleshot:L2N"), rows, labels, 5)
     np.testing.assert_array_equal(in_blocks.labels, whole.labels)
-    np.testing.assert_allclose(in_blocks.confidence, whole.confidence, atol=1e-5)
+    np.testing.assert_allclose(in_blocks.odds, whole.odds, rtol=1e-3)
     np.testing.assert_allclose(in_blocks.outlier, whole.outlier, atol=1e-5)
     assert (whole.labels[:, 0] == true).mean() > 0.95
 
@@ -81,13 +92,13 @@ def test_hidden_images_come_back_and_a_wrong_label_does_not(method: str) -> None
     rows, labels, true = clusters(queries=250)
     wrong = labels.clone()
     wrong[0] = 1
-    trial = hide_in_turn(Solver(method), rows, wrong, 4)
-    assert sorted(trial.rows) == [*range(12)]
-    assert trial.right.sum() == 11
-    assert not trial.right[list(trial.rows).index(0)]
-    found = answers(Solver(method), rows, labels, 4, 1.0)
+    hidden, back = hide_in_turn(Solver(method), rows, wrong, 4)
+    assert sorted(hidden) == [*range(12)]
+    assert hidden[back.labels[:, 0] != wrong.numpy()[hidden]] == [0]
+    found = answers(Solver(method), rows, labels, 4)
     assert (found.labels[:, 0] == true).mean() > 0.95
-    assert (found.confidence[:, 0] >= found.confidence[:, 1]).all()
+    first, second = found.confidence((-0.5, 0.3)).T
+    assert ((first >= second) & (second >= 0) & (first + second <= 1 + 1e-9)).all()
 
 
 def test_near_duplicates_are_those_of_a_slow_search() -> None:
