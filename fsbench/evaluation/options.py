@@ -303,7 +303,6 @@ class Labelling(Device):
     weights: Path | None = option(
         None, "Checkpoint, or the data set of a shipped one, such as cub. (default: from weights/ or timm's cache)"
     )
-    random_weights: Count | None = for_experts(None, "Use random weights of this seed.", ge=0)
     pretrained: bool = option(False, "Use timm's published weights; timm downloads them if need be.")
     method: str = option(
         "bavardage:weighted", "Method that labels: NAME, NAME:VARIANT or file.py:CLASS.", completion="methods"
@@ -314,8 +313,6 @@ class Labelling(Device):
     suggest: Count = option(0, "List that many images whose labels would help most.", ge=0)
     out: Path = option(Path("labels.csv"), "The CSV file of labels; features are kept beside it.", metavar="FILE")
     weights_dir: Path = ImageFolders.model_fields["weights_dir"]  # type: ignore[assignment]
-    batch: Count | None = for_experts(None, "Images per forward pass. (default: automatic)", ge=1)
-    workers: Count | None = for_experts(None, "Processes that read images. (default: automatic)", ge=0)
 
 
 class LabellingInPython(Labelling):

@@ -136,21 +136,12 @@ def unguarded(text: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class FeatureTable:
-    """The features of the images that can be read, and the hashes of their content."""
+    """Features, and the files that could be read with their rows and the hashes of their content."""
 
     features: NDArray[np.float32]  # (M, D)
-    hashes: tuple[str, ...]  # M
-    rows: Mapping[str, int]  # by absolute path
+    rows: Mapping[str, int]
+    hashes: Mapping[str, str]
     file: FeatureFile
-
-    def row(self, file: str) -> int | None:
-        """The row of a file; None if it could not be read."""
-        return self.rows.get(os.path.abspath(file))  # noqa: PTH100 - links stay what they are
-
-    def content(self, file: str) -> str:
-        """The hash of a file's content; empty if it could not be read."""
-        row = self.row(file)
-        return "" if row is None else self.hashes[row]
 
 
 def features_of(
@@ -158,13 +149,14 @@ def features_of(
 ) -> FeatureTable:
     """The features of all files, from the feature file `out` as far as it has them; new ones are added to it."""
     root = Path(Path.cwd().anchor)
-    paths = {os.path.abspath(file) for file in files}  # noqa: PTH100
-    names = {path[len(root.anchor) :].replace(os.sep, "/"): path for path in paths}
-    reader = data.FolderImages(root)
-    listing = data.Listing(root, "labelled and unlabelled", reader, {"novel": {"images": [*names]}})
-    file = extract(data.build_dataset(listing, out.stem), backbone, out, settings, device, reporter)
-    split = file.read("novel")
-    return FeatureTable(split.features, split.hashes, {names[n]: row for row, n in enumerate(split.images)}, file)
+    names = {file: os.path.abspath(file)[len(root.anchor) :].replace(os.sep, "/") for file in files}  # noqa: PTH100
+    every = {"novel": {"images": [*{*names.values()}]}}
+    listing = data.Listing(root, "labelled and unlabelled", data.FolderImages(root), every)
+    stored = extract(data.build_dataset(listing, out.stem), backbone, out, settings, device, reporter)
+    split = stored.read("novel")
+    places = {name: row for row, name in enumerate(split.images)}
+    rows = {file: places[name] for file, name in names.items() if name in places}
+    return FeatureTable(split.features, rows, {file: split.hashes[row] for file, row in rows.items()}, stored)
 
 
 def why_broken(file: str) -> str:

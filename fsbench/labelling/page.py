@@ -6,17 +6,16 @@ import base64
 import hashlib
 import io
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
 import fsbench
-from fsbench.data.dataset import counted, open_image
+from fsbench.data.dataset import open_image
 from fsbench.devices import cpu_share
 from fsbench.io.files import write_text
 from fsbench.labelling.run import Labels, Row
@@ -26,20 +25,21 @@ from fsbench.reporter import Reporter
 SIDE = 160  # pixels of a thumbnail
 MOST = 10_000  # images with a thumbnail, so that a page stays below 50 MB
 _EXAMPLES = 5  # labelled images shown with a class
-_AT_ONCE = 256
+_AT_ONCE = 256  # thumbnails that are stored together
 
 
 def write_page(labels: Labels, path: Path, reporter: Reporter) -> None:
     """Write the page; thumbnails are kept in a hidden file beside it, by the content of their images."""
     solved = [row for row in labels.rows if row.label]
     urgent = sorted(solved, key=lambda row: (row.file not in labels.suggested, row.flag == "", row.confidence or 0))
-    examples = [file for name in labels.classes for file in _files_of(labels.labelled, name)[:_EXAMPLES]]
+    by_class: dict[str, list[str]] = {}
+    for file, name in labels.labelled.items():
+        by_class.setdefault(name, []).append(file)
+    examples = [file for files in by_class.values() for file in files[:_EXAMPLES]]
     shown = [*examples, *(row.file for row in urgent)][: MOST + len(examples)]
     if len(urgent) > MOST:
-        reporter.say(
-            f"{path}: {counted(MOST, 'image has a', 'images have a')} thumbnail, flagged and unsure ones first."
-        )
-    thumbnails = thumbnails_of({file: labels.hashes[file] for file in shown if labels.hashes[file]}, path, reporter)
+        reporter.say(f"{path}: the {MOST:,} most doubtful images have a thumbnail.")
+    thumbnails = thumbnails_of({file: labels.hashes[file] for file in shown if file in labels.hashes}, path, reporter)
     number = {name: place for place, name in enumerate(labels.classes)}
     places = {row.file: place for place, row in enumerate(labels.rows)}
     data = {
@@ -47,7 +47,11 @@ def write_page(labels: Labels, path: Path, reporter: Reporter) -> None:
         "key": hashlib.sha256(repr([labels.classes, [row.file for row in labels.rows]]).encode()).hexdigest()[:16],
         "columns": [*Row.__dataclass_fields__],
         "classes": labels.classes,
-        "rows": [_cells(row, number, thumbnails) for row in labels.rows],
+        "rows": [
+            [number.get(str(cell)) if "label" in name else cell for name, cell in vars(row).items()]
+            + [thumbnails.get(row.file, "")]
+            for row in labels.rows
+        ],
         "labelled": [[file, number.get(name, -1), thumbnails.get(file, "")] for file, name in labels.labelled.items()],
         "suggested": [places[file] for file in labels.suggested],
     }
@@ -68,15 +72,6 @@ def write_page(labels: Labels, path: Path, reporter: Reporter) -> None:
     write_text(path, page)
 
 
-def _cells(row: Row, number: Mapping[str, int], thumbnails: Mapping[str, str]) -> list[Any]:
-    first = [row.file, number.get(row.label), row.confidence, number.get(row.second_label), row.second_confidence]
-    return [*first, row.outlier_score, row.flag, thumbnails.get(row.file, "")]
-
-
-def _files_of(labelled: Mapping[str, str], name: str) -> list[str]:
-    return [file for file, label in labelled.items() if label == name]
-
-
 def thumbnails_of(hashes: Mapping[str, str], page: Path, reporter: Reporter) -> dict[str, str]:
     """Thumbnails by file, as data URIs; those that the hidden file beside the page lacks are made and added to it."""
     with closing(sqlite3.connect(page.with_name(f".{page.stem}.thumbnails"))) as store:
@@ -84,18 +79,15 @@ def thumbnails_of(hashes: Mapping[str, str], page: Path, reporter: Reporter) -> 
         made: dict[str, bytes] = dict(store.execute("SELECT hash, image FROM thumbnails"))
         missing = {value: file for file, value in hashes.items() if value not in made}
         with reporter.bar("thumbnails", len(missing)) as advance, ThreadPoolExecutor(cpu_share()) as threads:
-            for block in _blocks([*missing.items()]):
-                new = [*zip(dict(block), threads.map(thumbnail, dict(block).values()), strict=True)]
-                with store:
-                    store.executemany("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", new)
-                made.update(new)
-                advance(len(block))
+            for value, image in zip(missing, threads.map(thumbnail, missing.values()), strict=True):
+                store.execute("INSERT INTO thumbnails VALUES (?, ?)", (value, image))
+                made[value] = image
+                advance(1)
+                if not len(made) % _AT_ONCE:
+                    store.commit()  # so that an interrupted run resumes
+        store.commit()
     encoded = {value: f"data:image/webp;base64,{base64.b64encode(made[value]).decode()}" for value in hashes.values()}
     return {file: encoded[value] for file, value in hashes.items()}
-
-
-def _blocks(items: list[tuple[str, str]]) -> Iterable[list[tuple[str, str]]]:
-    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
 
 
 def thumbnail(file: str) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -100,7 +99,7 @@ class Labels:
     rows: Sequence[Row]
     classes: tuple[str, ...]
     labelled: Mapping[str, str]  # files and classes that were given
-    hashes: Mapping[str, str]  # of the content of all files
+    hashes: Mapping[str, str]  # of the content of the readable files
     method: str
     expected: Expected = Expected()
     calibration: tuple[float, float] = (0.0, 1.0)  # a and b of confidence = σ(a + b · log odds)
@@ -155,9 +154,10 @@ def label_images(unlabelled: str, support: Sequence[Path], options: Labelling, r
     given = images.labelled_files(support, unlabelled, reporter)
     sizes = Counter(label for label in given.values() if label)
     each = " to ".join(map(str, sorted({min(sizes.values()), max(sizes.values())})))
-    labelled = f"{sizes.total():,} labelled images of {len(sizes)} classes, {each} of each"
-    reporter.say(f"{len(files):,} unlabelled images; {labelled}.")
-    if inside := [file for file in files if {*sizes} & {*Path(file).parts[len(Path(unlabelled).parts) : -1]}]:
+    labelled = f"{sizes.total():,} labelled ones of {len(sizes)} classes, {each} of each"
+    reporter.say(f"{len(files):,} unlabelled images, {labelled}.")
+    depth = len(Path(unlabelled).parts)
+    if inside := [file for file in files if not sizes.keys().isdisjoint(Path(file).parts[depth:-1])]:
         many = counted(len(inside), "unlabelled image is in a folder", "unlabelled images are in folders")
         reporter.say(f"{many} named like a class, such as {inside[0]}: folder names are not used as labels.")
     table = _features([*files, *given], options, reporter)
@@ -171,11 +171,10 @@ def _features(files: Iterable[str], options: Labelling, reporter: Reporter) -> F
         file = find_weights(options.weights_dir, str(file), name)  # `cub`: the network of that data set
     if options.pretrained:
         reporter.say(f"Using the published weights of {name}, which timm downloads unless they are in its cache.")
-    weights = Weights(name, file, options.random_weights, options.weights_dir, options.pretrained)
-    backbone = weights.load(options.out.stem)
+    backbone = Weights(name, file, None, options.weights_dir, options.pretrained).load(options.out.stem)
     reporter.say(backbone.info.describe())
     out = options.out.with_name(f"{options.out.stem}-{name.replace('/', '_')}.h5")
-    settings = Settings(batch=options.batch, workers=options.workers, skip_broken=True, replaces=True)
+    settings = Settings(skip_broken=True, replaces=True)
     return images.features_of(files, backbone, out, settings, choose_device(options.device), reporter)
 
 
@@ -183,11 +182,10 @@ def _examples(given: Mapping[str, str], table: FeatureTable, reporter: Reporter)
     """The labelled files to learn from: readable, each content once. Contents with two labels are refused."""
     first: dict[str, str] = {}
     for file, label in given.items():
-        content = table.content(file)
-        if not content:
+        if file not in table.hashes:
             reporter.warn(f"The labelled image {file} is left out: {images.why_broken(file)}.")
             continue
-        other = first.setdefault(content, file)
+        other = first.setdefault(table.hashes[file], file)
         if given[other] != label:
             names = " and ".join(repr(name or NONE) for name in (given[other], label))
             raise FsbenchError(f"{other} and {file} are the same image, labelled {names}.", "Remove one of the two.")
@@ -195,9 +193,7 @@ def _examples(given: Mapping[str, str], table: FeatureTable, reporter: Reporter)
             reporter.say(f"The labelled image {file} is a copy of {other} and is left out.")
     chosen = {file: given[file] for file in first.values()}
     if lost := sorted({*given.values()} - {*chosen.values()}):
-        raise FsbenchError(
-            f"No labelled image can be read of {first_names(lost)}.", "Repair the images, or remove them."
-        )
+        raise FsbenchError(f"No labelled image of {first_names(lost)} can be read.", "Repair the images.")
     return chosen
 
 
@@ -206,17 +202,17 @@ def _labels(
     options: Labelling, reporter: Reporter,
 ) -> Labels:  # fmt: skip
     """Answers for what is not labelled already, and rows for what is."""
-    known = {table.content(file): (file, label) for file, label in examples.items()}
-    asked = [file for file in files if table.content(file) and table.content(file) not in known]
+    known = {table.hashes[file]: (file, label) for file, label in examples.items()}
+    asked = [file for file in files if file in table.hashes and table.hashes[file] not in known]
     classes = tuple(sorted({*examples.values()} - {""}))
     support = [file for file, label in examples.items() if label]
-    rows = torch.from_numpy(table.features[[table.rows[os.path.abspath(file)] for file in (*support, *asked)]])  # noqa: PTH100
+    rows = torch.from_numpy(table.features[[table.rows[file] for file in (*support, *asked)]])
     labels = torch.tensor([classes.index(examples[file]) for file in support])
     solver = _solver(options, table, len(rows), reporter)
-    made: dict[str, Row] = {file: _known(file, table, known) for file in files if file not in {*asked}}
-    hashes = {file: table.content(file) for file in (*files, *given)}
+    decided = {"", *known}
+    made = {file: _known(file, table, known) for file in files if table.hashes.get(file, "") in decided}
     if not asked:
-        return Labels([made[file] for file in files], classes, given, hashes, solver.method)
+        return Labels([*made.values()], classes, given, table.hashes, solver.method)
     with reporter.bar("hiding labelled images", min(solve.MOST_FOLDS, int(labels.bincount().max()))) as advance:
         hidden, back = solve.hide_in_turn(solver, rows, labels, len(classes), advance)
     found = solve.answers(solver, rows, labels, len(classes))
@@ -228,7 +224,7 @@ def _labels(
     made |= _answered(asked, classes, found, sure, limit, solve.near_duplicates(queries))
     suggested = tuple(asked[place] for place in solve.suggest(queries, sure[:, 0], options.suggest))
     ordered = [made[file] for file in files]
-    return Labels(ordered, classes, given, hashes, solver.method, expected, calibration, suggested)
+    return Labels(ordered, classes, given, table.hashes, solver.method, expected, calibration, suggested)
 
 
 def _solver(options: Labelling, table: FeatureTable, count: int, reporter: Reporter) -> solve.Solver:
@@ -248,10 +244,10 @@ def _solver(options: Labelling, table: FeatureTable, count: int, reporter: Repor
 
 def _known(file: str, table: FeatureTable, known: Mapping[str, tuple[str, str]]) -> Row:
     """A file that is labelled already, or copies one that is, or cannot be read."""
-    if not table.content(file):
+    if file not in table.hashes:
         return Row(file, flag=f"not readable: {images.why_broken(file)}")
-    original, label = known[table.content(file)]
-    same = os.path.abspath(original) == os.path.abspath(file)  # noqa: PTH100
+    original, label = known[table.hashes[file]]
+    same = Path(original).absolute() == Path(file).absolute()
     return Row(file, label, 1.0, flag=NONE if not label else CHECKED if same else f"{COPY} {original}")
 
 

@@ -84,8 +84,7 @@ def test_the_page_loads_quietly_fits_and_runs_no_foreign_text(tab: Page, page: P
         assert tab.run("Array.from(document.images).every((image) => !image.src || image.naturalWidth > 0)")
     assert tab.run("document.querySelector('#grid h2').textContent").startswith(EVIL)
     assert tab.run("document.title") == "301 images, 3 classes"
-    for kind in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"):
-        assert tab.seen(kind) == []
+    assert not any(map(tab.seen, ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")))
     requests = [event["request"]["url"] for event in tab.seen("Network.requestWillBeSent")]
     assert {url for url in requests if not url.startswith("data:")} == {page.as_uri()}
 
@@ -136,10 +135,3 @@ def test_decisions_by_keyboard_and_mouse_are_downloaded_and_go_back_in(tab: Page
     assert written[0] == "file,label,confidence,second_label,second_confidence,outlier_score,flag"
     assert len(written) == 1 + 301 + 2
     assert json.dumps("'-bee")[1:-1] in written[6]  # a label that a spreadsheet would compute
-
-
-def test_every_control_has_a_name(tab: Page) -> None:
-    nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
-    roles = [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if not node["ignored"]]
-    named = {"button", "combobox", "slider", "region", "progressbar", "textbox"}
-    assert [role for role, name in roles if role in named and not name.strip()] == []
