@@ -30,7 +30,7 @@ _LEAST_MEMORY = 1 << 28  # floats that may be held at least
 _SAMPLED = 20_000  # unlabelled images that hidden ones are mixed with, and that statistics are computed from
 _CANDIDATES = 5_000  # most uncertain images among which suggestions are chosen
 _PROJECTED = 128  # dimensions in which near-duplicates are looked for
-NEAR = 0.98  # cosine of two images, centred, from which they are near-duplicates
+NEAR = 0.93  # cosine of two images, centred, from which they are near-duplicates: most crops and smaller copies
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def near_duplicates(rows: Tensor, block: int = 2048) -> dict[int, int]:
     for start in range(0, len(x), block):
         end = min(start + block, len(x))
         cosines = projected[start:end] @ projected[:end].mT
-        ones, others = torch.nonzero(cosines.tril(start - 1) > NEAR - 0.01, as_tuple=True)
+        ones, others = torch.nonzero(cosines.tril(start - 1) > NEAR - 0.04, as_tuple=True)
         exact = (x[ones + start] * x[others]).sum(dim=1)
         for cosine, one, other in sorted(zip(exact.tolist(), ones.tolist(), others.tolist(), strict=True)):
             if cosine >= NEAR:
