@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fsbench.api import compare as compare
     from fsbench.api import evaluate as evaluate
     from fsbench.api import extract as extract
+    from fsbench.api import label as label
     from fsbench.api import predict as predict
     from fsbench.backbones.load import load_backbone as load_backbone
     from fsbench.errors import FsbenchError as FsbenchError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _HOMES = {
-    **dict.fromkeys(("compare", "evaluate", "extract", "predict"), "fsbench.api"),
+    **dict.fromkeys(("compare", "evaluate", "extract", "label", "predict"), "fsbench.api"),
     "BaseStatistics": "fsbench.features.scatter",
     "FeatureFile": "fsbench.features.store",
     "FsbenchError": "fsbench.errors",

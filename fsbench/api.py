@@ -15,7 +15,7 @@ from fsbench.data.scan import OwnData, choose_datasets
 from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.compare import compare as compare_files
-from fsbench.evaluation.options import ComparingInPython, Evaluating, ExtractingInPython
+from fsbench.evaluation.options import ComparingInPython, Evaluating, ExtractingInPython, LabellingInPython
 from fsbench.evaluation.run import Runner
 from fsbench.evaluation.source import Base
 from fsbench.evaluation.spec import NO_BASELINE, Spec
@@ -23,6 +23,7 @@ from fsbench.features.arrays import Arrays, described, is_arrays, opened
 from fsbench.features.extract import Settings, extract_all
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import FeatureFile
+from fsbench.labelling.run import Labels, label_images
 from fsbench.methods.base import Context
 from fsbench.methods.images.loader import ImageLoader
 from fsbench.methods.pool import POOL, on_pool
@@ -215,3 +216,27 @@ def extract(dataset: str, backbone: str = "rn12", **options: Any) -> FeatureFile
     device = choose_device(chosen.device)
     out = chosen.out or Path("features")
     return extract_all(datasets, weights, settings, device, out, reporter, force=chosen.force)[0]
+
+
+@takes_options(LabellingInPython)
+def label(unlabelled: str | Path, support: str | Path | Sequence[str | Path], **options: Any) -> Labels:
+    """Label images, given a few labelled ones of each class, as `fsbench label` does; only features are stored.
+
+    Args:
+        unlabelled: A folder of images, or a text file with a path per line.
+        support: A folder with one folder per class, or a CSV file with the columns file,label; or several of them.
+        **options: Those above; there are no others.
+
+    Returns:
+        The labels: `table` and `to_csv(path)`, `expected` (print it, or `expected.interval`), `suggested`.
+
+    Example:
+        >>> import fsbench
+        >>> labels = fsbench.label("photos", "labelled", backbone="rn12", weights="my.pth")
+        >>> labels.table[0]["file"], 0 < labels.table[0]["confidence"] <= 1
+        ('photos/000.png', True)
+        >>> labels.to_csv("labels.csv")
+    """
+    chosen = LabellingInPython(**options)
+    several = [support] if isinstance(support, str | Path) else support
+    return label_images(str(unlabelled), [*map(Path, several)], chosen, Reporter(quiet=not chosen.progress))

@@ -11,8 +11,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 HEAD = """# Reference
 
 All commands with their arguments and options; `make reference` writes this page from their declarations. The Python
-functions `fsbench.evaluate`, `fsbench.compare` and `fsbench.extract` take the options of `solve`, `compare` and
-`extract` as keyword arguments, without dashes: `help(fsbench.compare)` lists them.
+functions `fsbench.evaluate`, `fsbench.compare`, `fsbench.label` and `fsbench.extract` take the options of `solve`,
+`compare`, `label` and `extract` as keyword arguments, without dashes: `help(fsbench.compare)` lists them.
 """
 
 

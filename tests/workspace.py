@@ -5,6 +5,8 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import timm
+import torch
 
 from fsbench.data.catalog import dataset_info
 from tests.images import write_images
@@ -26,6 +28,21 @@ def write_photos(folder: Path, classes: int = 25, images: int = 30) -> None:
     names = [f"bird{number:02d}" for number in range(classes)]
     write_images(folder, {"photos": names}, images=images)
     shutil.copy(SHIPPED / "rn12.safetensors", folder / "my.pth")
+
+
+def write_labelling(folder: Path) -> None:
+    """`labelled` and `photos`, the download of a page, and a file that names the layers of a network otherwise."""
+    write_images(folder, {"labelled": ["Kittiwake", "Tern"]}, images=5)
+    (folder / "photos").mkdir()
+    for path in sorted((folder / "labelled").rglob("*.png"))[2::5]:
+        path.rename(folder / "photos" / f"{path.parent.name}.png")
+    (folder / "Downloads").mkdir()
+    names = [f"labelled/{name}/000.png,{name},1.0000,checked" for name in ("Kittiwake", "Tern")]
+    (folder / "Downloads" / "labels.csv").write_text(
+        "\n".join(["file,label,confidence,flag", *names]), encoding="utf-8"
+    )
+    state = timm.create_model("tf_efficientnet_lite1", num_classes=0).state_dict()
+    torch.save({f"_{name}": tensor for name, tensor in state.items()}, folder / "efficientnet-lite1-77cc7160.pth")
 
 
 def write_pickles(folder: Path) -> None:

@@ -54,16 +54,19 @@ def timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Ex
             network: Any = timm.create_model(model, num_classes=0)
     except Exception as error:  # timm raises many exception types
         raise FsbenchError(f"timm cannot build {model!r}: {error}") from error
-    digest, metadata = "", {}
+    digest, metadata, renamed = "", {}, ""
     if weights is not None:
         checkpoint = read_checkpoint(Path(weights))
-        converted = _converted(network, model, checkpoint.tensors)
-        fill(network, _without_head(network, converted), checkpoint.path, f"timm's {model}")
+        tensors = _without_head(network, _converted(network, model, checkpoint.tensors))
+        if not tensors.keys() & network.state_dict().keys() and (in_order := _in_order(network, checkpoint.tensors)):
+            tensors, renamed = in_order, f"{len(in_order)} tensors matched by order and shape, as the names are others"
+        fill(network, tensors, checkpoint.path, f"timm's {model}")
         digest, metadata = sha256_of(checkpoint.path), dict(checkpoint.metadata)
     config = resolve_model_data_config(network)
     dimension = next(int(size) for attribute in _SIZES if (size := getattr(network, attribute, None)))
     outputs = getattr(network, "pretrained_cfg", {}).get("num_classes")
     kind = "projection" if "clip" in model and outputs != 1000 else "classifier"  # ImageNet's classes
+    taken = f"{dimension} features, taken before the {kind} to {outputs}, which is left out"
     info = BackboneInfo(
         name=name,
         family=name,
@@ -73,7 +76,7 @@ def timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Ex
         image_size=config["input_size"][-1],
         transform=timm_transform(config),
         metadata=metadata,
-        note=f"{dimension} features, taken before the {kind} to {outputs}, which is left out" if outputs else "",
+        note="; ".join(filter(None, [taken if outputs else "", renamed])),
     )
     return Extractor(network, info)
 
@@ -98,6 +101,23 @@ def _without_head(network: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tens
     heads = tuple(f"{head}." for head in ([named] if isinstance(named, str) else named))
     wanted = network.state_dict()
     return {key: value for key, value in tensors.items() if key in wanted or not key.startswith(heads)}
+
+
+def _in_order(network: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+    """The tensors under the network's names, for a file that names its layers otherwise (`_conv_stem.weight`).
+
+    Every tensor must have the shape and the last word (`weight`, `running_mean`) of its counterpart; what the file has
+    beyond them is the weight and bias of a classifier. Otherwise None.
+    """
+
+    def kinds(state: Mapping[str, Tensor]) -> list[tuple[str, tuple[int, ...]]]:
+        return [(name.rpartition(".")[2], tuple(tensor.shape)) for name, tensor in state.items()]
+
+    wanted, stored = network.state_dict(), kinds(tensors)
+    rest = [name for name, _ in stored[len(wanted) :]]
+    if stored[: len(wanted)] != kinds(wanted) or rest not in ([], ["weight", "bias"]):
+        return None
+    return dict(zip(wanted, tensors.values(), strict=False))
 
 
 def find_timm_weights(root: Path, dataset: str, name: str, *, pretrained: bool = False) -> Path:

@@ -86,6 +86,7 @@ COMMANDS = {  # summaries, so that `fsbench --help` loads no options
     "scatter": (MAIN, "Compute mean and within-class scatter S_w of the base features."),
     "solve": (MAIN, "Run one method, with Soft-KMEANS as the baseline."),
     "compare": (MAIN, "Compare methods on the same tasks, with paired statistics."),
+    "label": (MAIN, "Label images, given a few labelled ones of each class."),
     "reproduce": (STUDIES, "Reproduce a table or figure of the article, next to its numbers."),
     "sweep": (STUDIES, "Show how accuracy depends on a parameter, as tables and a figure."),
     "tune": (STUDIES, "Tune parameters on the val classes, never on novel ones."),
@@ -108,7 +109,7 @@ _FIGURES = {
 _MODULES = {  # of other names than their functions
     "solve": "compare", **dict.fromkeys(("import", "export", "tasks", "score"), "exchange"),
 }  # fmt: skip
-_SHARED = ("solve", "compare", "extract")  # whose options Python functions share
+_SHARED = ("solve", "compare", "extract", "label")  # whose options Python functions share
 
 
 class LazyGroup(TyperGroup):

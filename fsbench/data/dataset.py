@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from fsbench.data.catalog import SPLITS, DatasetInfo, split_digest
 from fsbench.errors import FsbenchError, system_trouble
@@ -48,10 +48,18 @@ def is_image(name: str) -> bool:
     return not name.startswith(".") and name.lower().endswith(_SUFFIXES)
 
 
-def open_image(path: Path) -> Image.Image:
-    """An image file as an RGB image; what is damaged or not an image is refused by name."""
+def open_image(path: Path, side: int | None = None) -> Image.Image:
+    """An image file as an RGB image; what is damaged or not an image is refused by name.
+
+    For people, as a thumbnail with sides of `side` pixels at most, it is turned upright, and a large JPEG read fast.
+    """
     with _naming(path), Image.open(BytesIO(path.read_bytes()), formats=_FORMATS) as image:
-        return _to_rgb(image)
+        if side is None:
+            return _to_rgb(image)
+        image.draft("RGB", (side, side))
+        small = ImageOps.exif_transpose(_to_rgb(image))
+        small.thumbnail((side, side))
+        return small
 
 
 @contextlib.contextmanager

@@ -297,3 +297,46 @@ class Extract(Extracting, FeaturesFolder, Quiet):
     """
 
     dataset: str | None = option(None, "Data sets, separated by commas. (default: all)", completion=DATASETS)
+
+
+class Labelling(Device):
+    backbone: str = option(
+        "timm/convnext_tiny.in12k_ft_in1k", f"timm/NAME, or {NAMED_BACKBONES}.", completion=(*BACKBONES, TIMM)
+    )
+    weights: Path | None = option(
+        None, "Checkpoint, or the data set of a shipped one, such as cub. (default: from weights/ or timm's cache)"
+    )
+    pretrained: bool = option(False, "Use timm's published weights; timm downloads them if need be.")
+    method: str = option(
+        "bavardage:weighted", "Method that labels: NAME, NAME:VARIANT or file.py:CLASS.", completion="methods"
+    )
+    base: str = option(
+        "pool", "Feature file of base classes of the same backbone; pool: the images themselves.", metavar="FILE|pool"
+    )
+    suggest: Count = option(0, "List that many images whose labels would help most.", ge=0)
+    out: Path = option(Path("labels.csv"), "The CSV file of labels; features are kept beside it.", metavar="FILE")
+    weights_dir: Path = ImageFolders.model_fields["weights_dir"]  # type: ignore[assignment]
+
+
+class LabellingInPython(Labelling):
+    progress: bool = InPython.model_fields["progress"]  # type: ignore[assignment]
+
+
+class Label(Labelling, AsJson, Quiet):
+    """Label images, given a few labelled ones of each class.
+
+    UNLABELLED is a folder, a text file with a path per line, or - for standard input. --support has one folder per
+    class, or is a CSV file with the columns file,label. Writes labels.csv with the confidence of every label, and
+    labels.html, a page to check and correct them; what is downloaded there goes back in as --support. Hides the
+    labelled images in turn to tell how many labels to expect right. Run the same command again to resume; features are
+    computed once per image. Nothing of yours is moved or changed.
+
+    Example: [bold]fsbench label photos --support labelled --pretrained[/bold]
+    """
+
+    unlabelled: str = argument(..., "Folder of images, text file of paths, or -.", metavar="UNLABELLED")
+    support: list[Path] = option(..., "Folder with one folder per class, or CSV file; can be repeated.")
+    page: bool = of_output(True, "Write labels.html beside the CSV file.", flag="--page/--no-page")
+    sort_into: Path | None = of_output(None, "New folder to fill: one folder per class, with links.", metavar="DIR")
+    copy_files: bool = of_output(False, "With --sort-into: copies instead of links.", flag="--copy")
+    force: bool = of_output(False, "Overwrite existing labels.")

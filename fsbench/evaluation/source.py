@@ -124,7 +124,7 @@ def source_of(file: FeatureFile, split: str, other: Base, reporter: Reporter, ra
     own = file.splits.get("base")
     base = file if other is None or (own and own.digest == other.summary("base").digest) else other
     if base is not file:
-        _check_network(file, base, reporter)
+        check_network(file, base, reporter)
         _check_apart(file, split, base, reporter)
     elif split == "base":
         reporter.warn(f"The base classes of {file.path} are classified with what was learned and measured on them.")
@@ -148,7 +148,7 @@ def base_of(file: FeatureFile, reporter: Reporter, ranks: Ranks = ALONE) -> Base
     return ranks.first_alone(lambda: base_statistics(file, reporter)) if "base" in file.splits else None
 
 
-def _check_network(file: FeatureFile, other: FeatureFile, reporter: Reporter) -> None:
+def check_network(file: FeatureFile, other: FeatureFile, reporter: Reporter) -> None:
     """Refuse base classes whose features cannot be those of the same network; warn where that is not known."""
     base = other.summary("base")
     if base.dimension != file.dimension:

@@ -77,6 +77,7 @@ class Settings:
     tag: str = ""  # a word at the end of the file's name, so that features of two networks can stand side by side
     text: Sequence[str] = ()  # templates of the text prototypes, for backbones that know text
     library: Path | None = None  # folder of feature files whose rows are reused, beside that of the output
+    replaces: bool = False  # whether a file with other features is replaced and its rows reused: a cache
 
 
 def extract_all(
@@ -165,7 +166,7 @@ def extract(
         missing = ranks.agree(lambda: job.first_rows(without=rows))
         _fill(store, job, missing, device, reporter, ranks)
         file = ranks.agree(lambda: _assemble(store, job, rows))
-    for note in file.provenance.notes[len(dataset.notes) :]:
+    for note in () if settings.replaces else file.provenance.notes[len(dataset.notes) :]:
         reporter.warn(f"{dataset.name}: {note}")
     return file
 
@@ -306,7 +307,7 @@ def _finished(out: Path, job: Extraction, force: bool) -> FeatureFile | None:
         raise FsbenchError(message, "Write elsewhere with --out FILE, or overwrite it with --force.")
     if stored.provenance.fingerprint == wanted.fingerprint:
         return stored
-    if sentences := _differences(stored, wanted, job.places):
+    if not job.settings.replaces and (sentences := _differences(stored, wanted, job.places)):
         raise FsbenchError(
             "\n  ".join([f"{out} holds other features than those asked for:", *sentences]),
             "Replace it with --force, or keep both with --tag NAME or --out FILE.",

@@ -11,7 +11,14 @@ import pytest
 
 from fsbench.cli.app import load_command
 from tests.cli import run
-from tests.workspace import write_clip, write_feature_files, write_mini, write_photos, write_pickles
+from tests.workspace import (
+    write_clip,
+    write_feature_files,
+    write_labelling,
+    write_mini,
+    write_photos,
+    write_pickles,
+)
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = {
@@ -23,6 +30,7 @@ NOT_RUN = {
     "torchrun": "one process stands for all: tests/cli/test_ranks.py runs several",
     "fsbench train": "takes hours: tests/cli/test_train.py trains for moments",
 }
+DOWNLOADS = "--pretrained"  # weights
 NEED_IMAGES = "benchmarks.md", "cifarfs"  # a page and a name of commands on images of a benchmark, which are not here
 # What the user has before the commands of a section.
 BEFORE: dict[str, list[Callable[[Path], None]]] = {
@@ -32,6 +40,7 @@ BEFORE: dict[str, list[Callable[[Path], None]]] = {
     "data.md, Your own images": [write_photos],
     "data.md, Features of other programs": [write_pickles],
     "text.md, Import and run": [write_clip],
+    "label.md, The loop": [write_labelling],
 }
 
 
@@ -78,6 +87,7 @@ def kept_short(words: list[str]) -> list[str]:
 def runs_here(block: Block, words: list[str]) -> bool:
     page, dataset = NEED_IMAGES
     listed = any(words[: len(start.split())] == start.split() for start in NOT_RUN)
+    listed |= DOWNLOADS in words
     return not listed and not block.section.startswith(page) and not any(dataset in word for word in words)
 
 

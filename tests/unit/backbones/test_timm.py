@@ -93,3 +93,16 @@ def test_a_file_under_its_authors_names_is_converted_by_timm(tmp_path: Path) -> 
     with torch.no_grad():
         torch.testing.assert_close(backbone(images), network(images))
     assert backbone.info.note == "256 features, taken before the projection to 512, which is left out"
+
+
+def test_a_file_with_names_of_its_own_is_matched_by_order_and_shape(tmp_path: Path, donor: Any) -> None:
+    names = {name: f"_{number}.{name.rpartition('.')[2]}" for number, name in enumerate(donor.state_dict())}
+    state = {names[name]: value for name, value in donor.state_dict().items()}  # its classifier at the end
+    torch.save(state, tmp_path / "own.pth")
+    backbone = load_backbone("timm/resnet10t", tmp_path / "own.pth")
+    assert "matched by order and shape" in backbone.info.note
+    assert all(torch.equal(value, state[names[name]]) for name, value in backbone.network.state_dict().items())
+    first, *rest = state
+    torch.save({name: state[name] for name in (*rest, first)}, tmp_path / "shuffled.pth")
+    with pytest.raises(FsbenchError, match="0 of its"):
+        load_backbone("timm/resnet10t", tmp_path / "shuffled.pth")

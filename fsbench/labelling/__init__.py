@@ -1,0 +1,1 @@
+"""A few labelled images and many unlabelled ones → labels with their confidence, a page to check them, suggestions."""

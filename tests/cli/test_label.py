@@ -1,0 +1,206 @@
+"""`fsbench label` on small images: the loop, and what can be wrong with a call."""
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+import fsbench
+from fsbench.features.forward import Forward
+from tests.cli import run, succeed
+from tests.images import write_images
+from tests.workspace import SHIPPED
+
+CLASSES = ["ant", "bee", "=cat"]
+NETWORK = ("--backbone", "rn12", "--weights", "my.pth")
+CALL = ("label", "photos", "--support", "labelled", *NETWORK)
+
+
+def rows(text: str) -> dict[str, dict[str, str]]:
+    return {row["file"]: row for row in csv.DictReader(io.StringIO(text))}
+
+
+@pytest.fixture
+def work(here: Path) -> Path:
+    """`labelled` with three classes of four images, `photos` with 24 others, and a network."""
+    write_images(here, {"labelled": CLASSES}, images=12)
+    (here / "photos").mkdir()
+    for name in CLASSES:
+        for path in sorted((here / "labelled" / name).iterdir())[4:]:
+            path.rename(here / "photos" / f"{name[-3:]}{path.name}")
+    shutil.copy(SHIPPED / "rn12.safetensors", here / "my.pth")
+    return here
+
+
+def test_from_folders_to_labels_and_back(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = succeed(*CALL, "--suggest", "3", "--sort-into", "sorted")
+    text = (work / "labels.csv").read_text(encoding="utf-8")
+    first = rows(text)
+    assert list(first) == sorted(first)
+    assert len(first) == 24
+    truth = {file: next(name for name in CLASSES if name[-3:] == Path(file).name[:3]) for file in first}
+    right = sum(row["label"].removeprefix("'") == truth[file] for file, row in first.items())
+    assert right >= 22
+    assert all(0 <= float(row["second_confidence"]) <= float(row["confidence"]) <= 1 for row in first.values())
+    assert "'=cat" in {row["label"] for row in first.values()}  # which a spreadsheet would compute
+    assert "Of your 12 labelled images" in done.stdout
+    assert len([line for line in done.stdout.splitlines() if line.startswith("  photos/")]) == 3
+    links = sorted((work / "sorted").rglob("*.png"))
+    assert len(links) == 24
+    assert all(link.is_symlink() and link.resolve().parent == work / "photos" for link in links)
+    assert len(list((work / "photos").iterdir())) == 24
+
+    def no_forward(*_: object) -> None:
+        raise AssertionError("features are computed again")
+
+    monkeypatch.setattr("fsbench.features.forward.Forward.__call__", no_forward)
+    assert "exists already" in run(*CALL).output  # labels.csv is not overwritten
+    succeed(*CALL, "--force")
+    assert (work / "labels.csv").read_text(encoding="utf-8") == text
+    # Checked rows of the table go back in; the images are in photos/ still, and are not asked for again.
+    wrong, none, *_ = first
+    (work / "checked.csv").write_text(
+        "file,label,confidence,flag\n"
+        f"{wrong},'=cat,1,checked\n{none},,1,none of these\nphotos/{Path(list(first)[5]).name},bee,0.4,\n",
+        encoding="utf-8",
+    )
+    shown = json.loads(succeed(*CALL, "--support", "checked.csv", "--force", "--json").stdout)
+    table = {row["file"]: row for row in shown["labels"]}
+    assert (table[wrong]["label"], table[wrong]["confidence"], table[wrong]["flag"]) == ("=cat", 1.0, "checked")
+    assert (table[none]["label"], table[none]["flag"]) == ("", "none of these")
+    assert len(table) == 24
+    right, hidden = map(sum, zip(*shown["expected"]["by_class"].values(), strict=True))
+    assert hidden == 13
+    labels = fsbench.label("photos", ["labelled", "checked.csv"], backbone="rn12", weights="my.pth")
+    assert labels.table == shown["labels"]
+
+
+def test_new_images_alone_are_computed_and_moved_ones_reused(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    succeed(*CALL, "--no-page")
+    computed, forward = list[int](), Forward.__call__
+
+    def counted(self: Forward, images: torch.Tensor) -> torch.Tensor:
+        computed.append(len(images))
+        return forward(self, images)
+
+    monkeypatch.setattr(Forward, "__call__", counted)
+    (work / "photos").rename(work / "moved")
+    write_images(work / "moved", {"new": ["x"]}, images=2, seed=9)
+    succeed("label", "moved", "--support", "labelled", *NETWORK, "--force", "--no-page")
+    assert sum(computed) == 2
+    assert not (work / "labels.html").exists()
+
+
+def test_odd_images_are_named_and_nothing_is_lost(work: Path) -> None:
+    photos = work / "photos"
+    (photos / "broken.jpg").write_bytes(b"\xff\xd8 no image")
+    (photos / "empty.png").write_bytes(b"")
+    (photos / "phone.HEIC").write_bytes(b"x")
+    shutil.copy(work / "labelled" / "bee" / "000.png", photos / "same.png")
+    shutil.copy(work / "labelled" / "bee" / "000.png", work / "labelled" / "bee" / "again.png")
+    (photos / "bee").mkdir()
+    shutil.copy(photos / "bee004.png", photos / "bee" / "bee004.png")  # one name in two folders
+    Image.new("CMYK", (20, 20), (0, 90, 90, 0)).save(photos / "cmyk.jpg")
+    frames = [Image.new("RGB", (20, 20), shade) for shade in ("red", "blue")]
+    frames[0].save(photos / "moving.gif", save_all=True, append_images=frames[1:])
+    (work / "labelled" / "empty").mkdir()
+    (work / "labelled" / "bad.png").write_bytes(b"")
+    done = succeed(*CALL, "--sort-into", "sorted", "--copy")
+    table = rows((work / "labels.csv").read_text(encoding="utf-8"))
+    assert len(table) == 24 + 6
+    assert table["photos/broken.jpg"]["flag"].startswith("not readable: ")
+    assert table["photos/empty.png"]["flag"].startswith("not readable: ")
+    assert (table["photos/same.png"]["label"], table["photos/same.png"]["flag"]) == (
+        "bee",
+        "copy of labelled/bee/000.png",
+    )
+    assert table["photos/bee004.png"]["flag"] == "near-duplicate of photos/bee/bee004.png"
+    assert table["photos/cmyk.jpg"]["label"]
+    for words in (
+        "left out, in a format that is not read: convert to JPEG: phone.HEIC",
+        "1 class folder is left out, without an image to learn from: empty",
+        "in no class folder: bad.png",
+        "again.png is a copy of labelled/bee/000.png",
+        "1 image has several frames, of which the first is used: photos/moving.gif",
+        "1 unlabelled image is in a folder named like a class, such as photos/bee/bee004.png",
+    ):
+        assert words in done.stderr
+    assert len(list((work / "sorted").rglob("bee004*.png"))) == 2
+    assert not any(path.is_symlink() for path in (work / "sorted").rglob("*"))
+
+
+def test_one_image_per_class_cannot_tell_what_to_expect(work: Path) -> None:
+    for name in CLASSES:
+        for path in sorted((work / "labelled" / name).iterdir())[1:]:
+            path.unlink()
+    done = succeed(*CALL, "--no-page")
+    assert "cannot be told from one labelled image per class" in done.stdout
+
+
+WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+    "no such folder": (("label", "phtos", "--support", "labelled", *NETWORK), "neither a folder nor a text file"),
+    "one image": (("label", "photos/ant004.png", "--support", "labelled", *NETWORK), "is one image"),
+    "no image": (("label", "none", "--support", "labelled", *NETWORK), "There is no image to label in none"),
+    "list of missing files": (("label", "list.txt", "--support", "labelled", *NETWORK), "cannot be found: gone.png"),
+    "binary list": (("label", "my.pth", "--support", "labelled", *NETWORK), "nor a text file of paths"),
+    "no support": (("label", "photos", *NETWORK), "Missing option '--support'"),
+    "support missing": (("label", "photos", "--support", "labeled", *NETWORK), "neither a folder nor a CSV file"),
+    "no class folders": (("label", "none", "--support", "photos", *NETWORK), "There is no image"),
+    "images without classes": (("label", "labelled", "--support", "photos", *NETWORK), "At least two classes"),
+    "one class": (
+        ("label", "photos", "--support", "one.csv", *NETWORK),
+        "At least two classes are needed, one.csv has 1",
+    ),
+    "unchecked answers": (("label", "photos", "--support", "raw.csv", *NETWORK), "none of them checked by a person"),
+    "label missing": (("label", "photos", "--support", "blank.csv", *NETWORK), "has no label for ant004.png"),
+    "file missing": (
+        ("label", "photos", "--support", "lost.csv", *NETWORK),
+        "1 file that lost.csv names cannot be found",
+    ),
+    "two labels": ((*CALL, "--support", "two.csv"), "is labelled 'ant' and 'bee'"),
+    "copies with two labels": ((*CALL, "--support", "copy.csv"), "are the same image, labelled 'ant' and 'bee'"),
+    "unknown backbone": (("label", "photos", "--support", "labelled", "--backbone", "rn13"), "rn13"),
+    "no weights": (("label", "photos", "--support", "labelled", "--backbone", "rn12"), "--weights FILE"),
+    "not cached": (("label", "photos", "--support", "labelled"), "--pretrained"),
+    "unknown method": ((*CALL, "--method", "bavardge"), "bavardage"),
+    "base of another network": ((*CALL, "--base", "other.h5"), "other.h5"),
+    "copy without folder": ((*CALL, "--copy"), "--sort-into"),
+    "not a csv": ((*CALL, "--out", "labels.txt"), "must end in .csv"),
+    "full folder": ((*CALL, "--sort-into", "photos"), "photos is not empty"),
+    "negative": ((*CALL, "--suggest", "-1"), "at least 0"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_call_is_one_clear_sentence(what: str, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(work / "hub"))
+    (work / "none").mkdir()
+    (work / "list.txt").write_text("gone.png\n", encoding="utf-8")
+    for name, lines in {
+        "one": ["photos/ant004.png,ant"],
+        "blank": ["ant004.png,"],
+        "lost": ["nowhere.png,ant"],
+        "two": ["labelled/ant/000.png,bee"],
+        "copy": ["photos/twin.png,bee"],
+    }.items():
+        (work / f"{name}.csv").write_text("\n".join(["file,label", *lines]), encoding="utf-8")
+    (work / "raw.csv").write_text("file,label,confidence,flag\nphotos/ant004.png,ant,0.9,\n", encoding="utf-8")
+    if what == "copies with two labels":
+        shutil.copy(work / "labelled" / "ant" / "000.png", work / "photos" / "twin.png")
+    call, words = WRONG[what]
+    done = run(*call)
+    assert done.returncode in (1, 2), done.output
+    assert words in done.output.replace("\n", " ")
+    assert done.stdout == ""
+    assert not (work / "labels.csv").exists()
+
+
+def test_paths_from_standard_input(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("photos/ant004.png\nphotos/bee005.png\n"))
+    succeed("label", "-", "--support", "labelled", *NETWORK, "--no-page")
+    assert list(rows((work / "labels.csv").read_text(encoding="utf-8"))) == ["photos/ant004.png", "photos/bee005.png"]
