@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -48,18 +49,23 @@ def is_image(name: str) -> bool:
     return not name.startswith(".") and name.lower().endswith(_SUFFIXES)
 
 
-def open_image(path: Path, side: int | None = None) -> Image.Image:
-    """An image file as an RGB image; what is damaged or not an image is refused by name.
+def open_image(path: Path, side: int | None = None, content: bytes | None = None) -> Image.Image:
+    """An image file, or the bytes read from it, as an RGB image; what is damaged or not an image is refused by name.
 
     For people, as a thumbnail with sides of `side` pixels at most, it is turned upright, and a large JPEG read fast.
     """
-    with _naming(path), Image.open(BytesIO(path.read_bytes()), formats=_FORMATS) as image:
+    with _naming(path), Image.open(BytesIO(content or path.read_bytes()), formats=_FORMATS) as image:
         if side is None:
             return _to_rgb(image)
         image.draft("RGB", (side, side))
         small = ImageOps.exif_transpose(_to_rgb(image))
         small.thumbnail((side, side))
         return small
+
+
+def content_hash(content: bytes) -> str:
+    """What an image is known by."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 @contextlib.contextmanager
@@ -95,9 +101,9 @@ class FolderImages:
 
     root: Path
 
-    def open(self, name: str) -> Image.Image:
-        """The image in RGB."""
-        return open_image(self.root / name)
+    def open(self, name: str, content: bytes | None = None) -> Image.Image:
+        """The image in RGB, from its bytes if they are read already."""
+        return open_image(self.root / name, content=content)
 
     def content(self, name: str) -> bytes:
         """The bytes of the file."""
@@ -112,7 +118,7 @@ class CifarImages:
     data: NDArray[np.uint8]  # rows of red, green and blue planes of 32 by 32 pixels, (M, 3072)
     rows: Mapping[str, int]
 
-    def open(self, name: str) -> Image.Image:
+    def open(self, name: str, content: bytes | None = None) -> Image.Image:
         """The image in RGB, from memory."""
         planes = self.data[self.rows[name]].reshape(3, 32, 32)
         return Image.fromarray(np.ascontiguousarray(planes.transpose(1, 2, 0)))
@@ -165,8 +171,13 @@ class ImageSplit:
         return np.concatenate([[0], np.cumsum(np.bincount(self.labels))])
 
     def open(self, index: int) -> Image.Image:
-        """The image of that row in RGB."""
-        return self.reader.open(self.images[index])
+        """The image of that row in RGB, from the very bytes that have its hash, where that is known."""
+        name = self.images[index]
+        content = self.reader.content(name)
+        if self.hashes and content_hash(content) != self.hashes[index]:
+            message = f"The image {name} of {self.dataset} has changed since it was listed."
+            raise OutOfReachError(message, "Run the command again when no other program changes the images.")
+        return self.reader.open(name, content)
 
 
 @dataclass(frozen=True, eq=False)

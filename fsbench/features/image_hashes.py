@@ -8,7 +8,6 @@ reused.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import time
@@ -18,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fsbench.data.dataset import FolderImages, ImageDataset, ImageSplit
+from fsbench.data.dataset import FolderImages, ImageDataset, ImageSplit, content_hash
 from fsbench.errors import FsbenchError
 from fsbench.io.files import whole_file
 from fsbench.ranks import ALONE, Ranks
@@ -51,7 +50,7 @@ def image_hashes(splits: Iterable[ImageSplit], index: Path | None, reporter: Rep
             root = os.path.abspath(reader.root) if isinstance(reader, FolderImages) else None  # noqa: PTH100 - fast
             for start in range(0, len(split), 1024):
                 block = split.images[start : start + 1024]
-                hashes += [files.hash_of(root, name) if root else _hash(reader.content(name)) for name in block]
+                hashes += [files.hash_of(root, name) if root else content_hash(reader.content(name)) for name in block]
                 advance(len(block))
     files.save()
     return hashes
@@ -65,7 +64,7 @@ class _Index:
         self.entries: dict[str, list[int | str]] = {}
         with contextlib.suppress(OSError):
             checksum, _, content = path.read_bytes().partition(b"\n") if path else (b"", b"", b"")
-            if checksum == _hash(content).encode():
+            if checksum == content_hash(content).encode():
                 self.entries = json.loads(content)
 
     def hash_of(self, root: str, name: str) -> str:
@@ -78,7 +77,7 @@ class _Index:
             if entry is not None and entry[:4] == stamp:
                 return str(entry[4])
             with open(place, "rb", buffering=0) as stream:  # noqa: PTH123
-                value = _hash(stream.read())
+                value = content_hash(stream.read())
         except OSError:
             return f"{UNREADABLE} {name}"
         if max(stat.st_mtime_ns, stat.st_ctime_ns) < now - _SETTLED:
@@ -90,8 +89,4 @@ class _Index:
         if self.path is not None and self.changed:
             content = json.dumps(self.entries, separators=(",", ":")).encode()
             with contextlib.suppress(FsbenchError), whole_file(self.path) as temporary:  # merely slower without it
-                temporary.write_bytes(_hash(content).encode() + b"\n" + content)
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+                temporary.write_bytes(content_hash(content).encode() + b"\n" + content)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fsbench.data.dataset import BrokenImageError, OutOfReachError, open_image
+from fsbench.data.dataset import BrokenImageError, FolderImages, ImageSplit, OutOfReachError, content_hash, open_image
 from fsbench.errors import FsbenchError
 
 
@@ -60,3 +60,17 @@ def test_what_is_no_image_is_named(tmp_path: Path) -> None:
             open_image(tmp_path / "x.jpg")
     with pytest.raises(OutOfReachError, match=r"gone\.jpg is missing"):
         open_image(tmp_path / "gone.jpg")
+
+
+def test_an_image_that_changes_after_it_was_listed_is_noticed(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.png", tmp_path / "b.png"]
+    for shade, path in enumerate(paths):
+        Image.new("RGB", (4, 4), (shade, 0, 0)).save(path)
+    hashes = tuple(content_hash(path.read_bytes()) for path in paths)
+    split = ImageSplit(
+        "novel", ("x",), np.zeros(2, np.int64), ("a.png", "b.png"), FolderImages(tmp_path), "own", hashes
+    )
+    paths[0].write_bytes(paths[1].read_bytes())
+    assert split.open(1).getpixel((0, 0)) == (1, 0, 0)
+    with pytest.raises(OutOfReachError, match=r"a\.png of own has changed since it was listed"):
+        split.open(0)

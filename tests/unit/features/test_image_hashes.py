@@ -15,7 +15,7 @@ from tests.watching import watch
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Everything that is hashed: images, and the index itself."""
-    return watch(monkeypatch, hashing, "_hash", lambda content: content)
+    return watch(monkeypatch, hashing, "content_hash", lambda content: content)
 
 
 def test_only_changed_files_are_read_again(tmp_path: Path, read: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:

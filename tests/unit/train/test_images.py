@@ -81,7 +81,7 @@ def test_views_change_with_the_epoch_and_with_nothing_else(
     assert torch.equal(get(views, 0, [5]).images[0], batch.images[1])
     assert not torch.equal(get(views, 1, [5]).images[0], batch.images[1])
     made = make_views(base, transform, SETTINGS, QUIET, tmp_path)  # decoded into a file
-    opened = watch(monkeypatch, FolderImages, "open", lambda reader, name: name)
+    opened = watch(monkeypatch, FolderImages, "open", lambda reader, name, content: name)
     again = make_views(base, transform, SETTINGS, QUIET, tmp_path)  # reads the file
     assert len(opened) < len(base)  # a sample
     for one in (made, again):
