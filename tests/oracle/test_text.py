@@ -36,8 +36,8 @@ class TextTasks(Tasks):
     text: Any = None
 
     def predict(self, name: str, **params: Any) -> Any:
-        support = (self.support, self.labels) if self.labels.size else (None, None)
-        return fsbench.predict(name, *support, self.query, text=self.text, **params)
+        support, labels = (self.support, self.labels) if self.labels.size else (None, None)
+        return fsbench.predict(name, support, labels, self.query, text=self.text, **params)
 
     def slowly(self, slow: Callable[..., Any]) -> Any:
         ways = len(self.text)
