@@ -321,7 +321,7 @@ def _solve_chunk(
         present = np.argsort(query < 0, axis=1, kind="stable")[:, :queries]
         rows = np.concatenate([known, np.take_along_axis(query, present, axis=1)], axis=1)
         support_labels, classes = drawn.support_labels[chosen, :support], drawn.classes[chosen, :ways]
-        of_classes = None if text is None else text[torch.from_numpy(classes).to(text.device)]
+        of_classes = None if text is None else text[torch.from_numpy(classes).to(text.device, non_blocking=True)]
         solved, spent = _solve_alike(
             embedded, rows, support_labels, int(ways), of_classes, work, outliers=len(filled) == 3
         )

@@ -28,7 +28,7 @@ class BavardageText(Method):
     info = MethodInfo(
         "bavardage-text", "BAVARDAGE with text", "fsbench, after Hu, Pateux, Gripon, 2022",
         url="https://arxiv.org/abs/2209.08527", order=380, prior="free", text="needed", zero_shot=True,
-        grid={"beta": (0.5, 1.0, 2.0), "tau": (0.05, 0.1, 0.2, 0.4), "ridge": (1.0, 3.0, 10.0)},
+        grid={"beta": (0.5, 1.0, 2.0, 4.0), "tau": (0.05, 0.1, 0.2, 0.4), "ridge": (1.0, 3.0, 10.0)},
         starts_from="zero-shot",
     )  # fmt: skip
 

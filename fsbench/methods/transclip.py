@@ -38,7 +38,8 @@ class TransCLIP(Method):
     info = MethodInfo(
         "transclip", "TransCLIP", 'Zanella et al., "Boosting Vision-Language Models with Transduction", NeurIPS 2024',
         url="https://arxiv.org/abs/2406.01837", order=350, text="needed", zero_shot=True,
-        variants=Variants("variant", ("article", "released")), grid={"gamma": (0.002, 0.01, 0.02, 0.2)},
+        variants=Variants("variant", ("article", "released")),
+        grid={"gamma": (0.0005, 0.001, 0.002, 0.004, 0.007, 0.01, 0.02, 0.04, 0.07, 0.1, 0.2, 0.5)},
     )  # fmt: skip
 
     @classmethod

@@ -67,7 +67,7 @@ class GDA(Method):
     info = MethodInfo(
         "gda", "GDA", 'Wang et al., "A Hard-to-Beat Baseline for Training-free CLIP-based Adaptation", ICLR 2024',
         url="https://arxiv.org/abs/2402.04087", order=320, transductive=False, text="needed",
-        grid={"weight": (1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0)}, published={"GDA": {}},
+        grid={"weight": (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 10.0, 100.0)}, published={"GDA": {}},
     )  # fmt: skip
 
     def classify(self, tasks: TaskBatch) -> Tensor:

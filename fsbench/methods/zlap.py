@@ -31,7 +31,7 @@ class ZLaP(Method):
     info = MethodInfo(
         "zlap", "ZLaP", 'Stojnić et al., "Label Propagation for Zero-shot Classification with Vision-Language Models", '
         'CVPR 2024', url="https://arxiv.org/abs/2404.04072", order=330, text="needed", zero_shot=True,
-        grid={"neighbours": (5, 10, 20), "power": (3.0, 5.0, 7.0), "weight": (0.1, 0.3, 0.5, 0.7)},
+        grid={"neighbours": (5, 10, 15, 20), "power": (3.0, 5.0, 7.0), "weight": (0.1, 0.3, 0.5, 0.7)},
     )  # fmt: skip
 
     def classify(self, tasks: TaskBatch) -> Tensor:

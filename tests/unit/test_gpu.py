@@ -31,7 +31,7 @@ FEW: dict[str, dict[str, Any]] = {  # steps, as every operation is counted in Py
 
 
 def fast_methods() -> list[Method]:
-    classes = {name: method_class(name) for name in METHODS}
+    classes = {name: method_class(name) for name in METHODS if not method_class(name).info.text}
     context = Context(balanced=False, shots=1, alpha=2.0, base=DATA.statistics)
     made = [cls.configure(context, **FEW.get(name, {})) for name, cls in classes.items() if cls.info.cost == "fast"]
     return [*made, Bavardage(variant="released"), Bavardage(variant="transport", km_steps=1, steps=1)]

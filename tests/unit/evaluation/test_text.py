@@ -87,8 +87,7 @@ def test_text_goes_by_number_where_classes_are_numbers_and_a_wrong_order_is_rema
 )
 def test_text_that_does_not_fit_is_refused(tmp_path: Path, arrays: dict[str, Any], words: str) -> None:
     np.savez(tmp_path / "n.npz", features=ROWS, labels=LABELS, class_names=np.array(NAMES))
-    content: dict[str, Any] = {name: np.array(value) for name, value in arrays.items()}
-    np.savez(tmp_path / "t.npz", **content)
+    np.savez(tmp_path / "t.npz", **arrays)
     with pytest.raises(FsbenchError, match=words):
         imported(f"novel={tmp_path / 'n.npz'}", f"text={tmp_path / 't.npz'}", out=tmp_path / "out.h5")
 
