@@ -234,7 +234,7 @@ def label(unlabelled: str | Path, support: str | Path | Sequence[str | Path], **
         >>> import fsbench
         >>> labels = fsbench.label("photos", "labelled", backbone="rn12", weights="my.pth")
         >>> labels.table[0]["file"], 0 < labels.table[0]["confidence"] <= 1
-        ('photos/000.png', True)
+        ('photos/bird00/000.png', True)
         >>> labels.to_csv("labels.csv")
     """
     chosen = LabellingInPython(**options)

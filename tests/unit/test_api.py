@@ -16,6 +16,7 @@ from fsbench.evaluation.options import ComparingInPython, Evaluating, Extracting
 from fsbench.evaluation.spec import command_of, protocols_of
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
+from tests.images import write_images
 from tests.synthetic import Features
 from tests.workspace import write_feature_files, write_photos
 
@@ -29,6 +30,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("api")
     write_feature_files(folder)
     write_photos(folder, classes=8, images=3)
+    write_images(folder, {"labelled": ["jay", "tern"]}, images=2, seed=1)
     return folder
 
 
