@@ -59,9 +59,11 @@ class Bms(Method):
         """Raise every class whose shares (B, K, Q) add up to less than the least size (B, 1, 1).
 
         All that changes are factors of the classes and of the queries, so that a pass is two products with the plan.
+        A power of two keeps the factors finite where queries are too few to raise all classes.
         """
         raised = torch.ones_like(plan[:, :, :1])  # (B, K, 1)
         for _ in range(self.passes):
+            raised = raised * torch.exp2(-raised.amax(dim=1, keepdim=True).log2().floor())
             whole = raised.mT @ plan  # (B, 1, Q) sum of the shares of a query
             size = (raised * (plan @ whole.reciprocal().mT)).clamp_min(1e-20)  # (B, K, 1)
             raised = raised * (least / size).clamp_min(1)

@@ -160,4 +160,4 @@ def test_links_and_images_are_there_and_every_page_is_linked() -> None:
         for target in re.findall(r"\]\(([^)#]+)\)", content):
             assert "://" in target or 0 < (folder / target).stat().st_size < 140_000, target
         assert document in {"README.md", "index.md"} or f"({document})" in DOCUMENTS["index.md"], document
-    assert len(DOCUMENTS["README.md"].split()) < 1000
+    assert len(DOCUMENTS["README.md"].split()) <= 1200
