@@ -23,7 +23,7 @@ from fsbench.tasks.batch import TaskBatch, by_name
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 MOST_FOLDS = 10
-_UNCALIBRATED = 0.0, 1 / 3  # where nothing can be hidden: most methods are too sure
+_UNCALIBRATED = -0.75, 0.2  # where nothing can be hidden: about that of two images per class
 _TINY = 1e-30
 _COPIES = 7  # matrices of queries × classes that a method holds at once
 _LEAST_MEMORY = 1 << 28  # floats that may be held at least
