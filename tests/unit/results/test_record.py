@@ -89,7 +89,7 @@ def test_answers_in_contradiction_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        (b'"shots":1', b'"shots":-1', "shots"),
+        (b'"ways":5', b'"ways":1', "ways"),
         (b'"dataset":"glyphs"', b'"dataset":"g\\u0000"', "not valid"),
         (b'{"run"', b"[[[[[[", "Invalid JSON"),
         (b'"peak_memory":3145728', b'"peak_memory":"\\ud800"', "JSON|peak"),
