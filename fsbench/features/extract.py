@@ -152,15 +152,17 @@ def extract(
     if not is_name(dataset.name):
         raise FsbenchError(f"{dataset.name!r} cannot name a data set: it has control characters.", "Rename the folder.")
     job = Extraction(hashed(dataset, out.with_name(f".{INDEX}"), reporter, ranks), backbone, settings)
+    store = RowStore(out, job.provenance().recipe)
     with ExitStack() as held:
         stored = ranks.agree(lambda: _finished(out, job, force))
-        if stored is None:
+        if stored is None or ranks.agree(store.folder.exists):
             ranks.agree(lambda: held.enter_context(only_writer(out, reporter.warn)))
             stored = ranks.agree(lambda: _finished(out, job, force))  # by the writer waited for
+            if stored is not None:
+                ranks.agree(lambda: store.clear(own=True))  # of a run that was killed after its last write
         if stored is not None:
             reporter.say(f"{out} exists already, with the same settings.")
             return stored
-        store = RowStore(out, job.provenance().recipe)
         rows: dict[str, Row] = {}  # process 0 alone holds features
         ranks.agree(lambda: rows.update(_existing(store, job, reporter, force)))
         missing = ranks.agree(lambda: job.first_rows(without=rows))
