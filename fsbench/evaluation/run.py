@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -152,7 +153,12 @@ class Runner:
         if record.run != draft.run:
             raise FsbenchError(f"The record {path} does not match its file name.", "Recompute it with --force.")
         of_answers = {"answers", "seconds", "peak_memory", "redrawn", "device", "ranks", "created", "versions"}
-        return draft.model_copy(update={name: getattr(record, name) for name in of_answers})
+        current = draft.model_copy(update={name: getattr(record, name) for name in of_answers})
+        facts = {"class_names", "provenance", "base_provenance", "network", "images", "warnings"}
+        if record.model_dump(mode="json", include=facts) != current.model_dump(mode="json", include=facts):
+            with suppress(FsbenchError):  # a folder that cannot be written to keeps the former ones
+                save_record(path, current)
+        return current
 
     def _extended(
         self, lacking: Sequence[tuple[Job, Record, Record | None]], advance: Callable[[int, str], None]

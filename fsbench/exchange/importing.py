@@ -53,7 +53,11 @@ def split_from(part: Part, origin: str) -> Split:
         message = f"{origin}: {len(broken)} rows are not finite in float32, {first}."
         raise FsbenchError(message, "Features must be finite: leave these images out, or extract them again.")
     split = make_split(part.features, classes, names, part.images)
-    return split if part.text is None else with_text(split, part.text[np.unique(part.labels)], origin)
+    if part.text is None:
+        return split
+    if part.labels.dtype.kind not in "iu":
+        raise FsbenchError(f"{origin}: text goes by the numbers of classes, and labels are not numbers.", REPAIR)
+    return with_text(split, part.text[np.unique(part.labels)], origin)
 
 
 def _classes(labels: NDArray[Any], class_names: Sequence[str], origin: str) -> tuple[NDArray[np.int64], list[str]]:

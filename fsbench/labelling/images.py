@@ -64,8 +64,13 @@ def _listed(source: str) -> list[str]:
 
 
 def _located(names: Sequence[str], roots: Sequence[Path], source: object) -> list[str]:
-    """The files of these names, in the first of the folders that has them; missing ones are an error."""
-    files = [next((str(root / name) for root in roots if (root / name).is_file()), "") for name in names]
+    """The files of these names in the first of the folders that has them; missing and ambiguous ones are errors."""
+    places = {name: [root / name for root in roots if (root / name).is_file()] for name in names}
+    for name, paths in places.items():
+        if len(paths) > 1 and len({path.read_bytes() for path in paths}) > 1:
+            message = f"{name} of {source} is several images: {first_names(map(str, paths))}."
+            raise FsbenchError(message, "Give paths that start from the folder in which the command runs.")
+    files = [str(places[name][0]) if places[name] else "" for name in names]
     if missing := [name for name, file in zip(names, files, strict=True) if not file]:
         message = (
             f"{counted(len(missing), 'file', 'files')} that {source} names cannot be found: {first_names(missing)}."
@@ -119,9 +124,12 @@ def _from_csv(path: Path, roots: Sequence[Path], reporter: Reporter) -> dict[str
     if unnamed := [row["file"] for row in rows if not row["label"].strip() and row.get("flag") != NONE]:
         raise FsbenchError(f"{path} has no label for {first_names(unnamed)}.", "Fill in the column label.")
     files = _located([row["file"] for row in rows], [*roots, path.parent], path)
-    return {
-        file: "" if row.get("flag") == NONE else row["label"].strip() for file, row in zip(files, rows, strict=True)
-    }
+    labels: dict[str, str] = {}
+    for file, row in zip(files, rows, strict=True):
+        label = "" if row.get("flag") == NONE else row["label"].strip()
+        if labels.setdefault(file, label) != label:
+            raise FsbenchError(f"{path} has two labels for {file}.", "Keep one of the two labels.")
+    return labels
 
 
 def guarded(text: str) -> str:

@@ -44,7 +44,7 @@ def write_page(labels: Labels, path: Path, reporter: Reporter) -> None:
     places = {row.file: place for place, row in enumerate(labels.rows)}
     data = {
         "name": path.with_suffix(".csv").name,
-        "key": hashlib.sha256(repr([labels.classes, [row.file for row in labels.rows]]).encode()).hexdigest()[:16],
+        "key": hashlib.sha256(repr([labels.classes, sorted(labels.hashes.items())]).encode()).hexdigest()[:16],
         "columns": [*Row.__dataclass_fields__],
         "classes": labels.classes,
         "rows": [

@@ -174,7 +174,8 @@ def _rules(record: Record) -> tuple[Any, ...]:
     """What the runs of one comparison have in common."""
     run, rules = record.run, record.run.protocol
     drawn = rules.ways, rules.queries, rules.present or "all", rules.unknown, rules.support
-    return run.split, record.base_dataset, rules.name, rules.version, *drawn, run.seed
+    base = run.base if run.base == "pool" else record.base_dataset  # statistics of each task, or of base classes
+    return run.split, base, rules.name, rules.version, *drawn, run.seed
 
 
 _TITLED = (

@@ -163,6 +163,14 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         "1 file that lost.csv names cannot be found",
     ),
     "two labels": ((*CALL, "--support", "two.csv"), "is labelled 'ant' and 'bee'"),
+    "one file with two labels": (
+        ("label", "photos", "--support", "both.csv", *NETWORK),
+        "two labels for photos/ant004.png",
+    ),
+    "two files of a name": (
+        ("label", "photos", "--support", "labelled/ant/n.csv", *NETWORK),
+        "000.png of labelled/ant/n.csv is several images",
+    ),
     "copies with two labels": ((*CALL, "--support", "copy.csv"), "are the same image, labelled 'ant' and 'bee'"),
     "unknown backbone": (("label", "photos", "--support", "labelled", "--backbone", "rn13"), "rn13"),
     "no weights": (("label", "photos", "--support", "labelled", "--backbone", "rn12"), "--weights FILE"),
@@ -187,9 +195,13 @@ def test_a_wrong_call_is_one_clear_sentence(what: str, work: Path, monkeypatch: 
         "lost": ["nowhere.png,ant"],
         "two": ["labelled/ant/000.png,bee"],
         "copy": ["photos/twin.png,bee"],
+        "both": ["photos/ant004.png,ant", "./photos/ant004.png,bee"],
+        "labelled/ant/n": ["000.png,ant"],
     }.items():
         (work / f"{name}.csv").write_text("\n".join(["file,label", *lines]), encoding="utf-8")
     (work / "raw.csv").write_text("file,label,confidence,flag\nphotos/ant004.png,ant,0.9,\n", encoding="utf-8")
+    if what == "two files of a name":
+        shutil.copy(work / "photos" / "ant004.png", work / "photos" / "000.png")
     if what == "copies with two labels":
         shutil.copy(work / "labelled" / "ant" / "000.png", work / "photos" / "twin.png")
     call, words = WRONG[what]
