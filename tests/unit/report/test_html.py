@@ -172,3 +172,8 @@ def test_badges_and_warnings() -> None:
     assert "warning" in rows["pt-mapuniform priortuned"][3]
     assert "−" in rows["pt-mapuniform priortuned"][3]
     assert 'class="baseline loss"' in text
+
+
+def test_a_method_with_fewer_tasks_says_so() -> None:
+    text = render_html(collect([make_record("ncm"), make_record("soft-kmeans", tasks=15)]))
+    assert text.count("<small>15 tasks</small>") == 2  # in the ranking and in the table of its features
