@@ -38,6 +38,9 @@ class Interrupt(BaseException):
         self.sentence = f"{_REASONS[signal.Signals(number).name]}. Run the same command again to resume."
 
 
+_received: list[Interrupt] = []  # for libraries that turn an interrupt into an error of their own
+
+
 @contextmanager
 def _on_signals(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Call a function on signals within the block; those that the caller ignores, as nohup does, stay ignored."""
@@ -63,7 +66,8 @@ def interrupts_raise() -> AbstractContextManager[None]:
         signal.signal(number, signal.SIG_DFL)
         if hasattr(signal, "SIGCHLD"):  # torch raises when a worker dies: here they are meant to
             signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        raise Interrupt(number)
+        _received.append(Interrupt(number))
+        raise _received[-1]
 
     return _on_signals(handle)
 
@@ -337,16 +341,19 @@ def main() -> None:
             _fail(system_trouble(f"Could not go on with {error.filename or 'the output'}", error))
         sys.exit(1)
     except Exception as error:
-        if not hasattr(error, "format_message"):
+        if not hasattr(error, "format_message") and not _received:
             raise
-        _fail(_misread(error), getattr(error, "exit_code", 2))
+        _fail(*_misread(error))
 
 
-def _misread(error: Any) -> FsbenchError:
-    """What typer could not make sense of, in the form of all other errors; none where it has shown the help."""
+def _misread(error: Any) -> tuple[FsbenchError, int]:
+    """What typer could not make sense of, in the form of all other errors, and the status; or the signal behind it."""
+    if _received:
+        return FsbenchError(_received[-1].sentence), _received[-1].status
     message = "" if type(error).__name__ == "NoArgsIsHelpError" else error.format_message()
     context = getattr(error, "ctx", None)
-    return FsbenchError(message, f"See {context.command_path} --help." if context and message else "")
+    hint = f"See {context.command_path} --help." if context and message else ""
+    return FsbenchError(message, hint), getattr(error, "exit_code", 2)
 
 
 def _fail(error: FsbenchError, status: int = 1) -> NoReturn:

@@ -19,6 +19,8 @@ from fsbench.reporter import Reporter
 
 def label(options: Label) -> None:
     """Write labels.csv and its page, and print what to know about them."""
+    if options.out.suffix != ".csv":
+        raise UsageError("out", f"{options.out} must end in .csv")
     reporter, page = Reporter(options.quiet), options.out.with_suffix(".html")
     _refuse_outputs(options, page)
     labels = label_images(options.unlabelled, options.support, options, reporter)
@@ -47,8 +49,6 @@ def _refuse_outputs(options: Label, page: Path) -> None:
     """Refuse what would be overwritten, or could not be written, before anything is computed."""
     if options.copy_files and not options.sort_into:
         raise UsageError("copy", "belongs to --sort-into DIR, which is not given")
-    if options.out.suffix != ".csv":
-        raise UsageError("out", f"{options.out} must end in .csv")
     for path in (options.out, *([page] if options.page else [])):
         require_place(path)
         if path.exists() and not options.force:

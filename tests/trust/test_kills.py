@@ -105,3 +105,23 @@ def test_a_signal_ends_the_import_of_torch_at_once(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (143, "")
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("error: Terminated")
+
+
+SWALLOWED = """
+import os, signal, sys
+from fsbench.cli import app
+signal.signal(signal.SIGTERM, signal.SIG_DFL)  # whoever runs the tests may ignore it
+def swallow(**_):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.sigtimedwait([], 5)
+    except BaseException as error:
+        raise RuntimeError("a library's own") from error
+app.app = swallow
+app.main()
+"""
+
+
+def test_a_signal_that_a_library_turns_into_its_own_error_is_still_that_signal(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", SWALLOWED], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.partition(".")[0]) == (143, "error: Terminated (SIGTERM)")
