@@ -88,7 +88,8 @@ class Bavardage(Method):
     query_weight: Share | Literal["auto"] = 1.0
     # `product`: Soft-KMEANS times the nearest class mean of the sphered support
     start: Literal["soft-kmeans", "product"] = "soft-kmeans"
-    size_terms: Annotated[float, Field(gt=0)] = math.inf  # c: what favours large classes is weighted by min(1, c/(K−1))
+    # c: what favours large classes is weighted by ω = min(1, c/(K−1)), and by more where classes look absent
+    size_terms: Annotated[float, Field(gt=0)] = math.inf
     # m_o: the `base` mean, 0; or the mean of the queries, as far as the `task` lies off the base mean
     prior_mean: Literal["base", "task"] = "base"
     # class sizes among the queries: `free`, `equal`, or `auto`, which are equal ones in tasks that look like it
@@ -105,7 +106,7 @@ class Bavardage(Method):
         grid={"t_km": (10.0, 50.0), "tau": (0.1, 0.2, 0.3, 0.5, 1.0), "sigma": (10.0, 15.0, 20.0, 30.0, 50.0)},
         published={"BAVARDAGE": {"stage": ("plda",), "variant": ("article", "released")},
                    "Soft-KMEANS+VB": {"stage": ("vb",), "variant": ("article", "released")}},
-        starts_from="soft-kmeans", version=2,  # 1: `released` lost digits with many more samples than features
+        starts_from="soft-kmeans", version=3,  # 2: `weighted` did not look for absent classes
     )  # fmt: skip
 
     @classmethod
@@ -183,9 +184,9 @@ class Bavardage(Method):
             logarithms = assigned.clamp_min(torch.finfo(assigned.dtype).tiny).log()
             normalised = EqualSizes() if equal else over_classes  # the potentials so far are in the logarithms
             assigned = normalised(logarithms + START_TAU * (similarity - squared / 2))
-        weight = self._weight(*assigned.shape[1:], equal=equal)
+        weight, large = self._weight(*assigned.shape[1:], equal=equal), self._trust_in_sizes(assigned)
         for _ in range(self.steps):
-            assigned = normalised(self._logits(sphered, assigned, weight, share))
+            assigned = normalised(self._logits(sphered, assigned, weight, large, share))
             yield assigned
 
     def _products(self, tasks: TaskBatch) -> tuple[InnerProducts, InnerProducts]:
@@ -200,11 +201,13 @@ class Bavardage(Method):
         sphered = clamp_within_span(plain, tasks.gram("sphered"), self.sigma)
         return InnerProducts(plain), InnerProducts(sphered)
 
-    def _logits(self, clusters: Clusters, assigned: Tensor, weight: float, share: Tensor | None) -> Tensor:
+    def _logits(
+        self, clusters: Clusters, assigned: Tensor, weight: float, large: Tensor | float, share: Tensor | None
+    ) -> Tensor:
         """The M step, Eq. 3 with query weight λ, and the E step before it is normalised, (B, K, Q).
 
         m_o is 0, or the share (B, 1, 1) of the mean of the queries. The E step is Eq. 5 without the terms that are the
-        same for every class.
+        same for every class, and those that favour large classes have the weight ω (B, 1, 1).
         """
         dimension, weighted = assigned.shape[1] - 1, weight * assigned  # d = K − 1, and λ o
         beta = self.beta + clusters.count(weighted)  # (B, K, 1)
@@ -214,13 +217,27 @@ class Bavardage(Method):
         samples = clusters.support.shape[2] + weight * assigned.shape[2]
         precision = _learned_precision(clusters, weighted, beta, samples) if isinstance(self.tau, str) else self.tau
         sizes = self._log_mixing(clusters, clusters.count(assigned)) - dimension / (2 * beta)
-        return min(1.0, self.size_terms / dimension) * sizes + precision * (similarity - squared / 2)
+        return large * sizes + precision * (similarity - squared / 2)
 
     def _weight(self, ways: int, queries: int, *, equal: bool) -> float:
         """λ: the trust in queries falls with the root of their number per class."""
         if isinstance(self.query_weight, str):
             return min(1.0, TRUST["equal" if equal else "free"] * math.sqrt(15 * ways / queries))
         return float(self.query_weight)
+
+    def _trust_in_sizes(self, assigned: Tensor) -> Tensor | float:
+        """ω, (B, 1, 1), from the assignments (B, K, Q) of the start.
+
+        Where class shares p are further from equal than the prior expects, KL(p ‖ 1/K) / E KL(π ‖ 1/K) > 1, classes
+        are likely to be absent, and sizes tell more: ω grows by the excess, up to 2.
+        """
+        if math.isinf(self.size_terms):
+            return 1.0
+        ways = assigned.shape[1]
+        prior = torch.tensor([self.prior_alpha + 1, ways * self.prior_alpha + 1], dtype=torch.float64)
+        one, every = torch.digamma(prior).tolist()
+        excess = (divergence_from_equal(assigned) / (one - every + math.log(ways)) - 1).clamp_min(0.0)
+        return torch.clamp_max(min(1.0, self.size_terms / (ways - 1)) + excess, 2.0)
 
     def _log_mixing(self, clusters: Clusters, count: Tensor) -> Tensor:
         """E[log π_k] = ψ(α_k) − ψ(Σ_j α_j) of Eq. 5 with α_k = α_o + N_k of Eq. 3, (B, K, 1)."""
@@ -260,8 +277,13 @@ def look_equal(assigned: Tensor) -> Tensor:
     They are if G = 2 Q KL(p ‖ 1/K), of the class shares p, is below its expectation for such classes, K − 1.
     """
     _, ways, queries = assigned.shape
+    return 2 * queries * divergence_from_equal(assigned) < ways - 1
+
+
+def divergence_from_equal(assigned: Tensor) -> Tensor:
+    """KL(p ‖ 1/K) of the class shares p of assignments (B, K, Q), (B, 1, 1)."""
     shares = assigned.mean(dim=2, keepdim=True)  # (B, K, 1)
-    return 2 * queries * torch.xlogy(shares, ways * shares).sum(dim=1, keepdim=True) < ways - 1
+    return torch.xlogy(shares, assigned.shape[1] * shares).sum(dim=1, keepdim=True)
 
 
 def _learned_precision(clusters: Clusters, assigned: Tensor, beta: Tensor, samples: float) -> Tensor:

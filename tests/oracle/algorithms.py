@@ -37,6 +37,7 @@ def bavardage(
             product = np.maximum(np.log(o), -700) + np.maximum(np.log(nearest), -700)
         o = np.concatenate([known, normalised(product[len(known) :])])
     centre = prior_mean(sphered, soft_kmeans(x, known, given.t_km, given.km_steps, normalised), len(known), given)
+    large = trust_in_sizes(o[len(known) :], given)
     for _ in range(given.steps):
         u = plda(sphered - centre, o * weight, gamma=given.beta)  # from m_o, which is then 0
         count = o.sum(axis=0)  # N_k
@@ -45,8 +46,7 @@ def bavardage(
         m = (o * weight).T @ u / beta[:, None]
         log_pi = digamma(alpha) - digamma(alpha.sum()) if given.mixing == "learned" else 0
         constant = 0.5 * d * np.log(tau) - 0.5 * d * np.log(2 * np.pi)  # Λ = τ I
-        share = min(1, given.size_terms / d)
-        log_rho = share * (log_pi - 0.5 * d / beta) + constant - 0.5 * tau * squared_distances(u, m)  # Eq. 5
+        log_rho = large * (log_pi - 0.5 * d / beta) + constant - 0.5 * tau * squared_distances(u, m)  # Eq. 5
         o = np.concatenate([known, normalised(log_rho[len(known) :])])
     return o
 
@@ -67,8 +67,23 @@ def prior_mean(sphered: Array, o: Array, support: int, given: Bavardage) -> Arra
 
 def look_equal(o: Array) -> bool:
     """Whether the class shares of assignments (Q, K) are compatible with equal sizes."""
+    return bool(2 * len(o) * divergence_from_equal(o) < o.shape[1] - 1)
+
+
+def divergence_from_equal(o: Array) -> float:
+    """KL(p ‖ 1/K) of the class shares of assignments (Q, K)."""
     p = o.mean(axis=0)
-    return bool(2 * len(o) * sum(q * np.log(q * len(p)) for q in p if q > 0) < len(p) - 1)
+    return float(sum(q * np.log(q * len(p)) for q in p if q > 0))
+
+
+def trust_in_sizes(o: Array, given: Bavardage) -> float:
+    """ω: min(1, c / d), and what the divergence of the start's shares exceeds its expectation by, up to 2."""
+    ways, alpha = o.shape[1], given.prior_alpha
+    if given.size_terms == np.inf:
+        return 1.0
+    expected = digamma(alpha + 1) - digamma(ways * alpha + 1) + np.log(ways)  # of a Dirichlet prior
+    flat = min(1.0, given.size_terms / (ways - 1))
+    return min(2.0, flat + max(0.0, divergence_from_equal(o) / float(expected) - 1))
 
 
 def soft_kmeans(
