@@ -219,7 +219,7 @@ def extract(dataset: str, backbone: str = "rn12", **options: Any) -> FeatureFile
 
 
 @takes_options(LabellingInPython)
-def label(unlabelled: str | Path, support: str | Path | Sequence[str | Path], **options: Any) -> Labels:
+def label(unlabelled: str | Path, support: str | Path | Sequence[str | Path] = (), **options: Any) -> Labels:
     """Label images, given a few labelled ones of each class, as `fsbench label` does; only features are stored.
 
     Args:

@@ -18,6 +18,7 @@ SETTINGS = ("unbalanced", "balanced")
 MOST_TASKS = 10**9
 # Those of fsbench.results.metrics, without numpy.
 METRIC_NAMES = ("accuracy", "balanced-accuracy", "macro-f1", "ece", "auroc", "aupr")
+PROMPT = "a photo of a {}."
 NAMED_BACKBONES = ", ".join(BACKBONES)
 
 
@@ -261,7 +262,7 @@ class Extracting(OwnImages, Device, ImageFolders):
     backbone: str = option("rn12", f"{NAMED_BACKBONES}, timm/NAME or open_clip/NAME.", completion=(*BACKBONES, TIMM))
     weights: Path | None = option(None, "Checkpoint. (default: weights/DATASET/BACKBONE.*)")
     random_weights: Count | None = option(None, "Use random weights of this seed.", ge=0)
-    pretrained: bool = option(False, "Use timm's published weights; timm downloads them if need be.")
+    pretrained: bool = option(False, "Use the published weights of a timm or open_clip model, downloaded if need be.")
     transform: str | None = option(None, "Replace the backbone's own transform, e.g. ptmap.")
     crops: Count = option(1, "Average the features of that many random crops (RN12*: 30).", ge=1, le=1000)
     precision: Literal["fp32", "tf32", "bf16", "fp16"] = option(
@@ -270,7 +271,7 @@ class Extracting(OwnImages, Device, ImageFolders):
         completion=("fp32", "tf32", "bf16", "fp16"),
     )
     text: list[str] = option(
-        [], 'Template of text prototypes, such as "a photo of a {}."; of open_clip models. May be repeated.'
+        [], f'Template of text prototypes, such as "{PROMPT}"; of open_clip models. May be repeated.'
     )
     batch: Count | None = option(None, "Images per forward pass. (default: automatic)", ge=1)
     workers: Count | None = option(None, "Processes that read images. (default: automatic)", ge=0)
@@ -306,12 +307,18 @@ class Labelling(Device):
     weights: Path | None = option(
         None, "Checkpoint, or the data set of a shipped one, such as cub. (default: from weights/ or timm's cache)"
     )
-    pretrained: bool = option(False, "Use timm's published weights; timm downloads them if need be.")
+    pretrained: bool = option(False, "Use the published weights of a timm or open_clip model, downloaded if need be.")
     method: str = option(
         "bavardage:weighted", "Method that labels: NAME, NAME:VARIANT or file.py:CLASS.", completion="methods"
     )
     base: str = option(
         "pool", "Feature file of base classes of the same backbone; pool: the images themselves.", metavar="FILE|pool"
+    )
+    classes: str = option(
+        "", "Names of classes, with commas between them, or a text file with one per line; for models that know text."
+    )
+    text: list[str] = option(
+        [], f'Template of text prototypes, by default "{PROMPT}" with --classes; of open_clip models. May be repeated.'
     )
     suggest: Count = option(0, "List that many images whose labels would help most.", ge=0)
     out: Path = option(Path("labels.csv"), "The CSV file of labels; features are kept beside it.", metavar="FILE")
@@ -326,16 +333,16 @@ class Label(Labelling, AsJson, Quiet):
     """Label images, given a few labelled ones of each class.
 
     UNLABELLED is a folder, a text file with a path per line, or - for standard input. --support has one folder per
-    class, or is a CSV file with the columns file,label. Writes labels.csv with the confidence of every label, and
-    labels.html, a page to check and correct them; what is downloaded there goes back in as --support. Hides the
-    labelled images in turn to tell how many labels to expect right. Run the same command again to resume; features are
-    computed once per image. Nothing of yours is moved or changed.
+    class, or is a CSV file with the columns file,label; with a model that knows text, --classes are enough. Writes
+    labels.csv with the confidence of every label, and labels.html, a page to check and correct them; what is downloaded
+    there goes back in as --support. Hides the labelled images in turn to tell how many labels to expect right. Run the
+    same command again to resume; features are computed once per image. Nothing of yours is moved or changed.
 
     Example: [bold]fsbench label photos --support labelled --pretrained[/bold]
     """
 
     unlabelled: str = argument(..., "Folder of images, text file of paths, or -.", metavar="UNLABELLED")
-    support: list[Path] = option(..., "Folder with one folder per class, or CSV file; can be repeated.")
+    support: list[Path] = option([], "Folder with one folder per class, or CSV file; can be repeated.")
     page: bool = of_output(True, "Write labels.html beside the CSV file.", flag="--page/--no-page")
     sort_into: Path | None = of_output(None, "New folder to fill: one folder per class, with links.", metavar="DIR")
     copy_files: bool = of_output(False, "With --sort-into: copies instead of links.", flag="--copy")

@@ -14,12 +14,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from torch import Tensor
 
 from fsbench.backbones.base import Extractor
 from fsbench.data import dataset as data
 from fsbench.data.dataset import counted, first_names, is_image
 from fsbench.data.layouts import images_below, read_image_rows, visible_folders
-from fsbench.errors import FsbenchError
+from fsbench.errors import FsbenchError, UsageError
 from fsbench.features.extract import Settings, extract
 from fsbench.features.store import FeatureFile
 from fsbench.reporter import Reporter
@@ -88,12 +89,22 @@ def labelled_files(sources: Sequence[Path], unlabelled: str, reporter: Reporter)
         for file, label in read.items():
             if labels.setdefault(file, label) != label:
                 raise FsbenchError(f"{file} is labelled {labels[file]!r} and {label!r}.", "Keep one of the two labels.")
-    if len({*labels.values()} - {""}) < 2:
-        named = first_names(map(str, sources))
-        raise FsbenchError(
-            f"At least two classes are needed, {named} has {len({*labels.values()} - {''})}.", _CLASS_FOLDERS
-        )
     return labels
+
+
+def class_names(labels: Iterable[str], named: str) -> tuple[str, ...]:
+    """All classes, sorted: those of labelled images, and names given as a list or in a text file."""
+    if is_file := Path(named).is_file():
+        try:
+            named = Path(named).read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise UsageError("classes", f"{named} is not a text file: {error}") from error
+    names = [name.strip() for name in (named.splitlines() if is_file else named.split(","))]
+    classes = tuple(sorted({*labels, *names} - {""}))
+    if len(classes) < 2:
+        hint = f"{_CLASS_FOLDERS} Or name the classes with --classes."
+        raise FsbenchError(f"At least two classes are needed, there is {classes[0] if classes else 'none'}.", hint)
+    return classes
 
 
 def _from_folders(root: Path, reporter: Reporter) -> dict[str, str]:
@@ -150,6 +161,7 @@ class FeatureTable:
     rows: Mapping[str, int]
     hashes: Mapping[str, str]
     file: FeatureFile
+    text: Tensor | None = None  # (K, D) unit text prototypes of the classes
 
 
 def features_of(

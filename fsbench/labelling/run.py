@@ -5,22 +5,24 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from fsbench.backbones.clip_models import OPEN_CLIP, text_prototypes
 from fsbench.backbones.find_weights import find_weights
 from fsbench.backbones.load import Weights, refuse_unknown
 from fsbench.data.dataset import counted, first_names
 from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError, UsageError
-from fsbench.evaluation.options import Labelling
+from fsbench.evaluation.options import PROMPT, Labelling
 from fsbench.evaluation.source import base_of, check_network
 from fsbench.features.extract import Settings
+from fsbench.features.preprocess import unit_norm
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import write_text
 from fsbench.labelling import images, solve
@@ -31,6 +33,7 @@ from fsbench.reporter import Reporter
 
 UNSURE = 0.5  # confidence below which a label is more likely wrong than right
 UNCERTAIN, UNLIKE, COPY, TWIN = "uncertain", "unlike any class", "copy of", "near-duplicate of"
+WITH_TEXT = "bavardage-text"  # the default method where classes have text
 _FEW = 3  # labelled images of a class, of which hiding one leaves much less
 
 
@@ -76,10 +79,10 @@ class Expected:
 
     def __str__(self) -> str:
         if self.interval is None:
-            message = (
-                "How many labels are right cannot be told from one labelled image per class, as none can be hidden."
+            return (
+                "How many labels are right cannot be told: there is no labelled image that could be hidden. "
+                "Label two or more of each class."
             )
-            return f"{message} Label a second image of each class."
         (right, hidden), (share, low, high) = self.counts, self.interval
         sentences = [
             f"Of your {hidden:,} labelled images {right:,} came back right when they were hidden.",
@@ -147,12 +150,11 @@ def _cell(value: Any) -> str:
 def label_images(unlabelled: str, support: Sequence[Path], options: Labelling, reporter: Reporter) -> Labels:
     """Label the images of a folder or a list with the classes of labelled ones."""
     refuse_unknown(options.backbone)
-    name, variant = split_variant(options.method)
-    if method_class(name).info.network_for(variant):
-        raise UsageError("method", f"{name} adapts a network, and cannot label by features", "See fsbench methods.")
     files = images.unlabelled_files(unlabelled, reporter)
     given = images.labelled_files(support, unlabelled, reporter)
-    sizes = Counter(label for label in given.values() if label)
+    classes = images.class_names(given.values(), options.classes)
+    options = options.model_copy(update={"method": _method(options, {*classes} - {*given.values()})})
+    sizes = Counter({name: 0 for name in classes} | Counter(label for label in given.values() if label))
     each = " to ".join(map(str, sorted({min(sizes.values()), max(sizes.values())})))
     labelled = f"{sizes.total():,} labelled ones of {len(sizes)} classes, {each} of each"
     reporter.say(f"{len(files):,} unlabelled images, {labelled}.")
@@ -160,22 +162,46 @@ def label_images(unlabelled: str, support: Sequence[Path], options: Labelling, r
     if inside := [file for file in files if not sizes.keys().isdisjoint(Path(file).parts[depth:-1])]:
         many = counted(len(inside), "unlabelled image is in a folder", "unlabelled images are in folders")
         reporter.say(f"{many} named like a class, such as {inside[0]}: folder names are not used as labels.")
-    table = _features([*files, *given], options, reporter)
+    table = _features([*files, *given], classes, options, reporter)
     images.tell_animated([*given, *files], reporter)
-    return _labels(files, given, _examples(given, table, reporter), table, options, reporter)
+    return _labels(files, given, classes, _examples(given, table, reporter), table, options, reporter)
 
 
-def _features(files: Iterable[str], options: Labelling, reporter: Reporter) -> FeatureTable:
+def _method(options: Labelling, unlabelled: Collection[str]) -> str:
+    """The method, which must be able to do without images of some classes."""
+    default = options.method == Labelling.model_fields["method"].default
+    method = WITH_TEXT if default and _prompts(options) else options.method
+    name, variant = split_variant(method)
+    info = method_class(name).info
+    if info.network_for(variant):
+        raise UsageError("method", f"{name} adapts a network, and cannot label by features", "See fsbench methods.")
+    if info.text == "needed" and not _prompts(options):
+        raise UsageError("method", f"{name} needs text", f'Add --text "{PROMPT}", and --backbone {OPEN_CLIP}NAME.')
+    if unlabelled and not info.zero_shot:
+        missing = f"{name} needs labelled images of every class; there are none of {first_names(sorted(unlabelled))}"
+        raise UsageError("method", missing, f"Use --method {WITH_TEXT}.")
+    return method
+
+
+def _prompts(options: Labelling) -> list[str]:
+    return options.text or ([PROMPT] if options.classes else [])
+
+
+def _features(files: Iterable[str], classes: Sequence[str], options: Labelling, reporter: Reporter) -> FeatureTable:
+    """Features of the files, and text prototypes of the classes if they are asked for."""
     file, name = options.weights, options.backbone
     if file is not None and not file.exists() and len(file.parts) == 1:
         file = find_weights(options.weights_dir, str(file), name)  # `cub`: the network of that data set
     if options.pretrained:
-        reporter.say(f"Using the published weights of {name}, which timm downloads unless they are in its cache.")
+        reporter.say(f"Using the published weights of {name}, which are downloaded unless they are in the cache.")
     backbone = Weights(name, file, None, options.weights_dir, options.pretrained).load(options.out.stem)
     reporter.say(backbone.info.describe())
+    prompts = _prompts(options)
+    text = unit_norm(torch.from_numpy(text_prototypes(backbone, classes, prompts))) if prompts else None
     out = options.out.with_name(f"{options.out.stem}-{name.replace('/', '_')}.h5")
     settings = Settings(skip_broken=True, replaces=True)
-    return images.features_of(files, backbone, out, settings, choose_device(options.device), reporter)
+    table = images.features_of(files, backbone, out, settings, choose_device(options.device), reporter)
+    return replace(table, text=text)
 
 
 def _examples(given: Mapping[str, str], table: FeatureTable, reporter: Reporter) -> dict[str, str]:
@@ -198,27 +224,28 @@ def _examples(given: Mapping[str, str], table: FeatureTable, reporter: Reporter)
 
 
 def _labels(
-    files: Sequence[str], given: Mapping[str, str], examples: Mapping[str, str], table: FeatureTable,
-    options: Labelling, reporter: Reporter,
+    files: Sequence[str], given: Mapping[str, str], classes: tuple[str, ...], examples: Mapping[str, str],
+    table: FeatureTable, options: Labelling, reporter: Reporter,
 ) -> Labels:  # fmt: skip
     """Answers for what is not labelled already, and rows for what is."""
     known = {table.hashes[file]: (file, label) for file, label in examples.items()}
     asked = [file for file in files if file in table.hashes and table.hashes[file] not in known]
-    classes = tuple(sorted({*examples.values()} - {""}))
     support = [file for file, label in examples.items() if label]
     rows = torch.from_numpy(table.features[[table.rows[file] for file in (*support, *asked)]])
-    labels = torch.tensor([classes.index(examples[file]) for file in support])
+    labels = torch.tensor([classes.index(examples[file]) for file in support], dtype=torch.int64)
     solver = _solver(options, table, len(rows), reporter)
     decided = {"", *known}
     made = {file: _known(file, table, known) for file in files if table.hashes.get(file, "") in decided}
     if not asked:
         return Labels([*made.values()], classes, given, table.hashes, solver.method)
-    with reporter.bar("hiding labelled images", min(solve.MOST_FOLDS, int(labels.bincount().max()))) as advance:
+    turns = len(solve.folds(labels.numpy(), whole=solver.knows_names))
+    with reporter.bar("hiding labelled images", turns) as advance:
         hidden, back = solve.hide_in_turn(solver, rows, labels, len(classes), advance)
     found = solve.answers(solver, rows, labels, len(classes))
     true, right = labels.numpy()[hidden], labels.numpy()[hidden] == back.labels[:, 0]
     expected = _expected(true, right, classes, found)
-    calibration = solve.calibrate(back.odds, right, np.array([expected.shares[classes[label]] for label in true]))
+    weights = np.array([expected.shares[classes[label]] for label in true])
+    calibration = solve.calibrate(back.odds, right, weights, solver.uncalibrated)
     queries, sure = rows[len(labels) :], found.confidence(calibration)
     limit = solve.outlier_limit(back.outlier, found.outlier)
     made |= _answered(asked, classes, found, sure, limit, solve.near_duplicates(queries))
@@ -239,7 +266,7 @@ def _solver(options: Labelling, table: FeatureTable, count: int, reporter: Repor
     elif count < ENOUGH and method == Labelling.model_fields["method"].default:
         method = BASELINE
         reporter.say(f"Fewer than {ENOUGH} images: labelled by {method}, as {options.method} learns from many.")
-    return solve.Solver(method, base, choose_device(options.device))
+    return solve.Solver(method, base, choose_device(options.device), table.text)
 
 
 def _known(file: str, table: FeatureTable, known: Mapping[str, tuple[str, str]]) -> Row:

@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 MOST_FOLDS = 10
 _UNCALIBRATED = -0.75, 0.2  # where nothing can be hidden: about that of two images per class
+_UNCALIBRATED_BY_NAME = 0.0, 0.6  # the same with text; CLIP features of pets and Caltech, val images
 _TINY = 1e-30
 _COPIES = 7  # matrices of queries × classes that a method holds at once
 _LEAST_MEMORY = 1 << 28  # floats that may be held at least
@@ -40,6 +41,17 @@ class Solver:
     method: str
     base: BaseStatistics | None = None
     device: torch.device | str = "cpu"
+    text: Tensor | None = None  # (K, D) unit text prototypes of the classes
+
+    @property
+    def knows_names(self) -> bool:
+        """Whether a class needs no labelled image, as its name says enough."""
+        return self.text is not None and method_class(split_variant(self.method)[0]).info.zero_shot
+
+    @property
+    def uncalibrated(self) -> tuple[float, float]:
+        """(a, b) of the confidence where nothing can be hidden."""
+        return _UNCALIBRATED_BY_NAME if self.knows_names else _UNCALIBRATED
 
     def __call__(self, rows: Tensor, labels: Tensor, ways: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Answers for rows (N, D), labelled ones first with their labels (S,), block after block of the others.
@@ -73,8 +85,12 @@ class Solver:
         self, method: Method, base: BaseStatistics | None, rows: Tensor, labels: Tensor, ways: int
     ) -> tuple[Tensor, Tensor]:
         spaces = by_name(method.embed(rows.to(self.device), base))
-        tasks = TaskBatch({name: x[None] for name, x in spaces.items()}, labels[None].to(self.device), ways)
+        text = None if self.text is None else self.text[None].to(self.device)
+        tasks = TaskBatch({name: x[None] for name, x in spaces.items()}, labels[None].to(self.device), ways, text)
         probabilities = method.classify(tasks)
+        if len(labels.unique()) < ways:  # judged by names alone, as means and names lie apart
+            queries = {name: x[None, len(labels) :] for name, x in spaces.items()}
+            tasks = TaskBatch(queries, tasks.support_labels[:, :0], ways, text)
         return probabilities[0].cpu(), method.outlier_scores(tasks, probabilities)[0].cpu()
 
 
@@ -105,14 +121,17 @@ def answers(solver: Solver, rows: Tensor, labels: Tensor, ways: int) -> Answers:
     return Answers(best, columns[0], columns[1].clip(max=1), columns[2])
 
 
-def calibrate(odds: Floats, right: NDArray[np.bool_], weights: Floats) -> tuple[float, float]:
+def calibrate(
+    odds: Floats, right: NDArray[np.bool_], weights: Floats, first: tuple[float, float] = _UNCALIBRATED
+) -> tuple[float, float]:
     """(a, b) of the largest likelihood of right and wrong answers (H,) with weights; 1/b is a temperature.
 
-    One answer in H + 2 may be a slip, and a is drawn towards 0, so that few answers do not make it extreme.
+    Without answers it is the `first` value. One answer in H + 2 may be a slip, and a is drawn towards 0, so that few
+    answers do not make it extreme.
     """
     count = len(odds)
     if not count:
-        return _UNCALIBRATED
+        return first
     target, weights = np.where(right, 1 - 1 / (count + 2), 1 / (count + 2)), weights * count / weights.sum()
 
     def loss(values: Floats) -> float:
@@ -121,17 +140,22 @@ def calibrate(odds: Floats, right: NDArray[np.bool_], weights: Floats) -> tuple[
             weights @ (np.logaddexp(0, -logits) * target + np.logaddexp(0, logits) * (1 - target)) + values[0] ** 2
         )
 
-    offset, slope = minimize(loss, np.array(_UNCALIBRATED)).x
+    offset, slope = minimize(loss, np.array(first)).x
     return float(offset), float(slope)
 
 
-def folds(labels: Ints, seed: int = 0) -> list[Ints]:
-    """Rows of labelled images to hide together: every image of a class with two or more once, never all of a class."""
+def folds(labels: Ints, seed: int = 0, *, whole: bool = False) -> list[Ints]:
+    """Rows of labelled images to hide together: every image of a class with two or more once, never all of a class.
+
+    With `whole`, the only image of a class too.
+    """
+    if not len(labels):
+        return []
     random, number = np.random.default_rng(seed), np.full(len(labels), -1)
-    count = min(MOST_FOLDS, int(np.bincount(labels).max()))
+    count = min(MOST_FOLDS, max(1 + whole, int(np.bincount(labels).max())))
     for label in np.unique(labels):
         own = random.permutation(np.flatnonzero(labels == label))
-        if len(own) > 1:
+        if len(own) > 1 or whole:
             number[own] = (np.arange(len(own)) + random.integers(count)) % max(2, min(count, len(own)))
     return [np.flatnonzero(number == fold) for fold in range(count) if (number == fold).any()]
 
@@ -143,7 +167,7 @@ def hide_in_turn(
     support = len(labels)
     pool = rows[support:][:: math.ceil(max(1, len(rows) - support) / _SAMPLED)]
     hidden, parts = [np.zeros(0, np.int64)], [Answers(np.zeros((0, 2), np.int64), *np.zeros((3, 0)))]
-    for fold in folds(labels.numpy()):
+    for fold in folds(labels.numpy(), whole=solver.knows_names):
         rest = np.setdiff1d(np.arange(support), fold)
         found = answers(solver, torch.cat([rows[rest], rows[fold], pool]), labels[rest], ways)
         hidden.append(fold)

@@ -4,11 +4,15 @@ import csv
 import io
 import json
 import shutil
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 
 import fsbench
 from fsbench.features.forward import Forward
@@ -139,7 +143,7 @@ def test_one_image_per_class_cannot_tell_what_to_expect(work: Path) -> None:
         for path in sorted((work / "labelled" / name).iterdir())[1:]:
             path.unlink()
     done = succeed(*CALL, "--no-page")
-    assert "cannot be told from one labelled image per class" in done.stdout
+    assert "cannot be told: there is no labelled image that could be hidden" in done.stdout
 
 
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
@@ -148,13 +152,19 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no image": (("label", "none", "--support", "labelled", *NETWORK), "There is no image to label in none"),
     "list of missing files": (("label", "list.txt", "--support", "labelled", *NETWORK), "cannot be found: gone.png"),
     "binary list": (("label", "my.pth", "--support", "labelled", *NETWORK), "nor a text file of paths"),
-    "no support": (("label", "photos", *NETWORK), "Missing option '--support'"),
+    "no support": (("label", "photos", *NETWORK), "At least two classes are needed, there is none"),
+    "names for a network without text": ((*CALL, "--classes", "ant,dog"), "rn12 knows no text"),
+    "a method that needs images": (
+        ("label", "photos", "--classes", "ant,dog", "--method", "ncm", *NETWORK),
+        "ncm needs labelled images of every class; there are none of ant, dog",
+    ),
+    "a method that needs text": ((*CALL, "--method", "stata"), "stata needs text"),
     "support missing": (("label", "photos", "--support", "labeled", *NETWORK), "neither a folder nor a CSV file"),
     "no class folders": (("label", "none", "--support", "photos", *NETWORK), "There is no image"),
     "images without classes": (("label", "labelled", "--support", "photos", *NETWORK), "At least two classes"),
     "one class": (
         ("label", "photos", "--support", "one.csv", *NETWORK),
-        "At least two classes are needed, one.csv has 1",
+        "At least two classes are needed, there is ant",
     ),
     "unchecked answers": (("label", "photos", "--support", "raw.csv", *NETWORK), "none of them checked by a person"),
     "label missing": (("label", "photos", "--support", "blank.csv", *NETWORK), "has no label for ant004.png"),
@@ -210,6 +220,62 @@ def test_a_wrong_call_is_one_clear_sentence(what: str, work: Path, monkeypatch: 
     assert words in done.output.replace("\n", " ")
     assert done.stdout == ""
     assert not (work / "labels.csv").exists()
+
+
+COLOURS = {"red": (1.0, 0.0, 0.0), "blue": (0.0, 0.0, 1.0), "light green": (0.4, 1.0, 0.4)}
+
+
+class Colours(nn.Module):
+    """A stand-in for open_clip's models that knows colours, by image and by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.visual = SimpleNamespace(image_size=16, image_mean=(0.0,) * 3, image_std=(1.0,) * 3, output_dim=3)
+
+    def encode_image(self, images: torch.Tensor) -> torch.Tensor:
+        return images.mean(dim=(2, 3))
+
+    def encode_text(self, tokens: torch.Tensor) -> torch.Tensor:
+        return tokens
+
+
+def test_names_of_classes_are_enough_for_a_model_that_knows_text(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then some labelled images of one class, the only one of another, and of none of the third."""
+    library = SimpleNamespace(
+        list_models=lambda: ["Colours"],
+        create_model=lambda name, pretrained: Colours(),
+        get_tokenizer=lambda name: lambda prompts: torch.tensor([COLOURS[one.removeprefix("a ")] for one in prompts]),
+    )
+    monkeypatch.setitem(sys.modules, "open_clip", library)
+    random, photos, labelled = np.random.default_rng(0), here / "photos", here / "labelled"
+    for name, colour in COLOURS.items():
+        for place, number in [(photos, n) for n in range(8)] + [(labelled / name.replace(" ", "_"), n) for n in (8, 9)]:
+            place.mkdir(parents=True, exist_ok=True)
+            shade = 55 + 150 * np.array(colour) + random.uniform(-30, 30, 3)
+            Image.new("RGB", (20, 20), tuple(map(int, shade))).save(place / f"{name[-5:]}{number}.png")
+    (here / "names.txt").write_text("red\nblue\nlight_green\n", encoding="utf-8")
+    (here / "model.pt").write_bytes(b"weights")
+    call = ("label", "photos", "--backbone", "open_clip/Colours", "--weights", "model.pt", "--text", "a {}", "--force")
+
+    def right(*more: str) -> str:
+        done = succeed(*call, *more, "--no-page")
+        table = rows((here / "labels.csv").read_text(encoding="utf-8"))
+        assert [row["label"][-5:] for row in table.values()] == [Path(file).stem[:-1] for file in table]
+        assert all(0.3 < float(row["confidence"]) <= 1 for row in table.values())
+        return done.output
+
+    assert "0 labelled ones of 3 classes, 0 of each" in right("--classes", "names.txt")
+    assert "labelled with 3 classes by bavardage-text" in right("--classes", "red,blue,light_green")
+    shutil.rmtree(labelled / "light_green")
+    (labelled / "blue" / "blue8.png").unlink()
+    for method in ("bavardage-text", "transclip", "stata", "zlap", "otter", "zero-shot", "em-dirichlet"):
+        done = right("--support", "labelled", "--classes", "light_green", "--method", method)
+        assert "Of your 3 labelled images 3 came back right" in done
+    missing = run(*call, "--support", "labelled", "--classes", "light_green", "--method", "gda")
+    assert "gda needs labelled images of every class; there are none of light_green" in missing.output.replace(
+        "\n", " "
+    )
 
 
 def test_paths_from_standard_input(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
