@@ -78,12 +78,11 @@ reference: $(READY)  ## write docs/reference.md from the declarations of all opt
 figures: $(FSBENCH)  ## make the article's tables and figures on the built-in data set, into results/
 	$(BIN)/fsbench compare --tasks 1000 $(ARGS)
 	$(BIN)/fsbench reproduce table2 --tasks 1000 $(ARGS)
-	$(BIN)/fsbench tune --shots 1 --tasks 300 --out results/surface.png $(ARGS)
+	$(BIN)/fsbench tune --shots 1 --tasks 300 $(ARGS)
 	for figure in 3 4 5; do $(BIN)/fsbench reproduce figure$$figure --tasks 500 $(ARGS) || exit; done
 	$(BIN)/fsbench plot spectrum --out results/spectrum.png $(ARGS)
 	$(BIN)/fsbench plot dots --out results/dots.png $(ARGS)
 	$(BIN)/fsbench plot speed --out results/speed.png $(ARGS)
-	$(BIN)/fsbench plot differences bavardage --out results/differences.png $(ARGS)
 	$(BIN)/fsbench report --out results/report.html $(ARGS)
 
 trust: $(READY)  ## run the long tests: kills, full disks, damaged files, random command lines, simulations (ten minutes)

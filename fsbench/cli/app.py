@@ -102,14 +102,11 @@ COMMANDS = {  # summaries, so that `fsbench --help` loads no options
     "tasks": (EXCHANGE, "Write a list of tasks for models that fsbench does not run."),
     "score": (EXCHANGE, "Make a record of predictions for a list of tasks."),
     "doctor": (SETUP, "Check data, weights and environment."),
-    "methods": (SETUP, "List methods, protocols, data sets or backbones."),
+    "methods": (SETUP, "List methods or protocols."),
     "train": (SETUP, "Train a backbone on the base classes."),
     "demo": (SETUP, "Run the full pipeline on the built-in data set, in a minute."),
 }
-_FIGURES = {
-    "From records": ("dots", "differences", "speed", "confusion", "calibration"),
-    "From features": ("spectrum",),
-}
+_FIGURES = {"From records": ("dots", "speed", "confusion", "calibration"), "From features": ("spectrum",)}
 _MODULES = {  # of other names than their functions
     "solve": "compare", **dict.fromkeys(("import", "export", "tasks", "score"), "exchange"),
 }  # fmt: skip

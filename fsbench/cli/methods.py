@@ -6,9 +6,7 @@ import json
 import re
 from typing import Any
 
-from fsbench.backbones.families import FAMILIES
 from fsbench.cli.options import Methods
-from fsbench.data.catalog import DATASETS, SPLITS, dataset_info
 from fsbench.errors import UsageError
 from fsbench.evaluation.spec import ALL, parse_methods
 from fsbench.methods.base import Context, Learnable
@@ -27,18 +25,18 @@ _SPEED = {"fast": "fast", "slow": "slow", "network": "slowest"}  # by cost
 
 def methods(options: Methods) -> None:
     """Print a list of what can be chosen, or a page on one method."""
-    lists = [name for name in _LISTS if getattr(options, name, False)]
     name = None if options.name == ALL else options.name
-    if len(lists) + (name is not None) > 1:
-        raise UsageError(lists[-1], "choose one: a method, --protocols, --datasets or --backbones")
-    make_list, title = _LISTS[(lists or ["methods"])[0]]
-    facts: Any = make_list() if name is None else _describe(name)
+    if name and options.protocols:
+        raise UsageError("protocols", "choose one: a method, or the list of protocols")
+    facts: Any = _describe(name) if name else _protocols() if options.protocols else _methods()
     if options.as_json:
         print(json.dumps(facts, indent=1, ensure_ascii=False))
-    elif name is None:
-        _show_list(title, facts)
-    else:
+    elif name:
         _show_page(facts)
+    else:
+        _show_list(
+            "Protocols, for --protocol" if options.protocols else "Methods; fsbench methods NAME describes one", facts
+        )
 
 
 def _describe(label: str) -> dict[str, Any]:
@@ -140,29 +138,6 @@ def _protocols() -> list[dict[str, Any]]:
         }
         for name, one in PRESETS.items()
     ]
-
-
-def _datasets() -> list[dict[str, Any]]:
-    rows = []
-    for name in DATASETS:
-        info = dataset_info(name)
-        counts = {split: f"{len(info.classes(split))} / {info.images(split):,}" for split in SPLITS}
-        rows.append({"data set": name, "title": info.title, "classes of": info.split_title, **counts})
-    return rows
-
-
-def _backbones() -> list[dict[str, Any]]:
-    fields = {"family": "name", "published as": "published"}
-    heads = ("family", "backbone", "title", "transform", "published as")
-    return [{head: getattr(family, fields.get(head, head)) for head in heads} for family in FAMILIES.values()]
-
-
-_LISTS = {
-    "methods": (_methods, "Methods; fsbench methods NAME describes one"),
-    "protocols": (_protocols, "Protocols, for --protocol"),
-    "datasets": (_datasets, "Data sets, for --dataset: classes / images of each split"),
-    "backbones": (_backbones, "Families of backbones, by checkpoint; --backbone timm/NAME takes any other"),
-}
 
 
 def _show_list(title: str, rows: list[dict[str, Any]]) -> None:

@@ -78,7 +78,6 @@ class Tune(shared.Drawing, shared.Unbalanced, shared.Prior, shared.Setting, shar
         "accuracy", "accuracy, or confidence: a temperature for the smallest calibration error.", flag="--for"
     )
     tasks: Count = of_tasks(500, "Tasks per setting.", ge=1, le=10**9)
-    out: Path | None = of_output(None, "Figure of the surface, per setting: PNG, PDF or SVG.", metavar="FILE")
 
 
 class Records(shared.ResultsFolder, shared.Quiet):
@@ -194,11 +193,10 @@ class Doctor(shared.ImageFolders, shared.FeaturesFolder, shared.AsJson):
     """
 
     data: Path | None = shared.OwnImages.model_fields["data"]  # type: ignore[assignment]
-    deep: bool = option(False, "Decode every image, and find duplicate images and damaged feature files.")
 
 
 class Methods(shared.AsJson):
-    """List methods, protocols, data sets or backbones.
+    """List methods or protocols.
 
     NAME describes one method: what it assumes, needs and is told, its parameters with defaults and tuning grid, and its
     source.
@@ -213,8 +211,6 @@ class Methods(shared.AsJson):
         completion="methods",
     )
     protocols: bool = of_output(False, "List the protocols.")
-    datasets: bool = of_output(False, "List the data sets of the catalog.")
-    backbones: bool = of_output(False, "List the families of backbones.")
 
 
 class Demo(shared.ImageFolders, shared.FeaturesFolder, shared.ResultsFolder, shared.Quiet):
@@ -296,17 +292,6 @@ class Speed(Records, Drawn):
 
     Example: [bold]fsbench plot speed --out speed.pdf[/bold]
     """
-
-
-class Differences(shared.ResultsFolder, Drawn):
-    """Plot the difference of two methods, task by task.
-
-    Example: [bold]fsbench plot differences bavardage soft-kmeans[/bold]
-    """
-
-    method: str = argument(..., "Label of the method, as in `fsbench compare`.", metavar="METHOD")
-    baseline: str = argument("soft-kmeans", "The method to subtract.", metavar="BASELINE")
-    records: list[Path] = Records.model_fields["records"]  # type: ignore[assignment]
 
 
 class Confusion(Records, Drawn):

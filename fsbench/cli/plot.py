@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 
 from fsbench.cli import options as use
 from fsbench.cli.session import find_features
-from fsbench.errors import FsbenchError, UsageError, unknown_name
+from fsbench.errors import UsageError
 from fsbench.features.scatter import base_statistics
 from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
-from fsbench.report.plots.comparison import draw_differences, draw_dots, draw_speed, paired_runs
+from fsbench.report.plots.comparison import draw_dots, draw_speed
 from fsbench.report.plots.predictions import calibration_of, confusion_of
 from fsbench.report.plots.spectrum import Spectrum, draw_spectra
 from fsbench.report.plots.style import check_ending, save
@@ -52,24 +52,6 @@ def speed(options: use.Speed, reporter: Reporter) -> Figure:
     """Accuracy against tasks per second."""
     records = read_records(options.records, options.results_dir, reporter)
     return draw_speed(_first(collect(records), reporter), options.width)
-
-
-@_written
-def differences(options: use.Differences, reporter: Reporter) -> Figure:
-    """The difference of two methods, task by task."""
-    method, baseline = options.method, options.baseline
-    comparisons = collect(read_records(options.records, options.results_dir, reporter))
-    labels = {entry.label for comparison in comparisons for entry in comparison.entries}
-    for name in (method, baseline):
-        if name not in labels:
-            raise unknown_name("method among the records", name, labels)
-    both = [comparison for comparison in comparisons if paired_runs(comparison, method, baseline)]
-    if not both:
-        raise FsbenchError(
-            f"{method} and {baseline} did not run on the same tasks of the same features.",
-            f"Run them together: fsbench compare --methods {method} --baseline {baseline}",
-        )
-    return draw_differences(paired_runs(_first(both, reporter), method, baseline), method, baseline, options.width)
 
 
 @_written

@@ -8,15 +8,10 @@ from pathlib import Path
 
 from fsbench.cli.options import Tune
 from fsbench.cli.session import find_features, open_runner
-from fsbench.errors import UsageError
-from fsbench.evaluation.run import Runner
 from fsbench.evaluation.source import base_of, with_pixels
 from fsbench.evaluation.spec import Axis, parse_methods, protocols_of, refuse_common, with_prior
 from fsbench.evaluation.tuning import CALIBRATIONS, Search, grid_of, validation_source
 from fsbench.evaluation.tuning import tune as search_parameters
-from fsbench.io.files import require_writable
-from fsbench.report.plots.studies import draw_surface
-from fsbench.report.plots.style import check_ending, save
 from fsbench.report.tables import surface_tables
 from fsbench.report.writers import show, stdout_console
 from fsbench.results.studies import Tuned, tuning_path
@@ -24,9 +19,6 @@ from fsbench.results.studies import Tuned, tuning_path
 
 def tune(options: Tune) -> None:
     """Search parameters for every feature file and setting, and print what was tried and chosen."""
-    plot = options.out
-    if plot:
-        check_ending(plot)
     refuse_common(options.parameters, "--set", options.over, "over")
     protocols = protocols_of(options, options.settings)
     (choice,) = with_prior(parse_methods([options.method]), options.prior_alpha)
@@ -35,11 +27,7 @@ def tune(options: Tune) -> None:
     choice = replace(choice, options={**choice.options, **options.parameters})
     confidence = [Axis("calibration", CALIBRATIONS)] if options.goal == "confidence" else []
     grid = [Axis(*item) for item in options.over.items()] or confidence or grid_of(choice)
-    if plot and not grid:
-        raise UsageError("out", f"{choice.method} learns its parameters by gradient, so there is no surface to draw")
-    with open_runner(options.model_copy(update={"out": None})) as runner:
-        if plot:
-            runner.ranks.agree(lambda: require_writable(plot.parent))
+    with open_runner(options) as runner:
         searched: list[Tuned] = []
         for file in find_features(options, runner.reporter, runner.ranks):
             val = validation_source(file, base_of(file, runner.reporter, runner.ranks))
@@ -53,17 +41,8 @@ def tune(options: Tune) -> None:
                 searched.append(tuned)
                 if not options.as_json:
                     _show(tuned, search.memory if search.stored() == tuned else None)
-                _draw(tuned, plot, file.path.stem, f"{protocol.setting}-{protocol.shots}shot", runner)
         if runner.ranks.leads and options.as_json:
             print(json.dumps([asdict(tuned) | {"params": tuned.params} for tuned in searched], indent=1))
-
-
-def _draw(tuned: Tuned, plot: Path | None, features: str, setting: str, runner: Runner) -> None:
-    """Draw the searched grid to a file of its own, if a figure is wanted."""
-    if plot:
-        figure = plot.with_stem(f"{plot.stem}-{features}-{setting}")
-        save(draw_surface(tuned, features), figure)
-        runner.reporter.say(f"Figure: {figure}.")
 
 
 def _show(tuned: Tuned, memory: Path | None) -> None:

@@ -43,8 +43,7 @@ def test_a_table_and_a_figure_of_the_article_are_one_command_each(here: Path) ->
 
 def test_tuned_parameters_serve_solve(here: Path) -> None:
     search = ("tune", "--over", "tau=0.2,0.4", "--set", "variant=released", "--shots", "1", "--tasks", "10")
-    assert "Kept in features/mini-wrn.tuned.json" in output_of(*search, "--out", "s.png")
-    assert (here / "s-mini-wrn-unbalanced-1shot.png").exists()
+    assert "Kept in features/mini-wrn.tuned.json" in output_of(*search)
     (tuned,) = json.loads(output_of(*search, "--json"))
     assert tuned["params"]["tau"] in (0.2, 0.4)
     assert "tuned:val:grid:2x10" in output_of("solve", "--tune", "--variant", "released", *FEW)

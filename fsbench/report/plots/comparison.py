@@ -1,10 +1,9 @@
-"""A comparison drawn: dots with intervals, accuracy against speed, and histograms of differences task by task."""
+"""A comparison drawn: dots with intervals, and accuracy against speed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
-from numpy.typing import NDArray
 
 from fsbench.errors import FsbenchError
 from fsbench.report.comparison import is_significant, own_warnings
 from fsbench.report.plots.style import COLOURS, INK, Paper, Width, faint_grid, mark_look, short_name
-from fsbench.results.comparison import Cell, Column, Comparison, Group, paired_values
-from fsbench.results.statistics import Interval, interval
+from fsbench.results.comparison import Cell, Column, Comparison, Group
+from fsbench.results.statistics import Interval
 
 # What a method assumes of the class proportions gives its colour, and its marker for readers in grey.
 _LOOKS = {
@@ -196,96 +194,3 @@ def _speeds(axes: Axes, comparison: Comparison, column: Column, labels: Sequence
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_title("\n".join(column.title.rsplit(" ", 1)), loc="left")
     faint_grid(axes)
-
-
-_OUTCOMES = {"worse": (-1, COLOURS[5], "////"), "equal": (0, COLOURS[7], ""), "better": (1, COLOURS[0], "")}
-_FINEST = 1.25  # points of accuracy: the narrowest bin worth drawing
-
-
-@dataclass(frozen=True)
-class Paired:
-    """Two methods on the same tasks."""
-
-    group: Group
-    setting: str
-    values: NDArray[np.float64]  # (T,) accuracy of the method minus that of the baseline, in points
-    step: float  # the smallest difference there can be: one query
-    interval: Interval
-
-    def share(self, kind: str) -> float:
-        """Percentage of tasks where the method is `better`, `equal` or `worse`."""
-        return 100.0 * float(np.mean(np.sign(self.values) == _OUTCOMES[kind][0]))
-
-
-def paired_runs(comparison: Comparison, method: str, baseline: str) -> list[Paired]:
-    """The settings and feature files of a comparison where both methods ran, which then is on the same tasks."""
-    pairs = []
-    for group in comparison.groups:
-        for column in comparison.columns:
-            one, other = (group.cells.get((label, column)) for label in (method, baseline))
-            if one and other:
-                values = np.subtract(*paired_values(one.record, other.record, comparison.metric))
-                pairs.append(
-                    Paired(group, column.title, values, 100.0 / one.record.answers.labels.shape[1], interval(values))
-                )
-    return pairs
-
-
-def draw_differences(pairs: Sequence[Paired], method: str, baseline: str, width: Width = "page") -> Figure:
-    """Histograms of the differences, one panel per setting, on the same axes."""
-    paper = Paper(width)
-    down, across = paper.grid(len(pairs))
-    titles = list(dict.fromkeys(pair.group.title for pair in pairs))
-    title = f"{method} minus {baseline}, task by task" + (f", on {titles[0]}" if len(titles) == 1 else "")
-    heads = [_panel_title(pair, pair.group.title if len(titles) > 1 else "") for pair in pairs]
-    heads = [paper.wrapped(head, paper.inches / across - 0.25) for head in heads]
-    note = f"Dashed: mean over {len(pairs[0].values):,} tasks; grey band: its 95 % interval."
-    height = down * (1.4 + paper.line * max(head.count("\n") + 1 for head in heads))
-    with paper.figure(height, title, note) as figure:
-        grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
-        for axes, pair, head in zip(grid.flat, pairs, heads, strict=False):
-            _histogram(axes, pair)
-            axes.set_title(head, loc="left")
-            axes.set_xlabel("difference (points)")
-            axes.tick_params(labelbottom=True)
-        for axes in grid.flat[len(pairs) :]:
-            axes.set_axis_off()
-        for row in grid:
-            row[0].set_ylabel("share of tasks (%)")
-    return figure
-
-
-def _panel_title(pair: Paired, place: str) -> str:
-    """Setting, mean with its interval, and shares; the feature file where there are several."""
-    mean = f"{pair.interval.mean:+.2f}".replace("-", "−")
-    mean += "" if math.isnan(pair.interval.half_width) else f" ± {pair.interval.half_width:.2f}"
-    shares = ", ".join(f"{kind} {pair.share(kind):.0f}" for kind in ("better", "equal", "worse"))
-    return "\n".join([*([place] if place else []), pair.setting, f"mean {mean}", f"{shares} %"])
-
-
-def _histogram(axes: Axes, pair: Paired) -> None:
-    edges = _edges(pair)
-    base = np.zeros(len(edges) - 1)
-    for sign, colour, hatch in _OUTCOMES.values():
-        tasks = np.histogram(pair.values[np.sign(pair.values) == sign], edges)[0]
-        top = base + 100.0 * tasks / len(pair.values)
-        if tasks.any():
-            first, last = np.flatnonzero(tasks)[[0, -1]]
-            part, place = slice(first, last + 1), edges[first : last + 2]
-            # Twice, tinted, then hatched: in SVG the tint's alpha would hold for hatches too.
-            tint: dict[str, Any] = {"facecolor": colour, "edgecolor": "none", "linewidth": 0, "alpha": 0.4}
-            hatched = {"facecolor": "none", "edgecolor": colour, "hatch": hatch, "linewidth": 0.7}
-            for look in (tint, hatched):
-                axes.stairs(top[part], place, baseline=base[part], fill=True, **look)
-        base = top
-    axes.axvline(0, color=INK, linewidth=0.7)
-    axes.axvline(pair.interval.mean, color=INK, linewidth=1.4, linestyle=(0, (3, 1.5)))
-    if not math.isnan(pair.interval.half_width):
-        axes.axvspan(pair.interval.low, pair.interval.high, color=INK, alpha=0.25, linewidth=0)
-
-
-def _edges(pair: Paired) -> NDArray[np.float64]:
-    """Bins centred on the differences that can occur, several together where they lie close."""
-    width = pair.step * (math.ceil(_FINEST / pair.step) | 1)  # an odd number, so that none falls on an edge
-    first, last = (round(float(end) / width) for end in (min(pair.values.min(), 0), max(pair.values.max(), 0)))
-    return width * (np.arange(first - 1, last + 3, dtype=np.float64) - 0.5)

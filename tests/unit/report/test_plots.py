@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
-from matplotlib.patches import StepPatch
 from matplotlib.text import Text
-from scipy import stats
 
 from fsbench.errors import FsbenchError
-from fsbench.report.plots.comparison import clipped_axis, draw_differences, draw_dots, draw_speed, paired_runs
+from fsbench.report.plots.comparison import clipped_axis, draw_dots, draw_speed
 from fsbench.report.plots.style import WIDTHS, save
 from fsbench.results.collect import collect
 from fsbench.results.comparison import Comparison
@@ -53,7 +51,6 @@ def dots_in(axes: Axes) -> dict[str, tuple[float, float, bool]]:
 
 def test_dots_show_every_mean_and_interval_once(table: Comparison, panels: dict[tuple[str, str], Axes]) -> None:
     assert len(panels) == 2 * 4
-    assert len(paired_runs(table, "bavardage", "ncm")) == 4  # both ran in the first feature file only
     axes = panels["glyphs rn12, 40 tasks", "unbalanced α=2\n1-shot"]
     for name in NAMES:
         cell = table.groups[1].cells[name, table.columns[0]]
@@ -92,13 +89,7 @@ def test_differences_to_a_baseline_are_paired() -> None:
 
 @pytest.mark.parametrize("width", ["column", "page"])
 def test_figures_have_their_true_size_and_legible_letters(table: Comparison, width: Any, tmp_path: Path) -> None:
-    pairs = paired_runs(table, "bavardage", "ncm")
-    figures = [
-        draw_dots(table, width),
-        draw_dots(table, width, differences=True),
-        draw_speed(table, width),
-        draw_differences(pairs, "bavardage", "ncm", width),
-    ]
+    figures = [draw_dots(table, width), draw_dots(table, width, differences=True), draw_speed(table, width)]
     for number, figure in enumerate(figures):
         save(figure, tmp_path / f"{number}.pdf")
         box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+)", (tmp_path / f"{number}.pdf").read_bytes())
@@ -114,37 +105,3 @@ def test_speed_is_that_of_the_runs_on_a_logarithmic_axis() -> None:
     assert axes.get_xscale() == "log"
     points = [np.ravel(line.get_xydata()) for line in axes.get_lines() if len(np.ravel(line.get_xdata())) == 1]
     np.testing.assert_allclose(points, [(record.tasks_per_second, record.per_task.mean()) for record in records])
-
-
-def hand_made(correct: list[int], baseline: list[int], queries: int = 75) -> Comparison:
-    answers = {"ncm": correct, "soft-kmeans": baseline}
-    return collect(
-        [make_record(name, correct=right, tasks=len(right), queries=queries) for name, right in answers.items()]
-    )[0]
-
-
-def test_differences_are_those_of_the_tasks_and_a_panel_says_so() -> None:
-    pairs = paired_runs(hand_made([60, 50, 40, 75, 75], [57, 50, 46, 74, 74]), "ncm", "soft-kmeans")
-    points = np.array([3, 0, -6, 1, 1]) * 100 / 75
-    np.testing.assert_allclose(pairs[0].values, points)
-    half_width = stats.t.ppf(0.975, 4) * points.std(ddof=1) / 5**0.5
-    figure = draw_differences(pairs, "ncm", "soft-kmeans")
-    title = figure.axes[0].get_title(loc="left")
-    assert title.splitlines()[0] == "unbalanced α=2 1-shot"
-    assert f"mean {points.mean():+.2f} ± {half_width:.2f}".replace("-", "−") in title
-    assert "better 60, equal 20, worse 20 %" in title.replace("\n", " ")
-
-
-@pytest.mark.parametrize("queries", [3, 75])
-def test_histograms_count_every_task_once_on_its_own_side(queries: int) -> None:
-    rng = np.random.default_rng(0)
-    correct, baseline = rng.integers(0, queries + 1, size=(2, 60)).tolist()
-    baseline[:5] = correct[:5]
-    pairs = paired_runs(hand_made(correct, baseline, queries), "ncm", "soft-kmeans")
-    (axes,) = draw_differences(pairs, "ncm", "soft-kmeans").axes
-    layers: list[Any] = [patch.get_data() for patch in axes.patches if isinstance(patch, StepPatch)]
-    heaps = layers[::2]  # each is drawn in two
-    areas = [float(np.sum(heap.values - heap.baseline)) for heap in heaps]
-    assert areas == pytest.approx([pairs[0].share(kind) for kind in ("worse", "equal", "better")])
-    for heap in heaps:
-        np.testing.assert_allclose((heap.edges / pairs[0].step) % 1, 0.5)  # no possible difference lies on an edge
