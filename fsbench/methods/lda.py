@@ -49,7 +49,7 @@ class Lda(Method):
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Softmax over the classes of −½ d², (B, Q, K)."""
         means, query = class_means(tasks), support_and_query(tasks)[1]
-        precise = ridge_precision(tasks, means) if self.variant == "ridge" else means  # P μ, (B, K, D)
+        precise = ridge_precision(tasks, means, alone=1.0) if self.variant == "ridge" else means  # P μ, (B, K, D)
         half = (means * precise).sum(dim=2)[:, None, :] / 2  # ½ μᵀ P μ; the rest of d² is the same for every class
         return torch.softmax(query @ precise.mT - half, dim=2)
 
@@ -63,24 +63,25 @@ def clamped_released(base: BaseStatistics, sigma: float) -> Tensor:
     return clamped
 
 
-def ridge_precision(tasks: TaskBatch, means: Tensor) -> Tensor:
+def ridge_precision(tasks: TaskBatch, means: Tensor, *, alone: float) -> Tensor:
     """P μ (B, K, D) of the class means, with the precision matrix P of the support.
 
     With rows C (S, D) of the support, each minus the mean of its class, and t = tr(CᵀC) / (S − 1), the estimate of
-    Kubokawa and Srivastava is P = D (CᵀC + t I)⁻¹ = (D / t) (I − Cᵀ (C Cᵀ + t I)⁻¹ C).
-
-    Departs from Wang et al.: where no class has two images, C is 0 and so is their P, and all answers would be equal.
-    Here t is then D, which leaves the nearest class mean.
+    Kubokawa and Srivastava is P = D (CᵀC + t I)⁻¹ = (D / t) (I − Cᵀ (C Cᵀ + t I)⁻¹ C). Where no class has two images,
+    C is 0, and P is `alone` times I: 0 as in Wang et al., or 1, which leaves the nearest class mean.
     """
     support = support_and_query(tasks)[0]
     centred = support - tasks.one_hot().mT @ means  # (B, S, D) C
-    few = support.shape[1] <= support.shape[2]
+    samples, dimension = support.shape[1:]
+    few = samples <= dimension
     products = centred @ centred.mT if few else centred.mT @ centred  # (B, S, S) or (B, D, D)
-    trace = products.diagonal(dim1=1, dim2=2).sum(dim=1)[:, None, None] / max(1, support.shape[1] - 1)  # t
-    dimension = support.shape[2]
-    lift = torch.where(trace > torch.finfo(support.dtype).eps, trace, float(dimension))
+    trace = products.diagonal(dim1=1, dim2=2).sum(dim=1)[:, None, None] / max(1, samples - 1)  # t
+    known = trace > torch.finfo(support.dtype).eps
+    lift = torch.where(known, trace, 1.0)
     factor = torch.linalg.cholesky_ex(products + lift * torch.eye(products.shape[1]).to(products))[0]
-    if not few:
-        return dimension * torch.cholesky_solve(means.mT, factor).mT
-    inner = torch.cholesky_solve(centred @ means.mT, factor)  # (B, S, K)
-    return (means - inner.mT @ centred) * dimension / lift
+    if few:
+        inner = torch.cholesky_solve(centred @ means.mT, factor)  # (B, S, K)
+        precise = (means - inner.mT @ centred) / lift
+    else:
+        precise = torch.cholesky_solve(means.mT, factor).mT
+    return torch.where(known, dimension * precise, alone * means)

@@ -16,12 +16,7 @@ from fsbench.methods.heads import Objective, fitted_probabilities
 from fsbench.methods.images.networks import ImageMethod, ImageNetwork, Solver
 from fsbench.tasks.batch import TaskBatch
 
-_ON_IMAGES = {"steps": 25, "rate": 5e-5}
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "joint": {**_ON_IMAGES, "temperature": 15.0},
-    "alternating": {**_ON_IMAGES, "temperature": 1.0},
-    "head": {"steps": 1000, "rate": 1e-4, "temperature": 15.0},
-}
+_HEAD: dict[str, Any] = {"steps": 1000, "rate": 1e-4}  # the schedule of TIM-GD, where the head moves alone
 
 
 class EntropyMin(ImageMethod):
@@ -32,17 +27,14 @@ class EntropyMin(ImageMethod):
     starts from the weights that made the features, all of which change; batch normalisation counts the images of the
     task, support and queries apart.
 
-    Two readings. `joint`, of Veilleux et al., whose numbers the article prints: logits −T/2 d², both terms in one
-    step; a query's answer comes from the features before and the class weights after the last step. `alternating`, of
-    Dhillon et al.: logits T z·w + b, with unit-norm class means; a step for the support, then one for the queries; the
-    answers come in eval mode, with running statistics that went along. Departs from Dhillon et al.: features in place
-    of the logits of the base classes, and images are not augmented.
+    As in Veilleux et al., whose numbers the article prints: logits −T/2 d², both terms in one step; a query's answer
+    comes from the features before and the class weights after the last step.
 
     `entropy-min:head` moves the class weights alone, on features, by the schedule of TIM-GD, of which it is the case
     b = 0: with 25 steps of 5·10⁻⁵ a head alone hardly moves.
     """
 
-    variant: Literal["joint", "alternating", "head"] = "joint"
+    variant: Literal["joint", "head"] = "joint"
     cross_entropy: NonNegative = 1.0
     conditional: NonNegative = 1.0
     temperature: Positive = 15.0
@@ -52,17 +44,17 @@ class EntropyMin(ImageMethod):
     info = MethodInfo(
         "entropy-min", "Entropy-min", 'Dhillon et al., "A Baseline for Few-Shot Image Classification", ICLR 2020',
         url="https://arxiv.org/abs/1909.02729", order=70,
-        variants=Variants("variant", ("joint", "alternating", "head"), in_all=("head",)), network="features",
+        variants=Variants("variant", ("joint", "head"), in_all=("head",)), network="features",
         network_by={"head": ""},
         grid={"temperature": (5.0, 10.0, 15.0, 30.0, 60.0),
               "conditional": (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 10.0)},
-        published={"Entropy-min": {"variant": ("joint", "alternating")}}, cost="network", version=2,
+        published={"Entropy-min": {"variant": ("joint",)}}, cost="network", version=2,
     )  # fmt: skip
 
     @classmethod
     def configure(cls, context: Context, **options: Any) -> Self:
         """The defaults of the variant, overridden by the options."""
-        usual = _DEFAULTS.get(str(options.get("variant", cls.variant)), {})
+        usual = _HEAD if options.get("variant") == "head" else {}
         return super().configure(context, **{**usual, **options})
 
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
@@ -82,10 +74,31 @@ class EntropyMin(ImageMethod):
         """Adam from the trained weights, for every task anew."""
 
         def solve(images: Tensor, labels: Tensor) -> Tensor:
-            fitted = _Fitted(self, copy.deepcopy(network.backbone.network).to(device), images, labels, ways)
-            return (fitted.jointly() if self.variant == "joint" else fitted.in_turn()).detach().softmax(dim=1)
+            adapted = copy.deepcopy(network.backbone.network).to(device).train()
+            return self._logits(adapted, images, labels, ways).detach().softmax(dim=1)
 
         return solve
+
+    def _logits(self, network: nn.Module, images: Tensor, labels: Tensor, ways: int) -> Tensor:
+        """Logits (Q, K), without ½‖z‖², which is 1 for all, after steps that change the network and class weights."""
+        parts = images.split([len(labels), len(images) - len(labels)])
+        with torch.no_grad():
+            first = functional.normalize(network(parts[0]), dim=1)
+            weights = class_means(TaskBatch(first[None], labels[None], ways))[0].requires_grad_()  # (K, D)
+        adam = torch.optim.Adam([*network.parameters(), weights], self.rate)
+
+        def logits(z: Tensor) -> Tensor:
+            return -self.temperature * (weights.square().sum(dim=1) / 2 - z @ weights.T)
+
+        for _ in range(self.steps):
+            support, queries = (functional.normalize(network(part), dim=1) for part in parts)
+            log_p = logits(queries).log_softmax(dim=1)
+            doubt = -(log_p.exp() * log_p).sum(dim=1).mean()  # H(Y|X)
+            fit = functional.cross_entropy(logits(support), labels)
+            adam.zero_grad()
+            (self.cross_entropy * fit + self.conditional * doubt).backward()
+            adam.step()
+        return logits(queries)
 
     def memory_per_task(self, samples: int) -> int:
         """Bytes that a task of N samples takes: activations, and four times the weights for Adam."""
@@ -93,55 +106,3 @@ class EntropyMin(ImageMethod):
             return 0
         weights = sum(tensor.numel() * tensor.element_size() for tensor in self.network.backbone.parameters())
         return samples * self.network.saved_bytes + 4 * weights
-
-
-class _Fitted:
-    """A copy of the network that is fitted to one task."""
-
-    def __init__(self, method: EntropyMin, network: nn.Module, images: Tensor, labels: Tensor, ways: int) -> None:
-        self.method, self.network, self.labels = method, network.train(), labels
-        self.support, self.queries = images.split([len(labels), len(images) - len(labels)])
-        with torch.no_grad():
-            means = class_means(TaskBatch(self._features(self.support)[None], labels[None], ways))[0]  # (K, D)
-        linear = method.variant == "alternating"
-        self.weights = (functional.normalize(means, dim=1) if linear else means).requires_grad_()
-        self.bias = torch.zeros(ways, device=images.device, requires_grad=linear)
-        free = [*network.parameters(), self.weights, *([self.bias] if linear else [])]
-        self.adam = torch.optim.Adam(free, method.rate)
-
-    def jointly(self) -> Tensor:
-        """Logits (Q, K) after steps for support and queries at once: features before, class weights after the last."""
-        for _ in range(self.method.steps):
-            support, queries = self._features(self.support), self._features(self.queries)
-            self._step(self._fit(-self._distances(support)) + self._doubt(-self._distances(queries)))
-        return -self._distances(queries)
-
-    def in_turn(self) -> Tensor:
-        """Logits (Q, K) after steps for the support and for the queries in turn, in eval mode."""
-        for _ in range(self.method.steps):
-            self._step(self._fit(self._products(self._features(self.support))))
-            self._step(self._doubt(self._products(self._features(self.queries))))
-        self.network.eval()
-        return self._products(self._features(self.queries))
-
-    def _features(self, images: Tensor) -> Tensor:
-        return functional.normalize(self.network(images), dim=1)
-
-    def _distances(self, features: Tensor) -> Tensor:
-        """T/2 d² (N, K), without ½‖z‖², which is 1 for all."""
-        return self.method.temperature * (self.weights.square().sum(dim=1) / 2 - features @ self.weights.T)
-
-    def _products(self, features: Tensor) -> Tensor:
-        return self.method.temperature * features @ self.weights.T + self.bias
-
-    def _fit(self, logits: Tensor) -> Tensor:
-        return self.method.cross_entropy * functional.cross_entropy(logits, self.labels)
-
-    def _doubt(self, logits: Tensor) -> Tensor:
-        chances = logits.log_softmax(dim=1)
-        return -self.method.conditional * (chances.exp() * chances).sum(dim=1).mean()
-
-    def _step(self, loss: Tensor) -> None:
-        self.adam.zero_grad()
-        loss.backward()
-        self.adam.step()
