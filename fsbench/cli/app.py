@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_origin
@@ -39,11 +39,29 @@ class Interrupt(BaseException):
 
 
 _received: list[Interrupt] = []  # for libraries that turn an interrupt into an error of their own
+_importing: list[str] = []  # modules that import torch, which may swallow an exception
 
 
 @contextmanager
-def _on_signals(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Call a function on signals within the block; those that the caller ignores, as nohup does, stay ignored."""
+def interrupts_raise() -> Iterator[None]:
+    """Let signals raise an Interrupt within the block; those that the caller ignores, as nohup does, stay ignored.
+
+    A second signal ends the program at once, and so does the first while torch is imported.
+    """
+    process = os.getpid()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        _received.append(Interrupt(number))
+        if _importing:
+            with suppress(OSError):
+                os.write(2, f"error: {_received[-1].sentence}\n".encode())
+        if _importing or os.getpid() != process:  # a worker, forked before it had handlers of its own
+            os._exit(_received[-1].status)
+        signal.signal(number, signal.SIG_DFL)
+        if hasattr(signal, "SIGCHLD"):  # torch raises when a worker dies: here they are meant to
+            signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        raise _received[-1]
+
     numbers = [getattr(signal, name) for name in _REASONS if hasattr(signal, name)]
     before = {number: handler for number in numbers if (handler := signal.getsignal(number)) != signal.SIG_IGN}
     for number in before:
@@ -54,34 +72,6 @@ def _on_signals(handle: Callable[[int, FrameType | None], None]) -> Iterator[Non
         for number, handler in before.items():
             if signal.getsignal(number) is handle:
                 signal.signal(number, handler)
-
-
-def interrupts_raise() -> AbstractContextManager[None]:
-    """Let signals raise an Interrupt within the block; a second one ends the program at once."""
-    process = os.getpid()
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if os.getpid() != process:  # a worker, forked before it had handlers of its own
-            os._exit(128 + number)
-        signal.signal(number, signal.SIG_DFL)
-        if hasattr(signal, "SIGCHLD"):  # torch raises when a worker dies: here they are meant to
-            signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        _received.append(Interrupt(number))
-        raise _received[-1]
-
-    return _on_signals(handle)
-
-
-def interrupts_end() -> AbstractContextManager[None]:
-    """Exit immediately on a signal; used while torch is imported, which may swallow an exception."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # hidden while the sign of life moves
-        with suppress(OSError):
-            os.write(2, f"{cursor}error: {Interrupt(number).sentence}\n".encode())
-        os._exit(128 + number)
-
-    return _on_signals(handle)
 
 
 MAIN, STUDIES, EXCHANGE, SETUP = "From images to a table", "Studies", "Exchange", "Setup"
@@ -161,8 +151,9 @@ def _add(app: typer.Typer, name: str, module: str, panel: str = "") -> None:
     def run(context: typer.Context, **values: Any) -> None:
         sources = {one: context.get_parameter_source(one) for one in values}
         options = model(**{one: value for one, value in values.items() if sources[one].name != "DEFAULT"})  # type: ignore[union-attr]
-        with _sign_of_life(bool(values.get("quiet"))), interrupts_end():
-            function = getattr(importlib.import_module(f"fsbench.cli.{module}"), name + "_" * (name == "import"))
+        _importing.append(module)
+        function = getattr(importlib.import_module(f"fsbench.cli.{module}"), name + "_" * (name == "import"))
+        _importing.clear()
         function(options)
 
     run.__signature__ = typer_signature(model)  # type: ignore[attr-defined]
@@ -236,32 +227,18 @@ def _in_a_list(names: Iterable[str], incomplete: str) -> list[str]:
     return [before + comma + name for name in names if name.startswith(last) and name not in taken]
 
 
-@contextmanager
-def _sign_of_life(quiet: bool) -> Iterator[None]:
-    """Show on a terminal that something happens while torch is imported."""
-    if quiet or not sys.stderr.isatty():
-        yield
-        return
-    from fsbench.reporter import SafeConsole  # noqa: PLC0415 - takes as long as the help of fsbench
-
-    with SafeConsole(stderr=True).status("Starting …"):
-        yield
-
-
 def _in_plain_words(command: Any) -> Any:
-    """A command whose arguments show no types, and with `--help` in the last panel that other options are in."""
+    """A command whose arguments show no types, with `--help` in the panel of the options of a run."""
     for inner in getattr(command, "commands", {}).values():
         _in_plain_words(inner)
     for parameter in command.params:
         if parameter.param_type_name == "argument":
             parameter.display_type_rich = lambda ctx: None  # its name says it
-    panels = [panel for one in command.params if (panel := getattr(one, "rich_help_panel", None))]
     make = command.get_help_option
 
     def help_option(context: Any) -> Any:
         option = make(context)
-        option.metavar, option.rich_help_panel = "", "Run" if "Run" in panels else (panels or [None])[-1]
-        option.hidden = not command.params  # no panel for `--help` alone
+        option.metavar, option.rich_help_panel = "", "Run"
         return option
 
     command.get_help_option = help_option

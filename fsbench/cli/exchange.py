@@ -45,7 +45,7 @@ def tasks(options: Tasks) -> None:
     """Write a list of tasks."""
     if options.out.exists() and not options.force:
         raise FsbenchError(f"{options.out} exists already.", "Replace it with --force, or give another --out.")
-    file, (protocol,) = FeatureFile.open(options.features), protocols_of(options, options.settings)
+    file, (protocol,) = FeatureFile.open(options.features), protocols_of(options)
     if protocol.ways == ALL:
         protocol = replace(protocol, ways=len(file.summary(options.split).class_names))
     count = options.tasks or protocol.preset.tasks

@@ -11,7 +11,7 @@ from fsbench.errors import UsageError
 from fsbench.evaluation.spec import ALL, parse_methods
 from fsbench.methods.base import Context, Learnable
 from fsbench.methods.images.loader import FEATURES
-from fsbench.methods.registry import method_class, told, working_methods
+from fsbench.methods.registry import method_class, working_methods
 from fsbench.report.writers import Column, Table, cells, number, show, stdout_console
 from fsbench.tasks.protocol import PRESETS
 
@@ -44,7 +44,6 @@ def _describe(label: str) -> dict[str, Any]:
     (choice,) = parse_methods([label])
     method, options = method_class(choice.method), dict(choice.options)
     info, learned = method.info, issubclass(method, Learnable)
-    facts = told(choice.method if ".py:" in choice.method else choice.label)
     return {
         "method": choice.label,
         "title": info.title,
@@ -52,8 +51,7 @@ def _describe(label: str) -> dict[str, Any]:
         "link": info.url,
         "assumes": _assumes(choice.method, options),
         "works on": _works_on(choice.network),
-        "needs base classes": "yes" if choice.needs_base else "no",
-        "told": facts or {"beside the task": "nothing"},
+        "needs base classes": "yes" if info.needs_base_for(options) else "no",
         **({"learned": "on val tasks by fsbench tune, and used with --tune; else start values"} if learned else {}),
         "speed": _SPEED[info.cost],
         "variants": [*info.variants.values] if info.variants else [],
@@ -94,9 +92,7 @@ def _show_page(described: dict[str, Any]) -> None:
     """Print a line per fact, and the parameters as a table."""
     lines = [f"{described['title']} ({described['method']})"]
     for name, value in described.items():
-        if isinstance(value, dict):
-            lines += [f"{name}:", *(f"  {what}: {effect}" for what, effect in value.items())]
-        elif value and name not in {"method", "title", "parameters"}:
+        if value and name not in {"method", "title", "parameters"}:
             lines.append(f"{name}: {', '.join(value) if isinstance(value, list) else value}")
     stdout_console().print("\n".join([*lines, ""]), markup=False)
     columns = [Column(title.replace(" ", "\n"), whole=True) for title in ("name", *_SETTINGS)]

@@ -43,9 +43,7 @@ class Reproduce(shared.Running, shared.Measuring, shared.Force):
     out: Path | None = of_output(None, "Table file (.tex, .md, .html, .json, .txt) or figure file (.png, .pdf, .svg).")
 
 
-class Sweep(
-    shared.Drawing, shared.Unbalanced, shared.Preset, shared.Prior, shared.Setting, shared.Running, shared.Force
-):
+class Sweep(shared.Drawing, shared.Unbalanced, shared.Preset, shared.Setting, shared.Running, shared.Force):
     """Show how accuracy depends on a parameter, as tables and a figure.
 
     The first --over runs along the curves, every further one adds curves. Every point is recorded and reused.
@@ -60,7 +58,7 @@ class Sweep(
     out: Path | None = of_output(None, "Figure file: PNG, PDF or SVG.", metavar="FILE")
 
 
-class Tune(shared.Drawing, shared.Unbalanced, shared.Prior, shared.Setting, shared.Running):
+class Tune(shared.Drawing, shared.Unbalanced, shared.Setting, shared.Running):
     """Tune parameters on the val classes, never on novel ones.
 
     By a grid, or by gradient where a method learns its parameters (unem-gaussian). The result is stored next to the
@@ -198,8 +196,8 @@ class Doctor(shared.ImageFolders, shared.FeaturesFolder, shared.AsJson):
 class Methods(shared.AsJson):
     """List methods or protocols.
 
-    NAME describes one method: what it assumes, needs and is told, its parameters with defaults and tuning grid, and its
-    source.
+    NAME describes one method: what it assumes and needs, its parameters with tuning grid and their defaults in every
+    setting, and its source.
 
     Example: [bold]fsbench methods bavardage[/bold]
     """

@@ -11,15 +11,7 @@ from fsbench.cli.options import Sweep as Options
 from fsbench.cli.session import find_features, open_runner
 from fsbench.errors import UsageError
 from fsbench.evaluation.run import Runner
-from fsbench.evaluation.spec import (
-    OF_PROTOCOL,
-    Axis,
-    parse_methods,
-    protocols_of,
-    refuse_common,
-    refuse_same_methods,
-    with_prior,
-)
+from fsbench.evaluation.spec import OF_PROTOCOL, Axis, protocols_of, varied_methods
 from fsbench.evaluation.sweep import Plan, plan_sweep, run_sweep
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import require_writable
@@ -50,18 +42,11 @@ def _plans(options: Options) -> list[Plan]:
         raise UsageError("over", f"{name} is swept and also given by --{name}; choose one")
     if "alpha" in options.over and not options.unbalanced:
         raise UsageError("over", "α has no meaning for balanced tasks; leave out --balanced")
-    refuse_common(options.parameters, "--set", options.over, "over")
-    protocols = protocols_of(options, options.settings)
+    protocols = protocols_of(options)
     if "shots" in options.over:
         protocols = protocols[:1]  # its own number of shots does not matter
-    choices = with_prior(parse_methods(options.methods), options.prior_alpha)
-    refuse_same_methods(choices)
-    for choice in choices:
-        for names, argument in ((options.parameters, "set"), (options.over, "over")):
-            refuse_common(choice.options, f"--methods {choice.label}", names, argument)
-    return plan_sweep(
-        choices, [Axis(*item) for item in options.over.items()], options.split, protocols, options.parameters
-    )
+    axes = [Axis(*item) for item in options.over.items()]
+    return plan_sweep(varied_methods(options.methods, options), axes, options.split, protocols)
 
 
 def refuse_one_figure_for_many(plot: Path | None, files: Sequence[FeatureFile]) -> None:

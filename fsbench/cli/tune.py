@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from fsbench.cli.options import Tune
 from fsbench.cli.session import find_features, open_runner
 from fsbench.evaluation.source import base_of, with_pixels
-from fsbench.evaluation.spec import Axis, parse_methods, protocols_of, refuse_common, with_prior
+from fsbench.evaluation.spec import Axis, protocols_of, varied_methods
 from fsbench.evaluation.tuning import CALIBRATIONS, Search, grid_of, validation_source
 from fsbench.evaluation.tuning import tune as search_parameters
 from fsbench.report.tables import surface_tables
@@ -19,12 +19,8 @@ from fsbench.results.studies import Tuned, tuning_path
 
 def tune(options: Tune) -> None:
     """Search parameters for every feature file and setting, and print what was tried and chosen."""
-    refuse_common(options.parameters, "--set", options.over, "over")
-    protocols = protocols_of(options, options.settings)
-    (choice,) = with_prior(parse_methods([options.method]), options.prior_alpha)
-    for names, argument in ((options.parameters, "set"), (options.over, "over")):
-        refuse_common(choice.options, f"--method {options.method}", names, argument)
-    choice = replace(choice, options={**choice.options, **options.parameters})
+    protocols = protocols_of(options)
+    (choice,) = varied_methods([options.method], options)
     confidence = [Axis("calibration", CALIBRATIONS)] if options.goal == "confidence" else []
     grid = [Axis(*item) for item in options.over.items()] or confidence or grid_of(choice)
     with open_runner(options) as runner:

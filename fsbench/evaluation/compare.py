@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from fsbench.errors import FsbenchError, UsageError
-from fsbench.evaluation.run import NEEDS_TEXT, Job, Runner, configure
+from fsbench.evaluation.run import NEEDS_TEXT, Job, Runner, configure, lack_of_examples
 from fsbench.evaluation.source import Base, Source, source_of, with_pixels
 from fsbench.evaluation.spec import NETWORK_TASKS, NO_BASELINE, MethodChoice, Spec, parse_methods
 from fsbench.evaluation.tuning import configure_tuned, grid_of, search_for
@@ -40,11 +40,9 @@ def compare(
     """
     if base == POOL and spec.tune:
         raise UsageError("tune", "parameters are tuned with base classes, and --base pool does without; choose one")
-    choices, baseline = _choices(spec, files, base, runner.reporter)
+    choices, baseline = _choices(spec, files, base)
     protocols = _feasible(spec, files, runner.reporter)
-    chosen = [list(choices) for _ in files]
-    if any(choice.network for choice in choices):
-        chosen = _with_images(spec, choices, baseline, files, runner)
+    chosen = _able(spec, choices, baseline, files, base, runner)
     count = sum(len(own) * len(rules) for own, rules in zip(chosen, protocols, strict=True))
     others_have_shots = any(protocol.shots for protocol in spec.protocols)  # then a cell at 0 shots may be empty
     runs: Runs = {}
@@ -121,33 +119,16 @@ def _feasible(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> l
     return feasible
 
 
-def _choices(
-    spec: Spec, files: Sequence[FeatureFile], base: Base, reporter: Reporter
-) -> tuple[list[MethodChoice], str]:
+def _choices(spec: Spec, files: Sequence[FeatureFile], base: Base) -> tuple[list[MethodChoice], str]:
     """The methods to run, the baseline first if it is not among those asked for, and the label of the baseline.
 
-    Where a file has no base classes, `all` is every method that needs none, and the baseline that was not chosen is
-    SimpleShot without centring. Methods of files go by the name of their class, and by that of their file too where
-    two classes have the same name.
+    Methods of files go by the name of their class, and by that of their file too where two classes have the same name.
     """
-    choices, name = _with_what_they_need(spec, files, reporter), spec.baseline
-    without = next((file.path for file in files if base is None and "base" not in file.splits), None)
-    if without:
-        needy = [choice.label for choice in choices if choice.needs_base]
-        if spec.all_methods:
-            reporter.say(f"Left out, as {without} has no base classes: {', '.join(needy)}.")
-            choices, needy = [choice for choice in choices if not choice.needs_base], []
-        if name and parse_methods(name)[0].needs_base:
-            needy.append(name)
-        if needy:
-            raise FsbenchError(
-                f"{without} has no base classes, which {', '.join(dict.fromkeys(needy))} need.",
-                "Use those of another feature file of the same backbone with --base FILE, the images of each task with "
-                f"--base pool (from about {ENOUGH} on), or compare the methods that need none: --methods all.",
-            )
+    choices, name = list(spec.methods), spec.baseline
     if name is None:
         without_shots = not all(protocol.shots for protocol in spec.protocols)
-        name = BASELINE_WITHOUT_SHOTS if without_shots else BASELINE_WITHOUT_BASE if without else BASELINE
+        without_base = base is None and any("base" not in file.splits for file in files)
+        name = BASELINE_WITHOUT_SHOTS if without_shots else BASELINE_WITHOUT_BASE if without_base else BASELINE
     place = None
     if name != NO_BASELINE:
         (wanted,) = [choice for choice in choices if choice.label == name] or parse_methods(name)
@@ -162,44 +143,41 @@ def _choices(
     return distinct, NO_BASELINE if place is None else distinct[place].label
 
 
-def _with_what_they_need(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> list[MethodChoice]:
-    """The methods; where all were asked for, without those that lack text, or labelled images in every column."""
-    shots = [protocol.shots for protocol in spec.protocols]
-    textless = next((file.path for file in files if file.summary(spec.split).text is None), None)
-    reasons = {f"{textless} has no text": [one for one in spec.methods if textless and one.info.text == "needed"]}
-    reasons["they need labelled images"] = [one for one in spec.methods if not any(shots) and not one.info.zero_shot]
-    if not spec.all_methods:
-        return list(spec.methods)
-    for reason, needy in reasons.items():
-        if needy:
-            reporter.say(f"Left out, as {reason}: {', '.join(choice.label for choice in needy)}.")
-    return [one for one in spec.methods if not any(one in needy for needy in reasons.values())]
-
-
-def _with_images(
-    spec: Spec, choices: Sequence[MethodChoice], baseline: str, files: Sequence[FeatureFile], runner: Runner
+def _able(
+    spec: Spec, choices: Sequence[MethodChoice], baseline: str, files: Sequence[FeatureFile], base: Base, runner: Runner
 ) -> list[list[MethodChoice]]:
-    """The methods for every file; where all were asked for, without those whose images or weights are missing."""
-    left_out: dict[str, dict[str, None]] = {}
-    chosen: list[list[MethodChoice]] = []
+    """The methods for every file. One that lacks something there is refused, or left out where all were asked for."""
+    lacking: dict[tuple[str, str], dict[str, None]] = {}
+    able: list[list[MethodChoice]] = []
     for file in files:
-        chosen.append([])
-        for choice in choices:
-            look = partial(runner.images.unavailable, choice.network, file, spec.split, runner.reporter)
-            problem = runner.ranks.first_alone(look) if choice.network else None
-            if problem and (not spec.all_methods or choice.label == baseline):
-                raise FsbenchError(f"{choice.label} works on images. {problem.message}", problem.hint)
+        problems = {choice.label: _lack(choice, spec, file, base, runner) for choice in choices}
+        able.append([choice for choice in choices if problems[choice.label] is None])
+        for label, problem in problems.items():
             if problem:
-                left_out.setdefault(problem.message, {})[choice.label] = None
-            else:
-                chosen[-1].append(choice)
-    for reason, labels in left_out.items():
-        works = "it works" if len(labels) == 1 else "they work"
-        runner.reporter.say(f"Left out, as {works} on images: {', '.join(labels)}. {reason}")
-    few = dict.fromkeys(choice.label for each in chosen for choice in each if choice.adapts_network)
+                lacking.setdefault((problem.message, problem.hint), {})[label] = None
+    for (reason, hint), labels in lacking.items():
+        if not spec.all_methods or baseline in labels:
+            raise FsbenchError(f"{', '.join(labels)} cannot run here. {reason}", hint)
+        runner.reporter.say(f"Left out: {', '.join(labels)}. {reason}")
+    few = dict.fromkeys(choice.label for each in able for choice in each if choice.adapts_network)
     if few and spec.all_methods and spec.tasks > NETWORK_TASKS:
         runner.reporter.say(
             f"{', '.join(few)}: {NETWORK_TASKS} of {spec.tasks:,} tasks, as a network is adapted to every task. "
             "For all tasks, name the methods in --methods."
         )
-    return chosen
+    return able
+
+
+def _lack(choice: MethodChoice, spec: Spec, file: FeatureFile, base: Base, runner: Runner) -> FsbenchError | None:
+    """What a method needs and a file does not have; None if it has everything."""
+    if choice.info.needs_base_for(choice.options) and base is None and "base" not in file.splits:
+        return FsbenchError(
+            f"{file.path} has no base classes.",
+            "Use those of another feature file of the same backbone with --base FILE, the images of each task with "
+            f"--base pool (from about {ENOUGH} on), or compare the methods that need none: --methods all.",
+        )
+    if choice.network:
+        look = partial(runner.images.unavailable, choice.network, file, spec.split, runner.reporter)
+        return runner.ranks.first_alone(look)
+    shots = max(protocol.shots for protocol in spec.protocols)
+    return lack_of_examples(choice, file.summary(spec.split).text is not None, shots)

@@ -248,8 +248,8 @@ def _plan(
         one = max(one, own)
         if free is not None and own > free:
             with _naming(number):
-                hint = getattr(each.method, "memory_hint", "") or "Use fewer --queries, --shots or --ways."
-                raise FsbenchError(f"{each.method.info.title} takes {_memory(own, samples, free)}", hint)
+                message = f"{each.method.info.title} takes {_memory(own, samples, free)}"
+                raise FsbenchError(message, "Use fewer --queries, --shots or --ways.")
     note = f"Solving takes {_memory(one, samples, free)}" if free is not None and 2 * one > free else ""
     by_network = any(each.method.info.cost == "network" for each in embedded)
     most = 1 if by_network else _MOST_PER_BLOCK_CPU if in_threads else _MOST_PER_BLOCK_GPU

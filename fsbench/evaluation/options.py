@@ -80,13 +80,7 @@ class Preset(Options):
     )
 
 
-class Prior(Options):
-    prior_alpha: float | Literal["sampler"] | None = for_experts(
-        None, "Dirichlet prior α_o of BAVARDAGE; `sampler`: that of --alpha. (default: 2)"
-    )
-
-
-class Configuring(Preset, Prior):
+class Configuring(Preset):
     tune: bool = of_method(False, "Use parameters tuned on the val classes, where a method has some.")
     blind: bool = of_method(False, "Tell no method whether tasks are balanced: the same defaults in every setting.")
 
@@ -157,6 +151,9 @@ class BavardageParameters(Options):
     t_vb: float | None = for_experts(None, "Precision T_vb of BAVARDAGE, in the article's units.")
     s_max: float | None = for_experts(None, "Largest scaling s_max, in the article's units.")
     steps: Count | None = for_experts(None, "Iterations of the method. (default: its own)")
+    prior_alpha: float | Literal["sampler"] | None = for_experts(
+        None, "Dirichlet prior α_o of BAVARDAGE; `sampler`: that of --alpha. (default: 2)"
+    )
 
 
 class Base(Options):

@@ -10,9 +10,10 @@ from fsbench.backbones.families import FAMILIES, first_family
 from fsbench.backbones.find_weights import candidates, read_manifest, shipped_weights
 from fsbench.data.catalog import benchmark_of
 from fsbench.evaluation.compare import compare
+from fsbench.evaluation.options import Comparing
 from fsbench.evaluation.run import Runner
 from fsbench.evaluation.source import network_of
-from fsbench.evaluation.spec import NO_BASELINE, MethodChoice, Spec, parse_protocols
+from fsbench.evaluation.spec import NO_BASELINE, MethodChoice, Spec, protocols_of
 from fsbench.features.store import FeatureFile
 from fsbench.methods.registry import method_class, working_methods
 from fsbench.results.comparison import Column
@@ -118,7 +119,7 @@ def reproduce(
     blocks = {name: dict(networks) for name, networks in layout.blocks}
     for name, network in others:
         blocks.setdefault(name, {})[network] = layout.others
-    protocols = parse_protocols(settings=layout.settings)
+    protocols = protocols_of(Comparing(settings=layout.settings))
     runs: dict[tuple[str, str, str, Column], Record] = {}  # by data set, backbone and method (published names)
     notes = []
     for (dataset, backbone), file in {**places, **others}.items():

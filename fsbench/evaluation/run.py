@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -36,7 +35,6 @@ from fsbench.tasks.protocol import ALPHA, TaskProtocol
 _FIRST_TASKS = 4  # per core, of a slow method, which tell how many are solved before they are kept
 _SECONDS_TO_KEEP = 60.0  # of a slow method, between records of what is solved so far
 NEEDS_TEXT = "Import the features again with the text of their classes: fsbench import novel=FILE text=FILE."
-_NEEDS_SHOTS = "Use --shots 1 or more, or a method that works from text alone, such as zero-shot."
 POINTS = "points"  # folder below the results, for the records of single points of sweeps and searches
 
 
@@ -53,6 +51,16 @@ class Job:
     tasks: int  # how many
 
 
+def lack_of_examples(choice: MethodChoice, text: bool, shots: int) -> FsbenchError | None:
+    """What a method cannot do without, where there is no text or no labelled image of the classes."""
+    if choice.info.text == "needed" and not text:
+        return FsbenchError("There are no text prototypes of the classes.", NEEDS_TEXT)
+    if not shots and not choice.info.zero_shot:
+        hint = "Use --shots 1 or more, or a method that works from text alone, such as zero-shot."
+        return FsbenchError("There are no labelled images at 0 shots.", hint)
+    return None
+
+
 def configure(
     choice: MethodChoice, source: Source, protocol: TaskProtocol, *, preset: str = "", blind: bool = False
 ) -> tuple[Method, Origins]:
@@ -60,10 +68,8 @@ def configure(
 
     A blind method has the defaults of unbalanced tasks, and is told no α.
     """
-    if choice.info.text == "needed" and source.split.text is None:
-        raise FsbenchError(f"{choice.label} needs text prototypes, and {source.title} has none.", NEEDS_TEXT)
-    if not protocol.shots and not choice.info.zero_shot:
-        raise FsbenchError(f"{choice.label} needs labelled images, and there are none at 0 shots.", _NEEDS_SHOTS)
+    if lack := lack_of_examples(choice, source.split.text is not None, protocol.shots):
+        raise FsbenchError(f"{choice.label} cannot run here. {lack.message}", lack.hint)
     chosen = method_class(choice.method)
     context = Context(
         balanced=protocol.balanced and not blind,
@@ -153,12 +159,7 @@ class Runner:
         if record.run != draft.run:
             raise FsbenchError(f"The record {path} does not match its file name.", "Recompute it with --force.")
         of_answers = {"answers", "seconds", "peak_memory", "redrawn", "device", "ranks", "created", "versions"}
-        current = draft.model_copy(update={name: getattr(record, name) for name in of_answers})
-        facts = {"class_names", "provenance", "base_provenance", "network", "images", "warnings"}
-        if record.model_dump(mode="json", include=facts) != current.model_dump(mode="json", include=facts):
-            with suppress(FsbenchError):  # a folder that cannot be written to keeps the former ones
-                save_record(path, current)
-        return current
+        return draft.model_copy(update={name: getattr(record, name) for name in of_answers})
 
     def _extended(
         self, lacking: Sequence[tuple[Job, Record, Record | None]], advance: Callable[[int, str], None]

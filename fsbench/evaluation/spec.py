@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,24 +32,19 @@ class MethodChoice:
     options: Mapping[str, Any] = field(default_factory=dict)  # parameters given; those of a variant included
 
     @property
+    def info(self) -> MethodInfo:
+        """The facts of the method."""
+        return method_class(self.method).info
+
+    @property
     def network(self) -> str:
         """The network that it needs, if it works on images; else empty."""
-        return method_class(self.method).info.network_for(self.options)
+        return self.info.network_for(self.options)
 
     @property
     def adapts_network(self) -> bool:
         """Whether it adapts a network to every task, which takes seconds."""
-        return bool(self.network) and method_class(self.method).info.cost == "network"
-
-    @property
-    def needs_base(self) -> bool:
-        """Whether it needs statistics of base classes."""
-        return method_class(self.method).info.needs_base_for(self.options)
-
-    @property
-    def info(self) -> MethodInfo:
-        """The facts of the method."""
-        return method_class(self.method).info
+        return bool(self.network) and self.info.cost == "network"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +89,9 @@ class Spec:
         names -= {"methods", "tasks"}
         choices = parse_methods(methods)
         refuse_same_methods(choices, getattr(options, "baseline", None))
-        if parameters:
-            choices = [with_options(choice, parameters) for choice in choices]
-        if options.prior_alpha is not None:
-            choices = with_prior(choices, options.prior_alpha)
         return cls(
-            methods=tuple(choices),
-            protocols=protocols_of(options, options.settings),
+            methods=tuple(with_options(choice, parameters) for choice in choices),
+            protocols=protocols_of(options),
             tasks=options.tasks or PRESETS[options.protocol].tasks,
             all_methods=list(methods) == [ALL],
             **{name: getattr(options, name) for name in names},
@@ -146,15 +137,13 @@ def with_options(choice: MethodChoice, options: Mapping[str, Any]) -> MethodChoi
     return dataclasses.replace(choice, options={**choice.options, **options})
 
 
-def with_prior(choices: Sequence[MethodChoice], prior: float | str | None) -> list[MethodChoice]:
-    """Methods with a Dirichlet prior α_o, a number or `sampler`, where they have one; None leaves them as they are."""
-    if prior is None:
-        return list(choices)
-    having = [choice for choice in choices if hasattr(method_class(choice.method), "prior_alpha")]
-    if not having:
-        names = ", ".join(choice.label for choice in choices)
-        raise UsageError("prior_alpha", f"no method has such a prior: {names}", "BAVARDAGE has one.")
-    return [with_options(choice, {"prior_alpha": prior}) if choice in having else choice for choice in choices]
+def varied_methods(words: Sequence[str], options: Any) -> list[MethodChoice]:
+    """The methods of a sweep or search with the parameters given, none of which is varied too."""
+    choices = [with_options(choice, options.parameters) for choice in parse_methods(words)]
+    refuse_same_methods(choices)
+    for name in (name for choice in choices for name in choice.options if name in options.over):
+        raise UsageError("over", f"{name} has a value already, by --set or by the name of a variant; choose one")
+    return choices
 
 
 def refuse_same_methods(choices: Sequence[MethodChoice], baseline: str | None = None) -> None:
@@ -165,21 +154,9 @@ def refuse_same_methods(choices: Sequence[MethodChoice], baseline: str | None = 
             raise UsageError("methods", f"{one} and {other} are the same method; name it once")
 
 
-def refuse_common(first: Iterable[str], first_option: str, second: Collection[str], second_argument: str) -> None:
-    """Refuse parameters that two options give."""
-    for name in first:
-        if name in second:
-            raise UsageError(second_argument, f"{name} is also given by {first_option}; choose one")
-
-
-def parse_protocols(**words: Any) -> tuple[TaskProtocol, ...]:
-    """One protocol per setting and number of shots, from options of `compare`."""
-    options = Comparing(**words)
-    return protocols_of(options, options.settings)
-
-
-def protocols_of(options: Any, settings: Sequence[str]) -> tuple[TaskProtocol, ...]:
-    """One protocol per setting and number of shots, from options that include those of `Drawing`."""
+def protocols_of(options: Any) -> tuple[TaskProtocol, ...]:
+    """One protocol per setting and number of shots, from options that include those of `Drawing`, and settings."""
+    settings: tuple[str, ...] = options.settings
     for setting in settings:
         if setting not in SETTINGS:
             raise UsageError("settings", f"expected unbalanced, balanced or both, got {setting!r}")

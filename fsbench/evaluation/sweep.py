@@ -6,19 +6,17 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from fsbench.evaluation.run import POINTS, Job, Runner, configure
 from fsbench.evaluation.source import base_of, load_source, with_pixels
-from fsbench.evaluation.spec import WHOLE_NUMBERS, Axis, MethodChoice, at, parse_methods
+from fsbench.evaluation.spec import Axis, MethodChoice, at, parse_methods
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import readable_part
-from fsbench.methods.registry import method_key
 from fsbench.options import text_of
 from fsbench.results.published import published_curve
-from fsbench.results.record import Record, network_mark
+from fsbench.results.record import Record, common_signature
 from fsbench.results.studies import Curve, Panel, Point, Sweep, Value, symbol
 from fsbench.tasks.protocol import TaskProtocol
 
@@ -47,7 +45,6 @@ def plan_sweep(
     axes: Sequence[Axis],
     splits: Sequence[str],
     protocols: Sequence[TaskProtocol],
-    options: Mapping[str, Any],
 ) -> list[Plan]:
     """One panel per protocol: the first axis runs along it, every combination of the rest is a curve."""
     first, others = axes[0], axes[1:]
@@ -57,7 +54,7 @@ def plan_sweep(
     for protocol in protocols:
         lines = []
         for choice, values, split in itertools.product(choices, combinations, splits):
-            own_protocol, own_options = at(values, protocol, {**choice.options, **options})
+            own_protocol, own_options = at(values, protocol, choice.options)
             words = [choice.label] if len(choices) > 1 else []
             words += [f"{symbol(name)} = {text_of(value)}" for name, value in values.items()]
             words += [split] if len(splits) > 1 else []
@@ -82,21 +79,14 @@ def run_sweep(
         pairs = zip(plan.lines, lines, strict=True)
         curves = tuple(_curve(plan.axis, line, [records[job] for job in along]) for line, along in pairs)
         panels.append(Panel(symbol(plan.axis.name), plan.title, curves))
-    versions = sorted({record.versions.get("fsbench", "unknown") for record in records.values()})
-    parts = [
-        f"fsbench:{'+'.join(versions)}",
-        f"{made.dataset}/{network_mark(made)}/{_each(job.source.split_name for job in every)}",
-        *_fixed(plans),
-        f"seed:{seed}|tasks:{tasks}",
-        "over:" + _each(f"{plan.axis.name}={','.join(map(str, plan.axis.values))}" for plan in plans),
-        "params:" + _each(str(job.origins) for job in every),
-    ]
+    over = dict.fromkeys(f"{plan.axis.name}={','.join(map(str, plan.axis.values))}" for plan in plans)
+    signature = f"{common_signature([*records.values()])}|over:{'+'.join(over)}"
     words = readable_part(re.sub(r"[^\w.+-]+", "-", f"{made.dataset}-{made.backbone}-{name}"))
     title = f"{every[0].source.title}: {name}, {tasks:,} tasks per point"
     points = [record.run.digest for record in records.values()]
     content = json.dumps([*points, *map(asdict, plans)], sort_keys=True, default=str)
     digest = hashlib.sha256(content.encode()).hexdigest()[:8]
-    return Sweep(f"{words}-{digest}", title, "|".join(parts), tuple(panels))
+    return Sweep(f"{words}-{digest}", title, signature, tuple(panels))
 
 
 def _all_jobs(
@@ -122,41 +112,21 @@ def _curve(axis: Axis, line: Line, records: Sequence[Record]) -> Curve:
     return Curve(line.label, points, tuple(Point(x, accuracy) for x, accuracy in published))
 
 
-def _fixed(plans: Sequence[Plan]) -> list[str]:
-    """What does not change along the axes: protocols and methods with the parameters given, each once."""
-    lines = [(plan.axis.name, line) for plan in plans for line in plan.lines]
-    stars = {"alpha": {"mix": "dirichlet:*"}, **{name: {name: "*"} for name in WHOLE_NUMBERS}}
-    protocols = [line.protocol.signature(**stars.get(name, {})).split("|") for name, line in lines]
-    return [*map(_each, zip(*protocols, strict=True)), _each(_configured(line) for _, line in lines)]
-
-
-def _configured(line: Line) -> str:
-    """A method as its records name it, with the parameters given."""
-    options = ",".join(f"{name}:{value}" for name, value in sorted(line.choice.options.items()))
-    key = method_key(line.choice.method)
-    return f"{key}({options})" if options else key
-
-
-def _each(texts: Iterable[str]) -> str:
-    """Different texts in the order they come, each once."""
-    return "+".join(dict.fromkeys(texts))
-
-
 ONE, FIVE = TaskProtocol(shots=1), TaskProtocol(shots=5)
 
 
 def _prior_against_imbalance(preset: str) -> list[Plan]:
     """Fig. 3: the prior α_o against the imbalance α* of the tasks."""
     axes = [Axis("prior_alpha", (1.0, 2.0, 4.0, 6.0, 8.0, 10.0)), Axis("alpha", (1.0, 2.0, 4.0))]
-    return plan_sweep(parse_methods("bavardage"), axes, ["novel"], [ONE, FIVE], {})
+    return plan_sweep(parse_methods("bavardage"), axes, ["novel"], [ONE, FIVE])
 
 
 def _settings(preset: str) -> list[Plan]:
     """Fig. 4: shots, and queries."""
     methods = parse_methods("soft-kmeans,bavardage")
     return [
-        *plan_sweep(methods, [Axis("shots", (1, 5, 10, 20))], ["novel"], [ONE], {}),
-        *plan_sweep(methods, [Axis("queries", (20, 50, 75, 100, 150))], ["novel"], [ONE], {}),
+        *plan_sweep(methods, [Axis("shots", (1, 5, 10, 20))], ["novel"], [ONE]),
+        *plan_sweep(methods, [Axis("queries", (20, 50, 75, 100, 150))], ["novel"], [ONE]),
     ]
 
 
@@ -174,7 +144,7 @@ def _tuning(preset: str) -> list[Plan]:
     axes = [t_km, *([t_vb, s_max] if preset else [tau, sigma]), beta]
     methods = parse_methods("bavardage")
     panels = itertools.product((ONE, FIVE), axes)
-    return [plan for one, axis in panels for plan in plan_sweep(methods, [axis], ["val", "novel"], [one], {})]
+    return [plan for one, axis in panels for plan in plan_sweep(methods, [axis], ["val", "novel"], [one])]
 
 
 # The panels of the article's figures; with the preset `article`, in the article's units.

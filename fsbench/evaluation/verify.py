@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import TaskList, solve
@@ -24,17 +23,13 @@ if TYPE_CHECKING:
     from fsbench.methods.images.networks import ImageNetwork
 
 
-def _no_tasks() -> NDArray[np.int64]:
-    return np.zeros(0, dtype=np.int64)
-
-
 @dataclass(frozen=True)
 class Verdict:
     """What solving tasks of a record again has shown."""
 
     record: Record
-    tasks: NDArray[np.int64] = field(default_factory=_no_tasks)  # (S,) numbers of the tasks that were solved again
-    different: NDArray[np.int64] = field(default_factory=_no_tasks)  # those with other answers, or other queries
+    tasks: Sequence[int] = ()  # numbers of the tasks that were solved again
+    different: Sequence[int] = ()  # those with other answers, or other queries
     features: str = ""  # the file that the features come from
     reason: str = ""  # why nothing could be verified; empty if it was
 
@@ -60,7 +55,7 @@ class Verdict:
             "features": self.features,
             "tasks": self.record.tasks,
             "checked": len(self.tasks),
-            "different": self.different.tolist(),
+            "different": [*self.different],
         }
 
 
@@ -106,7 +101,7 @@ class Verifier:
         (outcome,) = solve([method], source.split, source.statistics, tasks, device=device, progress=progress)
         pairs = ((getattr(one.answers, name) for one in (outcome, record)) for name in ("predicted", "labels"))
         different = np.any([(new != stored[numbers]).any(axis=1) for new, stored in pairs], axis=0)
-        return Verdict(record, numbers, numbers[different], str(file.path))
+        return Verdict(record, numbers.tolist(), numbers[different].tolist(), str(file.path))
 
     def _class(self, run: Run) -> type[Method]:
         """The class of a record's method, of the very version."""

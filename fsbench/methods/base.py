@@ -234,7 +234,7 @@ class Learnable(Protocol):
 
 @runtime_checkable
 class Demanding(Protocol):
-    """A method that takes much memory, and says how much. Its `memory_hint`, if it has one, says what to lower."""
+    """A method that takes much memory, and says how much."""
 
     def memory_per_task(self, samples: int) -> int:
         """Estimate the bytes that one task of so many images takes."""

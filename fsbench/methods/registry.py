@@ -21,8 +21,7 @@ from typing import Any
 
 from fsbench.errors import FsbenchError, unknown_name
 from fsbench.io.files import is_name
-from fsbench.methods.base import Context, Method, MethodInfo, Variants
-from fsbench.tasks.protocol import ALPHA
+from fsbench.methods.base import Method, MethodInfo, Variants
 
 BASELINE = "soft-kmeans"  # what others are compared to unless told otherwise
 BASELINE_WITHOUT_BASE = "simpleshot:L2N"  # the same where there are no base classes
@@ -128,31 +127,6 @@ def plain_label(label: str) -> str:
     name, options = split_variant(label)
     variants = method_class(name).info.variants
     return name if variants and variants.values[0] in options.values() else label
-
-
-def told(label: str) -> dict[str, str]:
-    """What a method, or a variant of it, is told beside the task, and the parameters whose defaults follow from it."""
-    name, options = split_variant(label)
-    method, facts = method_class(name), {}
-    even, even_many, uneven, uneven_many = (
-        method.configure(Context(balanced=balanced, shots=shots, alpha=ALPHA), **options).values()
-        for balanced, shots in ((True, 1), (True, 5), (False, 1), (False, 5))
-    )
-    by_setting = [key for key in even if (even[key], even_many[key]) != (uneven[key], uneven_many[key])]
-    by_shots = [key for key in even if (even[key], uneven[key]) != (even_many[key], uneven_many[key])]
-    if method.info.needs_base_for(options):
-        facts["base classes"] = "statistics of their features"
-    if method.info.text:
-        facts["text"] = f"text prototypes of the classes, {method.info.text}"
-    blind = method.configure(Context(balanced=False), **options).values()
-    own = ", ".join(f"{key} {value}" for key, value in blind.items() if value != uneven[key])
-    if by_setting:
-        facts["balanced or not"] = f"sets {', '.join(by_setting)}; with --blind {own or 'as if unbalanced'}"
-    if by_shots:
-        facts["shots"] = f"sets {', '.join(by_shots)}"
-    if "prior_alpha" in even:
-        facts["sampler's α"] = "only with --prior-alpha sampler"
-    return facts
 
 
 def method_key(name: str, cls: type[Method] | None = None) -> str:

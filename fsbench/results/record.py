@@ -328,10 +328,10 @@ def common_signature(records: Sequence[Record], *methods: str) -> str:
     """
     run, protocols = records[0].run, [record.run.protocol for record in records]
     versions = sorted({record.versions.get("fsbench", "unknown") for record in records})
-    names = dict.fromkeys(f"{one.dataset}/{network_mark(one.provenance)}/{run.split}" for one in records)
+    names = dict.fromkeys(f"{one.dataset}/{network_mark(one.provenance)}/{one.run.split}" for one in records)
     bases = sorted({record.base_name for record in records})
     shots = "+".join(map(str, sorted({protocol.shots for protocol in protocols})))
-    ways = "+".join(dict.fromkeys(str(protocol.ways) for protocol in protocols))
+    ways, queries = ("+".join(dict.fromkeys(str(getattr(one, n)) for one in protocols)) for n in ("ways", "queries"))
     counts = [record.tasks for record in records]
     mixes = dict.fromkeys(one.mix for one in sorted(protocols, key=lambda one: one.alpha or math.inf))
     if not methods:
@@ -344,7 +344,7 @@ def common_signature(records: Sequence[Record], *methods: str) -> str:
         f"fsbench:{'+'.join(versions)}",
         "+".join(names),
         *([f"base:{'+'.join(name or 'own' for name in bases)}"] if any(bases) else []),
-        protocols[0].signature(ways=ways, shots=shots, mix="+".join(mixes)),
+        protocols[0].signature(ways=ways, shots=shots, queries=queries, mix="+".join(mixes)),
         f"seed:{run.seed}|tasks:{'-'.join(map(str, sorted({min(counts), max(counts)})))}",
         *methods,
     ]

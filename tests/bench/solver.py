@@ -20,9 +20,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from fsbench.devices import peak_memory
 from fsbench.evaluation import engine
 from fsbench.evaluation.engine import TaskList
+from fsbench.evaluation.options import Comparing
 from fsbench.evaluation.run import Job, Runner
 from fsbench.evaluation.source import Source
-from fsbench.evaluation.spec import MethodChoice, parse_protocols
+from fsbench.evaluation.spec import MethodChoice, protocols_of
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import Provenance, Split, make_split
 from fsbench.methods.base import Context, Method
@@ -246,7 +247,7 @@ def _large_task(ways: int, queries: int, dimension: int, name: str) -> tuple[flo
     base = draw_split(64, 2 * dimension // 64, dimension, seed=1)
     novel = draw_split(ways, 1 + queries // ways, dimension)
     material = Material(novel, BaseStatistics.fit(base.features, base.labels))
-    (protocol,) = parse_protocols(protocol="all-way", shots=(1,))
+    (protocol,) = protocols_of(Comparing(protocol="all-way", shots=(1,)))
     plain, options = split_variant(name)
     method = method_class(plain).configure(
         Context(balanced=False, base=material.base), **options, **_FEWER_STEPS.get(name, {})

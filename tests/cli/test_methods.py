@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from fsbench.methods.base import Learnable
-from fsbench.methods.registry import METHODS, method_class, told
+from fsbench.methods.registry import METHODS, method_class
 from fsbench.tasks.protocol import PRESETS
 from tests.cli import run
 
@@ -28,7 +28,6 @@ def test_every_method_is_described(name: str) -> None:
     grid = {one["name"]: one["tuning grid"] for one in described["parameters"] if one["tuning grid"]}
     known = {parameter: [*values] for parameter, values in method_class(name).info.grid.items()}
     assert grid == (dict.fromkeys(grid, "learned") if issubclass(method_class(name), Learnable) else known)
-    assert described["told"] == (told(name) or {"beside the task": "nothing"})
     assert described["title"] in run("methods", name).stdout
 
 

@@ -27,7 +27,8 @@ def test_a_sweep_prints_draws_and_stores(here: Path) -> None:
     assert "T_vb" in shown
     assert "(published 74.10)" in shown
     assert max(len(line) for line in shown.splitlines() if not line.startswith(("Figure", "fsbench:"))) <= 100
-    assert "|disjoint:1|5w1s75q|dirichlet:2|bavardage|seed:0|tasks:4|over:t_vb=40,50|" in shown
+    assert "/val+mini/wrn/novel|disjoint:1|5w1s75q|dirichlet:2|seed:0|tasks:4|" in shown
+    assert "|over:t_vb=40,50" in shown
     assert (here / "curve.svg").read_text().startswith("<?xml")
     (stored,) = (here / "results" / "sweeps").glob("*.json")
     assert len(json.loads(stored.read_text())["panels"][0]["curves"]) == 2

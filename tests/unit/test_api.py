@@ -196,4 +196,4 @@ def test_the_command_of_a_run_gives_the_run(protocol: Any, others: Any, command:
     again = Solve(**{name: context.params[name] for name in typed})
     assert again.command("solve") == line
     assert again.parameters == {"tau": 0.1 + 0.2}
-    assert protocols_of(again, again.settings) == (rules,)
+    assert protocols_of(again) == (rules,)

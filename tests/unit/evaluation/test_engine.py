@@ -290,13 +290,11 @@ def test_a_demanding_method_is_refused_before_the_first_task_or_gets_blocks_of_o
     @dataclass(frozen=True)
     class Greedy(NearestClassMean):
         info: ClassVar[MethodInfo] = MethodInfo("greedy", "Greedy")
-        memory_hint: ClassVar[str] = "Lower it."
 
         def memory_per_task(self, samples: int) -> int:
             return samples * 10**8
 
-    with pytest.raises(FsbenchError, match=r"Greedy takes about 8\.0 GB .* of 80 images, and 4\.0 GB") as caught:
+    with pytest.raises(FsbenchError, match=r"Greedy takes about 8\.0 GB .* of 80 images, and 4\.0 GB"):
         planned(4 * 10**9, USUAL, 640, method=Greedy())
-    assert caught.value.hint == "Lower it."
     work, _ = planned(32 * 10**9, USUAL, 640, method=Greedy())
     assert (work.block, work.threads) == (1, 2)

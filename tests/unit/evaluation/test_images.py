@@ -152,11 +152,11 @@ def test_all_leaves_out_what_lacks_images_or_weights(
     images = ImageLoader(place / "data", place / "weights")
     table = compare(spec, [other, file_of(place)], runner(images=images))
     assert [[label for label, _ in group.cells] for group in table.groups] == [everything[:2], everything]
-    with pytest.raises(FsbenchError, match="mean-colour works on images"):
+    with pytest.raises(FsbenchError, match="mean-colour cannot run here"):
         compare(replace(spec, baseline="mean-colour"), [other], runner())
     capsys.readouterr()
     assert [*ran(place, "all", run={"reporter": Reporter()}, weights=tmp_path)] == everything[:2]
-    assert "Left out, as it works on images: mean-colour. No weights colours for tints" in capsys.readouterr().err
+    assert "Left out: mean-colour. No weights colours for tints" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("registered")

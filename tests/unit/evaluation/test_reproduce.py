@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fsbench.evaluation.options import Comparing
 from fsbench.evaluation.reproduce import TABLES, Reproduction, reproduce
-from fsbench.evaluation.spec import parse_protocols
+from fsbench.evaluation.spec import protocols_of
 from fsbench.features.store import FeatureFile, Provenance, Split, write_features
 from fsbench.results.published import article_number
 from tests.comparing import compared, runner
@@ -47,7 +48,7 @@ def table2(files: list[FeatureFile]) -> Reproduction:
 def test_every_number_of_the_articles_tables_has_a_cell() -> None:
     counts = {}
     for name, layout in TABLES.items():
-        columns = parse_protocols(settings=layout.settings)
+        columns = protocols_of(Comparing(settings=layout.settings))
         numbers = [
             article_number(dataset, backbone, method, column)
             for dataset, networks in layout.blocks
@@ -63,7 +64,7 @@ def test_every_number_of_the_articles_tables_has_a_cell() -> None:
 def test_ours_is_what_compare_gives_with_the_articles_preset(files: list[FeatureFile], table2: Reproduction) -> None:
     mini = dict(table2.blocks)["mini"]
     assert [row.method for row in mini] == ["Soft-KMEANS", "Soft-KMEANS+VB", "BAVARDAGE"]
-    columns = parse_protocols(settings="unbalanced")
+    columns = protocols_of(Comparing(settings=("unbalanced",)))
     expected = compared("soft-kmeans,bavardage", [files[0]], columns, tasks=20, preset="article")
     digests = {record.run.digest for record in expected.records}
     assert all(cell.ours and cell.ours.run.digest in digests for row in (mini[0], mini[2]) for cell in row.cells)

@@ -151,15 +151,6 @@ def test_a_reused_record_tells_how_the_present_job_came_to_its_parameters(source
     assert extended.versions["fsbench"] == f"0.0.9,{fsbench.__version__}"  # all who computed it
 
 
-def test_a_record_follows_corrected_facts_of_its_features(source: Source, tmp_path: Path) -> None:
-    runner(tmp_path).run(job(source, tasks=3))
-    names = tuple(f"corrected {name}" for name in source.split.class_names)
-    runner(tmp_path).run(job(replace(source, split=replace(source.split, class_names=names)), tasks=2))
-    (path,) = tmp_path.iterdir()
-    stored = load_record(path)
-    assert (stored.class_names, stored.tasks) == (names, 3)
-
-
 def test_a_record_holds_the_facts_of_its_method_and_features(features: Features) -> None:
     made = Provenance("mini", "wrn", family="wrn-simpleshot", weights="w.pt", weights_sha256="ab" * 32)
     own = replace(source_in_memory(features), provenance=made, network="narrow", images="few", path=Path("f.h5"))

@@ -71,7 +71,7 @@ def test_solve_and_verify_with_the_pool(features: Features, tmp_path: Path, monk
     write_features(tmp_path / "features" / "own-none.h5", Provenance("own", "none"), {"novel": features.novel})
     ask = ("compare", "--settings", "unbalanced", "--shots", "2", "--ways", "6", "--tasks", "3", "--quiet")
     message = run(*ask, "--methods", "ncm").stderr
-    assert "has no base classes, which ncm need" in message
+    assert "ncm cannot run here. " in message
     assert "--base pool" in message
     message = run(*ask, "--methods", "ncm", "--base", "pool", "--queries", "40").stderr
     assert "A pool of 52 images is too small to replace base classes" in message

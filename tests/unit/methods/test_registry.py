@@ -21,7 +21,6 @@ from fsbench.methods.registry import (
     method_names,
     plain_label,
     split_variant,
-    told,
     working_methods,
 )
 from fsbench.results.published import published_rows, text_rows
@@ -70,16 +69,6 @@ def test_lists_of_methods_are_parsed_and_completed() -> None:
     }  # fmt: skip
     assert [choice.label for choice in parse_methods("ncm, ncm,pt-map")] == ["ncm", "pt-map"]
     assert complete_methods("ncm,simpleshot:U") == ["ncm,simpleshot:UN"]
-
-
-def test_what_methods_are_told() -> None:
-    assert told("paddle") == told("simpleshot:L2N") == {}
-    assert told("bavardage") == {
-        "base classes": "statistics of their features",
-        "balanced or not": "sets t_km, mixing; with --blind as if unbalanced",
-        "sampler's α": "only with --prior-alpha sampler",
-    }
-    assert told("bavardage:weighted")["balanced or not"].endswith("; with --blind sizes auto")
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *places: str) -> list[EntryPoint]:

@@ -11,7 +11,8 @@ import pytest
 from scipy import stats
 
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.spec import parse_protocols
+from fsbench.evaluation.options import Comparing
+from fsbench.evaluation.spec import protocols_of
 from fsbench.tasks.sampling import TaskRows, largest, sample_tasks
 from fsbench.tasks.varied import UNKNOWN
 
@@ -26,7 +27,7 @@ OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
 
 def preset(name: str, **words: Any) -> TaskProtocol:
     shots = {} if name == "meta" else {"shots": 3}
-    return parse_protocols(protocol=name, **{**shots, **words})[0]
+    return protocols_of(Comparing(protocol=name, **{**shots, **words}))[0]
 
 
 def draw(protocol: TaskProtocol, tasks: int = 200, offsets: NDArray[np.int64] = OFFSETS) -> TaskRows:
