@@ -17,7 +17,7 @@ from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.compare import compare as compare_files
 from fsbench.evaluation.options import ComparingInPython, Evaluating, ExtractingInPython, LabellingInPython
 from fsbench.evaluation.run import Runner
-from fsbench.evaluation.source import Base
+from fsbench.evaluation.source import base_named
 from fsbench.evaluation.spec import NO_BASELINE, Spec
 from fsbench.features.arrays import Arrays, described, is_arrays, opened
 from fsbench.features.extract import Settings, extract_all
@@ -129,7 +129,7 @@ def evaluate(
     parameters = {name: value for name, value in options.items() if name not in own}
     chosen = Evaluating(**own)
     spec = Spec.of(chosen, [method], parameters, baseline=NO_BASELINE, published=False)
-    return compare_files(spec, opened(features, "features"), _runner(chosen), _base(base)).records[0]
+    return compare_files(spec, opened(features, "features"), _runner(chosen), base_named(base)).records[0]
 
 
 @takes_options(ComparingInPython)
@@ -165,12 +165,7 @@ def compare(
         raise FsbenchError("There is no feature file to compare on.", "Give one, or several.")
     chosen = ComparingInPython(**{**options, "methods": methods})
     spec = Spec.of(chosen, chosen.methods, {})
-    return ComparisonTable(compare_files(spec, opened(listed, "features"), _runner(chosen), _base(base)))
-
-
-def _base(base: Any) -> Base:
-    """The file of base classes, opened; or the word `pool`."""
-    return POOL if isinstance(base, str) and base == POOL else next(iter(opened(base, "base")), None)
+    return ComparisonTable(compare_files(spec, opened(listed, "features"), _runner(chosen), base_named(base)))
 
 
 def _runner(options: Evaluating | ComparingInPython) -> Runner:

@@ -109,7 +109,7 @@ def _facts(run: Run, given: bool) -> dict[str, Any]:
         return {"label": name, "title": name, "order": len(names)}
     info = method_class(name).info
     params = {**method_class(name)().params(), **run.params}
-    word = info.variants.chosen(params) if given and info.variants else ""
+    word = params.get(info.variants.parameter, "") if given and info.variants else ""
     return {
         "label": f"{name}:{word}" if info.variants and word not in ("", info.variants.values[0]) else name,
         "title": info.title,

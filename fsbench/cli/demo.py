@@ -5,6 +5,7 @@ from __future__ import annotations
 from fsbench.cli.options import Demo
 from fsbench.cli.session import open_runner
 from fsbench.evaluation.compare import compare
+from fsbench.evaluation.options import Comparing
 from fsbench.evaluation.spec import Spec
 from fsbench.features.extract import embedded_features
 from fsbench.report.comparison import comparison_tables
@@ -12,7 +13,7 @@ from fsbench.report.plots.comparison import draw_dots
 from fsbench.report.plots.style import save
 from fsbench.report.writers import show, stdout_console
 
-METHODS = "ncm,soft-kmeans,bavardage,bavardage:released"
+METHODS = ("ncm", "soft-kmeans", "bavardage", "bavardage:released")
 NEXT = """Next, on real data: put images into data/. Small networks (rn12) for cifarfs, fc100, mini and
 cub come with fsbench; for another data set, put a checkpoint into weights/. Then run
   fsbench doctor                                check what is found and what is missing
@@ -22,7 +23,7 @@ cub come with fsbench; for another data set, put a checkpoint into weights/. The
 
 def demo(options: Demo) -> None:
     """Go from drawn images to a table and a figure."""
-    spec = Spec.from_words(methods=METHODS, tasks=options.tasks)
+    spec = Spec.of(Comparing(tasks=options.tasks), METHODS, {})
     with open_runner(options) as runner:
         folders = options.data_dir, options.weights_dir, options.features_dir
         file = embedded_features(*folders, runner.reporter, runner.ranks)

@@ -54,24 +54,13 @@ class Environment:
 
 
 @dataclass(frozen=True)
-class SplitReport:
-    """Expected and found numbers of one split."""
-
-    split: str
-    expected_classes: int
-    found_classes: int
-    expected_images: int
-    found_images: int
-
-
-@dataclass(frozen=True)
 class DatasetReport:
     """The state of one data set."""
 
     name: str
     path: str
     state: str  # complete, incomplete, differs, wrong split, unreadable or own images
-    splits: tuple[SplitReport, ...]  # empty if it is unreadable or no benchmark
+    splits: dict[str, dict[str, int]]  # numbers found and expected; empty if it is unreadable or no benchmark
     sentences: tuple[str, ...]  # what a person needs to know, the verdict first
 
 
@@ -100,7 +89,7 @@ def diagnose(data: Path, weights: Path, features: Path, own: Path | None = None)
         try:
             datasets.append(_report_benchmark(list_folder(folder, dataset_info(name)), dataset_info(name)))
         except FsbenchError as error:
-            datasets.append(DatasetReport(name, str(folder), "unreadable", (), (str(error),)))
+            datasets.append(DatasetReport(name, str(folder), "unreadable", {}, (str(error),)))
     return DoctorReport(
         data_root=str(own or data),
         datasets=tuple(datasets),
@@ -128,13 +117,13 @@ def probe_environment(code: str = _PROBE) -> Environment:
 
 def _report_benchmark(listing: Listing, info: DatasetInfo) -> DatasetReport:
     """Compare a folder with the catalog and say how they differ."""
-    counts = [(split, info.splits[split], listing.counts(split)) for split in SPLITS]
-    splits = tuple(
-        SplitReport(split, len(expected), len(found), sum(expected.values()), sum(found.values()))
-        for split, expected, found in counts
-    )
+    splits = {}
+    for split in SPLITS:
+        here, there = listing.counts(split), info.splits[split]
+        splits[split] = {"classes": len(here), "expected_classes": len(there)}
+        splits[split] |= {"images": sum(here.values()), "expected_images": sum(there.values())}
     wrong, others = wrong_split(listing, info), differences(listing, info)
-    present, expected = sum(split.found_images for split in splits), sum(split.expected_images for split in splits)
+    present, expected = (sum(one[name] for one in splits.values()) for name in ("images", "expected_images"))
     if wrong:
         state, verdict = "wrong split", "is not divided as in the benchmark; it cannot be used."
     elif not others:
@@ -153,7 +142,7 @@ def _report_own(listing: Listing) -> DatasetReport:
     dataset = build_dataset(drop_small(listing, 1), listing.root.resolve().name)
     sentences = [preflight(dataset), *dataset.notes]
     sentences += [feasible_settings(split) for name, split in dataset.splits.items() if name == "novel"]
-    return DatasetReport(dataset.name, str(dataset.root), "own images", (), tuple(sentences))
+    return DatasetReport(dataset.name, str(dataset.root), "own images", {}, tuple(sentences))
 
 
 def _list_weights(root: Path) -> dict[str, int]:
@@ -214,10 +203,8 @@ def _show(report: DoctorReport) -> None:
 
 def _rows(dataset: DatasetReport) -> list[list[Cell]]:
     """A row per split; the first one has the name and the state of the data set."""
-    rows = []
-    for one in dataset.splits:
-        counts = one.found_classes, one.expected_classes, one.found_images, one.expected_images
-        rows.append(cells("", one.split, *(f"{count:,}" for count in counts), ""))
+    counted = dataset.splits.items()
+    rows = [cells("", split, *(f"{count:,}" for count in counts.values()), "") for split, counts in counted]
     rows = rows or [cells(*[""] * 7)]
     rows[0][0], rows[0][-1] = Cell(dataset.name), Cell(dataset.state, _MARKS.get(dataset.state, "bad"))
     return rows

@@ -8,8 +8,8 @@ from typing import Any
 
 from fsbench.cli.options import Methods
 from fsbench.errors import UsageError
-from fsbench.evaluation.spec import ALL, parse_methods
-from fsbench.methods.base import Context, Learnable
+from fsbench.evaluation.spec import ALL, MethodChoice, parse_methods
+from fsbench.methods.base import Context, Learnable, Method
 from fsbench.methods.images.loader import FEATURES
 from fsbench.methods.registry import method_class, working_methods
 from fsbench.report.writers import Column, Table, cells, number, show, stdout_console
@@ -42,34 +42,42 @@ def methods(options: Methods) -> None:
 def _describe(label: str) -> dict[str, Any]:
     """The facts of a method."""
     (choice,) = parse_methods([label])
-    method, options = method_class(choice.method), dict(choice.options)
-    info, learned = method.info, issubclass(method, Learnable)
+    info, learned = choice.info, issubclass(method_class(choice.method), Learnable)
+    configured = _configured(choice)
     return {
         "method": choice.label,
         "title": info.title,
         "source": info.reference,
         "link": info.url,
-        "assumes": _assumes(choice.method, options),
+        "assumes": _assumes(choice),
         "works on": _works_on(choice.network),
-        "needs base classes": "yes" if info.needs_base_for(options) else "no",
+        "needs base classes": "yes" if info.needs_base_for(choice.options) else "no",
         **({"learned": "on val tasks by fsbench tune, and used with --tune; else start values"} if learned else {}),
         "speed": _SPEED[info.cost],
         "variants": [*info.variants.values] if info.variants else [],
         "parameters": [
-            {"name": name, "default": values, "tuning grid": "learned" if learned else [*info.grid.get(name, ())]}
-            for name, values in _defaults(choice.method, options).items()
+            {
+                "name": name,
+                "default": {title: method.values()[name] for title, method in configured.items()},
+                "tuning grid": "learned" if learned else [*info.grid.get(name, ())],
+            }
+            for name in next(iter(configured.values())).values()
         ],
         "published as": [*info.published],
     }
 
 
-def _assumes(name: str, options: dict[str, Any]) -> str:
+def _configured(choice: MethodChoice) -> dict[str, Method]:
+    """The method with its defaults in every setting."""
+    method = method_class(choice.method)
+    return {title: method.configure(context, **choice.options) for title, context in _SETTINGS.items()}
+
+
+def _assumes(choice: MethodChoice) -> str:
     """What a method assumes with its defaults, in all settings."""
-    method = method_class(name)
-    priors = [
-        method.info.assumes(method.configure(context, **options).params(), None if context.balanced else context.alpha)
-        for context in _SETTINGS.values()
-    ]
+    alphas = (None if context.balanced else context.alpha for context in _SETTINGS.values())
+    pairs = zip(_configured(choice).values(), alphas, strict=True)
+    priors = [choice.info.assumes(method.params(), alpha) for method, alpha in pairs]
     return " / ".join(dict.fromkeys(priors)).replace(" prior / ", " / ")
 
 
@@ -79,13 +87,6 @@ def _works_on(network: str) -> str:
         return "features"
     which = "the network that made the features" if network == FEATURES else f"the weights {network} of the data set"
     return f"images, with {which}"
-
-
-def _defaults(name: str, options: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The default of every parameter in every setting."""
-    params = {title: method_class(name).configure(context, **options).values() for title, context in _SETTINGS.items()}
-    names = next(iter(params.values()))
-    return {parameter: {title: params[title][parameter] for title in params} for parameter in names}
 
 
 def _show_page(described: dict[str, Any]) -> None:
@@ -106,19 +107,18 @@ def _show_page(described: dict[str, Any]) -> None:
 
 
 def _methods() -> list[dict[str, Any]]:
-    infos = {name: method_class(name).info for name in working_methods()}
     return [
         {
-            "method": name,
-            "assumes": _assumes(name, {}),
-            "images": "needed" if info.network else "",
-            "base classes": "needed" if info.needs_base else "",
-            "text": info.text,
-            "speed": _SPEED[info.cost],
-            "variants": ", ".join(info.variants.values) if info.variants else "",
-            "source": info.reference,
+            "method": choice.label,
+            "assumes": _assumes(choice),
+            "images": "needed" if choice.info.network else "",
+            "base classes": "needed" if choice.info.needs_base else "",
+            "text": choice.info.text,
+            "speed": _SPEED[choice.info.cost],
+            "variants": ", ".join(choice.info.variants.values) if choice.info.variants else "",
+            "source": choice.info.reference,
         }
-        for name, info in infos.items()
+        for choice in parse_methods(working_methods())
     ]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from fsbench.cli.options import Reproduce
 from fsbench.cli.session import find_features, open_runner
-from fsbench.cli.sweep import refuse_one_figure_for_many, show_sweeps
+from fsbench.cli.sweep import show_sweeps
 from fsbench.errors import unknown_name
 from fsbench.evaluation.reproduce import TABLES
 from fsbench.evaluation.reproduce import reproduce as reproduce_table
@@ -14,11 +15,11 @@ from fsbench.evaluation.run import Runner
 from fsbench.evaluation.source import network_of
 from fsbench.evaluation.sweep import FIGURES, run_sweep
 from fsbench.features.store import FeatureFile
-from fsbench.io.files import require_writable, write_text
+from fsbench.io.files import write_text
 from fsbench.report.plots.style import check_ending
 from fsbench.report.tables import reproduced_json, reproduced_tables, writer_for
 from fsbench.report.writers import show
-from fsbench.results.studies import SWEEPS, Sweep
+from fsbench.results.studies import Sweep
 
 _FIGURES = {f"figure{number}": number for number in FIGURES}
 
@@ -51,14 +52,10 @@ def reproduce(options: Reproduce) -> None:
 
 def _figure(number: int, files: Sequence[FeatureFile], runner: Runner, options: Reproduce) -> None:
     """The curves of a figure for every feature file."""
-    refuse_one_figure_for_many(options.out, files)
-    runner.ranks.agree(lambda: require_writable(options.results_dir / SWEEPS))
-    tasks = options.tasks or 1_000
 
     def curves_of(file: FeatureFile) -> Sweep:
-        preset, name = "" if network_of(file) else "article", f"figure {number}"
-        return run_sweep(
-            FIGURES[number](preset), file, runner, name=name, tasks=tasks, seed=options.seed, preset=preset
-        )
+        preset, tasks = "" if network_of(file) else "article", options.tasks or 1_000
+        rules: dict[str, Any] = {"tasks": tasks, "seed": options.seed, "preset": preset}
+        return run_sweep(FIGURES[number](preset), file, runner, name=f"figure {number}", **rules)
 
-    show_sweeps(map(curves_of, files), runner, options.results_dir, options.out, as_json=options.as_json)
+    show_sweeps(curves_of, files, runner, options)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
+from typing import Any
 
 from fsbench.cli.options import Sweep as Options
 from fsbench.cli.session import find_features, open_runner
@@ -28,12 +28,9 @@ def sweep(options: Options) -> None:
     if options.out:
         check_ending(options.out)
     with open_runner(options) as runner:
-        runner.ranks.agree(lambda: require_writable(options.results_dir / SWEEPS))
+        rules: dict[str, Any] = {"tasks": options.tasks, "seed": options.seed, "preset": options.preset}
         files = find_features(options, runner.reporter, runner.ranks)
-        refuse_one_figure_for_many(options.out, files)
-        rules = {"tasks": options.tasks, "seed": options.seed, "preset": options.preset}
-        sweeps = (run_sweep(plans, file, runner, name=name, **rules) for file in files)  # type: ignore[arg-type]
-        show_sweeps(sweeps, runner, options.results_dir, options.out, as_json=options.as_json)
+        show_sweeps(lambda file: run_sweep(plans, file, runner, name=name, **rules), files, runner, options)
 
 
 def _plans(options: Options) -> list[Plan]:
@@ -49,25 +46,24 @@ def _plans(options: Options) -> list[Plan]:
     return plan_sweep(varied_methods(options.methods, options), axes, options.split, protocols)
 
 
-def refuse_one_figure_for_many(plot: Path | None, files: Sequence[FeatureFile]) -> None:
-    """Refuse a name for the figure of several feature files, of which only the last would remain."""
-    if plot and len(files) > 1:
+def show_sweeps(
+    curves_of: Callable[[FeatureFile], Sweep], files: Sequence[FeatureFile], runner: Runner, options: Any
+) -> None:
+    """Measure the curves of every file, store and draw them, and print tables as soon as they are there, or JSON."""
+    if options.out and len(files) > 1:  # only the last would remain
         raise UsageError("out", "one figure is drawn per feature file; give one file, or leave out --out")
-
-
-def show_sweeps(sweeps: Iterable[Sweep], runner: Runner, results: Path, plot: Path | None, *, as_json: bool) -> None:
-    """Store curves and their figures, and print the tables, each as soon as it is there; or all curves as JSON."""
-    shown = []
-    for curves in sweeps:
+    folder, shown = options.results_dir / SWEEPS, []
+    runner.ranks.agree(lambda: require_writable(folder))
+    for curves in map(curves_of, files):
         if not runner.ranks.leads:
             continue
-        stored = results / SWEEPS / f"{curves.name}.json"
-        drawn = plot or stored.with_suffix(".png")
+        stored = folder / f"{curves.name}.json"
+        drawn = options.out or stored.with_suffix(".png")
         save_sweep(stored, curves)
         save(draw_sweep(curves), drawn)
         shown.append(asdict(curves))
-        if not as_json:
+        if not options.as_json:
             show(*sweep_tables(curves))
             stdout_console().print(f"Figure: {drawn}. Points: {stored}.", soft_wrap=True)
-    if runner.ranks.leads and as_json:
+    if runner.ranks.leads and options.as_json:
         print(json.dumps(shown, indent=1))

@@ -92,8 +92,8 @@ def _job(
         method, origins = configure(choice, rows, protocol, preset=spec.preset, blind=spec.blind)
     # All classes of this split: val may have another number of them.
     rules = replace(protocol, ways=len(source.split.class_names)) if protocol.ways == ALL else protocol
-    tasks = min(spec.tasks, NETWORK_TASKS) if spec.all_methods and choice.adapts_network else spec.tasks
-    return Job(choice, method, origins, rows, rules, spec.seed, tasks)
+    few = spec.all_methods and network and choice.info.cost == "network"
+    return Job(choice, method, origins, rows, rules, spec.seed, min(spec.tasks, NETWORK_TASKS) if few else spec.tasks)
 
 
 def _feasible(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> list[list[TaskProtocol]]:
@@ -159,8 +159,8 @@ def _able(
         if not spec.all_methods or baseline in labels:
             raise FsbenchError(f"{', '.join(labels)} cannot run here. {reason}", hint)
         runner.reporter.say(f"Left out: {', '.join(labels)}. {reason}")
-    few = dict.fromkeys(choice.label for each in able for choice in each if choice.adapts_network)
-    if few and spec.all_methods and spec.tasks > NETWORK_TASKS:
+    adapting = (one for each in able for one in each if one.network and one.info.cost == "network")
+    if spec.all_methods and spec.tasks > NETWORK_TASKS and (few := dict.fromkeys(one.label for one in adapting)):
         runner.reporter.say(
             f"{', '.join(few)}: {NETWORK_TASKS} of {spec.tasks:,} tasks, as a network is adapted to every task. "
             "For all tasks, name the methods in --methods."

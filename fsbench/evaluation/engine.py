@@ -35,7 +35,7 @@ from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import unit_norm
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import Split
-from fsbench.methods.base import Demanding, Method
+from fsbench.methods.base import Method
 from fsbench.methods.pool import POOL, Statistics, check_pool, on_pool
 from fsbench.ranks import ALONE, Ranks
 from fsbench.results.record import Answers
@@ -243,8 +243,7 @@ def _plan(
     free = free_memory(device)
     one = task_bytes(embedded, samples, ways)
     for number, each in enumerate(embedded):
-        demand = each.method.memory_per_task(samples) if isinstance(each.method, Demanding) else 0
-        own = max(demand, task_bytes([each], samples, ways))
+        own = max(each.method.memory_per_task(samples), task_bytes([each], samples, ways))
         one = max(one, own)
         if free is not None and own > free:
             with _naming(number):

@@ -20,6 +20,7 @@ from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import MethodError, Outcome, TaskList, solve
 from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import MethodChoice, command_of
+from fsbench.features.scatter import BaseStatistics
 from fsbench.io.files import require_writable
 from fsbench.methods.base import Context, Learnable, Method
 from fsbench.methods.bavardage import ARTICLE_UNITS
@@ -76,7 +77,7 @@ def configure(
         shots=protocol.shots,
         preset=benchmark_with_preset(source.provenance.dataset) if preset else "",
         alpha=None if blind else protocol.alpha or ALPHA,
-        base=source.base,
+        base=source.base if isinstance(source.base, BaseStatistics) else None,
         network=source.image_network,
     )
     method = chosen.configure(context, **choice.options)
@@ -185,7 +186,7 @@ class Runner:
         while done < first.tasks:
             numbers, started = np.arange(done, min(first.tasks, done + size)), time.monotonic()
             outcomes = solve(
-                [job.method for job in jobs], source.split, source.statistics,
+                [job.method for job in jobs], source.split, source.base,
                 TaskList(first.protocol, first.seed, numbers),
                 device=self.device, batch=self.batch, ranks=self.ranks,
                 progress=progress,
@@ -206,7 +207,7 @@ def _draft(job: Job, runner: Runner) -> Record:
     info, params = job.method.info, job.method.params()
     run = Run(
         features=source.split.digest,
-        base=base.digest if base else POOL if source.pool else "",
+        base=base.digest if isinstance(base, BaseStatistics) else base or "",
         split=source.split_name,
         protocol=protocol,
         seed=job.seed,
@@ -229,7 +230,7 @@ def _draft(job: Job, runner: Runner) -> Record:
         job.choice.method,
         {name: value for name, value in job.method.values().items() if name in chosen},
         protocol,
-        base=Path(POOL) if source.pool else source.base_path,
+        base=Path(POOL) if base == POOL else source.base_path,
         split=source.split_name,
         blind=origins.blind,
         tasks=job.tasks,

@@ -12,6 +12,7 @@ import numpy as np
 from fsbench.backbones.families import FAMILIES, describe_architecture
 from fsbench.data.catalog import DATASETS, dataset_info
 from fsbench.errors import FsbenchError
+from fsbench.features.arrays import opened
 from fsbench.features.scatter import BaseStatistics, base_statistics
 from fsbench.features.store import FeatureFile, Provenance, Split, overlap, repeated_rows
 from fsbench.methods.pool import POOL, Statistics
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 Base = FeatureFile | Literal["pool"] | None  # another file whose base classes to use, or the images of each task
 
 
-def base_named(path: str | Path | None) -> Base:
-    """The base that an option names."""
-    return None if path is None else POOL if str(path) == POOL else FeatureFile.open(path)
+def base_named(base: Any) -> Base:
+    """The base that an option or argument names: a feature file, arrays in memory, or the word `pool`."""
+    return POOL if isinstance(base, str | Path) and str(base) == POOL else next(iter(opened(base, "base")), None)
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Source:
 
     split_name: str  # `novel`, `val` or `base`
     split: Split  # the features
-    base: BaseStatistics | None
+    base: Statistics  # of the base classes; `pool`: the images of each task replace them
     provenance: Provenance  # of the features
     base_provenance: Provenance | None = None  # of the base classes, if they are of another file
     path: Path | None = None  # the feature file; None for arrays in memory
@@ -47,12 +48,6 @@ class Source:
     images: str = ""  # how the numbers of images differ from those of the benchmark
     warnings: tuple[str, ...] = ()  # what else a reader of results must know of the features
     image_network: ImageNetwork | None = None  # for methods on images, whose rows are pixels: what these are for
-    pool: bool = False  # whether the images of each task replace base classes
-
-    @property
-    def statistics(self) -> Statistics:
-        """What methods know of base classes: their statistics, or that the images of a task replace them."""
-        return POOL if self.pool else self.base
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -67,7 +62,7 @@ class Source:
         return f"{self.provenance.dataset} {self.provenance.backbone}" + (f" ({words})" if words else "")
 
 
-def load_source(file: FeatureFile, split: str, base: BaseStatistics | None, other: FeatureFile | None = None) -> Source:
+def load_source(file: FeatureFile, split: str, base: Statistics, other: FeatureFile | None = None) -> Source:
     """Read a split of a feature file with what belongs to it; `other` is the file of the base, if not the same."""
     rows = file.read(split, with_images=False)
     repeated = repeated_rows(rows)
@@ -120,7 +115,7 @@ def source_of(file: FeatureFile, split: str, other: Base, reporter: Reporter, ra
     Base classes that are what is to be classified are refused, unless that is what was asked for.
     """
     if other == POOL:
-        return replace(load_source(file, split, None), pool=True)
+        return load_source(file, split, POOL)
     own = file.splits.get("base")
     base = file if other is None or (own and own.digest == other.summary("base").digest) else other
     if base is not file:

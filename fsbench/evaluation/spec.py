@@ -41,11 +41,6 @@ class MethodChoice:
         """The network that it needs, if it works on images; else empty."""
         return self.info.network_for(self.options)
 
-    @property
-    def adapts_network(self) -> bool:
-        """Whether it adapts a network to every task, which takes seconds."""
-        return bool(self.network) and self.info.cost == "network"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
@@ -97,12 +92,6 @@ class Spec:
             **{name: getattr(options, name) for name in names},
             **more,
         )
-
-    @classmethod
-    def from_words(cls, **words: Any) -> Spec:
-        """The specification that options of `fsbench compare` stand for."""
-        options = Comparing(**words)
-        return cls.of(options, options.methods, {})
 
 
 def usual_methods() -> list[str]:

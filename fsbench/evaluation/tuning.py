@@ -33,6 +33,7 @@ from fsbench.features.store import FeatureFile, overlap
 from fsbench.io.files import only_writer, write_sealed
 from fsbench.methods.base import Learnable, Method
 from fsbench.methods.bavardage import ARTICLE_UNITS
+from fsbench.methods.pool import Statistics
 from fsbench.methods.registry import method_class, method_key, working_methods
 from fsbench.results.record import Origins
 from fsbench.results.studies import Trial, Tuned, Value, read_memory, tuning_path
@@ -50,16 +51,10 @@ class Search:
     """What is tuned, and where."""
 
     choice: MethodChoice  # with parameters that are not to be tuned
-    source: Source  # features of the val classes
+    source: Source  # that of `validation_source`
     protocol: TaskProtocol  # of the tasks to come; val tasks are drawn the same way
     memory: Path  # file that stores outcomes of searches
     goal: Literal["accuracy", "confidence"] = "accuracy"
-
-    def __post_init__(self) -> None:
-        if self.source.split_name != "val":
-            raise FsbenchError(
-                f"Parameters are tuned on the val classes, never on {self.source.split_name}.", "Use the val split."
-            )
 
     @property
     def key(self) -> str:
@@ -72,7 +67,7 @@ class Search:
             "fixed": {name: self.method().values()[name] for name in _settled(self.choice)},
             "protocol": dataclasses.asdict(self.protocol),
             "features": self.source.split.digest,
-            "base": self.source.base.digest if self.source.base else "",
+            "base": self.source.base.digest if isinstance(self.source.base, BaseStatistics) else "",
             **({} if self.goal == "accuracy" else {"goal": self.goal}),
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
@@ -122,7 +117,7 @@ def search_for(
 
 
 @functools.lru_cache(maxsize=4)
-def validation_source(file: FeatureFile, base: BaseStatistics | None) -> Source:
+def validation_source(file: FeatureFile, base: Statistics) -> Source:
     """The val classes of a feature file, for tuning, unless they are novel ones under another name; read once."""
     if "val" not in file.splits:
         raise FsbenchError(
@@ -137,25 +132,20 @@ def validation_source(file: FeatureFile, base: BaseStatistics | None) -> Source:
 
 def grid_of(choice: MethodChoice) -> list[Axis]:
     """The axes to search: those of the method that are not given, in whichever units; none where it learns instead."""
-    method, chosen = choice.method, method_class(choice.method)
-    fields = dataclasses.fields(chosen)  # type: ignore[arg-type]
-    parameters, grid = [field.name for field in fields if field.name != "calibration"], chosen.info.grid
+    chosen, settled = method_class(choice.method), _settled(choice)
     if not chosen.can_tune():
-        if not parameters:
-            raise FsbenchError(f"There is no grid to tune {method} on: it has no parameters.", "Leave out --tune.")
         grids = ", ".join(name for name in working_methods() if method_class(name).can_tune())
-        raise FsbenchError(
-            f"There is no grid to tune {method} on.",
-            f"Give one: fsbench tune --method {method} --over NAME=VALUE,VALUE. Methods with a grid: {grids}.",
-        )
-    learns = issubclass(chosen, Learnable)
-    free = [name for name in (parameters if learns else grid) if name not in _settled(choice)]
+        hint = f"Leave out --tune, or give one: fsbench tune --over NAME=VALUE,VALUE. Methods with a grid: {grids}."
+        raise FsbenchError(f"There is no grid to tune {choice.method} on.", hint)
+    learns, fields = issubclass(chosen, Learnable), dataclasses.fields(chosen)  # type: ignore[arg-type]
+    parameters = [field.name for field in fields if field.name != "calibration"] if learns else chosen.info.grid
+    free = [name for name in parameters if name not in settled]
     if not free:
         raise FsbenchError(
-            f"There is nothing to tune: all that is searched for {method} is given, {', '.join(choice.options)}.",
+            f"There is nothing to tune: all that is searched for {choice.method} is given, {', '.join(settled)}.",
             "Leave out --tune, or a parameter.",
         )
-    return [] if learns else [Axis(name, grid[name]) for name in free]
+    return [] if learns else [Axis(name, chosen.info.grid[name]) for name in free]
 
 
 def tune(search: Search, axes: Sequence[Axis], runner: Runner, *, tasks: int = TASKS, seed: int = 0) -> Tuned:

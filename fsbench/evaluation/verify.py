@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,7 +98,7 @@ class Verifier:
         numbers = np.sort(self._rng.permutation(record.tasks)[: self.count(record)])
         tasks, device = TaskList(run.protocol, run.seed, numbers), self.runner.device
         progress = lambda done, *note: advance(done)  # noqa: E731
-        (outcome,) = solve([method], source.split, source.statistics, tasks, device=device, progress=progress)
+        (outcome,) = solve([method], source.split, source.base, tasks, device=device, progress=progress)
         pairs = ((getattr(one.answers, name) for one in (outcome, record)) for name in ("predicted", "labels"))
         different = np.any([(new != stored[numbers]).any(axis=1) for new, stored in pairs], axis=0)
         return Verdict(record, numbers.tolist(), numbers[different].tolist(), str(file.path))
@@ -124,7 +124,7 @@ class Verifier:
             file = self._file(run.split, run.features, "features")
             base = self._file("base", run.base, "base classes") if run.base not in ("", POOL) else None
             statistics = base_of(base, self.runner.reporter) if base else None
-            self._last = key, file, replace(load_source(file, run.split, statistics), pool=run.base == POOL)
+            self._last = key, file, load_source(file, run.split, POOL if run.base == POOL else statistics)
         return self._last[1:]
 
     def _file(self, split: str, digest: str, what: str) -> FeatureFile:

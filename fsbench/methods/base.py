@@ -47,10 +47,6 @@ class Variants:
     in_all: tuple[str, ...] = ()  # those that `all` runs beside the default
     without_base: tuple[str, ...] = ()  # those that need no base classes, although the method does
 
-    def chosen(self, params: Mapping[str, Any]) -> str:
-        """The word that the parameters stand for."""
-        return str(params.get(self.parameter, self.values[0]))
-
 
 @dataclass(frozen=True)
 class MethodInfo:
@@ -98,13 +94,14 @@ class MethodInfo:
 
     def network_for(self, params: Mapping[str, Any]) -> str:
         """The network that the method needs with these parameters; empty if it works on features."""
-        if not self.variants or not self.network_by:
-            return self.network
-        return self.network_by.get(self.variants.chosen(params), self.network)
+        return self.network_by.get(self._variant(params), self.network)
 
     def needs_base_for(self, params: Mapping[str, Any]) -> bool:
         """Whether the method needs statistics of base classes with these parameters."""
-        return self.needs_base and not (self.variants and self.variants.chosen(params) in self.variants.without_base)
+        return self.needs_base and not (self.variants and self._variant(params) in self.variants.without_base)
+
+    def _variant(self, params: Mapping[str, Any]) -> str:
+        return str(params.get(self.variants.parameter, self.variants.values[0])) if self.variants else ""
 
     def assumes(self, params: Mapping[str, Any], alpha: float | None = None) -> str:
         """What the method assumes with these parameters, as tables say it: `inductive`, or the prior it has.
@@ -197,6 +194,10 @@ class Method:
         """Class probabilities of the queries, (B, Q, K). No host synchronisation, no loop over tasks."""
         raise NotImplementedError
 
+    def memory_per_task(self, samples: int) -> int:
+        """An estimate of the bytes that one task of so many images takes, beside its rows and their inner products."""
+        return 0
+
     def outlier_scores(self, tasks: TaskBatch, probabilities: Tensor) -> Tensor:
         """How little queries look like the classes of their task (B, Q), given their probabilities (B, Q, K).
 
@@ -230,14 +231,6 @@ class Learnable(Protocol):
 
     def learn(self, labelled: Sequence[tuple[TaskBatch, Tensor]], free: Collection[str]) -> dict[str, float | str]:
         """New values of the free parameters, from tasks with the labels (B, Q) of their queries."""
-
-
-@runtime_checkable
-class Demanding(Protocol):
-    """A method that takes much memory, and says how much."""
-
-    def memory_per_task(self, samples: int) -> int:
-        """Estimate the bytes that one task of so many images takes."""
 
 
 def _read_checks(cls: Any) -> dict[str, TypeAdapter[Any]]:

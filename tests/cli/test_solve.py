@@ -80,19 +80,6 @@ def test_few_of_many_classes_are_among_the_queries() -> None:
     assert "uniform prior" not in table.split("bavardage:transport")[0]  # most classes have no query
 
 
-def test_records_are_reused_unless_forced_also_with_a_number_in_other_words(folder: Path) -> None:
-    def stored() -> dict[str, int]:
-        return {path.name: path.stat().st_mtime_ns for path in (folder / "results").glob("*.h5")}
-
-    first = rows("solve", "--t-km", "10", "--tau", "1", *FEW)
-    before, again = stored(), ("solve", "--set", "t_km=10", "--set", "tau=1.0", *FEW)
-    assert rows(*again) == first
-    assert stored() == before
-    assert rows(*again, "--force") != []
-    assert stored().keys() == before.keys()
-    assert stored() != before
-
-
 def test_a_record_names_the_file_that_was_solved(folder: Path) -> None:
     """Such as one that was extracted with --tag, or has the word scatter in its name."""
     file = (folder / "features" / "synthetic-none.h5").rename(folder / "features" / "my.scatter-net-tagged.h5")

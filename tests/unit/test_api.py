@@ -88,15 +88,6 @@ def test_compare_is_the_table_of_the_command(folder: Path, capsys: pytest.Captur
         table.show("latx")
 
 
-def test_what_is_printed_of_a_record_and_a_table_is_short() -> None:
-    record = fsbench.evaluate("ncm", GLYPHS, tasks=200, balanced=True)
-    assert str(record).startswith("ncm on glyphs rn12, balanced 1-shot: ")
-    assert str(record).endswith(f"± {record.ci95:.2f} % over 200 tasks")
-    assert len(repr(record)) < 2000
-    assert len(repr(fsbench.compare("ncm", GLYPHS, tasks=200, shots=1))) < 1500
-    assert str(fsbench.FeatureFile.open(GLYPHS)).startswith("features/glyphs-rn12.h5: glyphs, rn12, D = 48")
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [

@@ -35,7 +35,7 @@ def test_complete_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     put(tmp_path / "data/cub/images", (f"{name}/1.jpg" for name in info.split_of))
     (dataset,) = look(tmp_path).datasets
     assert (dataset.state, dataset.sentences) == ("complete", ("CUB-200-2011 is complete.",))
-    assert [split.found_images for split in dataset.splits] == [100, 50, 50]
+    assert [split["images"] for split in dataset.splits.values()] == [100, 50, 50]
     put(tmp_path / "data/cub/images", ["201.Dodo/1.jpg"])
     assert look(tmp_path).datasets[0].state == "differs"
 

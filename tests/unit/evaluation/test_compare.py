@@ -9,7 +9,7 @@ import pytest
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.compare import compare
-from fsbench.evaluation.spec import NO_BASELINE, Spec
+from fsbench.evaluation.spec import NO_BASELINE, Spec, parse_methods
 from fsbench.evaluation.verify import Verifier
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.reporter import Reporter
@@ -62,7 +62,7 @@ def test_a_method_that_does_not_fit_into_memory_is_left_out_by_name(
     file: FeatureFile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("fsbench.evaluation.engine.free_memory", lambda device: 60_000)  # bytes
-    spec = Spec.from_words(methods="ncm,ilpc", shots=1, settings="unbalanced", tasks=2)
+    spec = Spec(methods=tuple(parse_methods("ncm,ilpc")), protocols=(ONE,), tasks=2)
     assert labels(compare(spec, [file], runner(reporter=Reporter()))) == ["soft-kmeans", "ncm"]
     told = " ".join(capsys.readouterr().err.split())
     assert "Solving takes about 0.0 GB of memory for a task of 80 images, and 0.0 GB are free." in told
@@ -148,7 +148,8 @@ def test_a_record_of_other_queries_or_classes_does_not_join_a_table(file: Featur
 def test_a_failing_method_is_left_out(file: FeatureFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "failing.py").write_text(f"{CLASSIFY}super().classify(tasks) / 0")
     failing = f"{tmp_path}/failing.py:Mine"
-    spec = Spec.from_words(methods=["ncm", failing, "bavardage"], tasks=5, shots=[1])
+    choices = tuple(parse_methods(["ncm", failing, "bavardage"]))
+    spec = Spec(methods=choices, protocols=(ONE, TaskProtocol(alpha=None)), tasks=5)
     assert labels(compare(spec, [file], runner(reporter=Reporter()))) == ["soft-kmeans", "ncm", "bavardage"]
     said = " ".join(capsys.readouterr().err.split())
     assert (

@@ -10,6 +10,7 @@ from fsbench.evaluation.compare import compare
 from fsbench.evaluation.run import configure
 from fsbench.evaluation.source import source_of
 from fsbench.evaluation.spec import Spec, parse_methods
+from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import FeatureFile, Provenance, write_features
 from fsbench.reporter import Reporter
 from fsbench.tasks.protocol import TaskProtocol
@@ -42,7 +43,7 @@ def other(tmp_path: Path) -> FeatureFile:
 
 def test_statistics_come_from_the_other_file_and_records_name_it(novel: FeatureFile, other: FeatureFile) -> None:
     source, digest = source_of(novel, "novel", other, QUIET), other.summary("base").digest
-    assert source.base is not None
+    assert isinstance(source.base, BaseStatistics)
     assert (source.base.digest, source.split.digest) == (digest, novel.summary("novel").digest)
     assert configure(parse_methods("bavardage")[0], source, TaskProtocol(), preset="article")[1].preset == "cub"
     table = compared("ncm,bavardage", [novel], [TaskProtocol()], tasks=10, base=other)

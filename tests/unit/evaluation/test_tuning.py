@@ -18,7 +18,7 @@ from fsbench.methods.registry import METHODS, method_class
 from fsbench.reporter import Reporter
 from fsbench.results.studies import read_memory, tuning_path
 from fsbench.tasks.protocol import TaskProtocol
-from tests.comparing import compared, job, runner, solved, source_in_memory
+from tests.comparing import compared, job, runner, solved
 from tests.synthetic import Features
 from tests.watching import watch
 
@@ -128,9 +128,7 @@ def test_a_broken_search_goes_on(search: Search, tmp_path: Path, monkeypatch: py
     assert len(computed) == 4  # of four cells, two were stored
 
 
-def test_what_is_not_to_be_tuned_is_refused(search: Search, features: Features, tmp_path: Path) -> None:
-    with pytest.raises(FsbenchError, match="never on novel"):
-        replace(search, source=source_in_memory(features))
+def test_a_file_without_val_classes_is_refused(features: Features, tmp_path: Path) -> None:
     write_features(tmp_path / "f.h5", Provenance("x", "y"), {"base": features.base, "novel": features.novel})
     with pytest.raises(FsbenchError, match="no split val") as caught:
         validation_source(FeatureFile.open(tmp_path / "f.h5"), None)
