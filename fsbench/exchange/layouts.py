@@ -1,8 +1,8 @@
 """What the arrays in a file mean: rows with labels, vectors by class, or classes × images × features.
 
 Rows with labels stand under names that say what they are: npz, dicts of tensors, TIM's pickles, S2M2's HDF5. A name
-may carry its split (`novel_features`, `X_train`), or lie in a dict of that name (`novel/features`). Vectors by class
-are the pickles of S2M2, PT-MAP, SimpleShot and LaplacianShot; EASY stacks all classes in one tensor.
+may carry its split (`novel_features`, `X_train`). Vectors by class are the pickles of S2M2, PT-MAP, SimpleShot and
+LaplacianShot; EASY stacks all classes in one tensor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ _EXPECTED = (
     "Recognised are: rows with labels (npz, dicts of tensors, S2M2's HDF5), vectors by class (pickles of S2M2, "
     "PT-MAP, SimpleShot), and tensors (classes, images, D) as EASY's."
 )
-_WEIGHT_ENDS = (".weight", ".bias", ".running_mean", "num_batches_tracked")
 _WORDS = {
     "features": "features feature feats feat all_feats concat_features embeddings embedding x",
     "labels": "labels label all_labels concat_labels targets target y",
@@ -48,7 +47,6 @@ class Part:
     labels: NDArray[Any]  # (M,) whole numbers or names
     class_names: tuple[str, ...] = ()  # of the classes 0, 1, …, where the file gives them
     images: tuple[str, ...] = ()  # M names, or none
-    text: NDArray[Any] | None = None  # text prototypes of the classes 0, 1, …
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,6 @@ def read_file(path: Path, dataset: str, split: str = "") -> tuple[str, Recognise
     """
     container, content = open_file(path)
     with reading(path, container):
-        _refuse_checkpoint(path, content)
         for layout in LAYOUTS:
             if layout.recognise(content):
                 return f"{container.partition(' ')[2]}: {layout.name}", layout.read(content, dataset, split)
@@ -84,16 +81,6 @@ def read_file(path: Path, dataset: str, split: str = "") -> tuple[str, Recognise
         raise FsbenchError(
             f"{path} is {container} without features that fsbench recognises; it holds {holds}.", _EXPECTED
         )
-
-
-def _refuse_checkpoint(path: Path, content: object) -> None:
-    """Refuse the weights of a network: their tables look like features."""
-    inner = content.values() if isinstance(content, Mapping) else ()
-    for candidate in (content, *inner):
-        keys = [text_of(key) or "" for key in candidate] if isinstance(candidate, Mapping) else []
-        if any(key.endswith(_WEIGHT_ENDS) for key in keys):
-            message = f"{path} is a checkpoint: the weights of a network, not features."
-            raise FsbenchError(message, f"Extract features with it: fsbench extract --weights {path}.")
 
 
 def _is_table(value: object) -> bool:
@@ -110,6 +97,8 @@ def _read_rows(content: object, dataset: str, split: str) -> Recognised:
     """The rows of every split that the names speak of."""
     arrays, others = _fields(content)
     remarks = [f"left out, as no features or labels: {', '.join(others[:5])}"] if others else []
+    if any(role == "text" for _, role in arrays):
+        remarks.append("its text prototypes are left out: give them as text=FILE")
     parts = []
     for name in dict.fromkeys(name for name, role in arrays if role in {"features", "labels"}):
         part, dropped = _part(name, {role: array for (split, role), array in arrays.items() if split == name})
@@ -122,7 +111,7 @@ def _fields(content: object) -> tuple[Fields, list[str]]:
     """Arrays by split and role, and the names of those without a recognised role."""
     fields: Fields = {}
     others = []
-    for key, array in _flat(content):
+    for key, array in _named_arrays(content):
         meaning = _meaning(key)
         if meaning is None:
             others.append(key)
@@ -134,18 +123,14 @@ def _fields(content: object) -> tuple[Fields, list[str]]:
     return fields, others
 
 
-def _flat(content: object, before: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
-    """Arrays by name, those of dicts inside the first one included; lists of names become arrays."""
+def _named_arrays(content: object) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Arrays by name; lists of names become arrays."""
     for key, value in content.items() if isinstance(content, Mapping) else ():
         name = text_of(key)
-        if name is None:
-            continue
-        if isinstance(value, Mapping) and not before:
-            yield from _flat(value, f"{name}/")
-        elif isinstance(value, np.ndarray):
-            yield before + name, value
-        elif isinstance(value, list) and value and all(isinstance(item, str | bytes) for item in value):
-            yield before + name, np.array([text_of(item) for item in value], dtype=np.str_)
+        if name is not None and isinstance(value, np.ndarray):
+            yield name, value
+        elif name is not None and isinstance(value, list) and all(isinstance(item, str | bytes) for item in value):
+            yield name, np.array([text_of(item) for item in value], dtype=np.str_)
 
 
 def _meaning(key: str) -> tuple[str, str] | None:
@@ -174,8 +159,7 @@ def _part(split: str, arrays: dict[str, NDArray[Any]]) -> tuple[Part, int]:
     rows = int(count.item()) if count.size == 1 and count.dtype.kind in "iu" else -1
     if not 0 <= rows <= len(features):
         raise FsbenchError(f"The count is {count}, but there are {len(features)} rows.")
-    part = Part(split, features[:rows], labels[:rows], names, images[:rows], arrays.get("text"))
-    return part, len(features) - rows
+    return Part(split, features[:rows], labels[:rows], names, images[:rows]), len(features) - rows
 
 
 def read_text(path: Path) -> tuple[str, NDArray[Any], tuple[str, ...], tuple[str, ...]]:

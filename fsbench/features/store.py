@@ -158,7 +158,7 @@ def make_split(
     offsets = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=len(class_names)))])
     names, contents = (tuple(values[i] for i in order) if values else () for values in (images, hashes))
     ordered = np.ascontiguousarray(features[order], dtype=np.float32)
-    _check_finite(ordered, names)
+    _check_finite(ordered, order, names)
     return Split(ordered, offsets.astype(np.int64), tuple(class_names), names, hashes=contents)
 
 
@@ -334,13 +334,14 @@ def _check_labels(labels: NDArray[Any], classes: int) -> None:
         raise FsbenchError(f"Class {empty[0]} has no images.", _RELABEL)
 
 
-def _check_finite(features: NDArray[np.float32], images: Sequence[str]) -> None:
+def _check_finite(features: NDArray[np.float32], order: NDArray[np.intp], images: Sequence[str]) -> None:
+    """Refuse rows that are not finite; the error has the number of the first before they were put in order."""
     rows = np.flatnonzero(~np.isfinite(features).all(axis=1))
     if len(rows):
         row = features[rows[0]]
         image = f" (image {images[rows[0]]})" if images else ""
         hint = "Features must be finite: check the image and the precision of the extraction."
-        raise FsbenchError(f"Row {rows[0]}{image} of the features contains {row[~np.isfinite(row)][0]}.", hint)
+        raise FsbenchError(f"Row {order[rows[0]]}{image} of the features contains {row[~np.isfinite(row)][0]}.", hint)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,6 @@ class Episodes:
     rate: float = 0.1
     adapts: str = "all"  # the parameters that these steps change
     second_order: bool = True  # whether the outer gradient passes through the inner ones
-    head: str = "zero"  # of MAML: zero for every task, or learned, which fixes the number of classes of a task
     eval_every: int = 10  # epochs; the best of the evaluated networks is kept, so here it does determine the weights
 
     @property

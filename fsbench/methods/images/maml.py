@@ -91,9 +91,9 @@ class Maml(ImageMethod):
     the other queries. In `maml:transductive` the queries are normalised by themselves, as most published numbers
     are: on unbalanced tasks that centres them on the frequent classes.
 
-    Departs from Finn et al.: the head starts at zero for every task instead of being learned, unless the network was
-    trained with `--head learned`; so tasks may have any number of classes, in any order. Steps have the rate 0.1 that
-    such a head wants, not 0.01, unless the network was trained with another one.
+    Departs from Finn et al.: the head starts at zero for every task instead of being learned, so that tasks may have
+    any number of classes, in any order. Steps have the rate 0.1 that such a head wants, not 0.01, unless the network
+    was trained with another one.
     """
 
     variant: Literal["inductive", "transductive"] = "inductive"
@@ -120,19 +120,9 @@ class Maml(ImageMethod):
 
     def solver(self, network: ImageNetwork, ways: int, device: torch.device) -> Solver:
         """Steps from the trained parameters, and the softmax of the logits after them."""
-        model = Classifier(counted_copy(network.backbone.network), network.backbone.info.feature_dim, ways)
         if network.extras:
-            learned = {name.removeprefix("head."): tensor for name, tensor in network.extras.items()}
-            if learned.keys() != model.head.state_dict().keys():
-                raise FsbenchError(
-                    f"{network.name} is not a network of MAML.", "Train one: fsbench train --recipe maml"
-                )
-            if len(learned["bias"]) != ways:
-                raise FsbenchError(
-                    f"The head of {network.name} was trained for {len(learned['bias'])} classes, a task has {ways}.",
-                    "Train without --head learned, and tasks may have any number of classes.",
-                )
-            model.head.load_state_dict(learned)
+            raise FsbenchError(f"{network.name} is not a network of MAML.", "Train one: fsbench train --recipe maml")
+        model = Classifier(counted_copy(network.backbone.network), network.backbone.info.feature_dim, ways)
         model = model.to(device)
         params = {name: value.detach().requires_grad_() for name, value in model.named_parameters()}
         inner = InnerLoop(self.steps, self.rate, self.adapts, self.variant == "transductive")

@@ -44,7 +44,7 @@ def test_checkpoints_and_other_hdf5_files_are_named(tmp_path: Path, features: Fe
         file["features"] = np.ones((3, 2))
     features.write(tmp_path / "own")
     for name, words in (
-        ("weights", "is a checkpoint"),
+        ("weights", "without features that fsbench recognises; it holds epoch, state"),
         ("hdf5", "an HDF5 file without all_feats, all_labels, count; it holds features"),
         ("own", "is a file of fsbench already"),
     ):
@@ -57,16 +57,16 @@ def test_rows_that_are_not_finite_are_named(tmp_path: Path, value: float) -> Non
     features = ROWS.features.astype(np.float64)
     features[5, 2] = value
     path = "novel=" + save(tmp_path / "novel.npz", features=features, labels=ROWS.labels)
-    with pytest.raises(FsbenchError, match=r"novel.npz, novel: 1 rows are not finite .* row 5 \(class 7\)"):
+    with pytest.raises(FsbenchError, match=r"novel\.npz, novel: Row 5 of the features contains"):
         imported(path, out=tmp_path / "out.h5")
 
 
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"labels": ROWS.labels[:-1]}, "12 rows of features, labels of shape"),
+        ({"labels": ROWS.labels[:-1]}, r"got \(12, 5\) and \(11,\)"),
         ({"labels": ROWS.labels + 0.5}, "labels are float64, expected whole numbers or names"),
-        ({"features": ROWS.features[:0], "labels": ROWS.labels[:0]}, "no rows"),
+        ({"features": ROWS.features[:0], "labels": ROWS.labels[:0]}, "no images at all"),
         ({"features": ROWS.features.astype(int)}, "features are int64 of shape"),
         ({"feats": ROWS.features}, "Two arrays could be the features"),
         ({"class_names": np.array(["a", "b"])}, "labels go from 3 to 11, but there are 2 names"),

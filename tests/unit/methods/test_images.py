@@ -76,26 +76,12 @@ def test_parameters_name_the_weights_and_follow_the_training(network: ImageNetwo
     with pytest.raises(FsbenchError, match="works on images"):
         Maml.configure(Context(balanced=False)).embed(torch.zeros(2, 3), None)
     bare = ImageNetwork(network.backbone, TRANSFORM)
-    with pytest.raises(FsbenchError, match="not a network of VERSA"):
-        Versa.configure(Context(balanced=False, network=bare)).classify(tasks_of(1))
+    for method, foreign in ((Versa, bare), (Maml, network)):
+        with pytest.raises(FsbenchError, match=f"not a network of {method.info.title}"):
+            method.configure(Context(balanced=False, network=foreign)).classify(tasks_of(1))
     trained = ImageNetwork(network.backbone, TRANSFORM, {}, {"inner": {"steps": 3, "rate": 0.2, "adapts": "head"}})
     params = Maml.configure(Context(balanced=True, network=trained)).params()
     assert (params["steps"], params["rate"], params["adapts"]) == (6, 0.2, "head")
-
-
-def test_a_learned_head_fixes_the_number_of_classes(network: ImageNetwork) -> None:
-    features = network.backbone.info.feature_dim
-    extras = {"head.weight": torch.randn(WAYS, features), "head.bias": torch.zeros(WAYS)}
-    trained = ImageNetwork(network.backbone, TRANSFORM, extras)
-    method = Maml.configure(Context(balanced=True, network=trained), rate=1e-9)
-    tasks = tasks_of(1)
-    model = Classifier(counted_copy(network.backbone.network), features, WAYS)
-    model.head.load_state_dict({name.removeprefix("head."): tensor for name, tensor in extras.items()})
-    set_counted(model, tasks.support_size)
-    expected = model(network.images(tasks.rows[0]))[tasks.support_size :].softmax(dim=1)
-    assert torch.allclose(method.classify(tasks)[0], expected, atol=1e-5)
-    with pytest.raises(FsbenchError, match="trained for 3 classes, a task has 2"):
-        method.classify(TaskBatch(tasks.rows[:, [0, 1, 3, 4]], tasks.support_labels[:, [0, 1, 3]], 2))
 
 
 @pytest.mark.parametrize("counted", [None, 2])
