@@ -147,7 +147,8 @@ def import_files(
     splits = {name: read[name] for name in SPLITS if name in read}
     remarks += [remark for name, split in splits.items() for remark in remarks_on(split, name)]
     remarks += [*check_together(splits, origins), *_on_naming(naming, splits)]
-    texts, templates = [path for stated, path in parsed if stated == TEXT], ()
+    texts = [path for stated, path in parsed if stated == TEXT]
+    templates: tuple[str, ...] = ()
     if len(texts) > 1:
         raise FsbenchError(f"Two files of text: {texts[0]} and {texts[1]}.", "Give one table for all classes.")
     for path in texts:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
-from fsbench.data.catalog import SPLIT_ALIASES, SPLITS
+from fsbench.data.catalog import SPLITS
 from fsbench.errors import FsbenchError
 from fsbench.io.files import is_name
 from fsbench.io.hdf5 import REMAKE, attribute_of, dataset_of, encode, open_hdf5, sealed_hdf5, strings_of
@@ -268,10 +268,6 @@ class FeatureFile:
 
     def summary(self, name: str) -> SplitSummary:
         """What the file says of one split; an error that lists the splits if it is missing."""
-        if name not in SPLITS:
-            meant = next((split for split, aliases in SPLIT_ALIASES.items() if name.lower() in aliases), "")
-            hint = f"fsbench calls it {meant}." if meant else f"Splits: {', '.join(self.splits)}."
-            raise FsbenchError(f"Unknown split {name!r}.", hint)
         if name not in self.splits:
             hint = f"Extract the {name} images into this file, or choose another --split."
             raise FsbenchError(f"{self.path} has no split {name!r}; it has {', '.join(self.splits)}.", hint)
