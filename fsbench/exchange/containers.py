@@ -58,14 +58,10 @@ class Container:
 
 def open_file(path: Path) -> tuple[str, object]:
     """The kind of a file, with its article, and its content."""
-    require_regular(path)
-    try:
-        with path.open("rb") as file:
-            start = file.read(_START)
-    except FileNotFoundError:
-        raise missing_file(path, "Check the path.") from None
-    except OSError as error:
-        raise FsbenchError(f"{path} cannot be read: {error.strerror or error}.", "Name a readable file.") from error
+    if not path.exists():
+        raise missing_file(path, "Check the path.")
+    with reading(path, "a file of features"), path.open("rb") as file:
+        start = file.read(_START)
     for container in CONTAINERS:
         if container.recognise(path, start):
             with reading(path, container.name):
