@@ -1,15 +1,12 @@
-"""`fsbench doctor`: data sets, weights, features, libraries, devices; `--deep` reads every image and feature file."""
+"""`fsbench doctor`: data sets, weights, features, libraries, devices."""
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -19,21 +16,19 @@ from rich.text import Text
 from fsbench.backbones.find_weights import SUFFIXES, shipped_weights
 from fsbench.cli.options import Doctor
 from fsbench.data.catalog import DATASETS, SPLITS, DatasetInfo, dataset_info
-from fsbench.data.dataset import Listing, build_dataset, drop_small, first_names
+from fsbench.data.dataset import Listing, build_dataset, drop_small
 from fsbench.data.layouts import list_folder
 from fsbench.data.scan import differences, find_datasets, preflight, wrong_split
 from fsbench.errors import FsbenchError
-from fsbench.features.store import FeatureFile, library_versions, overlap
+from fsbench.features.store import library_versions
 from fsbench.report.writers import Cell, Column, Mark, Table, cells, numbers, show, stdout_console
-from fsbench.reporter import Reporter
 from fsbench.tasks.sampling import feasible_settings
 
 _WIDTH = 100
 _MARKS: dict[str, Mark] = {
     "complete": "good", "own images": "good", "incomplete": "doubtful", "differs": "doubtful",
 }  # fmt: skip
-_NOT_READ = "Images were counted, not read: --deep decodes every one of them."
-_IMAGES_AT_ONCE = 256  # per call of the threads that decode
+_NOT_READ = "Images were counted, not read: fsbench extract names the broken ones."
 _PROBE = """
 import json, torch
 devices = {"cpu": f"{torch.get_num_threads()} threads"}
@@ -94,42 +89,27 @@ class DoctorReport:
     features_root: str
     features: dict[str, int]
     environment: Environment
-    deep_sentences: tuple[str, ...]  # what reading everything shows, if that was asked for
 
 
-def diagnose(
-    data: Path, weights: Path, features: Path, deep: Reporter | None = None, own: Path | None = None
-) -> DoctorReport:
+def diagnose(data: Path, weights: Path, features: Path, own: Path | None = None) -> DoctorReport:
     """Check everything below the roots of data, weights and features, which need not exist.
 
-    A folder of `own` images takes the place of the data sets. The reporter `deep` shows progress while every image and
-    every feature file is read; without it, none is.
+    A folder of `own` images takes the place of the data sets.
     """
-    datasets: list[DatasetReport] = []
-    listings: list[Listing] = []
-    if own is not None:
-        listings.append(list_folder(own, None))
-        datasets.append(_report_own(listings[0]))
+    datasets = [_report_own(list_folder(own, None))] if own is not None else []
     for name, folder in find_datasets(data) if own is None else ():
         try:
-            listings.append(list_folder(folder, dataset_info(name)))
-            datasets.append(_report_benchmark(listings[-1], dataset_info(name)))
+            datasets.append(_report_benchmark(list_folder(folder, dataset_info(name)), dataset_info(name)))
         except FsbenchError as error:
             datasets.append(DatasetReport(name, str(folder), "unreadable", (), (str(error),)))
-    sentences = [] if datasets else [_on_missing_data(data)]
-    sentences += [_NOT_READ] if listings and deep is None else []
+    sentences = [_NOT_READ] if datasets else [_on_missing_data(data)]
     sizes = {path: size for path, size in _files(features, "*.h5").items() if not path.endswith(".scatter.h5")}
-    read: list[str] = []
-    if deep is not None:
-        read += [sentence for listing in listings for sentence in _read_images(listing, deep)]
-        read += [sentence for path in sizes for sentence in _read_features(features / path)]
-        read = read or ["There are neither data sets nor feature files to read."]
     shipped = {} if weights.resolve() == shipped_weights().resolve() else _list_weights(shipped_weights())
     return DoctorReport(
         data_root=str(own or data), datasets=tuple(datasets), data_sentences=tuple(sentences),
         weights_root=str(weights), weights=_list_weights(weights), shipped=shipped,
         features_root=str(features), features=sizes,
-        environment=probe_environment(), deep_sentences=tuple(read),
+        environment=probe_environment(),
     )  # fmt: skip
 
 
@@ -143,52 +123,6 @@ def probe_environment(code: str = _PROBE) -> Environment:
     reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
     problem = f"torch and torchvision do not work together: {reason}. {_ADVICE}"
     return Environment(library_versions(), problem, devices)
-
-
-def _read_images(listing: Listing, reporter: Reporter) -> list[str]:
-    """Which images cannot be decoded, and which are the same, byte for byte."""
-    classes = [(split, images) for split, of in listing.splits.items() for images in of.values()]
-    places = [(split, image) for split, images in classes for image in images]
-
-    def read(place: tuple[str, str]) -> tuple[str, str]:
-        """The digest of an image, or why it cannot be read."""
-        try:
-            listing.reader.open(place[1])
-            return hashlib.sha256(listing.reader.content(place[1])).hexdigest(), ""
-        except (FsbenchError, OSError) as error:
-            return "", str(error).partition("\n")[0]
-
-    broken: list[str] = []
-    equal: dict[str, list[tuple[str, str]]] = {}
-    with reporter.bar(f"reading images of {listing.root.name}", len(places)) as advance, ThreadPoolExecutor() as pool:
-        for start in range(0, len(places), _IMAGES_AT_ONCE):
-            batch = places[start : start + _IMAGES_AT_ONCE]
-            for place, (digest, trouble) in zip(batch, pool.map(read, batch), strict=True):
-                broken += [trouble] if trouble else []
-                equal.setdefault(digest or trouble, []).append(place)
-            advance(len(batch))
-    doubles = [group for group in equal.values() if len(group) > 1]
-    doubles.sort(key=lambda group: len({split for split, _ in group}), reverse=True)
-    sentences = [f"{len(broken):,} of {len(places):,} images cannot be read:", *broken]
-    if not broken:
-        sentences = [f"all {len(places):,} images can be read."]
-    if doubles:
-        named = (" = ".join(f"{split} {image}" for split, image in group) for group in doubles)
-        sentences.append(f"{len(doubles):,} images occur more than once, across splits first: {first_names(named)}.")
-    return [f"{listing.root}: {sentence}" for sentence in sentences]
-
-
-def _read_features(path: Path) -> list[str]:
-    try:
-        file = FeatureFile.open(path)
-        for name in file.splits:
-            file.read(name)
-        pairs = itertools.combinations(file.splits, 2)
-        shared = [overlap(one, file.stream(one), other, file.stream(other)) for one, other in pairs]
-    except FsbenchError as error:
-        return [error.message]
-    doubts = [f"{path}: {pair.sentence}: the same images in both?" for pair in shared if pair.rows]
-    return [f"{path}: intact, its SHA-256 is right.", *doubts]
 
 
 def _report_benchmark(listing: Listing, info: DatasetInfo) -> DatasetReport:
@@ -241,8 +175,7 @@ def _on_missing_data(root: Path) -> str:
 
 def doctor(options: Doctor) -> None:
     """Print what is found of data, weights, features, libraries and devices."""
-    places = options.data_dir, options.weights_dir, options.features_dir
-    report = diagnose(*places, Reporter() if options.deep else None, options.data)
+    report = diagnose(options.data_dir, options.weights_dir, options.features_dir, options.data)
     if options.as_json:
         print(json.dumps(asdict(report), indent=2))
     else:
@@ -267,7 +200,6 @@ def _show(report: DoctorReport) -> None:
         f"Weights in {report.weights_root}:": _lines(report.weights) or ["none"],
         "Weights that come with fsbench:": _lines(report.shipped),
         f"Features in {report.features_root}:": _lines(report.features) or ["none"],
-        "Images and feature files, read in full:": report.deep_sentences,
         "Libraries:": [text for text in (versions, environment.problem) if text],
         "Devices:": devices or ["none: torch does not start"],
     }

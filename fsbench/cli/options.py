@@ -181,7 +181,6 @@ class Doctor(shared.ImageFolders, shared.FeaturesFolder, shared.AsJson):
     """
 
     data: Path | None = shared.OwnImages.model_fields["data"]  # type: ignore[assignment]
-    deep: bool = option(False, "Decode every image, and find duplicate images and damaged feature files.")
 
 
 class Methods(shared.AsJson):

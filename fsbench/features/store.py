@@ -345,8 +345,7 @@ class Overlap:
     def refuse_many(self, why: str) -> str:
         """An error if it cannot be an accident; else a remark, which is empty if there is no overlap."""
         if self.share >= _MANY:
-            hint = "Find them with `fsbench doctor --deep`, for own images with --data FOLDER, and extract again."
-            raise FsbenchError(f"{self.sentence}: {why}", hint)
+            raise FsbenchError(f"{self.sentence}: {why}", "Remove the images that are in both, and extract again.")
         return f"{self.sentence}: the same images in both?" if self.rows else ""
 
 

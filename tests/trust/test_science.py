@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fsbench.backbones.load import load_backbone
-from fsbench.cli.doctor import Environment, diagnose
 from fsbench.data.scan import OwnData
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.source import source_of
@@ -93,20 +92,6 @@ def test_imported_features_are_not_replaced_by_an_extraction(tmp_path: Path) -> 
         extract(
             OwnData(root).load(), load_backbone("rn12", random_seed=0, width=1), out, Settings(workers=0), CPU, QUIET
         )
-
-
-def test_the_doctor_reads_feature_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine, folder = make_features(seed=1), tmp_path / "features"
-    folder.mkdir()
-    written(folder / "a.h5", base=mine.base, novel=with_rows_of(mine.novel, mine.base, 2))
-    damaged = bytearray(mine.write(folder / "b.h5").read_bytes())
-    damaged[-1] ^= 1
-    (folder / "b.h5").write_bytes(damaged)
-    monkeypatch.setattr("fsbench.cli.doctor.probe_environment", lambda: Environment({}))
-    told = "\n".join(diagnose(tmp_path / "data", tmp_path / "weights", folder, deep=QUIET).deep_sentences)
-    assert "a.h5: intact, its SHA-256 is right." in told
-    assert "a.h5: base and novel share 2 identical rows" in told
-    assert "b.h5 is not as it was written" in told or "b.h5 are not those that were written" in told
 
 
 @st.composite

@@ -1,13 +1,9 @@
-import shutil
 from pathlib import Path
 
 import pytest
 
 from fsbench.cli.doctor import DoctorReport, Environment, diagnose
 from fsbench.data.catalog import dataset_info
-from fsbench.reporter import Reporter
-from tests.comparing import QUIET
-from tests.images import write_images
 from tests.unit.data.trees import put
 
 
@@ -16,8 +12,8 @@ def _no_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsbench.cli.doctor.probe_environment", lambda: Environment({}))
 
 
-def look(root: Path, deep: Reporter | None = None) -> DoctorReport:
-    return diagnose(root / "data", root / "weights", root / "features", deep)
+def look(root: Path) -> DoctorReport:
+    return diagnose(root / "data", root / "weights", root / "features")
 
 
 def test_an_absent_a_foreign_and_an_unreadable_data_folder(tmp_path: Path) -> None:
@@ -51,25 +47,3 @@ def test_weights_and_features_are_listed(tmp_path: Path) -> None:
     report = look(tmp_path)
     assert report.weights == {"cub/rn12.pt": 4, "mini/wrn.tar": 4, "mini/timm/vit.pth": 4}
     assert report.features == {"mini-wrn.h5": 2}
-
-
-def test_deep_doctor_lists_every_broken_image(tmp_path: Path) -> None:
-    name = dataset_info("mini").classes("base")[0]
-    put(tmp_path / "data/mini", [f"train/{name}/good.png"])
-    put(tmp_path / "data/mini", [f"train/{name}/bad{i}.jpg" for i in range(7)], b"no image")
-    plain, deep = look(tmp_path), look(tmp_path, QUIET)
-    assert plain.deep_sentences == ()
-    assert "Images were counted, not read" in " ".join(plain.data_sentences)
-    assert "counted, not read" not in " ".join(deep.data_sentences)
-    text = " ".join(deep.deep_sentences)
-    assert "7 of 8 images cannot be read" in text
-    assert all(text.count(f"/bad{number}.jpg: it is not an image") == 1 for number in range(7))
-
-
-def test_equal_images_are_told_those_across_splits_first(tmp_path: Path) -> None:
-    root = write_images(tmp_path / "own", {"base": ["b0", "b1"], "novel": ["n0", "n1"]})
-    shutil.copy(root / "base/b1/000.png", root / "base/b1/001.png")
-    shutil.copy(root / "base/b1/002.png", root / "novel/n0/001.png")
-    *_, doubles = diagnose(tmp_path, tmp_path, tmp_path, QUIET, own=root).deep_sentences
-    across, within = "base base/b1/002.png = novel novel/n0/001.png", "base base/b1/000.png = base base/b1/001.png"
-    assert doubles.endswith(f"2 images occur more than once, across splits first: {across}, {within}.")
