@@ -246,12 +246,3 @@ def test_entropy_min_follows_its_equations(variant: str, network: ImageNetwork) 
     tasks = tasks_of(1)
     expected = reference_entropy_min(method, network, tasks)
     assert torch.allclose(method.classify(tasks)[0], expected, atol=1e-4)
-
-
-def test_every_variant_of_entropy_min_has_its_own_schedule(network: ImageNetwork) -> None:
-    context = Context(balanced=False, network=network)
-    schedules = {"joint": (25, 5e-5, 15.0), "alternating": (25, 5e-5, 1.0), "head": (1000, 1e-4, 15.0)}
-    for variant, schedule in schedules.items():
-        made = EntropyMin.configure(context, variant=variant)
-        assert (made.steps, made.rate, made.temperature) == schedule
-    assert EntropyMin.configure(context, steps=7).steps == 7
