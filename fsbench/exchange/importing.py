@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fsbench.data.catalog import DATASETS, SPLIT_WORDS, SPLITS, canonical_split, dataset_info
+from fsbench.data.catalog import SPLIT_WORDS, SPLITS, canonical_split
 from fsbench.errors import FsbenchError
 from fsbench.exchange.containers import REPAIR, text_of
 from fsbench.exchange.layouts import Part, read_file, read_text
@@ -23,7 +22,7 @@ from fsbench.features.store import (
     with_text,
     write_features,
 )
-from fsbench.io.files import is_name, only_writer, readable_part, sha256_of
+from fsbench.io.files import is_name, only_writer, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,25 +74,15 @@ def remarks_on(split: Split, name: str) -> list[str]:
     norms = np.sqrt(np.einsum("md,md->m", split.features, split.features, dtype=np.float64))  # (M,)
     if np.abs(norms - 1).max() < 1e-3:
         remarks.append(f"{name}: all rows have unit norm; methods expect features as the backbone gives them")
-    negative = float((split.features < 0).mean())
-    if negative:
-        remarks.append(f"{name}: {100 * negative:.3g} % of the values are negative, so not the output of a ReLU")
     return remarks
 
 
 def check_together(splits: Mapping[str, Split], origins: Mapping[str, str]) -> list[str]:
     """Refuse splits that cannot belong together; remark on what may be right or wrong."""
-    for (one, first), (other, second) in itertools.combinations(splits.items(), 2):
-        where = f"({origins[one]}, {origins[other]})"
-        widths = first.features.shape[1], second.features.shape[1]
-        if widths[0] != widths[1]:
-            message = f"{one} has {widths[0]} features per image, {other} has {widths[1]} {where}."
-            raise FsbenchError(message, "All splits must come from one backbone.")
-        shared = sorted(set(first.class_names) & set(second.class_names))
-        named = [name for name in shared if not name.lstrip("-").isdigit()]  # splits may number their classes anew
-        if named:
-            message = f"{one} and {other} share {len(named)} classes: {', '.join(named[:5])} {where}."
-            raise FsbenchError(message, "A class belongs to one split: remove it from the other.")
+    widths = {name: split.features.shape[1] for name, split in splits.items()}
+    if len(set(widths.values())) > 1:
+        listed = ", ".join(f"{name} has {width} ({origins[name]})" for name, width in widths.items())
+        raise FsbenchError(f"Numbers of features differ: {listed}.", "All splits must come from one backbone.")
     remarks = [shared_rows.refuse_many("they cannot belong together.") for shared_rows in overlaps(splits)]
     return list(filter(None, remarks))
 
@@ -114,10 +103,7 @@ class Naming:
 
     def file_name(self) -> str:
         """The name of the feature file, as `extract` names its own."""
-        name = f"{self.dataset}-{self.backbone}".replace("/", "_")
-        if readable_part(name) != name:
-            raise FsbenchError(f"{name}.h5 is too long for the name of a file.", "Give a shorter one: --out FILE.")
-        return f"{name}.h5"
+        return f"{self.dataset}-{self.backbone}.h5".replace("/", "_")
 
 
 def import_files(
@@ -146,7 +132,7 @@ def import_files(
         imported.append(_facts(path, kind, ", ".join(names)))
     splits = {name: read[name] for name in SPLITS if name in read}
     remarks += [remark for name, split in splits.items() for remark in remarks_on(split, name)]
-    remarks += [*check_together(splits, origins), *_on_naming(naming, splits)]
+    remarks += check_together(splits, origins)
     texts = [path for stated, path in parsed if stated == TEXT]
     templates: tuple[str, ...] = ()
     if len(texts) > 1:
@@ -232,20 +218,6 @@ def _split_of(part: Part, stated: str, path: Path) -> str:
         message = f"The content of {path} does not say which split it holds."
         raise FsbenchError(message, f"Name the split: base={path}, val={path} or novel={path}.")
     return stated or part.split
-
-
-def _on_naming(naming: Naming, splits: Mapping[str, Split]) -> list[str]:
-    """Remarks that follow from the name of the data set."""
-    if naming.dataset not in DATASETS:
-        return []
-    sizes = {
-        name: (len(dataset_info(naming.dataset).splits[name]), len(split.class_names)) for name, split in splits.items()
-    }
-    return [
-        f"{naming.dataset} has {expected} {name} classes, the file has {classes}: is it another data set?"
-        for name, (expected, classes) in sizes.items()
-        if classes != expected
-    ]
 
 
 def _parse_source(text: str) -> tuple[str, Path]:

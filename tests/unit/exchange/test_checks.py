@@ -107,10 +107,8 @@ def test_splits_must_belong_together(tmp_path: Path) -> None:
             }
         return save(tmp_path / "f.npz", **arrays)
 
-    with pytest.raises(FsbenchError, match="base has 5 features per image, novel has 6"):
+    with pytest.raises(FsbenchError, match=r"base has 5 \(.*\), novel has 6 \("):
         imported(pair(make_rows(dimension=6)), out=tmp_path / "out.h5")
     with pytest.raises(FsbenchError, match="share 12 identical rows"):
         imported(pair(ROWS), out=tmp_path / "out.h5")
-    with pytest.raises(FsbenchError, match="share 3 classes: x11, x3, x7"):
-        imported(pair(make_rows(seed=1), ("x", "x")), out=tmp_path / "out.h5")
     assert len(imported(pair(make_rows(seed=1), ("", "")), out=tmp_path / "numbers.h5").splits) == 2
