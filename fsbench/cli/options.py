@@ -250,9 +250,6 @@ class Train(shared.OwnImages, shared.Device, shared.ImageFolders, shared.Quiet):
     shots: Numbers = of_tasks((1, 5), "Support images per class, taking turns from update to update.", metavar="N,N")
     inner_steps: Count = of_tasks(5, "MAML: steps within a task.", ge=1)
     inner_rate: float = of_tasks(0.1, "MAML: rate of these steps.", gt=0)
-    adapts: Literal["all", "all but norm", "head"] = of_tasks(
-        "all", "MAML: what they change: all, all but norm, head.", metavar="NAME"
-    )
     first_order: bool = of_tasks(False, "MAML: no gradients through them.")
     precision: Literal["fp32", "tf32", "bf16"] = option(
         "fp32", "fp32, or for GPUs tf32 and bf16.", completion=("fp32", "tf32", "bf16")

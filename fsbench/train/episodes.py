@@ -154,9 +154,7 @@ class Learning(EpisodeObjective):
         count_images(backbone)
         self.model = Classifier(backbone, backbone.feature_dim, episodes.ways)
         self.model.head.requires_grad_(False)
-        self.inner = InnerLoop(
-            episodes.steps, episodes.rate, episodes.adapts, episodes.transductive, episodes.second_order
-        )
+        self.inner = InnerLoop(episodes.steps, episodes.rate, episodes.transductive, episodes.second_order)
 
     def forward(self, images: Tensor, support: Tensor, queries: Tensor, numbers: NDArray[np.int64]) -> Tensor:
         """The mean over the tasks."""
