@@ -18,7 +18,6 @@ class Shape:
     parts: tuple[str, ...]  # what the names in each part of the network start with; every part has a width
     widths_of: Callable[[float], tuple[int, ...]]  # channels for a base width, or for a widening factor (wrn)
     usual_width: int  # that of the published networks
-    fractional: bool = False  # whether the width may be
     blocks: int | None = None  # residual blocks per stage, where the depth varies
 
     @property
@@ -43,7 +42,6 @@ SHAPES = {
         parts=("", "layer1.0.", "layer2.0.", "layer3.0."),
         widths_of=lambda factor: (16, round(16 * factor), round(32 * factor), round(64 * factor)),
         usual_width=10,
-        fractional=True,
         blocks=4,
     ),
     "conv4": Shape(

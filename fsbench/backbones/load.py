@@ -141,12 +141,11 @@ def own_facts(checkpoint: Checkpoint) -> dict[str, Any]:
 
 def _from_seed(family: Family, seed: int, width: float | None) -> Extractor:
     """A network with random weights; the global random numbers stay as they were."""
-    architecture, fractional = family.shape.standard, family.shape.fractional
+    architecture = family.shape.standard
     if width is not None:
-        smallest, kind = (1 / 16, "number") if fractional else (1, "whole number")
-        if not smallest <= width < math.inf or not (fractional or float(width).is_integer()):
-            raise FsbenchError(f"The width of {family.backbone} must be a positive {kind}, found {width}.")
-        architecture["widths"] = family.shape.widths_of(width)
+        architecture["widths"] = family.shape.widths_of(width) if 0 < width < math.inf else (0,)
+        if min(architecture["widths"]) < 1:
+            raise FsbenchError(f"A {family.backbone} of width {width} has no channels.", "Give a larger --width.")
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         network = NETWORKS[family.model](**architecture)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import inspect
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -71,7 +70,7 @@ def timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Ex
         name=name,
         family=name,
         feature_dim=dimension,
-        weights=f"none, seed {seed}" if weights is None else _weights_name(Path(weights), name),
+        weights=f"none, seed {seed}" if weights is None else Path(weights).name,
         sha256=digest,
         image_size=config["input_size"][-1],
         transform=timm_transform(config),
@@ -169,15 +168,3 @@ def _download(name: str) -> Path | None:
             f"Connect to the network, or download {address} elsewhere and give it with --weights FILE.",
         ) from error
     return _cached(name)
-
-
-def _weights_name(path: Path, backbone: str) -> str:
-    """The name of a weights file; in a cache of Hugging Face, where all are called the same, repository and revision.
-
-    The repository is left out where it is called like the backbone.
-    """
-    cached = re.search(r"/models--([^/]+)/snapshots/([^/]+)/[^/]+$", path.as_posix())
-    if cached is None:
-        return path.name
-    repository = cached[1].replace("--", "/")
-    return f"{'' if repository == backbone else f'{repository} '}revision {cached[2][:8]}"

@@ -88,7 +88,6 @@ COMMANDS = {  # summaries, so that `fsbench --help` loads no options
     "report": (STUDIES, "Write all records into one self-contained HTML page."),
     "verify": (EXCHANGE, "Solve tasks of stored records again, and compare."),
     "import": (EXCHANGE, "Make a feature file from features of another program."),
-    "export": (EXCHANGE, "Write a feature file in a format that other programs read."),
     "tasks": (EXCHANGE, "Write a list of tasks for models that fsbench does not run."),
     "score": (EXCHANGE, "Make a record of predictions for a list of tasks."),
     "doctor": (SETUP, "Check data, weights and environment."),
@@ -98,7 +97,7 @@ COMMANDS = {  # summaries, so that `fsbench --help` loads no options
 }
 _FIGURES = {"From records": ("dots", "speed", "confusion", "calibration"), "From features": ("spectrum",)}
 _MODULES = {  # of other names than their functions
-    "solve": "compare", **dict.fromkeys(("import", "export", "tasks", "score"), "exchange"),
+    "solve": "compare", **dict.fromkeys(("import", "tasks", "score"), "exchange"),
 }  # fmt: skip
 _SHARED = ("solve", "compare", "extract", "label")  # whose options Python functions share
 

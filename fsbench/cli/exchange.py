@@ -1,16 +1,15 @@
-"""`fsbench import`, `export`, `tasks` and `score`."""
+"""`fsbench import`, `tasks` and `score`."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 
-from fsbench.cli.options import Export, Import, Score, Tasks
+from fsbench.cli.options import Import, Score, Tasks
 from fsbench.data.catalog import find_info
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.options import Compare
 from fsbench.evaluation.spec import options_of, protocols_of
-from fsbench.exchange.exporting import export_npz
 from fsbench.exchange.frozen import freeze
 from fsbench.exchange.frozen import score as score_predictions
 from fsbench.exchange.importing import Naming, import_files
@@ -33,12 +32,6 @@ def import_(options: Import) -> None:
     splits = {name: {"rows": one.rows, "classes": len(one.class_names)} for name, one in file.splits.items()}
     about = {"dataset": naming.dataset, "backbone": options.backbone, "dimension": file.dimension, "splits": splits}
     print(json.dumps({"file": str(file.path), **about}, indent=1))
-
-
-def export(options: Export) -> None:
-    """Write a feature file as an npz archive, and print the name of the archive."""
-    path = export_npz(FeatureFile.open(options.features), options.out, force=options.force)
-    print(json.dumps({"file": str(path)}, indent=1) if options.as_json else path)
 
 
 def tasks(options: Tasks) -> None:

@@ -135,19 +135,6 @@ class Import(shared.FeaturesFolder, shared.AsJson, shared.Quiet):
     force: bool = option(False, "Overwrite an existing file.")
 
 
-class Export(shared.AsJson):
-    """Write a feature file in a format that other programs read.
-
-    It is an npz archive, which `fsbench import` reads back to the same rows.
-
-    Example: [bold]fsbench export features/cub-rn18.h5 --out cub.npz[/bold]
-    """
-
-    features: Path = argument(..., "The feature file.", metavar="FEATURES")
-    out: Path | None = option(None, "The archive. (default: next to the feature file)")
-    force: bool = option(False, "Overwrite an existing file.")
-
-
 class Tasks(shared.Drawing, shared.Unbalanced, shared.Quiet):
     """Write a list of tasks for models that fsbench does not run.
 
@@ -258,11 +245,7 @@ class Train(shared.OwnImages, shared.Device, shared.ImageFolders, shared.Quiet):
     shots: Numbers = of_tasks((1, 5), "Support images per class, taking turns from update to update.", metavar="N,N")
     inner_steps: Count = of_tasks(5, "MAML: steps within a task.", ge=1)
     inner_rate: float = of_tasks(0.1, "MAML: rate of these steps.", gt=0)
-    adapts: Literal["all", "all but norm", "head"] = of_tasks(
-        "all", "MAML: what they change: all, all but norm, head.", metavar="NAME"
-    )
     first_order: bool = of_tasks(False, "MAML: no gradients through them.")
-    head: Literal["zero", "learned"] = of_tasks("zero", "MAML: start of the head.", completion=("zero", "learned"))
     precision: Literal["fp32", "tf32", "bf16"] = option(
         "fp32", "fp32, or for GPUs tf32 and bf16.", completion=("fp32", "tf32", "bf16")
     )

@@ -34,7 +34,7 @@ def train(options: Train) -> None:
     chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if on_tasks:
         chosen = ON_TASKS | chosen
-    same = {name: getattr(options, name) for name in ("recipe", "shots", "adapts", "head", "eval_every")}
+    same = {name: getattr(options, name) for name in ("recipe", "shots", "eval_every")}
     inner: dict[str, Any] = {
         "steps": options.inner_steps,
         "rate": options.inner_rate,

@@ -129,7 +129,6 @@ class CifarImages:
 
 
 ImageReader = FolderImages | CifarImages
-PIXEL_FOLDER = ".pixels"  # hidden, for decoded images: see fsbench.data.pixels
 
 
 @dataclass(frozen=True, eq=False)

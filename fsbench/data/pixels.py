@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fsbench.data.dataset import PIXEL_FOLDER, ImageSplit
+from fsbench.data.dataset import ImageSplit
 from fsbench.data.transforms import EvalTransform, normalise
 from fsbench.devices import cpu_share
 from fsbench.errors import FsbenchError
@@ -28,7 +29,6 @@ from fsbench.io.files import only_writer, readable_part, whole_file
 from fsbench.reporter import Reporter
 
 _AT_ONCE = 256  # images
-_COMPARED = 8  # images that are decoded again when a file is opened
 
 # M records with the fields `pixels` (S, S, 3), bytes, and `sizes` (2,), the image's width and height on disk.
 Decoded = np.recarray[Any, Any]
@@ -36,44 +36,33 @@ Decoded = np.recarray[Any, Any]
 
 def pixel_cache(data_root: Path) -> Path:
     """The folder for the decoded images of the data sets under a data root. No data set is looked for in it."""
-    return data_root / PIXEL_FOLDER
-
-
-def open_pixels(
-    split: ImageSplit, transform: EvalTransform, cache: Path | None, reporter: Reporter
-) -> NDArray[np.uint8]:
-    """All images of a split, resized and cropped as the transform does it, in the order of the split.
-
-    They are bytes (M, crop, crop, 3), memory-mapped copy-on-write: what is written into them stays in memory. Without a
-    cache, or where it cannot be written, they are decoded into memory. Normalisation is left out, see `normalised`. A
-    transform that resizes tensors is rounded to bytes: its pixels differ by up to half a step of 255.
-    """
-    pixels: NDArray[np.uint8] = decode(split, transform, cache, reporter).pixels
-    return pixels
+    return data_root / ".pixels"
 
 
 def decode(split: ImageSplit, transform: EvalTransform, cache: Path | None, reporter: Reporter) -> Decoded:
-    """The images from their file in the cache, which is made if need be; decoded into memory where it cannot be."""
-    stored = None if cache is None else _decode_into_file(split, transform, cache, reporter)
-    if stored is None:
-        return np.concatenate([*_decode(split, transform, reporter)]).view(np.recarray)
-    return stored
+    """All images of a split, resized and cropped as the transform does it, in the order of the split.
 
-
-def _decode_into_file(split: ImageSplit, transform: EvalTransform, cache: Path, reporter: Reporter) -> Decoded | None:
-    path = cache / _file_name(split, transform)
-    if (stored := _read(path, split, transform)) is not None:
-        return stored
+    They come from a file in the cache, which is made if need be, memory-mapped copy-on-write: what is written into them
+    stays in memory. Without a cache, or where it cannot be written, they are decoded into memory. Normalisation is left
+    out, see `normalised`. Pixels of a transform that resizes tensors are rounded to bytes.
+    """
+    stored = None
     try:
-        with only_writer(path, reporter.warn):
-            if _read(path, split, transform) is None:  # else written by the process that was waited for
-                _write(path, split, transform, reporter)
-            return _read(path, split, transform)
+        if cache is not None:
+            path = cache / _file_name(split, transform)
+            stored = _read(path, split, transform)
+            if stored is None:
+                with only_writer(path, reporter.warn):
+                    if _read(path, split, transform) is None:  # else written by the process that was waited for
+                        _write(path, split, transform, reporter)
+                    stored = _read(path, split, transform)
     except FsbenchError as error:
         if not isinstance(error.__cause__, OSError) or type(error) is not FsbenchError:
             raise  # an image, not the disk
         reporter.warn(f"{error.message} The decoded images of {split.dataset} {split.name} are not stored.")
-        return None
+    if stored is None:
+        return np.concatenate([*_decode(split, transform, reporter)]).view(np.recarray)
+    return stored
 
 
 def normalised(pixels: Tensor, transform: EvalTransform) -> Tensor:
@@ -85,9 +74,9 @@ def normalised(pixels: Tensor, transform: EvalTransform) -> Tensor:
 
 
 def _file_name(split: ImageSplit, transform: EvalTransform) -> str:
-    """The name of the file, with the key of its content: the images and how they are resized and cropped."""
+    """The name of the file, with the key of its content: the images and what decodes, resizes and crops them."""
     geometry = {key: value for key, value in asdict(transform).items() if key not in {"mean", "std"}}
-    content = [split.dataset, split.name, geometry, split.images, split.hashes]
+    content = [split.dataset, split.name, geometry, split.images, split.hashes, PIL.__version__]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return f"{readable_part(split.dataset)}-{split.name}-{transform.crop}px-{digest[:16]}.npy"
 
@@ -127,21 +116,13 @@ def _write(path: Path, split: ImageSplit, transform: EvalTransform, reporter: Re
 
 
 def _read(path: Path, split: ImageSplit, transform: EvalTransform) -> Decoded | None:
-    """What a file holds; None if it is missing, damaged, or of other images with the same names and sizes.
-
-    A few images are compared with the file: versions of Pillow may differ in how they decode and resize.
-    """
+    """What a file holds; None if it is missing or damaged."""
     try:
         stored = np.load(path, mmap_mode="c", allow_pickle=False)
         with path.open("rb") as stream:
             stream.seek(stored.offset + stored.nbytes)
             checksum = int.from_bytes(stream.read(), "little")
-        if (stored.dtype, stored.shape) != (_record(transform), (len(split),)):
-            return None
-        if zlib.crc32(stored.view(np.uint8)) != checksum:
-            return None
-        rows = np.linspace(0, len(split) - 1, min(_COMPARED, len(split)), dtype=int).tolist()
-        same = all(np.array_equal(_decode_one(split, row, transform)[0], stored["pixels"][row]) for row in rows)
-        return stored.view(np.recarray) if same else None
-    except Exception:  # NumPy raises errors of many kinds on damaged bytes; an unreadable image is reported elsewhere
+        fits = (stored.dtype, stored.shape) == (_record(transform), (len(split),))
+        return stored.view(np.recarray) if fits and zlib.crc32(stored.view(np.uint8)) == checksum else None
+    except Exception:  # NumPy raises errors of many kinds on damaged bytes
         return None

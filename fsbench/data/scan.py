@@ -54,19 +54,41 @@ class OwnData:
             raise FsbenchError(message, "Name the folder with --data FOLDER; benchmarks are used as published.")
         return None
 
-    def load(self, name: str | None) -> ImageDataset:
-        """Read the folder; a name of the catalog makes it that data set, any other name is just its name."""
-        info = find_info(name) if name else None
-        if info is None:
-            fractions = parse_fractions(self.fractions) if self.fractions is not None else None
-            return load_own(
-                self.folder, split_file=self.split_file, fractions=fractions, seed=self.split_seed or 0,
-                min_images=self.min_images or 1, name=name,
-            )  # fmt: skip
-        if self.split_file or self.fractions or self.min_images:
-            message = f"{info.name} is a benchmark, whose classes are those that were published."
-            raise FsbenchError(message, "Choose another name for a division of your own.")
-        return load_dataset(self.folder, info.name)
+    def load(self, name: str | None = None) -> ImageDataset:
+        """Read the folder; a name of the catalog makes it that data set, any other name is just its name.
+
+        Own data may have any layout but the archive's. Classes without a readable image are left out.
+        """
+        if name and (info := find_info(name)):
+            if self.split_file or self.fractions or self.min_images:
+                message = f"{info.name} is a benchmark, whose classes are those that were published."
+                raise FsbenchError(message, "Choose another name for a division of your own.")
+            return load_dataset(self.folder, info.name)
+        name = name or self.folder.resolve().name
+        if benchmarks := names_for_folder(name):
+            hint = f"Add --dataset {benchmarks[0]} to read it as that, or --dataset and a name of your own."
+            raise FsbenchError(f"The folder {self.folder} has the name of a benchmark.", hint)
+        return build_dataset(self._divided(list_folder(self.folder, None)), name)
+
+    def _divided(self, whole: Listing) -> Listing:
+        """The classes that are large enough, in their splits."""
+        if self.split_file is not None and self.fractions is not None:
+            raise FsbenchError("The classes are divided by both a split file and fractions.", "Give one of the two.")
+        listing = drop_small(whole, self.min_images or 1)
+        if listing.divided == (self.split_file is not None or self.fractions is not None):
+            raise _division_error(whole)
+        if self.split_file is not None:
+            split_of = read_split_file(self.split_file)
+            if absent := [label for label in split_of if label not in whole.splits["novel"]]:
+                many = counted(len(absent), "class that has", "classes that have")
+                message = f"{self.split_file} names {many} no folder in {self.folder}: {first_names(absent)}."
+                raise FsbenchError(message, "Write the classes exactly as their folders are called.")
+            return _divide(listing, split_of, f"class folders, split by {self.split_file.name}")
+        if self.fractions is not None:
+            seed = self.split_seed or 0
+            split_of = split_by_fractions(listing.splits["novel"], parse_fractions(self.fractions), seed)
+            return _divide(listing, split_of, f"class folders, split by fractions, seed {seed}")
+        return listing
 
 
 def choose_datasets(names: str | None, own: OwnData | None, root: Path, reporter: Reporter) -> list[ImageDataset]:
@@ -143,39 +165,6 @@ def load_dataset(root: Path, name: str) -> ImageDataset:
         message = f"The folder {root} does not follow the split of {info.name}: {wrong}"
         raise FsbenchError(message, "Use the name of the split that is there, or sort the classes as listed.")
     return build_dataset(listing, info.name, info, differences(listing, info))
-
-
-def load_own(
-    root: Path,
-    *,
-    split_file: Path | None = None,  # a json that divides class folders into splits
-    fractions: Sequence[float] | None = None,  # shares of base, val and novel classes
-    seed: int = 0,  # of the draw of those classes
-    min_images: int = 1,  # smaller classes are left out before fractions are taken
-    name: str | None = None,  # by default the folder's; that of a benchmark is refused
-) -> ImageDataset:
-    """Read a user's own data set, in any layout but the archive's. Classes without a readable image are left out."""
-    name = name or root.resolve().name
-    if names_for_folder(name):
-        hint = f"Add --dataset {names_for_folder(name)[0]} to read it as that, or --dataset and a name of your own."
-        raise FsbenchError(f"The folder {root} has the name of a benchmark.", hint)
-    if split_file is not None and fractions is not None:
-        raise FsbenchError("The classes are divided by both a split file and fractions.", "Give one of the two.")
-    whole = list_folder(root, None)
-    listing = drop_small(whole, min_images)
-    if listing.divided == (split_file is not None or fractions is not None):
-        raise _division_error(whole)
-    if split_file is not None:
-        split_of = read_split_file(split_file)
-        if absent := [label for label in split_of if label not in whole.splits["novel"]]:
-            many = counted(len(absent), "class that has", "classes that have")
-            message = f"{split_file} names {many} no folder in {root}: {first_names(absent)}."
-            raise FsbenchError(message, "Write the classes exactly as their folders are called.")
-        listing = _divide(listing, split_of, f"class folders, split by {split_file.name}")
-    elif fractions is not None:
-        split_of = split_by_fractions(listing.splits["novel"], fractions, seed)
-        listing = _divide(listing, split_of, f"class folders, split by fractions, seed {seed}")
-    return build_dataset(listing, name)
 
 
 def _division_error(listing: Listing) -> FsbenchError:

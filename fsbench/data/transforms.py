@@ -44,10 +44,6 @@ class EvalTransform:
     on: Literal["pil", "tensor"] = "pil"  # whether 8-bit PIL images or float tensors are resized
     antialias: bool = True  # whether shrinking averages over all pixels; PIL always does, tensors only if told to
 
-    def __post_init__(self) -> None:
-        if not 0 < self.crop <= self.size:
-            raise FsbenchError(f"Expected a crop from 1 to the size {self.size}, found {self.crop}.")
-
     def __call__(self, image: Image.Image) -> torch.Tensor:
         """Transform one RGB image into a float32 tensor (3, crop, crop)."""
         return normalise(self._cropped(image), self.mean, self.std)

@@ -24,7 +24,6 @@ _SAVE_NPZ = "Save features and labels with numpy.savez(FILE, features=…, label
 _START = 4096
 _S2M2_ARRAYS = ("all_feats", "all_labels", "count")
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
-_TEXT_PICKLES = (b"ccollections\n", b"(dp", b"(lp", b"(d.", b"(l.", b"}q", b"]q")  # protocols 0 and 1
 
 
 @contextmanager
@@ -59,14 +58,10 @@ class Container:
 
 def open_file(path: Path) -> tuple[str, object]:
     """The kind of a file, with its article, and its content."""
-    require_regular(path)
-    try:
-        with path.open("rb") as file:
-            start = file.read(_START)
-    except FileNotFoundError:
-        raise missing_file(path, "Check the path.") from None
-    except OSError as error:
-        raise FsbenchError(f"{path} cannot be read: {error.strerror or error}.", "Name a readable file.") from error
+    if not path.exists():
+        raise missing_file(path, "Check the path.")
+    with reading(path, "a file of features"), path.open("rb") as file:
+        start = file.read(_START)
     for container in CONTAINERS:
         if container.recognise(path, start):
             with reading(path, container.name):
@@ -113,9 +108,8 @@ def _read_npz(path: Path) -> object:
 
 
 def _is_pickle(path: Path, start: bytes) -> bool:
-    """Whether a file begins like a pickle; protocols from 2 on have a mark, older ones begin with their content."""
-    marked = start[:1] == b"\x80" and not is_legacy(start) and not is_safetensors(start)
-    return marked or start.startswith(_TEXT_PICKLES)
+    """Whether a file has the mark of pickles, of protocol 2 or later."""
+    return start[:1] == b"\x80" and not is_legacy(start) and not is_safetensors(start)
 
 
 def _members(path: Path, start: bytes) -> list[str]:

@@ -139,24 +139,23 @@ def score(file: FeatureFile, tasks: Path, predictions: Path, *, name: str, assum
 def _answers(drawn: TaskRows, path: Path, frozen: FrozenTasks) -> Answers:
     """What a file of predictions answers to drawn tasks, after a check of shapes and values."""
     with reading(path, "predictions"), np.load(path, allow_pickle=False) as content:
-        arrays = {name: content[name] for name in content.files}
+        arrays = dict(content)
     if "digest" in arrays and str(arrays["digest"][()]) != frozen.digest:
         raise FsbenchError(f"{path} has predictions for another list of tasks.", "Predict the tasks of this list.")
     shape, ways = drawn.query.shape, drawn.classes.shape[1]
     present = drawn.query >= 0
-    probabilities = arrays.get("probabilities")
+    probabilities, predicted, confidence = map(arrays.get, ("probabilities", "predicted", "confidence"))
     if probabilities is not None:
         _check_shape(path, "probabilities", probabilities, (*shape, ways))
         shown = probabilities[present].astype(np.float64)
         if not (shown >= 0).all() or np.abs(shown.sum(axis=1) - 1).max() > _SUM:
             raise FsbenchError(f"{path}: probabilities must be numbers of at least 0 that sum to one for every query.")
-    if "predicted" not in arrays and probabilities is None:
+        predicted = probabilities.argmax(axis=2) if predicted is None else predicted
+    if predicted is None:
         raise FsbenchError(f"{path} has neither predicted (T, Q) nor probabilities (T, Q, K).")
-    predicted = arrays["predicted"] if "predicted" in arrays else probabilities.argmax(axis=2)  # type: ignore[union-attr]
     _check_shape(path, "predicted", predicted, shape)
     if predicted.dtype.kind not in "iu" or not ((predicted >= 0) & (predicted < ways))[present].all():
         raise FsbenchError(f"{path}: predicted must be whole numbers from 0 to {ways - 1}, the labels of the support.")
-    confidence = arrays.get("confidence")
     if probabilities is not None and confidence is None:
         labels = np.where(present, predicted, 0).astype(np.int64)
         confidence = np.take_along_axis(probabilities, labels[:, :, None], axis=2)[:, :, 0]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fsbench.data.catalog import DATASETS, SPLIT_WORDS, SPLITS, canonical_split, dataset_info
+from fsbench.data.catalog import SPLIT_WORDS, SPLITS, canonical_split
 from fsbench.errors import FsbenchError
 from fsbench.exchange.containers import REPAIR, text_of
 from fsbench.exchange.layouts import Part, read_file, read_text
@@ -23,7 +22,7 @@ from fsbench.features.store import (
     with_text,
     write_features,
 )
-from fsbench.io.files import is_name, only_writer, readable_part, sha256_of
+from fsbench.io.files import is_name, only_writer, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,26 +37,14 @@ TEXT = "text"  # in place of a split: a table of text prototypes
 
 def split_from(part: Part, origin: str) -> Split:
     """The checked rows of a split; `origin` says in messages where they come from."""
-    rows = len(part.features)
-    if part.labels.shape != (rows,):
-        raise FsbenchError(f"{origin}: {rows} rows of features, labels of shape {part.labels.shape}.", REPAIR)
-    if not part.features.size:
-        raise FsbenchError(f"{origin}: no rows.", REPAIR)
-    if part.images and len(part.images) != rows:
-        raise FsbenchError(f"{origin}: {rows} rows, but {len(part.images)} names of images.", REPAIR)
+    if part.images and len(part.images) != len(part.features):
+        raise FsbenchError(f"{origin}: {len(part.features)} rows, but {len(part.images)} names of images.", REPAIR)
     classes, names = _classes(part.labels, part.class_names, origin)
-    with np.errstate(all="ignore"):
-        broken = np.flatnonzero(~np.isfinite(part.features.astype(np.float32, copy=False)).all(axis=1))
-    if len(broken):
-        first = f"the first is row {broken[0]} (class {names[classes[broken[0]]]})"
-        message = f"{origin}: {len(broken)} rows are not finite in float32, {first}."
-        raise FsbenchError(message, "Features must be finite: leave these images out, or extract them again.")
-    split = make_split(part.features, classes, names, part.images)
-    if part.text is None:
-        return split
-    if part.labels.dtype.kind not in "iu":
-        raise FsbenchError(f"{origin}: text goes by the numbers of classes, and labels are not numbers.", REPAIR)
-    return with_text(split, part.text[np.unique(part.labels)], origin)
+    try:
+        with np.errstate(over="ignore"):  # numbers beyond float32 become infinite, and are refused
+            return make_split(part.features, classes, names, part.images)
+    except FsbenchError as error:
+        raise FsbenchError(f"{origin}: {error.message}", error.hint) from error
 
 
 def _classes(labels: NDArray[Any], class_names: Sequence[str], origin: str) -> tuple[NDArray[np.int64], list[str]]:
@@ -68,7 +55,7 @@ def _classes(labels: NDArray[Any], class_names: Sequence[str], origin: str) -> t
         raise FsbenchError(f"{origin}: labels are {labels.dtype}, expected whole numbers or names.", REPAIR)
     values, classes = np.unique(labels, return_inverse=True)
     names = [str(value) if (text := text_of(value)) is None else text for value in values.tolist()]
-    if class_names and labels.dtype.kind in "iu":
+    if class_names and labels.size and labels.dtype.kind in "iu":
         if len(class_names) == len(labels) > len(values):
             message = f"{origin}: there is a name for every row, so these are not names of classes."
             raise FsbenchError(message, "Store names of rows as `images`, and one name per class as `class_names`.")
@@ -87,25 +74,15 @@ def remarks_on(split: Split, name: str) -> list[str]:
     norms = np.sqrt(np.einsum("md,md->m", split.features, split.features, dtype=np.float64))  # (M,)
     if np.abs(norms - 1).max() < 1e-3:
         remarks.append(f"{name}: all rows have unit norm; methods expect features as the backbone gives them")
-    negative = float((split.features < 0).mean())
-    if negative:
-        remarks.append(f"{name}: {100 * negative:.3g} % of the values are negative, so not the output of a ReLU")
     return remarks
 
 
 def check_together(splits: Mapping[str, Split], origins: Mapping[str, str]) -> list[str]:
     """Refuse splits that cannot belong together; remark on what may be right or wrong."""
-    for (one, first), (other, second) in itertools.combinations(splits.items(), 2):
-        where = f"({origins[one]}, {origins[other]})"
-        widths = first.features.shape[1], second.features.shape[1]
-        if widths[0] != widths[1]:
-            message = f"{one} has {widths[0]} features per image, {other} has {widths[1]} {where}."
-            raise FsbenchError(message, "All splits must come from one backbone.")
-        shared = sorted(set(first.class_names) & set(second.class_names))
-        named = [name for name in shared if not name.lstrip("-").isdigit()]  # splits may number their classes anew
-        if named:
-            message = f"{one} and {other} share {len(named)} classes: {', '.join(named[:5])} {where}."
-            raise FsbenchError(message, "A class belongs to one split: remove it from the other.")
+    widths = {name: split.features.shape[1] for name, split in splits.items()}
+    if len(set(widths.values())) > 1:
+        listed = ", ".join(f"{name} has {width} ({origins[name]})" for name, width in widths.items())
+        raise FsbenchError(f"Numbers of features differ: {listed}.", "All splits must come from one backbone.")
     remarks = [shared_rows.refuse_many("they cannot belong together.") for shared_rows in overlaps(splits)]
     return list(filter(None, remarks))
 
@@ -126,10 +103,7 @@ class Naming:
 
     def file_name(self) -> str:
         """The name of the feature file, as `extract` names its own."""
-        name = f"{self.dataset}-{self.backbone}".replace("/", "_")
-        if readable_part(name) != name:
-            raise FsbenchError(f"{name}.h5 is too long for the name of a file.", "Give a shorter one: --out FILE.")
-        return f"{name}.h5"
+        return f"{self.dataset}-{self.backbone}.h5".replace("/", "_")
 
 
 def import_files(
@@ -142,12 +116,11 @@ def import_files(
     """
     read: dict[str, Split] = {}
     origins: dict[str, str] = {}
-    imported, remarks, texts = [], [], []
-    for stated, path in map(_parse_source, sources):
+    imported, remarks, parsed = [], [], [_parse_source(source) for source in sources]
+    for stated, path in parsed:
         if out.exists() and path.exists() and out.samefile(path):
             raise FsbenchError(f"{out} would be replaced by what is read from it.", "Choose another --out.")
         if stated == TEXT:
-            texts.append(path)
             continue
         kind, recognised = read_file(path, naming.dataset, stated)
         names = [_split_of(part, stated, path) for part in recognised.parts]
@@ -156,19 +129,31 @@ def import_files(
                 raise FsbenchError(f"Two files hold the split {name}: {origins[name]} and {path}.", "Give one.")
             read[name], origins[name] = split_from(part, f"{path}, {name}"), str(path)
         remarks += [f"{path.name}: {remark}" for remark in recognised.remarks]
-        facts = {"file": path.name, "sha256": sha256_of(path), "format": kind, "splits": ", ".join(names)}
-        imported.append(facts)
+        imported.append(_facts(path, kind, ", ".join(names)))
     splits = {name: read[name] for name in SPLITS if name in read}
     remarks += [remark for name, split in splits.items() for remark in remarks_on(split, name)]
-    remarks += [*check_together(splits, origins), *_on_naming(naming, splits)]
-    splits, templates, of_text = _with_texts(splits, texts)
-    imported += of_text
-    remarks += [zero_shot_remark(split, name) for name, split in splits.items() if split.text is not None]
+    remarks += check_together(splits, origins)
+    texts = [path for stated, path in parsed if stated == TEXT]
+    templates: tuple[str, ...] = ()
+    if len(texts) > 1:
+        raise FsbenchError(f"Two files of text: {texts[0]} and {texts[1]}.", "Give one table for all classes.")
+    for path in texts:
+        kind, table, class_names, templates = read_text(path)
+        imported.append(_facts(path, kind, TEXT))
+        splits = {name: _with_text(split, table, class_names, str(path)) for name, split in splits.items()}
+        remarks += [zero_shot_remark(split, name) for name, split in splits.items()]
     provenance = Provenance(
         naming.dataset, naming.backbone, crops=naming.crops, precision="", notes=remarks, imported=imported,
         fingerprint=digest({"imported": imported, "crops": naming.crops}), templates=templates,
-        text_encoder=naming.backbone if any(split.text is not None for split in splits.values()) else "",
+        text_encoder=naming.backbone if texts else "",
     )  # fmt: skip
+    return _store(out, provenance, splits, reporter, force=force)
+
+
+def _store(
+    out: Path, provenance: Provenance, splits: Mapping[str, Split], reporter: Reporter, *, force: bool
+) -> FeatureFile:
+    """Write the feature file, unless the same files were imported into it before; any other file is refused."""
     with only_writer(out):
         if out.exists() and not force:
             stored = FeatureFile.open(out)
@@ -177,24 +162,15 @@ def import_files(
                 raise FsbenchError(f"{out} exists already.", "Replace it with --force, or choose another --out.")
             reporter.say(f"{out} exists already, made from the same files.")
             return stored
-        for remark in remarks:
+        for remark in provenance.notes:
             reporter.say(f"note: {remark}")
         write_features(out, provenance, splits)
     return FeatureFile.open(out)
 
 
-def _with_texts(
-    splits: dict[str, Split], paths: Sequence[Path]
-) -> tuple[dict[str, Split], tuple[str, ...], list[dict[str, str]]]:
-    """Splits with their text prototypes, the templates behind these, and facts of the file, if there is one."""
-    if not paths:
-        return splits, (), []
-    if len(paths) > 1:
-        raise FsbenchError(f"Two files of text: {paths[0]} and {paths[1]}.", "Give one table for all classes.")
-    kind, table, names, templates = read_text(paths[0])
-    facts = {"file": paths[0].name, "sha256": sha256_of(paths[0]), "format": kind, "splits": TEXT}
-    with_texts = {name: _with_text(split, table, names, str(paths[0])) for name, split in splits.items()}
-    return with_texts, templates, [facts]
+def _facts(path: Path, kind: str, splits: str) -> dict[str, str]:
+    """What the provenance says of a file."""
+    return {"file": path.name, "sha256": sha256_of(path), "format": kind, "splits": splits}
 
 
 def _with_text(split: Split, table: NDArray[Any], names: Sequence[str], origin: str) -> Split:
@@ -206,12 +182,10 @@ def _with_text(split: Split, table: NDArray[Any], names: Sequence[str], origin: 
     if names and len(names) != len(rows):
         raise FsbenchError(f"{origin}: {len(names)} names for text of shape {table.shape}.", REPAIR)
     if not names and not all(name.isdigit() for name in split.class_names):
-        if len(rows) != len(split.class_names):
-            message = (
-                f"{origin}: text of {len(rows)} classes without names, and the split has {len(split.class_names)}."
-            )
-            raise FsbenchError(message, "Save it with the names: numpy.savez(FILE, text=…, class_names=…).")
-        return with_text(split, rows, origin)
+        if len(rows) == len(split.class_names):
+            return with_text(split, rows, origin)
+        message = f"{origin}: text of {len(rows)} classes without names, and the split has {len(split.class_names)}."
+        raise FsbenchError(message, "Save it with the names: numpy.savez(FILE, text=…, class_names=…).")
     places = {_plain(name): place for place, name in enumerate(names or map(str, range(len(rows))))}
     if len(places) < len(rows):
         raise FsbenchError(f"{origin}: two classes have the same name.", REPAIR)
@@ -244,17 +218,6 @@ def _split_of(part: Part, stated: str, path: Path) -> str:
         message = f"The content of {path} does not say which split it holds."
         raise FsbenchError(message, f"Name the split: base={path}, val={path} or novel={path}.")
     return stated or part.split
-
-
-def _on_naming(naming: Naming, splits: Mapping[str, Split]) -> list[str]:
-    """Remarks that follow from the name of the data set."""
-    catalogued = dataset_info(naming.dataset).splits if naming.dataset in DATASETS else {}
-    pairs = [(name, len(catalogued[name]), len(split.class_names)) for name, split in splits.items() if catalogued]
-    return [
-        f"{naming.dataset} has {expected} {name} classes, the file has {classes}: is it another data set?"
-        for name, expected, classes in pairs
-        if classes != expected
-    ]
 
 
 def _parse_source(text: str) -> tuple[str, Path]:

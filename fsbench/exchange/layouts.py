@@ -1,8 +1,8 @@
 """What the arrays in a file mean: rows with labels, vectors by class, or classes × images × features.
 
 Rows with labels stand under names that say what they are: npz, dicts of tensors, TIM's pickles, S2M2's HDF5. A name
-may carry its split (`novel_features`, `X_train`), or lie in a dict of that name (`novel/features`). Vectors by class
-are the pickles of S2M2, PT-MAP, SimpleShot and LaplacianShot; EASY stacks all classes in one tensor.
+may carry its split (`novel_features`, `X_train`). Vectors by class are the pickles of S2M2, PT-MAP, SimpleShot and
+LaplacianShot; EASY stacks all classes in one tensor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ _EXPECTED = (
     "Recognised are: rows with labels (npz, dicts of tensors, S2M2's HDF5), vectors by class (pickles of S2M2, "
     "PT-MAP, SimpleShot), and tensors (classes, images, D) as EASY's."
 )
-_WEIGHT_ENDS = (".weight", ".bias", ".running_mean", "num_batches_tracked")
 _WORDS = {
     "features": "features feature feats feat all_feats concat_features embeddings embedding x",
     "labels": "labels label all_labels concat_labels targets target y",
@@ -48,7 +47,6 @@ class Part:
     labels: NDArray[Any]  # (M,) whole numbers or names
     class_names: tuple[str, ...] = ()  # of the classes 0, 1, …, where the file gives them
     images: tuple[str, ...] = ()  # M names, or none
-    text: NDArray[Any] | None = None  # text prototypes of the classes 0, 1, …
 
 
 @dataclass(frozen=True)
@@ -59,15 +57,6 @@ class Recognised:
     remarks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Layout:
-    """A way of laying out features in dicts, lists and arrays."""
-
-    name: str
-    recognise: Callable[[object], bool]
-    read: Callable[[Any, str, str], Recognised]  # from content, name of the data set, and the split the user states
-
-
 def read_file(path: Path, dataset: str, split: str = "") -> tuple[str, Recognised]:
     """What a file is, in words, and the rows in it.
 
@@ -75,10 +64,9 @@ def read_file(path: Path, dataset: str, split: str = "") -> tuple[str, Recognise
     """
     container, content = open_file(path)
     with reading(path, container):
-        _refuse_checkpoint(path, content)
-        for layout in LAYOUTS:
-            if layout.recognise(content):
-                return f"{container.partition(' ')[2]}: {layout.name}", layout.read(content, dataset, split)
+        for name, read in LAYOUTS.items():
+            if (recognised := read(content, dataset, split)) is not None:
+                return f"{container.partition(' ')[2]}: {name}", recognised
         listed = ", ".join(str(text_of(key) or key) for key in content) if isinstance(content, Mapping) else ""
         holds = listed[:200] or f"a {type(content).__name__}"
         raise FsbenchError(
@@ -86,30 +74,19 @@ def read_file(path: Path, dataset: str, split: str = "") -> tuple[str, Recognise
         )
 
 
-def _refuse_checkpoint(path: Path, content: object) -> None:
-    """Refuse the weights of a network: their tables look like features."""
-    inner = content.values() if isinstance(content, Mapping) else ()
-    for candidate in (content, *inner):
-        keys = [text_of(key) or "" for key in candidate] if isinstance(candidate, Mapping) else []
-        if any(key.endswith(_WEIGHT_ENDS) for key in keys):
-            message = f"{path} is a checkpoint: the weights of a network, not features."
-            raise FsbenchError(message, f"Extract features with it: fsbench extract --weights {path}.")
-
-
 def _is_table(value: object) -> bool:
     """Whether a value is an array of real numbers with two axes."""
     return isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind == "f"
 
 
-def _is_rows(content: object) -> bool:
-    """Whether there are features under a known name."""
-    return any(role == "features" and array.ndim == 2 for (_, role), array in _fields(content)[0].items())
-
-
-def _read_rows(content: object, dataset: str, split: str) -> Recognised:
-    """The rows of every split that the names speak of."""
+def _rows(content: object, dataset: str, split: str) -> Recognised | None:
+    """The rows of every split that the names speak of, if there are features under a known name."""
     arrays, others = _fields(content)
+    if not any(role == "features" and array.ndim == 2 for (_, role), array in arrays.items()):
+        return None
     remarks = [f"left out, as no features or labels: {', '.join(others[:5])}"] if others else []
+    if any(role == "text" for _, role in arrays):
+        remarks.append("its text prototypes are left out: give them as text=FILE")
     parts = []
     for name in dict.fromkeys(name for name, role in arrays if role in {"features", "labels"}):
         part, dropped = _part(name, {role: array for (split, role), array in arrays.items() if split == name})
@@ -122,7 +99,7 @@ def _fields(content: object) -> tuple[Fields, list[str]]:
     """Arrays by split and role, and the names of those without a recognised role."""
     fields: Fields = {}
     others = []
-    for key, array in _flat(content):
+    for key, array in _named_arrays(content):
         meaning = _meaning(key)
         if meaning is None:
             others.append(key)
@@ -134,18 +111,14 @@ def _fields(content: object) -> tuple[Fields, list[str]]:
     return fields, others
 
 
-def _flat(content: object, before: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
-    """Arrays by name, those of dicts inside the first one included; lists of names become arrays."""
+def _named_arrays(content: object) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Arrays by name; lists of names become arrays."""
     for key, value in content.items() if isinstance(content, Mapping) else ():
         name = text_of(key)
-        if name is None:
-            continue
-        if isinstance(value, Mapping) and not before:
-            yield from _flat(value, f"{name}/")
-        elif isinstance(value, np.ndarray):
-            yield before + name, value
-        elif isinstance(value, list) and value and all(isinstance(item, str | bytes) for item in value):
-            yield before + name, np.array([text_of(item) for item in value], dtype=np.str_)
+        if name is not None and isinstance(value, np.ndarray):
+            yield name, value
+        elif name is not None and isinstance(value, list) and all(isinstance(item, str | bytes) for item in value):
+            yield name, np.array([text_of(item) for item in value], dtype=np.str_)
 
 
 def _meaning(key: str) -> tuple[str, str] | None:
@@ -174,8 +147,7 @@ def _part(split: str, arrays: dict[str, NDArray[Any]]) -> tuple[Part, int]:
     rows = int(count.item()) if count.size == 1 and count.dtype.kind in "iu" else -1
     if not 0 <= rows <= len(features):
         raise FsbenchError(f"The count is {count}, but there are {len(features)} rows.")
-    part = Part(split, features[:rows], labels[:rows], names, images[:rows], arrays.get("text"))
-    return part, len(features) - rows
+    return Part(split, features[:rows], labels[:rows], names, images[:rows]), len(features) - rows
 
 
 def read_text(path: Path) -> tuple[str, NDArray[Any], tuple[str, ...], tuple[str, ...]]:
@@ -184,9 +156,7 @@ def read_text(path: Path) -> tuple[str, NDArray[Any], tuple[str, ...], tuple[str
     arrays = {role: array for (_, role), array in _fields(content)[0].items()}
     table = content if isinstance(content, np.ndarray) else arrays.get("text", arrays.get("features"))
     if table is None or not _is_table(table):
-        message = (
-            f"{path} is {container} without a table of text prototypes, real numbers (classes, D) or (D, classes)."
-        )
+        message = f"{path} is {container} without a table of text prototypes, (classes, D) or (D, classes)."
         raise FsbenchError(message, "Save it with numpy.savez(FILE, text=…, class_names=…).")
     named = [_texts(arrays.get(role)) for role in ("class_names", "templates")]
     return f"{container.partition(' ')[2]}: text prototypes", table, named[0], named[1]
@@ -199,16 +169,13 @@ def _texts(array: NDArray[Any] | None) -> tuple[str, ...]:
     return tuple(str(text_of(item)) for item in array.tolist())
 
 
-def _is_by_class(content: object) -> bool:
-    """Whether it is a dict whose values are tables, or lists of vectors, of real numbers; a single table is not."""
-    if not isinstance(content, Mapping) or len(content) < 2:
-        return False
-    return all(map(_is_class, content.values())) and any(map(len, content.values()))
-
-
-def _read_by_class(content: Mapping[Any, Any], dataset: str, split: str) -> Recognised:
-    """All rows with the key of their class."""
+def _by_class(content: object, dataset: str, split: str) -> Recognised | None:
+    """All rows with the key of their class, from a dict of several tables or lists of vectors."""
+    if not isinstance(content, Mapping) or len(content) < 2 or not all(map(_is_class, content.values())):
+        return None
     rows = {key: list(value) for key, value in content.items()}
+    if not any(rows.values()):
+        return None
     empty = [str(text_of(key) or key) for key, vectors in rows.items() if not vectors]
     remarks = (f"classes without any vector are left out: {', '.join(empty[:5])}",) if empty else ()
     sizes = {vector.size: key for key, vectors in rows.items() for vector in vectors}
@@ -237,23 +204,24 @@ def _labels(keys: list[Any]) -> NDArray[Any]:
         names = np.array([str(key) if (text := text_of(key)) is None else text for key in keys], dtype=np.str_)
         values, counts = np.unique(names, return_counts=True)
         if counts.max() > 1:
-            same = ", ".join(
-                repr(key) for key, name in zip(keys, names, strict=True) if name == values[counts.argmax()]
-            )
-            raise FsbenchError(f"Classes have the same name: {same}.", "Keep one key for each class.")
+            same = f"Two classes have the same name, {values[counts.argmax()]}, once as a number."
+            raise FsbenchError(same, "Keep one key for each class.")
         return names
     raise FsbenchError(f"A class is neither a number nor a name: {keys[0]!r}.")
 
 
-def _is_simpleshot(content: object) -> bool:
-    """Whether it is a list of four with the classes in third place, or of two with the classes in second."""
-    return isinstance(content, list) and len(content) in {2, 4} and _is_by_class(content[len(content) // 2])
+def _simpleshot(content: object, dataset: str, split: str) -> Recognised | None:
+    """The classes of a list of four, where they are third, or of two, where they are second; no means, no logits."""
+    if not isinstance(content, list) or len(content) not in {2, 4}:
+        return None
+    return _by_class(content[len(content) // 2], dataset, split)
 
 
-def _read_stacked(content: object, dataset: str, split: str) -> Recognised:
-    """Rows without padding, cut into splits by the data set's numbers of classes."""
-    tensor = _tensor(content)
-    assert tensor is not None
+def _stacked(content: object, dataset: str, split: str) -> Recognised | None:
+    """Rows without padding, cut into splits by the data set's numbers of classes, if one array is all there is."""
+    tensor = next(iter(content.values())) if isinstance(content, Mapping) and len(content) == 1 else content
+    if not isinstance(tensor, np.ndarray) or tensor.ndim != 3 or tensor.dtype.kind != "f" or not tensor.size:
+        return None
     info = dataset_info(dataset) if dataset in DATASETS else None
     sizes = {split: len(tensor)} if split else _sizes(tensor, dataset, info)
     with np.errstate(all="ignore"):  # rows that are not finite are named later, with their class
@@ -269,23 +237,12 @@ def _read_stacked(content: object, dataset: str, split: str) -> Recognised:
     return Recognised(parts, tuple(_remarks(tensor.shape[1], counts, dataset, None if split else info)))
 
 
-def _tensor(content: object) -> NDArray[Any] | None:
-    """The one array of real numbers with three axes, if that is all there is."""
-    if isinstance(content, Mapping) and len(content) == 1:
-        content = next(iter(content.values()))
-    if isinstance(content, np.ndarray) and content.ndim == 3 and content.dtype.kind == "f" and content.size:
-        return content
-    return None
-
-
 def _sizes(tensor: NDArray[Any], dataset: str, info: DatasetInfo | None) -> dict[str, int]:
     """Numbers of classes of the three splits, if together they are those of the tensor."""
     sizes = {split: len(info.splits[split]) for split in SPLITS} if info else {}
     if sum(sizes.values()) != len(tensor):
         known = " + ".join(map(str, sizes.values())) or "an unknown number"
-        message = (
-            f"It holds {len(tensor)} classes of {tensor.shape[1]} images in one tensor, but {dataset} has {known}."
-        )
+        message = f"It holds {len(tensor)} classes in one tensor, but {dataset} has {known}."
         raise FsbenchError(message, "If all are of one split, say which: novel=FILE.")
     return sizes
 
@@ -314,13 +271,10 @@ def _remarks(images: int, counts: NDArray[np.int64], dataset: str, info: Dataset
     ]
 
 
-LAYOUTS = (
-    Layout("rows with labels", _is_rows, _read_rows),
-    Layout(
-        "base mean and vectors by class (SimpleShot, LaplacianShot)",
-        _is_simpleshot,
-        lambda content, *about: _read_by_class(content[len(content) // 2], *about),  # without means and logits
-    ),
-    Layout("vectors by class", _is_by_class, _read_by_class),
-    Layout("classes × images × features (EASY)", lambda content: _tensor(content) is not None, _read_stacked),
-)
+# From the content, the name of the data set, and the split that the user states; None if it is another layout.
+LAYOUTS: Mapping[str, Callable[[object, str, str], Recognised | None]] = {
+    "rows with labels": _rows,
+    "base mean and vectors by class (SimpleShot, LaplacianShot)": _simpleshot,
+    "vectors by class": _by_class,
+    "classes × images × features (EASY)": _stacked,
+}

@@ -360,12 +360,8 @@ def _fill(
         for block, features, broken in _features(job, own, device) if own else ():
             if broken and not job.settings.skip_broken:
                 row, reason = next(iter(broken.items()))
-                named = "" if job.dataset.info else f" --data {job.dataset.root}"
-                raise FsbenchError(
-                    f"An image of {job.dataset.root} cannot be used: {job.places[row][2]}: {reason}",
-                    "Repair or remove it, or leave such images out with --skip-broken.\n"
-                    f"See all of them: fsbench doctor --deep{named}",
-                )
+                message = f"An image of {job.dataset.root} cannot be used: {job.places[row][2]}: {reason}"
+                raise FsbenchError(message, "Repair it, or leave out and list all such images with --skip-broken.")
             store.write([job.keys[row] for row in block], features, [broken.get(row, "") for row in block])
             advance(len(block))
     ranks.wait()

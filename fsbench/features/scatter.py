@@ -24,13 +24,13 @@ from torch import Tensor
 from fsbench.errors import FsbenchError
 from fsbench.features.preprocess import apply_rows
 from fsbench.features.store import FeatureFile, make_split
-from fsbench.io.hdf5 import attribute_of, dataset_of, open_hdf5, sealed_hdf5
+from fsbench.io.hdf5 import attribute_of, open_hdf5, sealed_hdf5
 from fsbench.reporter import Reporter
 
 FORMAT = "fsbench-scatter"
 VERSION = 1
 _ROWS_AT_ONCE = 1024  # rows that stay in the cache
-_ARRAYS = {"mean": 1, "scatter": 2, "class_weighted": 2, "eigenvalues": 1, "eigenvectors": 2}
+_ARRAYS = ("mean", "scatter", "class_weighted", "eigenvalues", "eigenvectors")
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,8 @@ class BaseStatistics:
         """Read and check a scatter file."""
         path = Path(path)
         with open_hdf5(path, FORMAT, VERSION) as file:
-            nodes = {name: dataset_of(file, name, path, ndim=ndim, kind="f") for name, ndim in _ARRAYS.items()}
-            arrays = {name: torch.from_numpy(array[()].astype(np.float64)) for name, array in nodes.items()}
-            counts = dataset_of(file, "class_counts", path, ndim=1, kind="i")[()].tolist()
+            arrays = {name: torch.from_numpy(file[name][()]) for name in _ARRAYS}
+            counts = file["class_counts"][()].tolist()
             digest = str(attribute_of(file, "features_sha256"))
         return cls(**arrays, class_counts=tuple(counts), digest=digest)
 

@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 import h5py
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from fsbench.data.catalog import SPLIT_ALIASES, SPLITS
+from fsbench.data.catalog import SPLITS
 from fsbench.errors import FsbenchError
 from fsbench.io.files import is_name
-from fsbench.io.hdf5 import REMAKE, attribute_of, dataset_of, encode, open_hdf5, sealed_hdf5, strings_of
+from fsbench.io.hdf5 import REMAKE, attribute_of, encode, open_hdf5, sealed_hdf5, strings_of
 
 FORMAT = "fsbench-features"
 VERSION = 1
@@ -92,12 +92,7 @@ def digest(content: Any) -> str:
 
 
 def _read_provenance(file: h5py.File, path: Path) -> Provenance:
-    try:
-        provenance = TypeAdapter(Provenance).validate_json(str(attribute_of(file, "provenance")))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise FsbenchError(f"{path} has no readable provenance: {where}: {first['msg']}.", REMAKE) from error
+    provenance = TypeAdapter(Provenance).validate_json(str(attribute_of(file, "provenance")))
     if not all(map(is_name, (provenance.dataset, provenance.backbone, provenance.family or "none"))):
         raise FsbenchError(f"{path} does not name its data set, backbone and family in printable letters.", REMAKE)
     return provenance
@@ -158,7 +153,7 @@ def make_split(
     offsets = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=len(class_names)))])
     names, contents = (tuple(values[i] for i in order) if values else () for values in (images, hashes))
     ordered = np.ascontiguousarray(features[order], dtype=np.float32)
-    _check_finite(ordered, names)
+    _check_finite(ordered, order, names)
     return Split(ordered, offsets.astype(np.int64), tuple(class_names), names, hashes=contents)
 
 
@@ -166,8 +161,6 @@ def write_features(path: Path, provenance: Provenance, splits: Mapping[str, Spli
     """Write a feature file, whole or not at all."""
     if not splits or any(name not in SPLITS for name in splits):
         raise FsbenchError(f"A feature file holds the splits {', '.join(SPLITS)}, got: {', '.join(splits) or 'none'}.")
-    if len({split.features.shape[1] for split in splits.values()}) > 1:
-        raise FsbenchError("All splits of a feature file must have the same number of features.")
     with sealed_hdf5(path, FORMAT, VERSION, [f"{name}/features" for name in splits]) as file:
         file.attrs["provenance"] = json.dumps(asdict(provenance), ensure_ascii=False, sort_keys=True)
         for name, split in splits.items():
@@ -242,7 +235,7 @@ class FeatureFile:
             present = [name for name in SPLITS if name in file]
             if not present:
                 raise FsbenchError(f"{path} has none of the splits {', '.join(SPLITS)}.", REMAKE)
-            return cls(path, provenance, {name: _summarise(file, name, path) for name in present})
+            return cls(path, provenance, {name: _summarise(file[name]) for name in present})
 
     def __str__(self) -> str:
         made = self.provenance
@@ -268,10 +261,6 @@ class FeatureFile:
 
     def summary(self, name: str) -> SplitSummary:
         """What the file says of one split; an error that lists the splits if it is missing."""
-        if name not in SPLITS:
-            meant = next((split for split, aliases in SPLIT_ALIASES.items() if name.lower() in aliases), "")
-            hint = f"fsbench calls it {meant}." if meant else f"Splits: {', '.join(self.splits)}."
-            raise FsbenchError(f"Unknown split {name!r}.", hint)
         if name not in self.splits:
             hint = f"Extract the {name} images into this file, or choose another --split."
             raise FsbenchError(f"{self.path} has no split {name!r}; it has {', '.join(self.splits)}.", hint)
@@ -291,8 +280,8 @@ class FeatureFile:
         """Names and hashes of the images of one split, each empty if the file has none."""
         self.summary(name)
         with open_hdf5(self.path, FORMAT, VERSION) as file:
-            present = [f"{name}/{kind}" if kind in file[name] else "" for kind in ("images", "hashes")]
-            images, hashes = (strings_of(file, where, self.path) if where else () for where in present)
+            group = file[name]
+            images, hashes = (strings_of(group[kind]) if kind in group else () for kind in ("images", "hashes"))
         return images, hashes
 
     def stream(self, name: str) -> Iterator[NDArray[np.float32]]:
@@ -300,7 +289,7 @@ class FeatureFile:
         summary = self.summary(name)
         checksum = hashlib.sha256()
         with open_hdf5(self.path, FORMAT, VERSION) as file:
-            for block in in_blocks(dataset_of(file, f"{name}/features", self.path, ndim=2, kind="f")):
+            for block in in_blocks(file[name]["features"]):
                 checksum.update(block.data)
                 yield block
         if _with_classes(checksum, summary) != summary.digest:
@@ -308,18 +297,12 @@ class FeatureFile:
             raise FsbenchError(f"{message}: the SHA-256 differs.", REMAKE)
 
 
-def _summarise(file: h5py.File, name: str, path: Path) -> SplitSummary:
+def _summarise(group: h5py.Group) -> SplitSummary:
     """Everything but the features; the labels of a file are for other programs, as its class offsets say the same."""
-    rows, dimension = map(int, dataset_of(file, f"{name}/features", path, ndim=2, kind="f").shape)
-    offsets = np.asarray(dataset_of(file, f"{name}/class_offsets", path, ndim=1, kind="i")[()], dtype=np.int64)
-    names, checksum = strings_of(file, f"{name}/class_names", path), attribute_of(file[name], "sha256")
-    if len(offsets) != len(names) + 1 or offsets[0] != 0 or offsets[-1] != rows or (np.diff(offsets) < 1).any():
-        message = f"Split {name} of {path}: class_offsets do not divide its {rows} rows into {len(names)} classes."
-        raise FsbenchError(message, REMAKE)
-    if not isinstance(checksum, str):
-        raise FsbenchError(f"Split {name} of {path}: no SHA-256 of the content.", REMAKE)
-    text = dataset_of(file, f"{name}/text", path, ndim=2, kind="f")[()] if "text" in file[name] else None
-    return SplitSummary(rows, dimension, offsets, names, checksum, text)
+    rows, dimension = group["features"].shape
+    names, checksum = strings_of(group["class_names"]), str(attribute_of(group, "sha256"))
+    text = group["text"][()] if "text" in group else None
+    return SplitSummary(rows, dimension, group["class_offsets"][()], names, checksum, text)
 
 
 def _check_labels(labels: NDArray[Any], classes: int) -> None:
@@ -334,13 +317,14 @@ def _check_labels(labels: NDArray[Any], classes: int) -> None:
         raise FsbenchError(f"Class {empty[0]} has no images.", _RELABEL)
 
 
-def _check_finite(features: NDArray[np.float32], images: Sequence[str]) -> None:
+def _check_finite(features: NDArray[np.float32], order: NDArray[np.intp], images: Sequence[str]) -> None:
+    """Refuse rows that are not finite; the error has the number of the first before they were put in order."""
     rows = np.flatnonzero(~np.isfinite(features).all(axis=1))
     if len(rows):
         row = features[rows[0]]
         image = f" (image {images[rows[0]]})" if images else ""
         hint = "Features must be finite: check the image and the precision of the extraction."
-        raise FsbenchError(f"Row {rows[0]}{image} of the features contains {row[~np.isfinite(row)][0]}.", hint)
+        raise FsbenchError(f"Row {order[rows[0]]}{image} of the features contains {row[~np.isfinite(row)][0]}.", hint)
 
 
 @dataclass(frozen=True)
@@ -361,8 +345,7 @@ class Overlap:
     def refuse_many(self, why: str) -> str:
         """An error if it cannot be an accident; else a remark, which is empty if there is no overlap."""
         if self.share >= _MANY:
-            hint = "Find them with `fsbench doctor --deep`, for own images with --data FOLDER, and extract again."
-            raise FsbenchError(f"{self.sentence}: {why}", hint)
+            raise FsbenchError(f"{self.sentence}: {why}", "Remove the images that are in both, and extract again.")
         return f"{self.sentence}: the same images in both?" if self.rows else ""
 
 

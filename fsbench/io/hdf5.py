@@ -90,7 +90,7 @@ def _digest(stream: IO[bytes], size: int, left_out: list[tuple[int, int]]) -> st
 
 @contextmanager
 def open_hdf5(path: Path, kind: str, version: int) -> Iterator[h5py.File]:
-    """Open an HDF5 file of a given format and version; everything that can be wrong with it has its own message."""
+    """Open an HDF5 file of a given format and version; what is wrong with it, also in the block, becomes an error."""
     require_regular(path)
     try:
         _check_seal(path)
@@ -121,23 +121,9 @@ def attribute_of(node: h5py.Group, name: str) -> str | int | None:
     return int(value) if isinstance(value, np.integer) else value if isinstance(value, str) else None
 
 
-def dataset_of(file: h5py.File, name: str, path: Path, *, ndim: int, kind: str) -> h5py.Dataset:
-    """A data set of the stated number of axes and kind of values."""
-    node = file.get(name)
-    if node is None:
-        raise FsbenchError(f"{path} has no {name}.", REMAKE)
-    if not isinstance(node, h5py.Dataset) or node.ndim != ndim or node.dtype.kind != kind:
-        raise FsbenchError(f"{path}: {name} is not a {ndim}-dimensional array of kind {kind!r}.", REMAKE)
-    return node
-
-
-def strings_of(file: h5py.File, name: str, path: Path) -> tuple[str, ...]:
+def strings_of(array: h5py.Dataset) -> tuple[str, ...]:
     """Read an array of UTF-8 names."""
-    stored = dataset_of(file, name, path, ndim=1, kind="S")[()].tolist()
-    try:
-        return tuple(item.decode("utf-8") for item in stored)
-    except UnicodeDecodeError as error:
-        raise FsbenchError(f"{path}: {name} is not UTF-8 text.", REMAKE) from error
+    return tuple(item.decode("utf-8") for item in array[()].tolist())
 
 
 def encode(names: Sequence[str]) -> NDArray[np.bytes_]:

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, 
 from fsbench.errors import FsbenchError
 from fsbench.features.store import Provenance
 from fsbench.io.files import is_name, readable_part
-from fsbench.io.hdf5 import attribute_of, dataset_of, open_hdf5, sealed_hdf5
+from fsbench.io.hdf5 import attribute_of, open_hdf5, sealed_hdf5
 from fsbench.results.metrics import ACCURACY, class_pseudo_values, metric_of
 from fsbench.results.statistics import FEW_TASKS, Interval, interval
 from fsbench.tasks.protocol import TaskProtocol
@@ -374,7 +374,7 @@ def save_record(path: Path, record: Record) -> None:
 def load_record(path: Path) -> Record:
     """Read and check a record."""
     with open_hdf5(path, FORMAT, VERSION) as file:
-        packed = {name: dataset_of(file, name, path, ndim=1, kind="u")[()].tobytes() for name in ("record", *_ARRAYS)}
+        packed = {name: file[name][()].tobytes() for name in ("record", *_ARRAYS)}
         kinds = {name: str(attribute_of(file, name)) for name in _ARRAYS}
     try:
         record = Record.model_validate_json(packed.pop("record"))

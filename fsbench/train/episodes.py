@@ -153,30 +153,19 @@ class Learning(EpisodeObjective):
         super().__init__(backbone, episodes, seed)
         count_images(backbone)
         self.model = Classifier(backbone, backbone.feature_dim, episodes.ways)
-        self.learned = episodes.head == "learned"
-        self.model.head.requires_grad_(self.learned)
-        if self.learned:
-            with torch.random.fork_rng(devices=[]):
-                torch.default_generator.manual_seed(seed)
-                nn.init.xavier_uniform_(self.model.head.weight)
-        self.inner = InnerLoop(
-            episodes.steps, episodes.rate, episodes.adapts, episodes.transductive, episodes.second_order
-        )
+        self.model.head.requires_grad_(False)
+        self.inner = InnerLoop(episodes.steps, episodes.rate, episodes.transductive, episodes.second_order)
 
     def forward(self, images: Tensor, support: Tensor, queries: Tensor, numbers: NDArray[np.int64]) -> Tensor:
         """The mean over the tasks."""
         start: dict[str, Tensor] = dict(self.model.named_parameters())
-        if not self.learned:  # every task begins with zeros, which can be differentiated
-            start |= {name: value.clone().requires_grad_() for name, value in start.items() if "head." in name}
+        # Every task begins with zeros, which can be differentiated.
+        start |= {name: value.clone().requires_grad_() for name, value in start.items() if "head." in name}
         size, losses = support.shape[1], []
         for task, labels, wanted in zip(images, support, queries, strict=True):
             logits = self.inner.logits(self.model, start, task[:size], labels, task[size:])
             losses.append(functional.cross_entropy(logits, wanted))
         return torch.stack(losses).mean()
-
-    def extras(self) -> dict[str, Tensor]:
-        """The head, if it is learned."""
-        return {f"head.{name}": tensor for name, tensor in self.model.head.state_dict().items()} if self.learned else {}
 
 
 OBJECTIVES = {"protonet": Prototypes, "maml": Learning, "maml:transductive": Learning, "versa": Amortising}

@@ -30,7 +30,7 @@ from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.backbones.families import FAMILIES
 from fsbench.backbones.load import encode_backbone, halve, load_backbone
 from fsbench.data.dataset import ImageDataset, ImageSplit
-from fsbench.data.pixels import normalised, open_pixels
+from fsbench.data.pixels import decode, normalised
 from fsbench.data.transforms import EvalTransform, transform_for
 from fsbench.devices import float32_products, keep_freed_memory
 from fsbench.errors import FsbenchError
@@ -386,4 +386,5 @@ def validation_of(dataset: ImageDataset, transform: EvalTransform, execution: Ex
     except FsbenchError as refusal:
         reporter.warn(f"The val classes of {dataset.name} are not evaluated: {refusal.message}")
         return None
-    return Validation(split, open_pixels(split, transform, execution.cache, reporter), transform, execution.device)
+    pixels = decode(split, transform, execution.cache, reporter).pixels
+    return Validation(split, pixels, transform, execution.device)

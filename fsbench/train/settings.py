@@ -37,9 +37,7 @@ class Episodes:
     queries: int = 75
     steps: int = 5  # of gradient descent within a task (MAML), each with `rate`
     rate: float = 0.1
-    adapts: str = "all"  # the parameters that these steps change
     second_order: bool = True  # whether the outer gradient passes through the inner ones
-    head: str = "zero"  # of MAML: zero for every task, or learned, which fixes the number of classes of a task
     eval_every: int = 10  # epochs; the best of the evaluated networks is kept, so here it does determine the weights
 
     @property
@@ -50,7 +48,7 @@ class Episodes:
     @property
     def inner(self) -> dict[str, object]:
         """How a task is learned, for the header of the weights file."""
-        return {"steps": self.steps, "rate": self.rate, "adapts": self.adapts}
+        return {"steps": self.steps, "rate": self.rate}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import torch
 
 from fsbench.backbones.base import Backbone
 from fsbench.backbones.load import load_backbone
-from fsbench.data.scan import load_own
+from fsbench.data.scan import OwnData
 from fsbench.data.transforms import transform_for
 from fsbench.features.extract import Settings, extract
 from fsbench.features.forward import Forward
@@ -47,7 +47,7 @@ def scatter(repeats: int, classes: int = 64, images: int = 600, dimension: int =
 def extraction(repeats: int, images: int = 16, width: float | None = None) -> list[Measure]:
     """Images on disk to a feature file, against the bare forward pass on tensors in memory."""
     with tempfile.TemporaryDirectory() as folder:
-        dataset = load_own(write_images(Path(folder) / "own", SPLITS, images, 84, ending="jpg"))
+        dataset = OwnData(write_images(Path(folder) / "own", SPLITS, images, 84, ending="jpg")).load()
         network, settings = load_backbone("rn12", random_seed=0, width=width), Settings(batch=32)
         forward = Forward(network, "fp32", CPU, transform_for("feat", None), batch=32)
         tensors = torch.randn(sum(len(split) for split in dataset.splits.values()), 1, 3, 84, 84)
@@ -81,7 +81,7 @@ def listing(repeats: int, images: int = 5000) -> list[Measure]:
         time.sleep(2.5)  # what has just changed is not remembered
         times = in_turns(
             repeats,
-            again=lambda: image_hashes(load_own(root).splits.values(), index, quiet),
+            again=lambda: image_hashes(OwnData(root).load().splits.values(), index, quiet),
             bare=lambda: [entry.stat() for place in root.glob("*/*") for entry in os.scandir(place)],
         )
     return [Measure("list images", f"os.scandir with stat, {images:,} images", times["again"] / times["bare"])]
@@ -93,7 +93,7 @@ def training(repeats: int, batches: int = 8, width: float = 24) -> list[Measure]
         settings = TrainSettings(width=width, epochs=1, image_size=32)
         images = batches * settings.batch // len(SPLITS["base"])
         root = write_images(Path(folder) / "own", SPLITS, images, 32, ending="jpg")
-        plan = Plan.make(load_own(root), settings)
+        plan = Plan.make(OwnData(root).load(), settings)
         views = make_views(plan.base, plan.transform, settings, Reporter(quiet=True))
         keys = Keys(settings, len(plan.base))
         assert isinstance(plan.backbone.network, Backbone)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fsbench.data.scan import load_own
+from fsbench.data.scan import OwnData
 from fsbench.features.store import FeatureFile
 from tests.cli import run, succeed
 from tests.unit.train.stripes import facts, write_stripes
@@ -46,7 +46,9 @@ def test_every_option_reaches_the_training() -> None:
 
 
 def test_characters_are_mirrored_only_if_that_is_asked_for(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsbench.cli.train.choose_datasets", lambda *given: [replace(load_own(images), name="glyphs")])
+    monkeypatch.setattr(
+        "fsbench.cli.train.choose_datasets", lambda *given: [replace(OwnData(images).load(), name="glyphs")]
+    )
     for out, option in (("a.safetensors", ()), ("b.safetensors", ("--flip",))):
         succeed("train", "--dataset", "glyphs", *QUICK, *option, "--out", out)
     assert [facts(name)["flip"] for name in ("a.safetensors", "b.safetensors")] == [False, True]

@@ -44,7 +44,7 @@ def _nothing_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("solve --set tau=0.5 --set tau=0.9", 2, "--set: tau is given twice: 0.5 and 0.9"),
         ("solve --t-km 1 --set t-km=2", 2, "--set: t_km is also given by --t-km"),
         ("solve --method bavardage:released --variant article", 2, "--variant: also given by bavardage:released"),
-        ("solve --split test", 1, "fsbench calls it novel"),
+        ("solve --split test", 1, "has no split 'test'; it has"),
         ("solve nothing.h5", 1, "No such file: nothing.h5"),
         ("solve --nonsense", 2, "No such option: --nonsense"),
         ("nonsense", 2, "No such command 'nonsense'"),

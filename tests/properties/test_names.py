@@ -7,9 +7,6 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fsbench.exchange.exporting import export_npz
-from fsbench.exchange.importing import split_from
-from fsbench.exchange.layouts import read_file
 from fsbench.features.scatter import BaseStatistics, base_statistics
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.io.files import is_name
@@ -51,18 +48,6 @@ def test_feature_and_scatter_files_keep_names(name: str, class_names: list[str])
         assert list(read.images) == images
         computed = base_statistics(file, Reporter(quiet=True))
         assert BaseStatistics.load(path.with_suffix(".scatter.h5")).digest == computed.digest == read.digest
-
-
-@given(class_names=CLASS_NAMES)
-@example(class_names=SCRIPTS)
-@settings(max_examples=20, deadline=None)
-def test_names_come_back_from_an_exported_archive(class_names: list[str]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path, images = written(Path(folder), "own", class_names)
-        archive = export_npz(FeatureFile.open(path))
-        part = next(part for part in read_file(archive, "own", "")[1].parts if part.split == "novel")
-        assert list(split_from(part, "f").class_names) == class_names
-        assert list(part.images) == images
 
 
 @given(name=NAMES)

@@ -100,6 +100,9 @@ def test_nothing_is_executed_by_any_reader(name: str, tmp_path: Path, monkeypatc
 def test_without_its_guard_torch_would_execute_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the test above would prove nothing of torch files."""
     load = torch.load
+    (tmp_path / "file").write_bytes(in_zip(PICKLES["obj"](tmp_path)))
+    with pytest.raises(FsbenchError, match=r"a pickle that asks for 'os\.mkdir', .*Nothing in it was executed"):
+        read_checkpoint(tmp_path / "file")
     monkeypatch.setattr(torch, "load", lambda *args, **options: load(*args, **{**options, "weights_only": False}))
     for wrap in (in_zip, in_legacy):
         (tmp_path / "file").write_bytes(wrap(PICKLES["obj"](tmp_path / wrap.__name__)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fsbench.backbones.load import load_backbone
-from fsbench.data.scan import load_own
+from fsbench.data.scan import OwnData
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.source import source_of
 from fsbench.evaluation.tuning import validation_source
@@ -89,7 +89,9 @@ def test_imported_features_are_not_replaced_by_an_extraction(tmp_path: Path) -> 
     write_features(out, made, {"novel": features.novel})
     root = write_images(tmp_path / "photos", SPLITS, images=3, side=16)
     with pytest.raises(FsbenchError, match="imported features"):
-        extract(load_own(root), load_backbone("rn12", random_seed=0, width=1), out, Settings(workers=0), CPU, QUIET)
+        extract(
+            OwnData(root).load(), load_backbone("rn12", random_seed=0, width=1), out, Settings(workers=0), CPU, QUIET
+        )
 
 
 @st.composite

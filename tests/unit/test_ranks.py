@@ -10,7 +10,7 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from fsbench import ranks as module
 from fsbench.backbones.load import Weights, encode_backbone, load_backbone
-from fsbench.data.scan import load_own
+from fsbench.data.scan import OwnData
 from fsbench.devices import choose_device
 from fsbench.errors import FsbenchError
 from fsbench.features.extract import Settings, extract_all
@@ -48,7 +48,7 @@ def test_only_a_failure_that_all_know_of_lets_them_go_on_to_the_next_data_set(
 ) -> None:
     load = Weights.load
     write_images(tmp_path / "own", SPLITS)
-    datasets = [load_own(tmp_path / "own", name=name) for name in ("bad", "good")]
+    datasets = [OwnData(tmp_path / "own").load(name) for name in ("bad", "good")]
     if known_to_all:
         monkeypatch.setattr(Weights, "load", lambda self, name: load(self, name if name == "good" else "nothing"))
     else:

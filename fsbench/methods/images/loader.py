@@ -99,18 +99,14 @@ class ImageLoader:
 
     def _images(self, file: FeatureFile, split: str, reporter: Reporter) -> ImageSplit:
         """The images of a split, in the order of the rows of the feature file; missing and other ones are refused."""
-        key = file.path, split, "images"
-        if key not in self._loaded:
-            self._loaded[key] = self._find_images(file, split, reporter)
-        images: ImageSplit = self._loaded[key]
-        return images
-
-    def _find_images(self, file: FeatureFile, split: str, reporter: Reporter) -> ImageSplit:
         from fsbench.data.dataset import FolderImages, ImageSplit, first_names  # noqa: PLC0415
         from fsbench.data.pixels import pixel_cache  # noqa: PLC0415
         from fsbench.data.scan import choose_datasets  # noqa: PLC0415 - images are seldom needed
         from fsbench.features.image_hashes import INDEX, UNREADABLE, image_hashes  # noqa: PLC0415
 
+        if (file.path, split) in self._loaded:
+            known: ImageSplit = self._loaded[file.path, split]
+            return known
         names, hashes = file.images(split)
         name, summary = file.provenance.dataset, file.summary(split)
         if not names:
@@ -144,17 +140,18 @@ class ImageLoader:
                 f"extracted from: {first_names(other)}.",
                 "Restore the images, or extract the features again.",
             )
+        self._loaded[file.path, split] = replace(images, hashes=tuple(contents))
         return replace(images, hashes=tuple(contents))
 
     def pixels(self, file: FeatureFile, split: str, network: ImageNetwork, reporter: Reporter) -> NDArray[np.uint8]:
         """(M, S · S · 3) pixels of the images of a split, as the network wants them."""
-        from fsbench.data.pixels import open_pixels, pixel_cache  # noqa: PLC0415 - images are seldom needed
+        from fsbench.data.pixels import decode, pixel_cache  # noqa: PLC0415 - images are seldom needed
 
         transform = network.transform
         key = file.path, split, json.dumps({**asdict(transform), "mean": None, "std": None})
         if key not in self._loaded:
             images = self._images(file, split, reporter)
-            self._loaded[key] = open_pixels(images, transform, pixel_cache(self.data), reporter)
+            self._loaded[key] = decode(images, transform, pixel_cache(self.data), reporter).pixels
         pixels: NDArray[np.uint8] = self._loaded[key]
         return pixels.reshape(len(pixels), -1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,12 +14,6 @@ from torch.nn import functional
 from fsbench.errors import FsbenchError
 from fsbench.methods.base import Context, Count, MethodInfo, Positive, Variants
 from fsbench.methods.images.networks import ImageMethod, ImageNetwork, Solver, counted_copy, set_counted
-
-ADAPTED: Mapping[str, Callable[[str, bool], bool]] = {  # by the name of a tensor and whether it is of a norm layer
-    "all": lambda name, norm: True,
-    "all but norm": lambda name, norm: not norm,
-    "head": lambda name, norm: name.startswith("head."),
-}
 
 
 class Classifier(nn.Module):
@@ -42,16 +36,6 @@ class Classifier(nn.Module):
         logits: Tensor = self.head(self.backbone(images))
         return logits
 
-    def adapting(self, adapts: str) -> list[str]:
-        """The names of the parameters that a task changes."""
-        norms = {
-            f"{module}.{name}" if module else name
-            for module, part in self.named_modules()
-            if isinstance(part, nn.BatchNorm2d)
-            for name, _ in part.named_parameters()
-        }
-        return [name for name, _ in self.named_parameters() if ADAPTED[adapts](name, name in norms)]
-
 
 @dataclass(frozen=True)
 class InnerLoop:
@@ -59,7 +43,6 @@ class InnerLoop:
 
     steps: int  # of gradient descent on the mean cross-entropy of the support
     rate: float  # of each step
-    adapts: str = "all"  # which parameters are changed
     # whether batch normalisation of the queries counts the queries; else it counts the support, and the answer to a
     # query does not depend on the others
     transductive: bool = False
@@ -68,13 +51,14 @@ class InnerLoop:
     def logits(
         self, model: Classifier, params: Mapping[str, Tensor], support: Tensor, labels: Tensor, queries: Tensor
     ) -> Tensor:
-        """Logits (Q, K) of the queries of one task after the steps, which start from the parameters."""
-        params, free = dict(params), model.adapting(self.adapts)
+        """Logits (Q, K) of the queries of one task after the steps, which change all parameters from their start."""
+        params = dict(params)
         set_counted(model, None)
         for _ in range(self.steps):
             loss = functional.cross_entropy(functional_call(model, params, (support,)), labels)
-            slopes = torch.autograd.grad(loss, [params[name] for name in free], create_graph=self.second_order)
-            params |= {name: params[name] - self.rate * slope for name, slope in zip(free, slopes, strict=True)}
+            slopes = torch.autograd.grad(loss, [*params.values()], create_graph=self.second_order)
+            pairs = zip(params.items(), slopes, strict=True)
+            params = {name: value - self.rate * slope for (name, value), slope in pairs}
         if self.transductive:
             logits: Tensor = functional_call(model, params, (queries,))
             return logits
@@ -91,15 +75,14 @@ class Maml(ImageMethod):
     the other queries. In `maml:transductive` the queries are normalised by themselves, as most published numbers
     are: on unbalanced tasks that centres them on the frequent classes.
 
-    Departs from Finn et al.: the head starts at zero for every task instead of being learned, unless the network was
-    trained with `--head learned`; so tasks may have any number of classes, in any order. Steps have the rate 0.1 that
-    such a head wants, not 0.01, unless the network was trained with another one.
+    Departs from Finn et al.: the head starts at zero for every task instead of being learned, so that tasks may have
+    any number of classes, in any order. Steps have the rate 0.1 that such a head wants, not 0.01, unless the network
+    was trained with another one.
     """
 
     variant: Literal["inductive", "transductive"] = "inductive"
     steps: Count = 10
     rate: Positive = 0.1
-    adapts: Literal["all", "all but norm", "head"] = "all"
 
     info = MethodInfo(
         "maml", "MAML", 'Finn et al., "Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks", ICML 2017',
@@ -116,26 +99,16 @@ class Maml(ImageMethod):
         inner = context.network.facts.get("inner") if context.network else None
         if not isinstance(inner, dict) or not isinstance(inner.get("steps"), int):
             return {}
-        return {"steps": 2 * inner["steps"], **{name: inner[name] for name in ("rate", "adapts") if name in inner}}
+        return {"steps": 2 * inner["steps"]} | ({"rate": inner["rate"]} if "rate" in inner else {})
 
     def solver(self, network: ImageNetwork, ways: int, device: torch.device) -> Solver:
         """Steps from the trained parameters, and the softmax of the logits after them."""
-        model = Classifier(counted_copy(network.backbone.network), network.backbone.info.feature_dim, ways)
         if network.extras:
-            learned = {name.removeprefix("head."): tensor for name, tensor in network.extras.items()}
-            if learned.keys() != model.head.state_dict().keys():
-                raise FsbenchError(
-                    f"{network.name} is not a network of MAML.", "Train one: fsbench train --recipe maml"
-                )
-            if len(learned["bias"]) != ways:
-                raise FsbenchError(
-                    f"The head of {network.name} was trained for {len(learned['bias'])} classes, a task has {ways}.",
-                    "Train without --head learned, and tasks may have any number of classes.",
-                )
-            model.head.load_state_dict(learned)
+            raise FsbenchError(f"{network.name} is not a network of MAML.", "Train one: fsbench train --recipe maml")
+        model = Classifier(counted_copy(network.backbone.network), network.backbone.info.feature_dim, ways)
         model = model.to(device)
         params = {name: value.detach().requires_grad_() for name, value in model.named_parameters()}
-        inner = InnerLoop(self.steps, self.rate, self.adapts, self.variant == "transductive")
+        inner = InnerLoop(self.steps, self.rate, self.variant == "transductive")
 
         def solve(images: Tensor, labels: Tensor) -> Tensor:
             support, queries = images.split([len(labels), len(images) - len(labels)])

@@ -10,7 +10,7 @@ from PIL import Image
 
 from fsbench.data.catalog import SPLITS, dataset_info
 from fsbench.data.layouts import read_image_rows
-from fsbench.data.scan import load_dataset, load_own
+from fsbench.data.scan import OwnData, load_dataset
 from fsbench.errors import FsbenchError
 from tests.unit.data.trees import put, write_cifar
 
@@ -145,10 +145,10 @@ class TestCsv:
     def test_contradictions_are_refused_and_repetitions_are_not(self, tmp_path: Path) -> None:
         put(tmp_path / "zoo", ["a.png", "b.png"])
         write(tmp_path / "zoo/train.csv", "a.png,cat", "b.png,cat", "a.png,cat")
-        assert len(load_own(tmp_path / "zoo").splits["base"]) == 2
+        assert len(OwnData(tmp_path / "zoo").load().splits["base"]) == 2
         write(tmp_path / "zoo/test.csv", "a.png,dog")
         with pytest.raises(FsbenchError, match=r"a\.png is base cat, and novel dog in line 1"):
-            load_own(tmp_path / "zoo")
+            OwnData(tmp_path / "zoo").load()
 
 
 FINE = sorted(dataset_info("fc100").split_of)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from fsbench.data.dataset import ImageDataset
-from fsbench.data.scan import OwnData, choose_datasets, load_own, parse_fractions, read_split_file, split_by_fractions
+from fsbench.data.scan import OwnData, choose_datasets, parse_fractions, read_split_file, split_by_fractions
 from fsbench.errors import FsbenchError
 from fsbench.reporter import Reporter
 from tests.unit.data.trees import put
@@ -26,7 +26,7 @@ def classes(dataset: ImageDataset) -> dict[str, tuple[str, ...]]:
 
 def test_json_with_other_split_names(animals: Path, tmp_path: Path) -> None:
     put(tmp_path, ["s.json"], b'{"train": ["cat", "dog"], "valid": ["cow"], "test": ["pig"]}')
-    dataset = load_own(animals, split_file=tmp_path / "s.json")
+    dataset = OwnData(animals, split_file=tmp_path / "s.json").load()
     assert classes(dataset) == {"base": ("cat", "dog"), "val": ("cow",), "novel": ("pig",)}
     assert any("1 class folder is in no split and is left out: hen" in note for note in dataset.notes)
 
@@ -82,17 +82,17 @@ def choose(own: OwnData, name: str | None = None) -> tuple[ImageDataset, str]:
 
 def test_unfit_divisions_are_refused(animals: Path, tmp_path: Path) -> None:
     with pytest.raises(FsbenchError, match=r"5 class folders .* but not which"):
-        load_own(animals)
+        OwnData(animals).load()
     with pytest.raises(FsbenchError, match=r"names 1 class that has no folder .*: unicorn"):
-        load_own(animals, split_file=put(tmp_path, ["u.json"], b'{"base": ["cat", "unicorn"]}') / "u.json")
+        OwnData(animals, split_file=put(tmp_path, ["u.json"], b'{"base": ["cat", "unicorn"]}') / "u.json").load()
     put(tmp_path / "zoo", ["train/cat/1.png", "test/dog/1.png"])
     with pytest.raises(FsbenchError, match="Leave the split file and the fractions out"):
-        load_own(tmp_path / "zoo", fractions=(0.5, 0.25, 0.25))
+        OwnData(tmp_path / "zoo", fractions="0.5,0.25,0.25").load()
     with pytest.raises(FsbenchError, match="both a split file and fractions"):
-        load_own(animals, split_file=tmp_path / "s.json", fractions=(0.5, 0.25, 0.25))
+        OwnData(animals, split_file=tmp_path / "s.json", fractions="0.5,0.25,0.25").load()
     with pytest.raises(FsbenchError, match=r"share 0\.02 of 5 classes leaves none for the split val"):
-        load_own(animals, fractions=(0.5, 0.02, 0.48))
-    assert list(classes(load_own(animals, fractions=(0.6, 0, 0.4)))) == ["base", "novel"]
+        OwnData(animals, fractions="0.5,0.02,0.48").load()
+    assert list(classes(OwnData(animals, fractions="0.6,0,0.4").load())) == ["base", "novel"]
 
 
 @pytest.mark.parametrize("how", ["split folders", "split file", "fractions"])
@@ -110,8 +110,8 @@ def test_small_classes_are_left_out_and_named(tmp_path: Path, how: str) -> None:
 def test_own_folders_with_the_same_classes_are_not_splits(tmp_path: Path) -> None:
     put(tmp_path, [f"train/{name}/1.png" for name in ANIMALS] + [f"test/{name}/2.png" for name in ANIMALS[1:]])
     with pytest.raises(FsbenchError, match=r"hold the same classes.*not the classes"):
-        load_own(tmp_path)
-    dataset = load_own(tmp_path, fractions=(0, 0, 1))
+        OwnData(tmp_path).load()
+    dataset = OwnData(tmp_path, fractions="0,0,1").load()
     assert classes(dataset) == {"novel": tuple(ANIMALS)}
     assert len(dataset.splits["novel"]) == 9
 

@@ -11,7 +11,6 @@ import torch
 import fsbench
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.engine import TaskList, solve
-from fsbench.exchange.exporting import export_npz
 from fsbench.features.store import FeatureFile, Provenance, content_digest, with_text, write_features
 from fsbench.methods.zero_shot import ZeroShot
 from fsbench.tasks.protocol import TaskProtocol
@@ -61,8 +60,6 @@ def test_text_is_imported_in_the_order_of_the_classes_with_its_length(tmp_path: 
     np.testing.assert_allclose(read.text, scale * TEXT, atol=2e-3)
     assert (file.provenance.text_encoder, file.provenance.imported[-1]["splits"]) == ("rn12", "text")
     assert any(note.startswith("novel: the text alone classifies") for note in file.provenance.notes)
-    again = imported(str(export_npz(file, tmp_path / "again.npz")), out=tmp_path / "again.h5").read("novel")
-    np.testing.assert_array_equal(again.text, read.text)
 
 
 def test_text_goes_by_number_where_classes_are_numbers_and_a_wrong_order_is_remarked(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_checkpoints_and_other_hdf5_files_are_named(tmp_path: Path, features: Fe
         file["features"] = np.ones((3, 2))
     features.write(tmp_path / "own")
     for name, words in (
-        ("weights", "is a checkpoint"),
+        ("weights", "without features that fsbench recognises; it holds epoch, state"),
         ("hdf5", "an HDF5 file without all_feats, all_labels, count; it holds features"),
         ("own", "is a file of fsbench already"),
     ):
@@ -57,16 +57,16 @@ def test_rows_that_are_not_finite_are_named(tmp_path: Path, value: float) -> Non
     features = ROWS.features.astype(np.float64)
     features[5, 2] = value
     path = "novel=" + save(tmp_path / "novel.npz", features=features, labels=ROWS.labels)
-    with pytest.raises(FsbenchError, match=r"novel.npz, novel: 1 rows are not finite .* row 5 \(class 7\)"):
+    with pytest.raises(FsbenchError, match=r"novel\.npz, novel: Row 5 of the features contains"):
         imported(path, out=tmp_path / "out.h5")
 
 
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"labels": ROWS.labels[:-1]}, "12 rows of features, labels of shape"),
+        ({"labels": ROWS.labels[:-1]}, r"got \(12, 5\) and \(11,\)"),
         ({"labels": ROWS.labels + 0.5}, "labels are float64, expected whole numbers or names"),
-        ({"features": ROWS.features[:0], "labels": ROWS.labels[:0]}, "no rows"),
+        ({"features": ROWS.features[:0], "labels": ROWS.labels[:0]}, "no images at all"),
         ({"features": ROWS.features.astype(int)}, "features are int64 of shape"),
         ({"feats": ROWS.features}, "Two arrays could be the features"),
         ({"class_names": np.array(["a", "b"])}, "labels go from 3 to 11, but there are 2 names"),
@@ -85,7 +85,7 @@ def test_what_does_not_fit_together_is_named(tmp_path: Path, arrays: dict[str, A
 def test_classes_of_one_name_without_vectors_or_with_vectors_of_different_length_are_named(tmp_path: Path) -> None:
     classes = by_class(ROWS)
     (tmp_path / "novel.plk").write_bytes(pickle.dumps(classes | {"7": classes[3]}))
-    with pytest.raises(FsbenchError, match="Classes have the same name: 7, '7'"):
+    with pytest.raises(FsbenchError, match="Two classes have the same name, 7"):
         imported(f"novel={tmp_path / 'novel.plk'}", out=tmp_path / "out.h5")
     classes[5] = []
     (tmp_path / "novel.plk").write_bytes(pickle.dumps(classes))
@@ -107,10 +107,8 @@ def test_splits_must_belong_together(tmp_path: Path) -> None:
             }
         return save(tmp_path / "f.npz", **arrays)
 
-    with pytest.raises(FsbenchError, match="base has 5 features per image, novel has 6"):
+    with pytest.raises(FsbenchError, match=r"base has 5 \(.*\), novel has 6 \("):
         imported(pair(make_rows(dimension=6)), out=tmp_path / "out.h5")
     with pytest.raises(FsbenchError, match="share 12 identical rows"):
         imported(pair(ROWS), out=tmp_path / "out.h5")
-    with pytest.raises(FsbenchError, match="share 3 classes: x11, x3, x7"):
-        imported(pair(make_rows(seed=1), ("x", "x")), out=tmp_path / "out.h5")
     assert len(imported(pair(make_rows(seed=1), ("", "")), out=tmp_path / "numbers.h5").splits) == 2

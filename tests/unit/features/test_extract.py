@@ -14,7 +14,7 @@ from torch.fx.experimental.optimization import fuse
 from fsbench.backbones.find_weights import shipped_weights
 from fsbench.backbones.load import load_backbone
 from fsbench.data.dataset import ImageDataset
-from fsbench.data.scan import load_own
+from fsbench.data.scan import OwnData
 from fsbench.errors import FsbenchError
 from fsbench.features import extract as module
 from fsbench.features import forward
@@ -40,7 +40,7 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(root: Path, out: Path, settings: Settings = PLAIN, force: bool = False) -> FeatureFile:
     backbone = load_backbone("rn12", random_seed=0, width=4)
-    return extract(load_own(root), backbone, out, settings, CPU, QUIET, force=force)
+    return extract(OwnData(root).load(), backbone, out, settings, CPU, QUIET, force=force)
 
 
 def everything(file: FeatureFile) -> np.ndarray:
@@ -49,7 +49,7 @@ def everything(file: FeatureFile) -> np.ndarray:
 
 def test_features_are_those_of_the_backbone_on_the_transformed_images(root: Path, tmp_path: Path) -> None:
     file = run(root, tmp_path / "f.h5")
-    backbone, dataset = load_backbone("rn12", random_seed=0, width=4), load_own(root)
+    backbone, dataset = load_backbone("rn12", random_seed=0, width=4), OwnData(root).load()
     images = module.Extraction(dataset, backbone, PLAIN).images
     with torch.inference_mode():
         for name, split in dataset.splits.items():
@@ -72,7 +72,7 @@ def test_crops_are_averaged_and_do_not_depend_on_batch_or_workers(root: Path, tm
     file = run(root, tmp_path / "a.h5", settings)
     other = run(root, tmp_path / "other" / "b.h5", Settings(crops=3, workers=2, batch=64))
     np.testing.assert_allclose(everything(file), everything(other), atol=1e-5)
-    backbone, dataset = load_backbone("rn12", random_seed=0, width=4), load_own(root)
+    backbone, dataset = load_backbone("rn12", random_seed=0, width=4), OwnData(root).load()
     images = module.Extraction(dataset, backbone, settings).images
     assert images.random_crops is not None
     split = dataset.splits["val"]
@@ -168,7 +168,7 @@ def test_a_file_made_the_same_way_is_kept_new_images_are_added_and_changed_ones_
 
 def divide(root: Path, out: Path, seed: int = 0, library: Path | None = None) -> FeatureFile:
     """Extract class folders, divided by fractions."""
-    dataset = load_own(root, fractions=(0.5, 0.25, 0.25), seed=seed)
+    dataset = OwnData(root, fractions="0.5,0.25,0.25", split_seed=seed).load()
     backbone = load_backbone("rn12", random_seed=0, width=4)
     return extract(dataset, backbone, out, replace(PLAIN, library=library), CPU, QUIET)
 
@@ -216,7 +216,7 @@ def test_rows_follow_the_content_of_images_and_not_their_names(tmp_path: Path, c
 
 def test_rows_of_another_network_transform_or_precision_are_not_reused(tmp_path: Path, computed: list[int]) -> None:
     root = write_images(tmp_path / "own", FLAT)
-    dataset = load_own(root, fractions=(0.5, 0.25, 0.25))
+    dataset = OwnData(root, fractions="0.5,0.25,0.25").load()
     changes: list[dict[str, Any]] = [{}, {"crops": 2}, {"transform": "metaoptnet"}, {"precision": "bf16"}]
     for number, (seed, change) in enumerate([(1, {}), *((0, change) for change in changes)]):
         computed.clear()
@@ -226,7 +226,7 @@ def test_rows_of_another_network_transform_or_precision_are_not_reused(tmp_path:
     shutil.copytree(root / "c0", root / "c8")
     (root / "c8" / "000.png").rename(root / "c8" / "new.png")
     computed.clear()
-    named = load_own(root, fractions=(0.5, 0.25, 0.25))
+    named = OwnData(root, fractions="0.5,0.25,0.25").load()
     backbone = load_backbone("rn12", random_seed=0, width=4)
     extract(named, backbone, tmp_path / "crops.h5", replace(PLAIN, crops=2), CPU, QUIET)
     assert sum(computed) == 4  # random crops are drawn by the name of an image
@@ -257,7 +257,7 @@ def test_a_broken_image_is_named_or_skipped_and_recorded(root: Path, tmp_path: P
 
 def test_out_of_memory_halves_the_forward_pass(root: Path) -> None:
     backbone = load_backbone("rn12", random_seed=0, width=4)
-    images = module.Extraction(load_own(root), backbone, PLAIN).images
+    images = module.Extraction(OwnData(root).load(), backbone, PLAIN).images
     passes = Forward(backbone, "fp32", CPU, images.transform, batch=16)
     data = torch.randn(9, 1, 3, 32, 32)
     expected = passes(data)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fsbench.backbones.load import Weights
-from fsbench.data.scan import load_own
+from fsbench.data.scan import OwnData
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.features.extract import Settings, extract
 from fsbench.features.store import FeatureFile
@@ -49,7 +49,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(root: Path, out: Path, text: Any = (), backbone: str = "open_clip/Tiny") -> FeatureFile:
     loaded = Weights(backbone, None, 0, root).load("own")
-    return extract(load_own(root), loaded, out, Settings(workers=0, text=text), CPU, QUIET)
+    return extract(OwnData(root).load(), loaded, out, Settings(workers=0, text=text), CPU, QUIET)
 
 
 @pytest.mark.usefixtures("library")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fsbench.data.scan import load_own
+from fsbench.data.scan import OwnData
 from fsbench.features import image_hashes as hashing
 from fsbench.features.image_hashes import image_hashes
 from tests.comparing import QUIET
@@ -20,7 +20,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 def test_only_changed_files_are_read_again(tmp_path: Path, read: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     root, index = write_images(tmp_path / "own", SPLITS), tmp_path / "index"
-    splits = load_own(root).splits.values()
+    splits = OwnData(root).load().splits.values()
 
     def hashes() -> tuple[list[str], int]:
         read.clear()

@@ -14,7 +14,7 @@ from fsbench.data.transforms import EvalTransform
 from fsbench.errors import FsbenchError
 from fsbench.methods.base import Context
 from fsbench.methods.images.entropy_min import EntropyMin
-from fsbench.methods.images.maml import ADAPTED, Classifier, InnerLoop, Maml
+from fsbench.methods.images.maml import Classifier, InnerLoop, Maml
 from fsbench.methods.images.networks import CountedNorm, ImageMethod, ImageNetwork, counted_copy, set_counted
 from fsbench.methods.images.versa import Amortised, Versa, log_predictive
 from fsbench.tasks.batch import TaskBatch
@@ -68,32 +68,18 @@ def test_methods_pass_the_check_for_contributors(name: str, network: ImageNetwor
 
 def test_parameters_name_the_weights_and_follow_the_training(network: ImageNetwork) -> None:
     params = make("maml", network).params()
-    assert params == {"variant": "inductive", "steps": 3, "rate": 0.1, "adapts": "all", "weights": "random seed 3"}
+    assert params == {"variant": "inductive", "steps": 3, "rate": 0.1, "weights": "random seed 3"}
     head = EntropyMin.configure(Context(balanced=False), variant="head")
     assert "weights" not in head.params()
     with pytest.raises(FsbenchError, match="works on images"):
         Maml.configure(Context(balanced=False)).embed(torch.zeros(2, 3), None)
     bare = ImageNetwork(network.backbone, TRANSFORM)
-    with pytest.raises(FsbenchError, match="not a network of VERSA"):
-        Versa.configure(Context(balanced=False, network=bare)).classify(tasks_of(1))
-    trained = ImageNetwork(network.backbone, TRANSFORM, {}, {"inner": {"steps": 3, "rate": 0.2, "adapts": "head"}})
+    for method, foreign in ((Versa, bare), (Maml, network)):
+        with pytest.raises(FsbenchError, match=f"not a network of {method.info.title}"):
+            method.configure(Context(balanced=False, network=foreign)).classify(tasks_of(1))
+    trained = ImageNetwork(network.backbone, TRANSFORM, {}, {"inner": {"steps": 3, "rate": 0.2}})
     params = Maml.configure(Context(balanced=True, network=trained)).params()
-    assert (params["steps"], params["rate"], params["adapts"]) == (6, 0.2, "head")
-
-
-def test_a_learned_head_fixes_the_number_of_classes(network: ImageNetwork) -> None:
-    features = network.backbone.info.feature_dim
-    extras = {"head.weight": torch.randn(WAYS, features), "head.bias": torch.zeros(WAYS)}
-    trained = ImageNetwork(network.backbone, TRANSFORM, extras)
-    method = Maml.configure(Context(balanced=True, network=trained), rate=1e-9)
-    tasks = tasks_of(1)
-    model = Classifier(counted_copy(network.backbone.network), features, WAYS)
-    model.head.load_state_dict({name.removeprefix("head."): tensor for name, tensor in extras.items()})
-    set_counted(model, tasks.support_size)
-    expected = model(network.images(tasks.rows[0]))[tasks.support_size :].softmax(dim=1)
-    assert torch.allclose(method.classify(tasks)[0], expected, atol=1e-5)
-    with pytest.raises(FsbenchError, match="trained for 3 classes, a task has 2"):
-        method.classify(TaskBatch(tasks.rows[:, [0, 1, 3, 4]], tasks.support_labels[:, [0, 1, 3]], 2))
+    assert (params["steps"], params["rate"]) == (6, 0.2)
 
 
 @pytest.mark.parametrize("counted", [None, 2])
@@ -128,8 +114,7 @@ def outer_loss(params: dict[str, Tensor], model: Classifier, inner: InnerLoop, t
 
 @pytest.mark.parametrize("transductive", [False, True])
 @pytest.mark.parametrize("second_order", [False, True])
-@pytest.mark.parametrize("adapts", ADAPTED)
-def test_outer_gradients_agree_with_finite_differences(transductive: bool, second_order: bool, adapts: str) -> None:
+def test_outer_gradients_agree_with_finite_differences(transductive: bool, second_order: bool) -> None:
     torch.manual_seed(2)
     backbone = load_backbone("conv4", random_seed=1, width=2).network
     model = Classifier(counted_copy(backbone), 8, WAYS).double()
@@ -137,12 +122,12 @@ def test_outer_gradients_agree_with_finite_differences(transductive: bool, secon
     labels, wanted = torch.arange(WAYS).repeat(SHOTS), torch.randint(WAYS, (QUERIES,))
     task = images[: len(labels)], labels, images[len(labels) :], wanted
     start = {name: torch.randn_like(value) / 2 for name, value in model.named_parameters()}
-    inner = InnerLoop(2, 0.05, adapts, transductive, second_order)
+    inner = InnerLoop(2, 0.05, transductive, second_order)
     free = {name: value.clone().requires_grad_() for name, value in start.items()}
     slopes = dict(zip(free, torch.autograd.grad(outer_loss(free, model, inner, task), [*free.values()]), strict=True))
     origin, measured = start, inner
     if not second_order:  # the steps are constants: the gradient is that of the loss where they end
-        origin, measured = stepped(start, model, inner, task), InnerLoop(0, 0.05, adapts, transductive)
+        origin, measured = stepped(start, model, inner, task), InnerLoop(0, 0.05, transductive)
     generator = torch.Generator().manual_seed(0)
     for name, slope in slopes.items():
         direction = torch.randn(slope.shape, generator=generator, dtype=torch.float64)
@@ -159,18 +144,10 @@ def stepped(params: dict[str, Tensor], model: Classifier, inner: InnerLoop, task
     for _ in range(inner.steps):
         params = {name: value.detach().clone().requires_grad_() for name, value in params.items()}
         loss = functional.cross_entropy(torch.func.functional_call(model, params, (task[0],)), task[1])
-        for name in model.adapting(inner.adapts):
+        for name in [*params]:
             (slope,) = torch.autograd.grad(loss, [params[name]], retain_graph=True)
             params |= {name: params[name].detach() - inner.rate * slope}
     return {name: value.detach() for name, value in params.items()}
-
-
-def test_what_adapts() -> None:
-    model = Classifier(counted_copy(load_backbone("conv4", random_seed=1, width=2).network), 8, WAYS)
-    named = {adapts: set(model.adapting(adapts)) for adapts in ADAPTED}
-    assert named["head"] == {"head.weight", "head.bias"}
-    assert named["head"] < named["all but norm"] < named["all"] == {name for name, _ in model.named_parameters()}
-    assert {name.split(".")[-2] for name in named["all"] - named["all but norm"]} == {"bn"}
 
 
 def test_versa_is_the_mean_of_the_softmax_over_samples() -> None:

@@ -9,7 +9,7 @@ from PIL import Image
 from safetensors import safe_open
 
 from fsbench.data.dataset import ImageDataset
-from fsbench.data.scan import load_own
+from fsbench.data.scan import OwnData
 
 COUNTS = {"base": (6, 12), "val": (5, 20), "novel": (5, 4)}  # classes, images of each
 
@@ -40,4 +40,4 @@ def facts(path: Path | str) -> dict[str, Any]:
 
 def stripes(root: Path, side: int = 16, counts: dict[str, tuple[int, int]] = COUNTS) -> ImageDataset:
     """The same, read back as a user's own data."""
-    return load_own(write_stripes(root, side, counts), name="stripes")
+    return OwnData(write_stripes(root, side, counts)).load("stripes")

@@ -8,7 +8,7 @@ from PIL import Image
 from scipy import stats
 
 from fsbench.data.dataset import FolderImages, ImageSplit
-from fsbench.data.scan import load_own
+from fsbench.data.scan import OwnData
 from fsbench.data.transforms import EvalTransform, transform_for
 from fsbench.train import images as draws
 from fsbench.train.images import LEAST_AREA, Batch, Key, Keys, Views, make_views
@@ -59,7 +59,7 @@ def test_crops_are_parts_of_the_image_resized(tmp_path: Path) -> None:
         (tmp_path / "base" / name).mkdir(parents=True)
         for number in range(2):
             Image.fromarray(pixels).save(tmp_path / "base" / name / f"{number}.png")
-    split = load_own(tmp_path, name="ramps").splits["base"]
+    split = OwnData(tmp_path).load("ramps").splits["base"]
     rows, aspects = np.arange(4), np.array([100 / 150, 100 / 150, 2, 2])
     views = make_views(split, USUAL, replace(SETTINGS, flip=False), QUIET)
     centres, sizes = draws.crops(4, 1, rows, aspects, LEAST_AREA)

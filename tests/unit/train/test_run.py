@@ -14,8 +14,8 @@ from torch import Tensor, nn
 import fsbench
 from fsbench.backbones.load import load_backbone
 from fsbench.data.dataset import ImageDataset
-from fsbench.data.pixels import open_pixels
-from fsbench.data.scan import load_own
+from fsbench.data.pixels import decode
+from fsbench.data.scan import OwnData
 from fsbench.data.transforms import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.reporter import Reporter
@@ -112,7 +112,7 @@ def test_weights_are_in_half_precision_and_were_evaluated_so(dataset: ImageDatas
     assert {tensor.dtype for tensor in load_file(out).values() if tensor.ndim > 1} == {torch.float16}
     backbone = load_backbone("rn12", out)
     transform, split = transform_for("easy", None, 16), dataset.splits["val"]
-    pixels = open_pixels(split, transform, None, Listener())
+    pixels = decode(split, transform, None, Listener()).pixels
     again = Validation(split, pixels, transform, torch.device("cpu")).of_backbone(backbone.network, 3)
     assert again.accuracy[1].mean == pytest.approx(trained.progress.history[-1].accuracy[1].mean, abs=0.1)
 
@@ -128,7 +128,7 @@ def test_a_training_is_bound_to_its_settings_and_to_the_content_of_its_images(tm
     for finished in (False, True):
         Image.new("RGB", (16, 16)).save(image)  # under the same name
         with pytest.raises(FsbenchError, match=r"content of base images: \w{16} there, \w{16} now") as caught:
-            train(load_own(root, name="stripes"), out, settings)
+            train(OwnData(root).load("stripes"), out, settings)
         assert "names of" not in caught.value.message
         image.write_bytes(original)
         with pytest.raises(FsbenchError, match=r"lr: 0\.05 there, 0\.01 now"):
@@ -140,7 +140,7 @@ def test_a_training_is_bound_to_its_settings_and_to_the_content_of_its_images(tm
     assert facts(out)["lr"] == 0.01
     image.unlink()
     with pytest.raises(FsbenchError, match=r"base images: 12 there, 11 now"):
-        train(load_own(root, name="stripes"), out, settings)
+        train(OwnData(root).load("stripes"), out, settings)
 
 
 def test_a_damaged_checkpoint_is_refused(dataset: ImageDataset, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ class OnePixel(nn.Module):
 def test_accuracy_is_that_of_a_plain_loop_over_tasks(tmp_path: Path) -> None:
     val = stripes(tmp_path, 16, {"base": (2, 1), "val": (7, 21)}).splits["val"]
     transform = transform_for("simpleshot", None, 16)
-    network, pixels = OnePixel().train(), open_pixels(val, transform, None, Reporter(quiet=True))
+    network, pixels = OnePixel().train(), decode(val, transform, None, Reporter(quiet=True)).pixels
     evaluation = Validation(val, pixels, transform, torch.device("cpu")).of_backbone(network, 4)
     assert network.training
     assert evaluation.epoch == 4
@@ -264,5 +264,5 @@ def test_two_processes_share_every_batch_but_the_rest(tmp_path: Path, monkeypatc
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("rn12.safetensors") == done.stderr.count("epoch 2 of 2") == 1  # one process speaks
     weights = load_file(tmp_path / "weights" / "stripes" / "rn12.safetensors")
-    for name, parameter in expected_parameters(load_own(folder, name="stripes")).items():
+    for name, parameter in expected_parameters(OwnData(folder).load("stripes")).items():
         torch.testing.assert_close(weights[name].float(), parameter.detach(), rtol=1e-3, atol=1e-4, msg=name)
