@@ -96,16 +96,16 @@ SECTIONS = dict.fromkeys(
 )
 
 
-def write_own_method(folder: Path) -> None:
-    """The method that the README shows, under the name in its first line."""
-    block = next(block for block in blocks("python") if block.section.startswith("README") and block.text[0] == "#")
-    name = block.text.partition("\n")[0].removeprefix("# ")
-    (folder / name).write_text(block.text, encoding="utf-8")
+def write_own_files(folder: Path) -> None:
+    """The Python files that the documents show, under the names in their first lines."""
+    for block in blocks("python"):
+        if name := re.match(r"# (\w+\.py)\n", block.text):
+            (folder / name[1]).write_text(block.text, encoding="utf-8")
 
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_the_commands_of_a_section_run_in_their_order(section: str, here: Path) -> None:
-    for prepare in BEFORE.get(section, [write_feature_files, write_own_method]):
+    for prepare in BEFORE.get(section, [write_feature_files, write_own_files]):
         prepare(here)
     for block in blocks("console"):
         for words in block.commands if block.section == section else ():
@@ -132,16 +132,14 @@ def test_what_is_not_run_has_options_that_exist() -> None:
         command_of(["train"])[0].make_context("train", ["--epoch", "3"])
 
 
-def test_the_python_walk_through_runs(here: Path) -> None:
+def test_the_python_of_the_readme_and_of_its_page_runs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_feature_files(here)
-    short, long = (
-        block.text.replace("tasks=1000", "tasks=20")
-        for block in blocks("python")
-        if block.section in {"README.md, From Python", "python.md, Walk-through"}
-    )
-    exec(short, {})  # the text of the documents
+    write_own_files(here)
+    monkeypatch.syspath_prepend(here)
     names: dict[str, Any] = {}
-    exec(long, names)
+    for block in blocks("python"):
+        if block.section.startswith(("README.md, From Python", "python.md")):
+            exec(block.text.replace("tasks=1000", "tasks=20"), names)
     assert 0.2 < names["accuracy"] <= 1
 
 
