@@ -33,11 +33,11 @@ def with_tables(page: str, features: str) -> str:
 
 def shown(output: str) -> str:
     """Of the output of `compare`, what the page shows: accuracies, the differences of some methods, and the signature."""
-    start, accuracies, differences, *_ = re.split(r"^(?=\*\*.*\*\*$)", output, flags=re.MULTILINE)
-    head, *rows = differences.split("\n|")
-    kept = [head, *rows[:2], *(row for row in rows[2:] if row.startswith(f" {SHOWN_DIFFERENCES}"))]
+    start, *tables = re.split(r"^(?=\*\*.*\*\*$)", output, flags=re.MULTILINE)
+    accuracies, (caption, _, *rows) = (re.match(r"(?:.*\n){2}(?:\|.*\n)+", table)[0].splitlines() for table in tables[:2])
+    differences = [caption, "", *rows[:2], *(row for row in rows[2:] if row.startswith(f"| {SHOWN_DIFFERENCES}"))]
     signature = re.findall(r"^`fsbench:.*`$", output, flags=re.MULTILINE)[-1]
-    return "\n\n".join(filter(None, (part.strip() for part in (start, accuracies, "\n|".join(kept), signature))))
+    return "\n".join([*start.splitlines(), *accuracies, "", *differences, "", signature])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from fsbench.cli.app import load_command
-from tests.cli import run
+from tests.benchmarks import PLACE, shown
+from tests.cli import run, succeed
 from tests.workspace import (
     write_clip,
     write_feature_files,
@@ -35,7 +36,7 @@ NEED_IMAGES = "benchmarks.md", "cifarfs"  # a page and a name of commands on ima
 # What the user has before the commands of a section.
 BEFORE: dict[str, list[Callable[[Path], None]]] = {
     "README.md, Start": [write_mini],
-    "README.md, Your data": [write_photos, write_pickles],
+    "README.md, Compare methods": [write_photos, write_pickles],
     "data.md, Benchmarks": [write_mini],
     "data.md, Your own images": [write_photos],
     "data.md, Features of other programs": [write_pickles],
@@ -159,3 +160,15 @@ def test_links_and_images_are_there_and_every_page_is_linked() -> None:
             assert "://" in target or 0 < (folder / target).stat().st_size < 140_000, target
         assert document in {"README.md", "index.md"} or f"({document})" in DOCUMENTS["index.md"], document
     assert len(DOCUMENTS["README.md"].split()) <= 1200
+
+
+def test_make_benchmarks_takes_what_it_shows_from_the_output_of_compare(here: Path) -> None:
+    write_feature_files(here)
+    methods = "ncm,soft-kmeans,bavardage,bavardage:released"
+    ask = ("features/glyphs-rn12.h5", "--methods", methods, "--tasks", "40", "--no-published")
+    lines = shown(succeed("compare", *ask, "--format", "markdown").stdout).splitlines()
+    rows = [line.split(" | ")[0] for line in lines if line.startswith("| ")]
+    names = [f"| {name}" for name in methods.split(",")]
+    assert rows == ["| method", *names, "| method", *names[2:]]
+    assert lines[-1].startswith("`fsbench:")
+    assert all("\n| ncm |" in place[0] for place in PLACE.finditer(DOCUMENTS["benchmarks.md"]))
