@@ -1,7 +1,7 @@
-"""`make benchmarks`: the tables of `docs/benchmarks.md`, written anew from `results/`; what is missing there is computed.
+"""`make benchmarks`: writes the tables of `docs/benchmarks.md` from `results/`, and computes what is missing there.
 
-The page itself says what to run: the methods are those of its command, and every table stands between two comments, of which
-the first names the feature file and the options. Text around the tables is left as it is.
+The page says what to run: the methods are those of its first command, and every table stands between two comments, of
+which the first names the feature file and the options. Text around the tables is left as it is.
 """
 
 import re
@@ -26,18 +26,20 @@ def with_tables(page: str, features: str) -> str:
             return match[0]
         command = [sys.executable, "-m", "fsbench", "compare", *words, "--methods", methods, "--no-published"]
         done = subprocess.run([*command, "--format", "markdown"], stdout=subprocess.PIPE, text=True, check=True)
-        return f"{match[1]}\n{shown(done.stdout)}\n\n{match[3]}"
+        return f"{match[1]}\n{shown_of(done.stdout)}\n\n{match[3]}"
 
     return PLACE.sub(place, page)
 
 
-def shown(output: str) -> str:
-    """Of the output of `compare`, what the page shows: accuracies, the differences of some methods, and the signature."""
-    start, *tables = re.split(r"^(?=\*\*.*\*\*$)", output, flags=re.MULTILINE)
-    accuracies, (caption, _, *rows) = (re.match(r"(?:.*\n){2}(?:\|.*\n)+", table)[0].splitlines() for table in tables[:2])
-    differences = [caption, "", *rows[:2], *(row for row in rows[2:] if row.startswith(f"| {SHOWN_DIFFERENCES}"))]
+def shown_of(output: str) -> str:
+    """What the page shows of the output of `compare`: accuracies, differences of some methods, and the signature."""
+    start = output[: output.index("**")]  # what `compare` says first, if anything
+    accuracies, differences, *_ = re.findall(r"^\*\*.*\*\*\n\n(?:\|.*\n)+", output, flags=re.MULTILINE)
+    caption, _, *rows = differences.splitlines()
+    kept = [*rows[:2], *(row for row in rows[2:] if row.startswith(f"| {SHOWN_DIFFERENCES}"))]
     signature = re.findall(r"^`fsbench:.*`$", output, flags=re.MULTILINE)[-1]
-    return "\n".join([*start.splitlines(), *accuracies, "", *differences, "", signature])
+    shown = "\n".join([start + accuracies, caption, "", *kept, "", signature])
+    return shown.replace("-shot |", "\N{NON-BREAKING HYPHEN}shot |")  # headings break at spaces
 
 
 if __name__ == "__main__":

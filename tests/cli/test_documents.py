@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fsbench.cli.app import load_command
-from tests.benchmarks import PLACE, shown
+from tests.benchmarks import PLACE, shown_of
 from tests.cli import run, succeed
 from tests.workspace import (
     write_clip,
@@ -166,7 +166,7 @@ def test_make_benchmarks_takes_what_it_shows_from_the_output_of_compare(here: Pa
     write_feature_files(here)
     methods = "ncm,soft-kmeans,bavardage,bavardage:released"
     ask = ("features/glyphs-rn12.h5", "--methods", methods, "--tasks", "40", "--no-published")
-    lines = shown(succeed("compare", *ask, "--format", "markdown").stdout).splitlines()
+    lines = shown_of(succeed("compare", *ask, "--format", "markdown").stdout).splitlines()
     rows = [line.split(" | ")[0] for line in lines if line.startswith("| ")]
     names = [f"| {name}" for name in methods.split(",")]
     assert rows == ["| method", *names, "| method", *names[2:]]
