@@ -112,10 +112,10 @@ def evaluate(
         method: `bavardage`, `bavardage:released`, `soft-kmeans`, … or `path/to/file.py:CLASS`.
         features: A feature file, or arrays in memory: `{"base": (features, labels), "novel": (features, labels)}`.
         base: Feature file whose base classes to use, if not the file's own; `pool` for the images of each task.
-        **options: Parameters of the method, e.g. `tau=0.3, sigma=20`.
+        **options: Options of `fsbench solve`, as keywords, and parameters of the method: `shots=5, tau=0.3`.
 
     Returns:
-        The record: `accuracy` and `ci95` in percent, `per_task` (T,), `signature`, `key`, and more.
+        The record: `accuracy` and `ci95` in percent, `per_task` (T,), `answers`, `signature`, and more.
 
     Examples:
         >>> import fsbench

@@ -31,7 +31,8 @@ def _section(name: str) -> str:
         field = model.model_fields[field_name]
         about: dict[str, Any] = field.json_schema_extra  # type: ignore[assignment]
         shown = about["metavar"] if about.get("argument") else about["flag"] or spelling(field_name, field)
-        lines.append(f"| `{shown}` | {_in_code(described(field)).replace('|', '&#124;')} |")
+        meaning = _in_code(described(field)).replace("(default: true)", f"(default: `{shown.partition('/')[0]}`)")
+        lines.append(f"| `{shown}` | {meaning.replace('|', '&#124;')} |")
     return "\n".join([*lines, ""])
 
 
