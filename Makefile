@@ -20,7 +20,7 @@ TASKS_OF := --seed 0 --device cpu --force
 REAL     := --seed 0 --device cpu --force --data-dir $(DATA)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fast lint format types unit demo bench reference figures trust build docs chromium extract scatter solve compare weights clean
+.PHONY: help setup test fast lint format types unit demo bench reference benchmarks figures trust build docs chromium extract scatter solve compare weights clean
 
 help:  ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ bench: $(READY)  ## measure speed, as ratios within one run, and fail where a bo
 
 reference: $(READY)  ## write docs/reference.md from the declarations of all options
 	$(BIN)/python -m tests.reference
+
+benchmarks: $(READY)  ## write the tables of docs/benchmarks.md from results/, computing what is missing [ARGS=folder of feature files]
+	$(BIN)/python -m tests.benchmarks $(ARGS)
 
 figures: $(FSBENCH)  ## make the article's tables and figures on the built-in data set, into results/
 	$(BIN)/fsbench compare --tasks 1000 $(ARGS)

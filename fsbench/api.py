@@ -71,7 +71,7 @@ def predict(
     Returns:
         (B, Q, K), a NumPy array or a tensor like the queries. On the CPU everything is computed in float64.
 
-    Example:
+    Examples:
         >>> import numpy as np, fsbench
         >>> rng = np.random.default_rng(0)
         >>> base = fsbench.BaseStatistics.fit(rng.random((300, 16)), np.repeat(np.arange(10), 30))
@@ -112,12 +112,12 @@ def evaluate(
         method: `bavardage`, `bavardage:released`, `soft-kmeans`, … or `path/to/file.py:CLASS`.
         features: A feature file, or arrays in memory: `{"base": (features, labels), "novel": (features, labels)}`.
         base: Feature file whose base classes to use, if not the file's own; `pool` for the images of each task.
-        **options: Parameters of the method, e.g. `tau=0.3, sigma=20`.
+        **options: Options of `fsbench solve`, as keywords, and parameters of the method: `shots=5, tau=0.3`.
 
     Returns:
-        The record: `accuracy` and `ci95` in percent, `per_task` (T,), `signature`, `key`, and more.
+        The record: `accuracy` and `ci95` in percent, `per_task` (T,), `answers`, `signature`, and more.
 
-    Example:
+    Examples:
         >>> import fsbench
         >>> record = fsbench.evaluate("bavardage", "features/glyphs-rn12.h5", shots=5, tasks=100)
         >>> 20 < record.accuracy < 100, record.per_task.shape
@@ -146,12 +146,12 @@ def compare(
         methods: Names, or one text with commas between them; `all` is every method.
         features: One feature file or several, or arrays in memory.
         base: Feature file whose base classes to use, if not the files' own; `pool` for the images of each task.
-        **options: Those above; there are no others.
+        **options: Options of `fsbench compare`, as keywords; there are no others.
 
     Returns:
         The table: `print(it)`, `it.show("markdown")`, `it.records`.
 
-    Example:
+    Examples:
         >>> import fsbench
         >>> table = fsbench.compare(["soft-kmeans", "bavardage"], "features/glyphs-rn12.h5", shots=1, tasks=50)
         >>> len(table.records)
@@ -187,9 +187,9 @@ def extract(dataset: str, backbone: str = "rn12", **options: Any) -> FeatureFile
     Args:
         dataset: `mini`, `tiered`, `cub`, `fc100`, `cifarfs` or `glyphs`; with `data`, a name for your own images.
         backbone: `rn12`, `rn18`, `wrn`, `conv4` or `timm/NAME`.
-        **options: Those above; there are no others.
+        **options: Options of `fsbench extract`, as keywords; there are no others.
 
-    Example:
+    Examples:
         >>> import fsbench
         >>> shares = (0.5, 0.25, 0.25)
         >>> file = fsbench.extract("photos", "rn12", data="photos", split_fractions=shares, weights="my.pth")
@@ -220,12 +220,12 @@ def label(unlabelled: str | Path, support: str | Path | Sequence[str | Path] = (
     Args:
         unlabelled: A folder of images, or a text file with a path per line.
         support: A folder with one folder per class, or a CSV file with the columns file,label; or several of them.
-        **options: Those above; there are no others.
+        **options: Options of `fsbench label`, as keywords; there are no others.
 
     Returns:
         The labels: `table` and `to_csv(path)`, `expected` (print it, or `expected.interval`), `suggested`.
 
-    Example:
+    Examples:
         >>> import fsbench
         >>> labels = fsbench.label("photos", "labelled", backbone="rn12", weights="my.pth")
         >>> labels.table[0]["file"], 0 < labels.table[0]["confidence"] <= 1

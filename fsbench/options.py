@@ -240,4 +240,4 @@ def type_of(field: FieldInfo) -> str:
 def described(field: FieldInfo) -> str:
     """Help and default of an option, for docstrings and the reference page."""
     silent = field.is_required() or field.default is False or field.default in (None, "", [], {}, ())
-    return f"{field.description}" + ("" if silent else f" [default: {text_of(field.default)}]")
+    return f"{field.description}" + ("" if silent else f" (default: {text_of(field.default)})")

@@ -2,6 +2,7 @@
 
 import pickle
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,10 @@ SHIPPED = Path(__file__).parents[1] / "weights" / "glyphs"
 
 
 def write_feature_files(folder: Path) -> None:
-    """Feature files of the names that documents use, all with the same made-up rows."""
+    """Feature files of the names that documents use, all with the same made-up rows and names of images."""
     features = make_features()
+    images = tuple(f"{row}.png" for row in range(len(features.novel.features)))
+    features = replace(features, novel=replace(features.novel, images=images))
     (folder / "features").mkdir()
     for dataset, backbone in (("glyphs", "rn12"), ("mini", "wrn"), ("mini", "rn18"), ("cub", "rn18")):
         features.write(folder / "features" / f"{dataset}-{backbone}.h5", dataset, backbone)

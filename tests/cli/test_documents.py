@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from fsbench.cli.app import load_command
-from tests.cli import run
+from tests.benchmarks import PLACE, shown_of
+from tests.cli import run, succeed
 from tests.workspace import (
     write_clip,
     write_feature_files,
@@ -35,7 +36,7 @@ NEED_IMAGES = "benchmarks.md", "cifarfs"  # a page and a name of commands on ima
 # What the user has before the commands of a section.
 BEFORE: dict[str, list[Callable[[Path], None]]] = {
     "README.md, Start": [write_mini],
-    "README.md, Your data": [write_photos, write_pickles],
+    "README.md, Compare methods": [write_photos, write_pickles],
     "data.md, Benchmarks": [write_mini],
     "data.md, Your own images": [write_photos],
     "data.md, Features of other programs": [write_pickles],
@@ -96,16 +97,16 @@ SECTIONS = dict.fromkeys(
 )
 
 
-def write_own_method(folder: Path) -> None:
-    """The method that the README shows, under the name in its first line."""
-    block = next(block for block in blocks("python") if block.section.startswith("README") and block.text[0] == "#")
-    name = block.text.partition("\n")[0].removeprefix("# ")
-    (folder / name).write_text(block.text, encoding="utf-8")
+def write_own_files(folder: Path) -> None:
+    """The Python files that the documents show, under the names in their first lines."""
+    for block in blocks("python"):
+        if name := re.match(r"# (\w+\.py)\n", block.text):
+            (folder / name[1]).write_text(block.text, encoding="utf-8")
 
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_the_commands_of_a_section_run_in_their_order(section: str, here: Path) -> None:
-    for prepare in BEFORE.get(section, [write_feature_files, write_own_method]):
+    for prepare in BEFORE.get(section, [write_feature_files, write_own_files]):
         prepare(here)
     for block in blocks("console"):
         for words in block.commands if block.section == section else ():
@@ -132,16 +133,14 @@ def test_what_is_not_run_has_options_that_exist() -> None:
         command_of(["train"])[0].make_context("train", ["--epoch", "3"])
 
 
-def test_the_python_walk_through_runs(here: Path) -> None:
+def test_the_python_of_the_readme_and_of_its_page_runs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_feature_files(here)
-    short, long = (
-        block.text.replace("tasks=1000", "tasks=20")
-        for block in blocks("python")
-        if block.section in {"README.md, From Python", "python.md, Walk-through"}
-    )
-    exec(short, {})  # the text of the documents
+    write_own_files(here)
+    monkeypatch.syspath_prepend(here)
     names: dict[str, Any] = {}
-    exec(long, names)
+    for block in blocks("python"):
+        if block.section.startswith(("README.md, From Python", "python.md")):
+            exec(block.text.replace("tasks=1000", "tasks=20"), names)
     assert 0.2 < names["accuracy"] <= 1
 
 
@@ -161,3 +160,15 @@ def test_links_and_images_are_there_and_every_page_is_linked() -> None:
             assert "://" in target or 0 < (folder / target).stat().st_size < 140_000, target
         assert document in {"README.md", "index.md"} or f"({document})" in DOCUMENTS["index.md"], document
     assert len(DOCUMENTS["README.md"].split()) <= 1200
+
+
+def test_make_benchmarks_takes_what_it_shows_from_the_output_of_compare(here: Path) -> None:
+    write_feature_files(here)
+    methods = "ncm,soft-kmeans,bavardage,bavardage:released"
+    ask = ("features/glyphs-rn12.h5", "--methods", methods, "--tasks", "40", "--no-published")
+    lines = shown_of(succeed("compare", *ask, "--format", "markdown").stdout).splitlines()
+    rows = [line.split(" | ")[0] for line in lines if line.startswith("| ")]
+    names = [f"| {name}" for name in methods.split(",")]
+    assert rows == ["| method", *names, "| method", *names[2:]]
+    assert lines[-1].startswith("`fsbench:")
+    assert all("\n| ncm |" in place[0] for place in PLACE.finditer(DOCUMENTS["benchmarks.md"]))
