@@ -16,6 +16,7 @@ from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE
 from fsbench.report.comparison import ComparisonTable, render
 from fsbench.report.tables import solved_table
 from fsbench.report.writers import show
+from fsbench.results.leaderboard import best_first
 
 
 def compare(options: Compare) -> None:
@@ -29,7 +30,7 @@ def compare(options: Compare) -> None:
             _check_watched(watched, spec, files if base is None else [])
         table = compare_files(spec, files, runner, base, others=options.others)
         if runner.ranks.leads:
-            shown = table.best_first() if options.sort else table
+            shown = best_first(table) if options.sort else table
             ComparisonTable(shown).show(form, options.out, per_class=options.per_class)
             if options.out:
                 runner.reporter.say(f"Wrote {options.out}.")

@@ -85,8 +85,8 @@ class Records(shared.ResultsFolder, shared.Quiet):
 class Report(Records, shared.Measuring, shared.FeaturesFolder):
     """Write all records into one self-contained HTML page.
 
-    A leaderboard with filters, a table per feature file, ablations, sweeps and tuning, and the command behind every
-    number. Searches are read from the features folder.
+    It begins with the method to use and how sure that is, then has a ranking per feature file and setting, ablations,
+    sweeps and tuning, and the command behind every number. Searches are read from the features folder.
 
     Example: [bold]fsbench report --out report.html[/bold]
     """
@@ -96,7 +96,7 @@ class Report(Records, shared.Measuring, shared.FeaturesFolder):
     figures: Names = option(
         (), "Add figures of the predictions: confusion, calibration.", completion=("confusion", "calibration")
     )
-    title: str = option("Few-shot benchmark", "Heading of the page.", metavar="TEXT")
+    title: str = option("", "Heading of the page. (default: the method to use)", metavar="TEXT")
     out: Path = option(Path("report.html"), "The HTML file to write.", metavar="FILE")
 
 

@@ -12,13 +12,14 @@ import numpy as np
 from fsbench.errors import unknown_name
 from fsbench.io.files import write_text
 from fsbench.report import writers
+from fsbench.report.answer import is_significant, sentences, unranked
 from fsbench.report.writers import NOTHING, Cell, Column, Note, Table, Value, interval_text
 from fsbench.results.comparison import Cell as Result
 from fsbench.results.comparison import Column as Setting
 from fsbench.results.comparison import Comparison, Entry, Group
 from fsbench.results.metrics import ACCURACY, recall_by_class
 from fsbench.results.record import Record
-from fsbench.results.statistics import LEVEL, Interval
+from fsbench.results.statistics import Interval
 from fsbench.results.warnings import OF_FEATURES
 
 _NEW_CLASSES = "new classes, from the jackknife over the classes"
@@ -67,7 +68,8 @@ def comparison_tables(comparison: Comparison, *, per_class: bool = False) -> lis
     tables = [table for one in comparison.in_all_metrics for table in _tables_of_metric(one)]
     if per_class:
         tables += [_class_table(comparison, group, setting) for group, setting in _places(comparison)]
-    return [*tables[:-1], replace(tables[-1], notes=[*_notes(comparison)])]
+    tables[-1] = replace(tables[-1], notes=[*_notes(comparison)])
+    return [replace(tables[0], answers=sentences(comparison)), *tables[1:]]
 
 
 def _places(comparison: Comparison) -> Iterator[tuple[Group, Setting]]:
@@ -100,21 +102,24 @@ def _tables_of_metric(comparison: Comparison) -> list[Table]:
     """The tables of one metric."""
     columns = [Column("method"), Column("assumes", whole=True, optional=True)]
     columns += [Column(setting.title.replace(" ", "\n", 1), numeric=True) for setting in comparison.columns]
-    labels = {}
-    for entry in comparison.entries:
-        fewer = f" ({entry.fewer})" if entry.fewer else ""
-        marks = (" †" if entry.tuned else "") + (" ‡" if entry.facts.elsewhere else "")
-        labels[entry.label] = entry.label + fewer + marks
     tables = []
     for group in comparison.groups:
-        for number, (title, text_of) in enumerate(_views(comparison, group)):
+        for number, (heading, text_of) in enumerate(_views(comparison, group)):
             rows = []
-            for entry in comparison.entries:
-                results = [group.cells.get((entry.label, setting)) for setting in comparison.columns]
-                row = [_cell(result, text_of, marked=number == 0) for result in results]
+            for title, entry in comparison.rows.items():
+                marks = (" †" if entry.tuned else "") + (" ‡" if entry.facts.elsewhere else "")
+                fewer = f" ({entry.fewer})" if entry.fewer else ""
+                row = [
+                    _cell(
+                        group.cells.get((entry.label, setting)),
+                        text_of,
+                        marked=number == 0 and setting not in group.undecided,
+                    )
+                    for setting in comparison.columns
+                ]
                 if any(cell.text != NOTHING for cell in row):
-                    rows.append([Cell(labels[entry.label]), Cell(entry.assumes), *row])
-            tables.append(Table(f"{group.title}: {title}", columns, rows))
+                    rows.append([Cell(title + fewer + marks), Cell(entry.assumes), *row])
+            tables.append(Table(f"{group.title}: {heading}", columns, rows))
     return tables
 
 
@@ -129,7 +134,7 @@ def _views(comparison: Comparison, group: Group) -> Iterator[tuple[str, Callable
     """The tables of a group that have something to show: a title, and what makes the text of a result, or nothing."""
     results, metric, baseline = group.cells.values(), comparison.metric.title, comparison.baseline
     lower = "" if comparison.metric.higher_is_better else " (lower is better)"
-    title = f"{metric} in %{lower}, {comparison.counted_tasks} ± 95 % interval{comparison.by_classes}"
+    title = f"{metric} in %{lower}, {group.counted_tasks} ± 95 % interval"
     yield title, lambda result: interval_text(result.value)
     of_metric = "" if comparison.metric is ACCURACY else f" in {metric}"
     if any(result.difference for result in results):
@@ -160,11 +165,6 @@ def difference_text(result: Result) -> str:
     return text if is_significant(result) or "±" not in text else f"({text})"
 
 
-def is_significant(result: Result) -> bool:
-    """Whether the difference to the baseline is."""
-    return result.p_value is not None and result.p_value < LEVEL
-
-
 def published_text(result: Result, *, interval: bool = False) -> str:
     """The published number, and how far ours is from it; with its interval where there is space."""
     if result.published is None:
@@ -178,7 +178,17 @@ def _notes(comparison: Comparison) -> Iterator[Note]:
     """What marks mean, the signature, warnings, and notes on published numbers."""
     results = comparison.cells
     tied = "*: not significantly worse than the best (paired test, 5 %, Holm-corrected over all pairs of the table)"
-    yield Note(f"best of its column; {tied}", "best")
+    if len(comparison.rows) > 1 and any(set(comparison.columns) - group.undecided for group in comparison.groups):
+        yield Note(f"best of its column; {tied}", "best")
+    if any(map(_passed_over, comparison.groups)):
+        text = "a method without * may have a higher mean than one with it: it loses to the best by little, but on more"
+        yield Note(f"{text} tasks. Tests are of the differences task by task, not of the means")
+    if any(entry.same_as for entry in comparison.entries):
+        yield Note("a = b: methods with the same answers, but for rounding")
+    every = len(comparison.entries) * len(comparison.columns) * len(comparison.groups)
+    gaps = len(results) < every or any(entry.fewer for entry in comparison.entries)
+    for one in unranked(comparison) if gaps else []:
+        yield Note("; ".join([f"without a rank: {one.method}, which lacks {one.missing}", *one.commands]))
     if any(difference_text(result).startswith("(") for result in results):
         test = "the same test, Holm-corrected over all differences to it"
         yield Note(f"(…): not significantly different from {comparison.baseline} ({test})")
@@ -191,6 +201,20 @@ def _notes(comparison: Comparison) -> Iterator[Note]:
     yield Note(comparison.signature(), "signature")
     yield from (Note(line, "warning") for line in comparison.warnings())
     yield from (Note(f"published: {line}") for line in comparison.notes())
+
+
+def _passed_over(group: Group) -> bool:
+    """Whether somewhere a method is tied with the best, and one with a mean closer to the best is not."""
+    for column in {at for _, at in group.cells} - group.undecided:
+        cells = [cell for (_, at), cell in group.cells.items() if at == column]
+        best = next(cell for cell in cells if cell.best)
+        gaps = [
+            (abs(cell.value.mean - best.value.mean), cell) for cell in cells if cell.record.tasks == best.record.tasks
+        ]
+        tied = max((gap for gap, cell in gaps if cell.tied), default=0.0)
+        if any(gap < tied and not (cell.tied or cell.best) for gap, cell in gaps):
+            return True
+    return False
 
 
 def flat_rows(comparison: Comparison) -> list[dict[str, Value]]:

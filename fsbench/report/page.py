@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML page, a leaderboard first."""
+"""The report: one self-contained HTML page, the answer first."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 import fsbench
 from fsbench.report import comparison as texts
+from fsbench.report.answer import answers, headline, in_short, is_significant, setting_words, unranked
 from fsbench.report.plots.comparison import clipped_axis, draw_speed
 from fsbench.report.plots.style import INK, svg_text
 from fsbench.report.writers import Cell, Column, Table, cells, interval_text, render_template
@@ -22,7 +23,7 @@ from fsbench.results.collect import titles
 from fsbench.results.comparison import Cell as Result
 from fsbench.results.comparison import Column as Setting
 from fsbench.results.comparison import Comparison, Entry, Group
-from fsbench.results.leaderboard import Leaderboard, Row, leaderboard
+from fsbench.results.leaderboard import Row, leaderboard
 from fsbench.results.metrics import ACCURACY, Metric
 from fsbench.results.record import Record
 from fsbench.results.statistics import Interval
@@ -35,7 +36,7 @@ def render_html(
     ablations: Sequence[Comparison] = (),
     studies: Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
     *,
-    title: str = "Few-shot benchmark",
+    title: str = "",
 ) -> str:
     """One self-contained page: no network, no fonts, no other files. The same records give the same text.
 
@@ -43,38 +44,35 @@ def render_html(
         comparisons: In the order of the page.
         ablations: Comparisons of parameters set by hand.
         studies: Further sections by name, of figures: what each shows, its SVG text, and its caption.
-        title: Heading of the page.
+        title: Heading of the page; by default, the data sets and what to use there.
     """
     comparisons = [one for comparison in comparisons for one in comparison.in_all_metrics]
     every = [*comparisons, *ablations]
     folder = resources.files("fsbench.report") / "html"
     style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    metric = every[0].metric.title
-    views = {"accuracy": metric, "best": "difference to the best", "baseline": "difference to the baseline"}
-    if any(cell.published for one in every for group in one.groups for cell in group.cells.values()):
-        views["published"] = "gap to published"
     functions = (
         run_anchor, method_anchor, origins, parameters, tone, on_axis, interval_text,
-        texts.own_warnings, texts.is_significant, texts.difference_text, texts.published_text,
+        texts.own_warnings, is_significant, texts.difference_text, texts.published_text,
     )  # fmt: skip
+    first, *others = [
+        _part(one, f"{kind}{number}", f"{name}: {words}{'' if one.metric is ACCURACY else f', {one.metric.title}'}")
+        for kind, name, parts in (("c", "Further runs", comparisons), ("a", "Parameters set by hand", ablations))
+        for number, (one, words) in enumerate(zip(parts, titles(parts), strict=True), start=1)
+    ]
     return render_template(
         "page.html",
         **{function.__name__: function for function in functions},
-        title=title,
+        title=title or headline(every[0]),
         version=fsbench.__version__,
         style=Markup(style),
         script=Markup(script),
         # The browser itself keeps the promise: nothing is fetched, and no script but this one runs.
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        counts=_counts(every),
-        filters=_filters(every),
-        views=views,
-        metric=metric,
-        parts=[
-            _part(one, f"{kind}{number}", f"{name}: {words}{'' if one.metric is ACCURACY else f', {one.metric.title}'}")
-            for kind, name, parts in (("c", "Leaderboard", comparisons), ("a", "Ablation", ablations))
-            for number, (one, words) in enumerate(zip(parts, titles(parts), strict=True), start=1)
-        ],
+        settings=dict.fromkeys(setting_words(column) for one in every for column in one.columns),
+        metric=every[0].metric.title,
+        first=first,
+        others=others,
+        speed=_speed(every[0]),
         studies={
             name: [
                 _figure(svg, f"{name.lower()}{n}", words, caption) for n, (words, svg, caption) in enumerate(figures)
@@ -92,49 +90,49 @@ def _figure(svg: str, prefix: str, label: str, caption: str = "") -> SimpleNames
     return SimpleNamespace(svg=inline_svg(svg, prefix, label), label=label, caption=caption)
 
 
-def _counts(comparisons: Sequence[Comparison]) -> str:
-    records = {run_anchor(record): record.source for comparison in comparisons for record in comparison.records}
-    methods = {label for one in comparisons for group in one.groups for label, _ in group.cells}
-    counts = [(len(records), "run"), (len(methods), "method"), (len({*records.values()}), "feature file")]
-    return ", ".join(f"{count:,} {word}{'s' if count > 1 else ''}" for count, word in counts)
-
-
-def _filters(comparisons: Sequence[Comparison]) -> dict[str, list[str]]:
-    columns = [column for one in comparisons for column in one.columns]
-    return {
-        "setting": list(dict.fromkeys(column.mix_title for column in columns)),
-        "shots": [str(shots) for shots in sorted({column.shots for column in columns})],
-        "backbone": list(dict.fromkeys(group.backbone for one in comparisons for group in one.groups)),
-    }
+def _speed(comparison: Comparison) -> SimpleNamespace | None:
+    if len(comparison.entries) < 2:
+        return None
+    label = f"{comparison.metric.title.capitalize()} against tasks per second, one panel per setting"
+    return _figure(svg_text(draw_speed(comparison)), "speed", label)
 
 
 def _part(comparison: Comparison, anchor: str, heading: str) -> SimpleNamespace:
-    """A comparison on the page: its ranking, then a table per feature file, folded on all but the first."""
-    board, first, speed = leaderboard(comparison), anchor == "c1", None
-    if first and sum(row.average is not None for row in board.rows) > 1:
-        label = f"{comparison.metric.title.capitalize()} against tasks per second, one panel per setting"
-        speed = _figure(svg_text(draw_speed(comparison)), f"{anchor}-s", label, f"{label}.")
-    groups = [_group(comparison, group, board, f"{anchor}-g{n}") for n, group in enumerate(comparison.groups, start=1)]
+    """A comparison on the page: a ranking per feature file and setting; of several files also their averages."""
+    several = [None] if len(comparison.groups) > 1 else []
+    blocks = [
+        SimpleNamespace(
+            anchor=f"{anchor}-g{number}",
+            group=group,
+            answers=answers(comparison, group) if group else [],
+            short=in_short(comparison, group) if group else "",
+            panels=[_panel(comparison, group, column) for column in _common_columns(comparison, group)],
+        )
+        for number, group in enumerate([*comparison.groups, *several], start=1)
+    ]
     return SimpleNamespace(
-        anchor=anchor, heading=heading, comparison=comparison, board=board, speed=speed, first=first, groups=groups
+        anchor=anchor, heading=heading, comparison=comparison, blocks=blocks, unranked=unranked(comparison)
     )
 
 
-def _group(comparison: Comparison, group: Group, board: Leaderboard, anchor: str) -> SimpleNamespace:
-    """The table of one feature file."""
-    columns = [place.column for place in board.places if place.group is group]
-    rows = [(row.entry, [group.cells.get((row.entry.label, column)) for column in columns]) for row in board.rows]
-    axis = clipped_axis([cell.value for cell in group.cells.values()])
-    over = f"{comparison.counted_tasks}{comparison.by_classes}"
-    caption = f"{comparison.metric.title.capitalize()} in % ± 95 % interval over {over}"
-    caption += f", drawn from {axis[0]:g} to {axis[1]:g} %"
-    if any(cell.difference for cell in group.cells.values()):
-        caption += f"; the difference to {comparison.baseline}, in brackets where it is not significant"
-    if any(cell.published for cell in group.cells.values()):
-        caption += "; the published number, in brackets ours minus published, and its source"
+def _common_columns(comparison: Comparison, group: Group | None) -> list[Setting]:
+    """The settings that a feature file has runs of, or all of them have."""
+    ran = [{at for _, at in one.cells} for one in ([group] if group else comparison.groups)]
+    return [column for column in comparison.columns if all(column in columns for columns in ran)]
+
+
+def _panel(comparison: Comparison, group: Group | None, column: Setting) -> SimpleNamespace:
+    """The ranking in one setting: of one feature file, or over all of them."""
+    board = leaderboard(comparison, [group] if group else None, [column])
+    results = [row.standings[0].cell for row in board.rows if group and row.standings[0]]
+    titles_here = {row.title for row in board.rows}
     return SimpleNamespace(
-        anchor=anchor, group=group, columns=columns, rows=[(entry, results) for entry, results in rows if any(results)],
-        axis=axis, caption=f"{caption}. A number links to its run.",
+        setting=setting_words(column), column=column, board=board,
+        axis=clipped_axis([cell.value for cell in results]) if results else None,
+        published=any(cell.published for cell in results),
+        marked=bool(group and column not in group.undecided),
+        answers=answers(comparison, group, [column]) if group else [],
+        absent=[title for title in comparison.rows if title not in titles_here],
     )  # fmt: skip
 
 
@@ -183,7 +181,7 @@ def origins(row: Row) -> list[str]:
     """Where the parameters of a method come from, in a word or two."""
     origins = [standing.cell.record.origins for standing in row.standings if standing]
     kinds = dict.fromkeys(kind for one in origins for kind in (one.kind, *(["given"] if one.by_hand else [])))
-    return [_ORIGINS[kind] for kind in kinds if kind in _ORIGINS] or ["default"]
+    return [_ORIGINS[kind] for kind in kinds if kind in _ORIGINS]
 
 
 def parameters(record: Record) -> str:

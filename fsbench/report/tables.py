@@ -49,7 +49,7 @@ def solved_table(comparison: Comparison) -> Table:
             beside = interval_text(baseline.value if baseline else None)
             texts += [beside, interval_text(cell.difference, signed=True)]
         rows.append(cells(*texts, f"{record.tasks_per_second:,.0f}"))
-    over = f"± 95 % interval over {comparison.counted_tasks}{comparison.by_classes}"
+    over = f"± 95 % interval over {comparison.groups[0].counted_tasks}"
     return Table(
         f"{first.run.method}{variant}: {comparison.metric.title} in % {over}{alpha}",
         [

@@ -62,12 +62,13 @@ class Note:
 
 @dataclass(frozen=True)
 class Table:
-    """Title, columns, rows of cells, and notes below."""
+    """Sentences above, title, columns, rows of cells, and notes below."""
 
     title: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     notes: Sequence[Note] = ()
+    answers: Sequence[str] = ()
 
 
 def numbers(*titles: str) -> list[Column]:
@@ -107,6 +108,8 @@ def show(*tables: Table, console: Console | None = None) -> None:
     """
     console = console or stdout_console()
     for table in tables:
+        for line in table.answers:
+            console.print(Text(line + "\n"))
         if table.title:
             console.print(Text(table.title, style="bold"))
         for part in _rich_tables(table, console.width):
@@ -176,6 +179,7 @@ def markdown(tables: Sequence[Table]) -> str:
     """GitHub's Markdown."""
     lines: list[str] = []
     for table in tables:
+        lines += [part for line in table.answers for part in (in_markdown(line), "")]
         lines += [f"**{in_markdown(table.title)}**", "", _row(in_markdown(column.title) for column in table.columns)]
         lines.append("|" + "".join("--:|" if column.numeric else "---|" for column in table.columns))
         for row in table.rows:
@@ -210,6 +214,7 @@ def latex(tables: Sequence[Table]) -> str:
     for table in tables:
         kinds = "".join("r" if column.numeric else "l" for column in table.columns)
         heads = " & ".join(in_latex(column.title) for column in table.columns)
+        lines += [f"% {in_latex(line)}" for line in table.answers]
         lines += [f"% {in_latex(table.title)}", f"\\begin{{tabular}}{{{kinds}}}", "\\toprule", f"{heads} \\\\"]
         lines.append("\\midrule")
         for row in table.rows:

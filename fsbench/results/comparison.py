@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ from fsbench.tasks.protocol import TaskProtocol
 Column = TaskProtocol  # a setting: one column of the table
 Runs = dict[tuple[int, str, Column], Record]  # by number of the feature file, label of the method, and column
 Pairs = dict[tuple[int, Column, frozenset[str]], float]
+ROUNDING = 1e-4  # share of the answers in which two methods may differ that are the same but for rounding
+TELLING = 3.0  # points: tasks are enough where methods that are tied with the best are surely this close to it
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Entry:
     assumes: str = ""  # inductive, or its prior; several in a row where it depends on the column
     tuned: bool = False  # whether its parameters were, in any setting
     fewer: str = ""  # `100 tasks`, or `64-96 tasks`, of a method that solved fewer than others
+    same_as: str = ""  # label of an earlier method whose answers are the same everywhere: both share a row
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,19 @@ class Group:
     cells: Mapping[tuple[str, Column], Cell]  # by label of the method; a method may be missing in some columns
     details: str  # the family and weights of the network, and what else tells it from another group
     p_values: Mapping[tuple[Column, frozenset[str]], float]  # of pairs of labels, Holm-corrected over all of the group
+    undecided: frozenset[Column] = frozenset()  # whose tasks are too few: a tie there may hide several points
+
+    def tasks(self, column: Column) -> int:
+        """The tasks of a column; a method may have fewer."""
+        return max(cell.record.tasks for (_, at), cell in self.cells.items() if at == column)
+
+    @property
+    def counted_tasks(self) -> str:
+        """`1 task`, `10,000 tasks`, `100 to 300 tasks`, and where intervals do not come from their spread."""
+        most = [self.tasks(column) for _, column in self.cells]
+        counts = sorted({min(most), max(most)})
+        by_classes = " (tasks or classes, the wider)" if counts[0] < FEW_TASKS else ""
+        return f"{' to '.join(f'{count:,}' for count in counts)} {'task' if counts == [1] else 'tasks'}{by_classes}"
 
     @property
     def title(self) -> str:
@@ -101,14 +117,11 @@ class Comparison:
         return [self, *self.others]
 
     @property
-    def by_classes(self) -> str:
-        """What a caption adds where intervals do not come from the spread of the tasks."""
-        return " (tasks or classes, the wider)" if self.tasks < FEW_TASKS else ""
-
-    @property
-    def counted_tasks(self) -> str:
-        """`1 task`, `10,000 tasks`."""
-        return f"{self.tasks:,} {'task' if self.tasks == 1 else 'tasks'}"
+    def rows(self) -> dict[str, Entry]:
+        """The rows of a table by their titles; methods whose answers are the same share one: `ncm = simpleshot`."""
+        firsts = [entry for entry in self.entries if not entry.same_as]
+        twins = {one.label: [two.label for two in self.entries if two.same_as == one.label] for one in firsts}
+        return {" = ".join([entry.label, *twins[entry.label]]): entry for entry in firsts}
 
     @property
     def cells(self) -> list[Cell]:
@@ -157,19 +170,6 @@ class Comparison:
             if (cell := group.cells.get((entry.label, column)))
         )
 
-    def best_first(self) -> Comparison:
-        """The same with methods ordered by their mean over all cells, the best first."""
-        sign = 1 if self.metric.higher_is_better else -1
-
-        def mean(entry: Entry) -> float:
-            cells = (group.cells.get((entry.label, column)) for group in self.groups for column in self.columns)
-            return sign * float(np.mean([cell.value.mean for cell in cells if cell]))
-
-        ordered = sorted(self.entries, key=mean, reverse=True)
-        places = {entry.label: place for place, entry in enumerate(ordered)}
-        others = [replace(o, entries=sorted(o.entries, key=lambda one: places[one.label])) for o in self.others]
-        return replace(self, entries=ordered, others=others)
-
     def signature(self) -> str:
         """Everything that determines the comparison, in one line; CSV and JSON have one per run."""
         names = [one.metric.name for one in self.in_all_metrics]
@@ -188,11 +188,12 @@ def compare_records(
 ) -> Comparison:
     """Test all pairs of methods in every metric, mark the best, and add published numbers.
 
-    Runs of a source and column are over the same list of tasks; those of unequal length are paired over the first ones.
-    Not every method need have run everywhere, nor the baseline, which is given by its label. Labels and columns are in
-    the order of the table.
+    Runs of a source and column are over the same list of tasks. Those of unequal length are cut to the first tasks that
+    more than half of them have; a run with fewer is paired over its own, neither marked nor ranked. Not every method
+    need have run everywhere, nor the baseline, which is given by its label. Labels and columns are in table order.
     """
     _check_tasks(runs)
+    runs = _cut_to_common_tasks(runs)
     order = labels, columns, baseline
     first, *others = (_in_metric(runs, *order, one, with_published, over_classes) for one in metrics)
     return replace(first, others=others)
@@ -213,6 +214,14 @@ def _check_tasks(runs: Runs) -> None:
             )
 
 
+def _cut_to_common_tasks(runs: Runs) -> Runs:
+    counts: dict[tuple[int, Column], list[int]] = {}
+    for (source, _, column), record in runs.items():
+        counts.setdefault((source, column), []).append(record.tasks)
+    common = {place: sorted(tasks)[(len(tasks) - 1) // 2] for place, tasks in counts.items()}
+    return {key: record.first(common[key[0], key[2]]) for key, record in runs.items()}
+
+
 def _in_metric(
     runs: Runs, labels: Sequence[str], columns: Sequence[Column], baseline: str, metric: Metric, with_published: bool,
     over_classes: bool,
@@ -227,9 +236,13 @@ def _in_metric(
             raise FsbenchError(f"No run has the confidences that {metric.title} needs.", "Leave it out of --metrics.")
     means = {key: record.interval(metric.name) for key, record in runs.items()}
     sign = 1 if metric.higher_is_better else -1
+    most: dict[tuple[int, Column], int] = {}  # tasks of every column
+    for (source, _, column), record in runs.items():
+        most[source, column] = max(record.tasks, most.get((source, column), 0))
     best: dict[tuple[int, Column], str] = {}  # label of the best mean of every column
     for source, label, column in sorted(runs, key=lambda key: -sign * means[key].mean):
-        best.setdefault((source, column), label)
+        if runs[source, label, column].tasks == most[source, column]:
+            best.setdefault((source, column), label)
     p_values = _p_values(runs, metric)
     against_any = _corrected(p_values)
     against_baseline = _corrected({pair: p_value for pair, p_value in p_values.items() if baseline in pair[2]})
@@ -247,7 +260,9 @@ def _in_metric(
             record,
             means[key],
             best=label == leader,
-            tied=label != leader and against_any[source, column, frozenset((label, leader))] >= LEVEL,
+            tied=label != leader
+            and record.tasks == most[source, column]
+            and against_any[source, column, frozenset((label, leader))] >= LEVEL,
             difference=difference(record, reference, metric) if reference else None,
             p_value=against_baseline.get((source, column, frozenset((label, baseline)))),
             published=published(record) if with_published and metric is ACCURACY else None,
@@ -256,10 +271,10 @@ def _in_metric(
         if over_classes:
             cell = _over_classes(cell, metric, reference)
         sources[source][label, column] = cell
-    groups = _groups(sources, against_any)
-    tasks = max(run.tasks for run in runs.values())
-    entries = [_entry(label, groups, columns, tasks) for label in labels]
-    return Comparison(metric, entries, columns, groups, baseline, tasks)
+    groups = _groups(sources, against_any, metric)
+    same = _same_answers(runs, means, sorted(labels, key=lambda label: label != baseline))
+    entries = [replace(_entry(label, groups, columns), same_as=same.get(label, "")) for label in labels]
+    return Comparison(metric, entries, columns, groups, baseline, max(most.values()))
 
 
 def paired_values(one: Record, other: Record, metric: Metric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -289,19 +304,34 @@ def _over_classes(cell: Cell, metric: Metric, reference: Record | None) -> Cell:
     return replace(cell, over_classes=mean, over_classes_difference=gap)
 
 
-def _entry(label: str, groups: Sequence[Group], columns: Sequence[Column], tasks: int) -> Entry:
+def _same_answers(
+    runs: Runs, means: Mapping[tuple[int, str, Column], Interval], labels: Sequence[str]
+) -> dict[str, str]:
+    """The labels of methods whose answers are everywhere those of an earlier one but for rounding, and its label."""
+    own: dict[str, dict[tuple[int, Column], tuple[float, NDArray[Any]]]] = {label: {} for label in labels}
+    for (source, label, column), record in runs.items():
+        own[label][source, column] = means[source, label, column].mean, record.answers.predicted
+    same: dict[str, str] = {}
+    for one, other in itertools.combinations(own, 2):
+        if one not in same and own[one].keys() == own[other].keys():
+            pairs = [(*own[one][place], *own[other][place]) for place in own[one]]
+            if all(abs(a - b) < 0.01 and x.shape == y.shape and np.mean(x != y) < ROUNDING for a, x, b, y in pairs):
+                same.setdefault(other, one)
+    return same
+
+
+def _entry(label: str, groups: Sequence[Group], columns: Sequence[Column]) -> Entry:
     """The row of a method, with what it assumes, column after column where that differs: `free / uniform prior`."""
-    cells = [group.cells.get((label, column)) for column in columns for group in groups]
-    records = [cell.record for cell in cells if cell]
+    cells = [(group.cells.get((label, column)), group, column) for column in columns for group in groups]
+    records = [cell.record for cell, *_ in cells if cell]
     words = list(dict.fromkeys(record.method.assumes for record in records))
     if len(words) > 1 and all(word.endswith(" prior") for word in words):
         words = [*(word.removesuffix(" prior") for word in words[:-1]), words[-1]]
-    counts = sorted(record.tasks for record in records)
-    between = "-".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
+    fewer = sorted({cell.record.tasks for cell, group, at in cells if cell and cell.record.tasks < group.tasks(at)})
     return Entry(
         label, records[0].run.method.partition("@")[0], records[0].method, " / ".join(words),
         tuned=any(record.origins.tuning for record in records),
-        fewer=f"{between} tasks" if counts[0] < tasks else "",
+        fewer=f"{'-'.join(f'{count:,}' for count in dict.fromkeys((fewer[0], fewer[-1])))} tasks" if fewer else "",
     )  # fmt: skip
 
 
@@ -335,7 +365,14 @@ def _corrected(p_values: Pairs) -> Pairs:
     return corrected
 
 
-def _groups(sources: Mapping[int, Mapping[tuple[str, Column], Cell]], p_values: Pairs) -> list[Group]:
+def _undecided(cells: Mapping[tuple[str, Column], Cell], metric: Metric) -> frozenset[Column]:
+    """The columns in which a method that is tied with the best may yet be several points below it."""
+    best = {column: cell.record for (_, column), cell in cells.items() if cell.best}
+    gaps = ((column, difference(cell.record, best[column], metric)) for (_, column), cell in cells.items() if cell.tied)
+    return frozenset(column for column, gap in gaps if not abs(gap.mean) + gap.half_width <= TELLING)
+
+
+def _groups(sources: Mapping[int, Mapping[tuple[str, Column], Cell]], p_values: Pairs, metric: Metric) -> list[Group]:
     """One group per source, named with its network; those of the same name are told apart by crops, then digests."""
     firsts = [next(iter(cells.values())).record for cells in sources.values()]
     details = [[word] if (word := network_words(first.provenance)) else [] for first in firsts]
@@ -355,6 +392,7 @@ def _groups(sources: Mapping[int, Mapping[tuple[str, Column], Cell]], p_values: 
         Group(
             first.provenance.dataset, first.provenance.backbone, sources[source], ", ".join(words),
             {(column, pair): p_value for (at, column, pair), p_value in p_values.items() if at == source},
+            _undecided(sources[source], metric),
         )
         for source, first, words in zip(sources, firsts, details, strict=True)
     ]  # fmt: skip

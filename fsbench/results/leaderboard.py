@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import string
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,47 +32,92 @@ class Standing:
 
 @dataclass(frozen=True)
 class Row:
-    """A method at all places, with its average and mean rank if it ran at all of them."""
+    """A method at all places; with its average and mean rank over those of the ranking, if it ran at all of them."""
 
+    title: str  # its label, and those of methods with the same answers
     entry: Entry
     standings: tuple[Standing | None, ...]
     average: float | None = None
     mean_rank: float | None = None
+    missing: tuple[Place, ...] = ()  # places of the ranking where it did not run, or on fewer tasks
 
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Methods, the best average first; then those that did not run everywhere, in the order of the comparison."""
+    """Methods that ran at all places of the ranking, the best average first; then the others, which have no rank."""
 
     places: tuple[Place, ...]
+    ranked: tuple[Place, ...]  # those that averages and ranks are over: all ranked methods have the same tasks there
     rows: tuple[Row, ...]
 
 
-def leaderboard(comparison: Comparison) -> Leaderboard:
-    """Rank the methods of a comparison that have runs. Ranks are among the methods that ran at every place."""
+def leaderboard(
+    comparison: Comparison, groups: Sequence[Group] | None = None, columns: Sequence[Column] | None = None
+) -> Leaderboard:
+    """Rank the methods of a comparison, or of some of its feature files and settings.
+
+    An average is never over other places than the one beside it. Where methods ran at different places, the ranking has
+    those places and methods that fill the largest part of the table.
+    """
     places = tuple(
         Place(group, column)
-        for group in comparison.groups
-        for column in comparison.columns
+        for group in (comparison.groups if groups is None else groups)
+        for column in (comparison.columns if columns is None else columns)
         if any(at == column for _, at in group.cells)
     )
     standings = [_standings(place, comparison) for place in places]
     rows = [
-        Row(entry, tuple(by_label.get(entry.label) for by_label in standings))
-        for entry in comparison.entries
+        Row(title, entry, tuple(by_label.get(entry.label) for by_label in standings))
+        for title, entry in comparison.rows.items()
         if any(entry.label in by_label for by_label in standings)
     ]
-    complete = [row for row in rows if all(row.standings)]
+    tasks = [place.group.tasks(place.column) for place in places]
+    complete = [
+        frozenset(at for at, one in enumerate(row.standings) if one and one.cell.record.tasks == tasks[at])
+        for row in rows
+    ]
+    chosen = sorted(_largest_part(complete))
+    means = np.array([[one.cell.value.mean if one else np.nan for one in row.standings] for row in rows])[:, chosen]
     sign = 1 if comparison.metric.higher_is_better else -1
-    means = np.array([[one.cell.value.mean for one in row.standings if one] for row in complete])  # (M, P)
-    better = (sign * means > sign * means[:, None]).sum(axis=1)  # methods that are
-    ranks = (0.5 + better + (means == means[:, None]).sum(axis=1) / 2).mean(axis=1) if complete else means
+    inside = [number for number, own in enumerate(complete) if own >= {*chosen}]
+    ranks = (sign * means[inside] > sign * means[inside][:, None]).sum(axis=1) + 0.5  # (M, P) methods that are better
+    ranks = (ranks + (means[inside] == means[inside][:, None]).sum(axis=1) / 2).mean(axis=1)
     ranked = [
-        Row(row.entry, row.standings, float(values.mean()), float(rank))
-        for row, values, rank in zip(complete, means, ranks, strict=True)
+        replace(rows[number], average=float(means[number].mean()), mean_rank=float(rank))
+        for number, rank in zip(inside, ranks, strict=True)
     ]
     ranked.sort(key=lambda row: -sign * (row.average or 0.0))
-    return Leaderboard(places, (*ranked, *(row for row in rows if not all(row.standings))))
+    others = [
+        replace(row, missing=tuple(places[at] for at in chosen if at not in own))
+        for row, own in zip(rows, complete, strict=True)
+        if not own >= {*chosen}
+    ]
+    return Leaderboard(places, tuple(places[at] for at in chosen), (*ranked, *others))
+
+
+def _largest_part(complete: Sequence[frozenset[int]]) -> frozenset[int]:
+    """The places, of those that methods have in common, with the most cells in the rows of all methods that have them.
+
+    A ranking of several methods is preferred, and of two with as many cells the one with more methods.
+    """
+
+    def cells(places: frozenset[int]) -> tuple[bool, int, int]:
+        methods = sum(own >= places for own in complete)
+        return methods > 1, methods * len(places), methods
+
+    common = {one & other for one, other in itertools.product({*complete}, repeat=2)} - {frozenset()}
+    return max(sorted(common, key=sorted), key=cells)
+
+
+def best_first(comparison: Comparison) -> Comparison:
+    """The same with methods in the order of their ranking."""
+    order = {row.entry.label: number for number, row in enumerate(leaderboard(comparison).rows)}
+    order |= {entry.label: order[entry.same_as] for entry in comparison.entries if entry.same_as}
+
+    def ordered(one: Comparison) -> Comparison:
+        return replace(one, entries=sorted(one.entries, key=lambda entry: order.get(entry.label, len(order))))
+
+    return replace(ordered(comparison), others=[ordered(one) for one in comparison.others])
 
 
 def _standings(place: Place, comparison: Comparison) -> dict[str, Standing]:

@@ -13,7 +13,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 
 from fsbench.errors import FsbenchError
-from fsbench.report.comparison import is_significant, own_warnings
+from fsbench.report.answer import is_significant
+from fsbench.report.comparison import own_warnings
 from fsbench.report.plots.style import COLOURS, INK, Paper, Width, faint_grid, mark_look, short_name
 from fsbench.results.comparison import Cell, Column, Comparison, Group
 from fsbench.results.statistics import Interval
@@ -60,7 +61,7 @@ def draw_dots(comparison: Comparison, width: Width = "page", *, differences: boo
     groups = [(group, panels) for group, panels in zip(comparison.groups, drawn, strict=True) if any(panels)]
     if not groups:
         raise FsbenchError(f"No method ran on the same tasks as {comparison.baseline}.", "Choose another --baseline.")
-    titles = [paper.wrapped(f"{group.title}, {comparison.tasks:,} tasks", 0.9 * paper.inches) for group, _ in groups]
+    titles = [paper.wrapped(f"{group.title}, {group.counted_tasks}", 0.9 * paper.inches) for group, _ in groups]
     heights = [
         paper.line * (down * (len(_labels(comparison, panels)) + 5.2) + 1 + title.count("\n"))
         for (_, panels), title in zip(groups, titles, strict=True)
@@ -68,8 +69,7 @@ def draw_dots(comparison: Comparison, width: Width = "page", *, differences: boo
     cells = [cell for _, panels in groups for dots in panels for _, cell in dots.values()]
     means = f"difference to {comparison.baseline} on the same tasks" if differences else comparison.metric.title
     filled = "significant" if differences else "the best of its panel, or not significantly worse"
-    over = f"{comparison.counted_tasks}{comparison.by_classes}"
-    note = f"Dots: mean {means}; lines: 95 % intervals over {over}. Filled: {filled} (Holm, 5 %)."
+    note = f"Dots: mean {means}; lines: 95 % intervals over these tasks. Filled: {filled} (Holm, 5 %)."
     note = paper.wrapped(note + (" !: the table has a warning." if any(map(own_warnings, cells)) else ""))
     kinds = {cell.record.method.assumes for cell in cells}
     foot_height = paper.line * (1.4 + note.count("\n") + math.ceil(len(kinds) / paper.grid(4)[1]))
@@ -155,7 +155,9 @@ def draw_speed(comparison: Comparison, width: Width = "page") -> Figure:
     columns = max(1, int(paper.inches / (0.35 + 0.065 * max(map(len, names)))))
     devices = ", ".join(dict.fromkeys(record.device for record in comparison.records))
     files = ", ".join(f"{group.dataset} {group.backbone}" for group in comparison.groups)
-    note = paper.wrapped(f"Mean over {files}; {comparison.tasks:,} tasks on {devices}. Grey line: not beaten in both.")
+    note = paper.wrapped(
+        f"Mean over {files}; {comparison.groups[0].counted_tasks} on {devices}. Grey line: not beaten in both."
+    )
     height = 0.35 + 1.8 * down + paper.line * (math.ceil(len(labels) / columns) + note.count("\n"))
     with paper.figure(height) as figure:
         grid = figure.subplots(down, across, squeeze=False, sharex=True)

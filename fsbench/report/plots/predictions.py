@@ -93,7 +93,7 @@ def calibration_of(comparison: Comparison, group: Group, width: Width = "page") 
             cell = group.cells.get((entry.label, column))
             if cell and has_confidence(cell.record.answers):
                 panels.setdefault(column.title, {})[entry.label] = reliability(cell.record)
-    return draw_calibration(panels, f"{group.title}, {comparison.tasks:,} tasks", width)
+    return draw_calibration(panels, f"{group.title}, {group.counted_tasks}", width)
 
 
 def draw_calibration(panels: Mapping[str, Mapping[str, Reliability]], title: str, width: Width = "page") -> Figure:

@@ -15,23 +15,14 @@ from tests.records import four_settings, make_record
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 
-PLACES = "Array.from(document.querySelector('table.leaderboard').tHead.rows[0].cells).slice(3)"
-RANKED = """
-Array.from(document.querySelector('table.leaderboard').tBodies[0].rows, (row) =>
-  [row.cells[0].querySelector('a').innerText, row.cells[1].innerText, row.cells[2].innerText])
+FIRST = "Array.from(document.querySelector('table.ranking').tBodies[0].rows, row => row.cells[{}].innerText)"
+HEAD = "document.querySelector('table.ranking').tHead.rows[0].cells[{}]"
+SHOWN = """
+Array.from(document.querySelectorAll('.panel')).filter((panel) => panel.offsetParent).map((one) => one.dataset.setting)
 """
-CHOOSE = """
-(() => {{
-  const choice = document.querySelector('{}');
-  choice.value = '{}';
-  choice.dispatchEvent(new Event('change', {{ bubbles: true }}));
-}})()
-"""
-FIRST = "Array.from(document.querySelector('table.accuracies').tBodies[0].rows, row => row.cells[{}].innerText)"
-HEAD = "document.querySelectorAll('table.accuracies')[0].tHead.rows[0].cells[{}]"
 OVERFLOWING = """
 Array.from(document.querySelectorAll('body *')).filter(
-  (part) => !part.closest('.scroll, .skip, nav ol') && part.getBoundingClientRect().right > innerWidth + 0.5
+  (part) => !part.closest('.scroll, .skip, legend') && part.getBoundingClientRect().right > innerWidth + 0.5
 ).map((part) => part.tagName + '.' + part.className)
 """
 
@@ -88,19 +79,21 @@ def test_the_page_loads_quietly_and_fits(tab: Page, report: Path, width: int, sc
 def test_a_header_sorts_by_mouse_and_by_keyboard(tab: Page) -> None:
     written = tab.run(FIRST.format(0))
     assert {name.split()[0] for name in written} == {"ncm", "pt-map", "tim-gd", "paddle", "soft-kmeans", "bavardage"}
-    tab.run(HEAD.format(2) + ".querySelector('button').click()")  # unbalanced 5-shot, where TIM and PADDLE did not run
-    falling = [float(text.split()[0]) for text in tab.run(FIRST.format(2))[:4]]
+    tab.run(HEAD.format(1) + ".querySelector('button').click()")
+    falling = [float(text.split()[0]) for text in tab.run(FIRST.format(1))]
     assert falling == sorted(falling, reverse=True)
-    assert tab.run(HEAD.format(2) + ".ariaSort") == "descending"
+    assert tab.run(HEAD.format(1) + ".ariaSort") == "descending"
     order = tab.run(FIRST.format(0))
-    tab.run(HEAD.format(2) + ".querySelector('button').focus()")
+    tab.run(HEAD.format(1) + ".querySelector('button').focus()")
     for kind in ("keyDown", "keyUp"):
         tab.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r", windowsVirtualKeyCode=13)
-    assert tab.run(HEAD.format(2) + ".ariaSort") == "ascending"
-    assert tab.run(FIRST.format(0)) == [*order[:4][::-1], *order[4:]]  # what did not run stays at the end
+    assert tab.run(HEAD.format(1) + ".ariaSort") == "ascending"
+    assert tab.run(FIRST.format(0)) == order[::-1]
     tab.run(HEAD.format(0) + ".querySelector('button').click()")
-    assert tab.run(HEAD.format(2) + ".ariaSort") is None
+    assert tab.run(HEAD.format(1) + ".ariaSort") is None
     assert tab.run(FIRST.format(0)) == sorted(written, key=str.lower)
+    tab.run(HEAD.format(3) + ".querySelector('button').click()")
+    assert tab.run(FIRST.format(3))[-1].strip() == ""  # the baseline has no difference to itself
 
 
 def test_every_control_has_a_name_and_a_signature_can_be_copied(tab: Page) -> None:
@@ -109,39 +102,25 @@ def test_every_control_has_a_name_and_a_signature_can_be_copied(tab: Page) -> No
     assert {"banner", "main", "contentinfo", "navigation"} <= {role for role, _ in roles}
     named = {"button", "link", "region", "image", "img", "navigation"}
     assert [role for role, name in roles if role in named and not name.strip()] == []
-    tab.run("document.querySelector('.copier').click()")
-    signature = tab.run("document.querySelector('code.copy').textContent")
+    tab.run("document.querySelector('.signature .copier').click()")
+    signature = tab.run("document.querySelector('.signature code.copy').textContent")
     assert tab.run("getSelection().toString()") == signature
     assert signature.startswith("fsbench:0.1.0|")
 
 
-def test_filters_hide_columns_and_rank_what_is_left(tab: Page) -> None:
-    shown = f"{PLACES}.filter((head) => !head.hidden)"
-    assert (tab.run(f"{shown}.length"), tab.run(f"{PLACES}.length")) == (5, 5)
-    written = tab.run(RANKED)
-    tab.run(CHOOSE.format("[data-filter=shots]", "5"))
-    assert tab.run(f"{shown}.map((head) => head.dataset.shots)") == ["5", "5"]
-    ranked = tab.run(RANKED)
-    assert ranked != written
-    assert {name for name, average, _ in ranked if average == "–"} == {"tim-gd", "paddle"}
-    averages = [float(average) for _, average, _ in ranked if average != "–"]
-    assert averages == sorted(averages, reverse=True)
-    assert sum(float(rank) for *_, rank in ranked if rank != "–") == pytest.approx(10, abs=0.2)
-    tab.run(CHOOSE.format("[data-filter=shots]", ""))
-    assert sorted(tab.run(RANKED)) == sorted(written)  # the script ranks as the page was written
+def test_tabs_choose_the_setting(tab: Page) -> None:
+    settings = tab.run("Array.from(document.querySelectorAll('.tabs input'), (one) => one.value)")
+    assert len(settings) == 4
+    assert {*tab.run(SHOWN)} == {settings[0]}
+    tab.run("document.querySelectorAll('.tabs input')[3].click()")
+    assert tab.run(SHOWN).count(settings[3]) == 1
+    assert settings[0] in tab.run(SHOWN)  # of a feature file that has no runs in the chosen one
 
 
-def test_cells_show_what_is_chosen_in_different_colours(tab: Page) -> None:
-    visible = "Array.from(document.querySelectorAll('table.leaderboard .{}'), (part) => part.offsetParent !== null)"
-    for view in ("best", "baseline", "published"):
-        tab.run(CHOOSE.format("#show", view))
-        assert all(tab.run(visible.format(view)))
-        assert not any(tab.run(visible.format("accuracy")))
-    tab.run(CHOOSE.format("#show", "accuracy"))
-    assert all(tab.run(visible.format("accuracy")))
+def test_a_number_leads_to_its_command_and_differences_have_colours(tab: Page) -> None:
     gain, loss = (tab.run(f"getComputedStyle(document.querySelector('.{kind}')).color") for kind in ("gain", "loss"))
     assert gain != loss
-    tab.run("document.querySelector('table.leaderboard .accuracy a').click()")
+    tab.run("document.querySelector('table.ranking .number a').click()")
     tab.run("new Promise((done) => setTimeout(done, 100))")
-    assert tab.run("document.querySelector('#runs details').open")  # a number leads to its command
+    assert tab.run("document.querySelector('#runs details').open")
     assert tab.run("document.querySelector(':target code').textContent") == "fsbench solve features/mini.h5"

@@ -92,9 +92,9 @@ def page(text: str) -> Page:
 def test_the_page_is_sound(page: Page, text: str) -> None:
     assert [name for name, count in Counter(page.ids).items() if count > 1] == []
     assert (page.tags["h1"], page.tags["main"], page.tags["header"], page.tags["footer"]) == (1, 1, 1, 1)
-    assert page.tags["h2"] == 3 + 4  # comparisons, sweeps, methods, runs, environment; none without figures
-    assert page.tags["table"] == page.tags["caption"] == 3 + 4 + 2
-    assert {14, 6, 8, 5, 4, 2} >= {len(row) for row in page.rows}  # runs, environment, leaderboards, feature files
+    assert page.tags["h2"] == 3 + 2 + 5  # feature files and average, further runs, speed, sweeps, methods, runs, …
+    assert page.tags["table"] == page.tags["caption"] == 4 + 1 + 1 + 1 + 1 + 2
+    assert {14, 7, 6, 5} >= {len(row) for row in page.rows}  # runs, rankings, environment, averages
     assert page.tags["svg"] == 1 + 2  # speed, two of sweeps
     assert page.tags["style"] == page.tags["script"] == 1
     assert INK not in text.partition("<main")[2]  # figures take the colours of the page
@@ -134,8 +134,7 @@ def test_all_numbers_of_the_json_rendering_are_there(comparisons: list[Compariso
 def test_every_number_links_to_its_run_and_every_name_to_its_method(page: Page, comparisons: list[Comparison]) -> None:
     runs = [link for link in page.links if link.startswith("#r-")]
     records = [record for comparison in comparisons for record in comparison.records]
-    assert len(runs) == 2 * len(records)  # in the leaderboard and in the table of the feature file
-    assert len({*runs}) == len(records) == sum(name.startswith("r-") for name in page.ids)
+    assert len(runs) == len({*runs}) == len(records) == sum(name.startswith("r-") for name in page.ids)
     assert {link[1:] for link in page.links if link.startswith("#m-")} <= {*page.ids}
     commands = [cell for row in page.rows for cell in row if cell.startswith("fsbench solve ")]
     assert sorted(commands) == sorted(record.command for record in records)
@@ -163,17 +162,40 @@ def test_badges_and_warnings() -> None:
         "paddle": {"params": {"lambd": 3.0}, "given": ("lambd",)},
     }
     text = render_html(collect([make_record(name, **changes) for name, changes in runs.items()]))
-    rows = {row[0]: row for row in Page(text).rows if len(row) == 4 and row[0] != "method"}
+    rows = {row[0].strip(): row for row in Page(text).rows if len(row) == 6 and "±" in row[1]}
     assert {*rows} == {
-        "ncminductivedefault", "simpleshot:L2Ninductivedefault", "pt-mapuniform priortuned",
-        "soft-kmeansno priordefaultbaseline", "bavardagefree priorarticle’s preset", "paddlefree priorset by hand",
+        "ncminductive", "simpleshot:L2Ninductive", "pt-mapuniform priortuned", "soft-kmeansno priorbaseline",
+        "bavardagefree priorarticle’s preset", "paddlefree priorset by hand",
     }  # fmt: skip
     assert "near chance" in text
-    assert "warning" in rows["pt-mapuniform priortuned"][3]
+    assert "warning" in rows["pt-mapuniform priortuned"][1]
     assert "−" in rows["pt-mapuniform priortuned"][3]
-    assert 'class="baseline loss"' in text
+    assert '<span class="loss">' in text
 
 
-def test_a_method_with_fewer_tasks_says_so() -> None:
-    text = render_html(collect([make_record("ncm"), make_record("soft-kmeans", tasks=15)]))
-    assert text.count("<small>15 tasks</small>") == 2  # in the ranking and in the table of its features
+def test_a_method_with_fewer_tasks_has_no_rank() -> None:
+    text = render_html(collect([make_record("ncm"), make_record("pt-map"), make_record("soft-kmeans", tasks=15)]))
+    assert text.count("<small>15 tasks, not ranked</small>") == 1
+    assert '<code class="copy">fsbench solve features/glyphs.h5</code>' in text.partition("without a rank")[2]
+
+
+def test_the_title_is_the_answer_and_averages_are_over_the_same_data_sets() -> None:
+    names = {"ncm": 0.5, "pt-map": 0.6, "bavardage": 0.9}
+    records = [make_record(name, right, tasks=400) for name, right in names.items()]
+    assert "<h1>glyphs: bavardage</h1>" in render_html(collect(records))
+    other = {"features": "e" * 64, "dataset": "hard", "tasks": 400}
+    records += [make_record(name, right - 0.2, **other) for name, right in names.items() if name != "bavardage"]
+    text = render_html(collect(records))
+    assert "bavardage</dt><dd>Missing: hard, unbalanced α=2 1-shot." in text
+    averages = [row for row in Page(text).rows if len(row) == 5]
+    assert [row[0].strip() for row in averages] == ["method", "pt-mapuniform prior", "ncminductive"]
+    means = [float(number.split()[0]) for number in averages[1][3:]]
+    assert float(averages[1][1]) == pytest.approx(sum(means) / 2, abs=0.01)
+    assert "Not run here: bavardage." in text
+
+
+def test_too_few_tasks_are_said_and_nothing_is_marked() -> None:
+    text = render_html(collect([make_record(name, 0.7, tasks=3) for name in ("ncm", "pt-map", "soft-kmeans")]))
+    assert "<h1>glyphs: too few tasks to tell</h1>" in text
+    assert "3 tasks are too few to tell the methods apart" in text
+    assert not any("▲" in cell or "*" in cell for row in Page(text).rows for cell in row)

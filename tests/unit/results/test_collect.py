@@ -55,9 +55,9 @@ def test_each_list_of_tasks_is_a_table_of_its_own_and_the_most_tasks_come_first(
         make_record(base_dataset="mini"),
     ]
     tables = collect(records)
-    assert [(len(table.records), table.tasks) for table in tables] == [(4, 50), *[(1, 40)] * 9]
+    assert [(len(table.records), table.tasks) for table in tables] == [(4, 40), *[(1, 40)] * 9]
     assert len({table.signature() for table in tables}) == 10
-    assert titles(tables[:1]) == ["50 tasks"]
+    assert titles(tables[:1]) == ["40 tasks"]
     assert titles(collect([records[0], records[4], records[-1]])) == [
         "40 tasks, base classes of their own, seed 0",
         "40 tasks, base classes of their own, seed 1",

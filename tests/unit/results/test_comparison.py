@@ -9,7 +9,7 @@ from scipy import stats
 from fsbench.errors import FsbenchError
 from fsbench.results.collect import collect
 from fsbench.results.comparison import Comparison, Runs, compare_records
-from fsbench.results.leaderboard import leaderboard
+from fsbench.results.leaderboard import best_first, leaderboard
 from fsbench.results.metrics import METRICS, Metric, metric_of
 from fsbench.results.statistics import Interval, holm, interval, interval_over_classes, paired_p_values
 from fsbench.tasks.protocol import TaskProtocol
@@ -69,22 +69,31 @@ def test_a_table_is_for_one_metric(monkeypatch: pytest.MonkeyPatch) -> None:
         difference = cells["ncm", ONE].difference
         assert difference == interval(np.subtract(*(metric.per_task(record.answers) for record in records[:2])))
         assert leaderboard(table).rows[-1].entry.label == "ncm"  # with the largest error
-        ordered = [entry.label for entry in table.best_first().entries]
+        ordered = [entry.label for entry in best_first(table).entries]
         assert ordered[-1] == "ncm"
         assert cells[ordered[0], ONE].best
 
 
-def test_runs_of_unequal_length_are_paired_over_the_first_tasks() -> None:
+def test_runs_of_unequal_length_are_brought_to_the_tasks_of_most() -> None:
     long, short = make_record("ncm", tasks=60), make_record("soft-kmeans", tasks=35)
     (table,) = collect([long, short])
     cell = table.groups[0].cells["ncm", ONE]
     expected = interval(long.per_task[:35] - short.per_task)
     assert cell.difference == Interval(pytest.approx(expected.mean), expected.half_width)  # type: ignore[arg-type]
-    assert (table.tasks, {entry.label: entry.fewer for entry in table.entries}) == (
-        60,
-        {"ncm": "", "soft-kmeans": "35 tasks"},
-    )
+    assert table.tasks == 35
+    assert cell.value.mean == pytest.approx(long.per_task[:35].mean())
+    (table,) = collect([long, short.model_copy(), make_record("pt-map", 0.6, tasks=60)])
+    assert table.groups[0].counted_tasks == "60 tasks"
+    assert {entry.label: entry.fewer for entry in table.entries} == {"ncm": "", "pt-map": "", "soft-kmeans": "35 tasks"}
+    assert not any(table.groups[0].cells["soft-kmeans", ONE].__dict__[mark] for mark in ("best", "tied"))
     assert "|tasks:35-60|" in table.signature()
+
+
+@pytest.mark.parametrize(("tasks", "undecided"), [(3, True), (400, False)])
+def test_a_tie_of_few_tasks_is_not_an_answer(tasks: int, undecided: bool) -> None:
+    (table,) = collect([make_record(name, 0.7, tasks=tasks) for name in NAMES])
+    assert any(cell.tied for cell in table.cells)
+    assert (ONE in table.groups[0].undecided) is undecided
 
 
 def test_intervals_for_new_classes_come_with_paired_differences() -> None:

@@ -1,0 +1,203 @@
+"""A comparison in a few sentences: which method to use, what is tied with it, how sure that is, what it assumes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fsbench.results.comparison import Cell, Column, Comparison, Entry, Group
+from fsbench.results.leaderboard import Place, leaderboard
+from fsbench.results.statistics import LEVEL
+from fsbench.tasks.protocol import ALPHA
+
+_ASSUMES = {
+    ("inductive",): "It labels each image by itself.",
+    ("no prior",): "It assumes nothing about how frequent the classes are.",
+    ("free prior",): "It estimates how frequent the classes are.",
+    ("uniform prior",): "It needs to know that the classes are equally frequent.",
+    ("free prior", "uniform prior"): "It estimates how frequent the classes are; in balanced settings, it is told "
+    "that they are equally frequent.",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What to use in some settings."""
+
+    method: str  # the title of its row; empty where the tasks are too few to tell
+    where: str  # the settings in words, if there are others
+    text: str
+
+
+def answers(comparison: Comparison, group: Group, columns: Sequence[Column] | None = None) -> list[Answer]:
+    """The answers for a feature file: one for all settings, or for parts of them; last, where tasks are too few.
+
+    Settings in which a single method ran are left out.
+    """
+    winners = {column: _winners(comparison, group, column) for column in columns or comparison.columns}
+    several = [column for column in winners if sum(at == column for _, at in group.cells) > 1]
+    parts = _parts([column for column in several if column not in group.undecided], winners)
+    unclear = [column for column in several if column in group.undecided]
+    every = [*parts, *([unclear] if unclear else [])]
+    where = [_where(part) if len(every) > 1 else "" for part in every]
+    methods = [_common(part, winners) for part in parts]
+    texts = [_use(comparison, group, *one, winners) for one in zip(parts, methods, strict=True)]
+    if unclear:
+        methods, texts = [*methods, ""], [*texts, _too_few(group, unclear[0], winners[unclear[0]])]
+    return [Answer(*one) for one in zip(methods, where, texts, strict=True)]
+
+
+def sentences(comparison: Comparison) -> list[str]:
+    """The answers for all feature files."""
+    return [
+        f"{group.dataset} {group.backbone}{one.where and ', '}{one.where}: {one.text}"
+        for group in comparison.groups
+        for one in answers(comparison, group)
+    ]
+
+
+def in_short(comparison: Comparison, group: Group) -> str:
+    """`bavardage for unbalanced classes, pt-map for balanced classes`: what to use, without how sure that is."""
+    each = [(one.method or "too few tasks to tell", one.where) for one in answers(comparison, group)]
+    return ", ".join(f"{method} for {where}" if where else method for method, where in each)
+
+
+def headline(comparison: Comparison) -> str:
+    """Data sets and what to use on them, for a title."""
+    names = [group.dataset for group in comparison.groups]
+    if len({group.backbone for group in comparison.groups}) > 1:
+        names = [f"{group.dataset} {group.backbone}" for group in comparison.groups]
+    uses = {in_short(comparison, group) for group in comparison.groups}
+    return listed([*dict.fromkeys(names)]) + (f": {use}" if len(uses) == 1 and (use := uses.pop()) else "")
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """`a, b and c`; of many the first ones, and how many others."""
+    shown = [*names] if len(names) <= most else [*names[: most - 1], f"{len(names) - most + 1} others"]
+    return " and ".join([*([", ".join(shown[:-1])] if shown[1:] else []), *shown[-1:]])
+
+
+def setting_words(column: Column) -> str:
+    """`1 labelled image per class, unbalanced`, for those who do not know the field's words."""
+    noun = "image" if column.shots == 1 else "images"
+    shots = f"{column.shots} labelled {noun} per class" if column.support == "equal" else column.shots_title
+    return f"{shots}, {_mix_words(column)}"
+
+
+def _mix_words(column: Column) -> str:
+    usual = column.alpha == ALPHA and column.present is None
+    return "unbalanced" if usual else column.mix_title
+
+
+def _where(columns: Sequence[Column]) -> str:
+    mixes = {_mix_words(column) for column in columns}
+    if len(columns) == 1:
+        return setting_words(columns[0])
+    return f"{mixes.pop()} classes" if len(mixes) == 1 else f"{len(columns)} settings"
+
+
+Winners = dict[Column, dict[str, Cell]]
+
+
+def _winners(comparison: Comparison, group: Group, column: Column) -> dict[str, Cell]:
+    """The best method of a column and those tied with it, by the titles of their rows."""
+    cells = {title: group.cells.get((entry.label, column)) for title, entry in comparison.rows.items()}
+    return {title: cell for title, cell in cells.items() if cell and (cell.best or cell.tied)}
+
+
+def _parts(columns: Sequence[Column], winners: Winners) -> list[Sequence[Column]]:
+    """The settings in as few parts as share a method that is the best or tied with it."""
+    mixes: dict[str, list[Column]] = {}
+    for column in columns:
+        mixes.setdefault(column.mix_title, []).append(column)
+    wide = [columns] if columns and _common(columns, winners) else [*mixes.values()]
+    return [part for one in wide for part in ([one] if _common(one, winners) else [[column] for column in one])]
+
+
+def _common(columns: Sequence[Column], winners: Winners) -> str:
+    """The method that wins or ties in all of these settings, the one that is most often the best; or none."""
+    first, *others = (winners[column] for column in columns)
+    common = [title for title in first if all(title in more for more in others)]
+    return max(common, key=lambda title: sum(winners[column][title].best for column in columns), default="")
+
+
+def _use(comparison: Comparison, group: Group, columns: Sequence[Column], method: str, winners: Winners) -> str:
+    cells, count = [winners[column][method] for column in columns], len(columns)
+    others = dict.fromkeys(title for column in columns for title in winners[column] if title != method)
+    always = [title for title in others if all(title in winners[column] for column in columns)]
+    at_times = [title for title in others if title not in always]
+    rank = "significantly better than all others" if not others else "the best"
+    rank += "" if all(cell.best for cell in cells) else " or tied with the best"
+    rank += "" if count == 1 else " in both settings" if count == 2 else f" in all {count} settings"
+    rank += f", tied with {listed(always)}" if always else ""
+    rank += f", sometimes tied with {listed(at_times)}" if at_times else ""
+    mean = f" ({cells[0].value.mean:.1f} %)" if count == 1 else ""
+    assumed = _ASSUMES.get(tuple(sorted({cell.record.method.assumes for cell in cells})), "")
+    sure = f"95 % intervals over {group.counted_tasks}"
+    return f"use {method}{mean}. It is {rank}{_lead(comparison, cells)} ({sure}). {assumed}".strip()
+
+
+def _lead(comparison: Comparison, cells: Sequence[Cell]) -> str:
+    """By how much a method beats the baseline, and how sure that is."""
+    leads = [cell.difference for cell in cells if cell.difference]
+    if not leads:
+        return ""
+    sign = 1 if comparison.metric.higher_is_better else -1
+    low, high = (f"{end(sign * lead.mean for lead in leads):.1f}" for end in (min, max))
+    amount = " to ".join(dict.fromkeys((low, high)))
+    significant = sum(map(is_significant, cells))
+    doubt = "" if significant == len(leads) else f", significantly in {significant} of {len(leads)} settings"
+    doubt = ", which may be chance" if not significant else doubt
+    width = max(lead.half_width for lead in leads)
+    return f", {amount} points (± {width:.1f}) {'above' if sign > 0 else 'below'} {comparison.baseline}{doubt}"
+
+
+def _too_few(group: Group, column: Column, winners: dict[str, Cell]) -> str:
+    means = sorted(cell.value.mean for cell in winners.values())
+    tasks = group.tasks(column)
+    return (
+        f"{tasks:,} {'task is' if tasks == 1 else 'tasks are'} too few to tell the methods apart: {means[-1]:.1f} % "
+        f"beside {means[0]:.1f} % may be chance. Use more: --tasks {max(1000, 10 * tasks)}."
+    )
+
+
+@dataclass(frozen=True)
+class Unranked:
+    """A method that the ranking leaves out, as it did not run in all settings of all feature files."""
+
+    method: str
+    missing: str  # in words
+    commands: list[str]  # that fill the gaps
+
+
+def unranked(comparison: Comparison) -> list[Unranked]:
+    """The methods without a rank over everything that others ran on."""
+    several = len(comparison.groups) > 1
+    return [
+        Unranked(
+            row.title,
+            listed([(f"{place.group.dataset}, " if several else "") + place.column.title for place in row.missing]),
+            [*dict.fromkeys(filter(None, (_command(comparison, row.entry, place) for place in row.missing)))],
+        )
+        for row in leaderboard(comparison).rows
+        if row.missing
+    ]
+
+
+_OF_METHOD = r" --(?:set|method|preset) (?:'[^']*'|\S+)| --blind"  # what a command says of the method
+
+
+def _command(comparison: Comparison, entry: Entry, place: Place) -> str:
+    """The command of another method at a place, with the method and parameters of this one; empty if there is none."""
+    here = [cell.record.command for (_, at), cell in place.group.cells.items() if at == place.column]
+    cells = [item for group in comparison.groups for item in group.cells.items()]
+    own = [cell.record.command for (label, _), cell in cells if label == entry.label]
+    if not any(here) or not any(own):
+        return ""  # another program answered, or features that are no file
+    return re.sub(_OF_METHOD, "", max(here, key=bool)) + "".join(re.findall(_OF_METHOD, max(own, key=bool)))
+
+
+def is_significant(cell: Cell) -> bool:
+    """Whether the difference to the baseline is."""
+    return cell.p_value is not None and cell.p_value < LEVEL
