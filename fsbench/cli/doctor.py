@@ -28,7 +28,6 @@ _WIDTH = 100
 _MARKS: dict[str, Mark] = {
     "complete": "good", "own images": "good", "incomplete": "doubtful", "differs": "doubtful",
 }  # fmt: skip
-_NOT_READ = "Images were counted, not read: fsbench extract names the broken ones."
 _PROBE = """
 import json, torch
 devices = {"cpu": f"{torch.get_num_threads()} threads"}
@@ -55,24 +54,13 @@ class Environment:
 
 
 @dataclass(frozen=True)
-class SplitReport:
-    """Expected and found numbers of one split."""
-
-    split: str
-    expected_classes: int
-    found_classes: int
-    expected_images: int
-    found_images: int
-
-
-@dataclass(frozen=True)
 class DatasetReport:
     """The state of one data set."""
 
     name: str
     path: str
     state: str  # complete, incomplete, differs, wrong split, unreadable or own images
-    splits: tuple[SplitReport, ...]  # empty if it is unreadable or no benchmark
+    splits: dict[str, dict[str, int]]  # numbers found and expected; empty if it is unreadable or no benchmark
     sentences: tuple[str, ...]  # what a person needs to know, the verdict first
 
 
@@ -96,21 +84,23 @@ def diagnose(data: Path, weights: Path, features: Path, own: Path | None = None)
 
     A folder of `own` images takes the place of the data sets.
     """
-    datasets = [_report_own(list_folder(own, None))] if own is not None else []
+    datasets = [] if own is None else [_report_own(list_folder(own, None))]
     for name, folder in find_datasets(data) if own is None else ():
         try:
             datasets.append(_report_benchmark(list_folder(folder, dataset_info(name)), dataset_info(name)))
         except FsbenchError as error:
-            datasets.append(DatasetReport(name, str(folder), "unreadable", (), (str(error),)))
-    sentences = [_NOT_READ] if datasets else [_on_missing_data(data)]
-    sizes = {path: size for path, size in _files(features, "*.h5").items() if not path.endswith(".scatter.h5")}
-    shipped = {} if weights.resolve() == shipped_weights().resolve() else _list_weights(shipped_weights())
+            datasets.append(DatasetReport(name, str(folder), "unreadable", {}, (str(error),)))
     return DoctorReport(
-        data_root=str(own or data), datasets=tuple(datasets), data_sentences=tuple(sentences),
-        weights_root=str(weights), weights=_list_weights(weights), shipped=shipped,
-        features_root=str(features), features=sizes,
+        data_root=str(own or data),
+        datasets=tuple(datasets),
+        data_sentences=() if datasets else (_on_missing_data(data),),
+        weights_root=str(weights),
+        weights=_list_weights(weights),
+        shipped={} if weights.resolve() == shipped_weights().resolve() else _list_weights(shipped_weights()),
+        features_root=str(features),
+        features={path: size for path, size in _files(features, "*.h5").items() if not path.endswith(".scatter.h5")},
         environment=probe_environment(),
-    )  # fmt: skip
+    )
 
 
 def probe_environment(code: str = _PROBE) -> Environment:
@@ -127,13 +117,13 @@ def probe_environment(code: str = _PROBE) -> Environment:
 
 def _report_benchmark(listing: Listing, info: DatasetInfo) -> DatasetReport:
     """Compare a folder with the catalog and say how they differ."""
-    counts = [(split, info.splits[split], listing.counts(split)) for split in SPLITS]
-    splits = tuple(
-        SplitReport(split, len(expected), len(found), sum(expected.values()), sum(found.values()))
-        for split, expected, found in counts
-    )
+    splits = {}
+    for split in SPLITS:
+        here, there = listing.counts(split), info.splits[split]
+        splits[split] = {"classes": len(here), "expected_classes": len(there)}
+        splits[split] |= {"images": sum(here.values()), "expected_images": sum(there.values())}
     wrong, others = wrong_split(listing, info), differences(listing, info)
-    present, expected = sum(split.found_images for split in splits), sum(split.expected_images for split in splits)
+    present, expected = (sum(one[name] for one in splits.values()) for name in ("images", "expected_images"))
     if wrong:
         state, verdict = "wrong split", "is not divided as in the benchmark; it cannot be used."
     elif not others:
@@ -152,7 +142,7 @@ def _report_own(listing: Listing) -> DatasetReport:
     dataset = build_dataset(drop_small(listing, 1), listing.root.resolve().name)
     sentences = [preflight(dataset), *dataset.notes]
     sentences += [feasible_settings(split) for name, split in dataset.splits.items() if name == "novel"]
-    return DatasetReport(dataset.name, str(dataset.root), "own images", (), tuple(sentences))
+    return DatasetReport(dataset.name, str(dataset.root), "own images", {}, tuple(sentences))
 
 
 def _list_weights(root: Path) -> dict[str, int]:
@@ -175,7 +165,8 @@ def _on_missing_data(root: Path) -> str:
 
 def doctor(options: Doctor) -> None:
     """Print what is found of data, weights, features, libraries and devices."""
-    report = diagnose(options.data_dir, options.weights_dir, options.features_dir, options.data)
+    places = options.data_dir, options.weights_dir, options.features_dir
+    report = diagnose(*places, options.data)
     if options.as_json:
         print(json.dumps(asdict(report), indent=2))
     else:
@@ -212,10 +203,8 @@ def _show(report: DoctorReport) -> None:
 
 def _rows(dataset: DatasetReport) -> list[list[Cell]]:
     """A row per split; the first one has the name and the state of the data set."""
-    rows = []
-    for one in dataset.splits:
-        counts = one.found_classes, one.expected_classes, one.found_images, one.expected_images
-        rows.append(cells("", one.split, *(f"{count:,}" for count in counts), ""))
+    counted = dataset.splits.items()
+    rows = [cells("", split, *(f"{count:,}" for count in counts.values()), "") for split, counts in counted]
     rows = rows or [cells(*[""] * 7)]
     rows[0][0], rows[0][-1] = Cell(dataset.name), Cell(dataset.state, _MARKS.get(dataset.state, "bad"))
     return rows
