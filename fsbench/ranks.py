@@ -80,16 +80,6 @@ class Ranks:
         """Whether all processes know of an error, so that they can leave something out together."""
         return self.store is None or isinstance(error, SharedError)
 
-    def gather(self, value: int) -> list[int]:
-        """A number of every process, in the order of their numbers."""
-        if self.store is None:
-            return [value]
-        from torch import distributed
-
-        values = [0] * self.count
-        distributed.all_gather_object(values, value)
-        return values
-
     def sum(self, array: NDArray[np.int64]) -> NDArray[np.int64]:
         """The sum of an array over all processes, the same in each."""
         if self.store is None:

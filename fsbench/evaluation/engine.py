@@ -262,8 +262,7 @@ def _plan(
         rounds = max(1, min(4, tasks // (_FEW * threads * ranks.count)))
         chunk = max(1, min(chunk, -(-tasks // (rounds * threads * ranks.count))))
         chunk = chunk // block * block or chunk
-    if ranks.count > 1:
-        chunk = min(ranks.gather(chunk))
+    chunk = ranks.agree(lambda: chunk)
     return _Work(block, chunk, threads, in_threads, max(1, cores // threads), note)
 
 

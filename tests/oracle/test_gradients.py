@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from fsbench.methods.alpha_am import AlphaAm
 from fsbench.methods.base import Context
 from fsbench.methods.registry import method_class
 from fsbench.tasks.batch import TaskBatch
@@ -102,45 +101,6 @@ def test_am_and_alpha_am(balanced: bool, chain: str, shots: Any, ways: int, quer
     tasks = tasks_of(data, 2, unequal, shots=shots, ways=ways, queries=queries, alpha=alpha)
     params = {"balanced": balanced, "chain": chain, "steps": 8, "rate": 3e-3, "neighbours": neighbours}
     tasks.agree(name, slow, 1e-6, **params)
-
-
-@pytest.mark.parametrize("shots", [1, 5])
-def test_alpha_am_on_larger_tasks(features: Features, shots: int) -> None:
-    """More steps, against the equations as they are printed, with PyTorch's optimiser."""
-    method = AlphaAm.configure(Context(balanced=False, shots=shots), steps=30, rate=1e-3)
-    slow = partial(plain_alpha_am, method=method)
-    tasks_of(features, 1, shots=shots, queries=40).agree("alpha-am", slow, 1e-3, steps=30, rate=1e-3)
-
-
-def plain_alpha_am(rows: Any, known: Any, _: int, method: AlphaAm) -> Any:
-    x, labels = torch.from_numpy(plc(rows)), torch.from_numpy(known)
-    shots, n = len(labels), 5 + len(x)
-    diagonal = torch.eye(n, dtype=torch.bool)
-    mu = torch.stack([x[:shots][labels == k].mean(dim=0) for k in range(5)]).requires_grad_()
-    gate = torch.ones(n, n, dtype=x.dtype, requires_grad=True)
-    emphasis = torch.full((n, n), method.propagation, dtype=x.dtype, requires_grad=True)
-    optimiser = torch.optim.Adam([mu, gate, emphasis], lr=method.rate)
-    for _ in range(method.steps):
-        nodes = torch.cat([mu, x])
-        squared = (nodes[:, None] - nodes[None]).square().sum(dim=2)
-        distance = torch.where(squared > 0, squared.where(squared > 0, 1.0).sqrt(), 0.0)
-        exponent = gate * distance / distance.std()
-        ranked = exponent.detach().masked_fill(diagonal, torch.inf)
-        kept = ranked <= ranked.sort(dim=1).values[:, method.neighbours - 1 : method.neighbours] * (1 + 1e-5)
-        kept[:5] = False
-        affinity = torch.where(kept, torch.exp(-exponent), 0.0)
-        w = emphasis * (affinity + affinity.T) / 2
-        root = (w.sum(dim=1) + 1e-12) ** -0.5
-        system = torch.eye(n, dtype=x.dtype) - method.propagation * root[:, None] * w * root
-        p = torch.softmax(method.temperature * torch.linalg.solve(system, torch.eye(n, 5, dtype=x.dtype))[5:], dim=1)
-        fit = -torch.log(p[torch.arange(shots), labels] + 1e-12).mean()
-        queries, a = p[shots:], method.order
-        even = (1 - (queries.mean(dim=0) ** a).sum()) / (a - 1)
-        sure = ((1 - ((queries + 1e-12) ** a).sum(dim=1)) / (a - 1)).mean()
-        optimiser.zero_grad()
-        (fit - even + sure).backward()
-        optimiser.step()
-    return queries.detach().numpy()
 
 
 def test_scaling_the_weights_of_tim_does_not_change_its_path(features: Features) -> None:

@@ -108,15 +108,18 @@ class Played(Ranks):
     barrier: threading.Barrier = field(default_factory=lambda: threading.Barrier(1))
     said: dict[int, Any] = field(default_factory=dict)
 
-    def gather(self, value: Any) -> list[Any]:
+    def _of_all(self, value: Any) -> list[Any]:
         self.said[self.number] = value
         self.barrier.wait(30)
         everybody = [self.said[number] for number in range(self.count)]
         self.barrier.wait(30)
         return everybody
 
+    def agree(self, decide: Callable[[], Any]) -> Any:
+        return self._of_all(decide())[0]
+
     def sum(self, array: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.sum(self.gather(array.copy()), axis=0)
+        return np.sum(self._of_all(array.copy()), axis=0)
 
 
 @pytest.mark.parametrize("rules", [TaskProtocol(queries=20), SHORT], ids=["all tasks alike", "short tasks"])
