@@ -196,22 +196,17 @@ def embed_all(methods: Sequence[Method], split: Split, base: Statistics, device:
 def _embed(method: Method, features: Tensor, base: BaseStatistics | None) -> dict[str, Tensor]:
     """The method's row-wise embedding of all features of a split, on their device: a table (M, E) for every space."""
     tables: dict[str, Tensor] = {}
-    done = 0
-    for part in features.split(_embedded_at_once(features)):
+    done, at_once = 0, _EMBEDDED_AT_ONCE
+    if not solves_in_threads(features.device):  # a GPU, which needs the sphering for each part anew: as memory allows
+        row = features.shape[1] * features.element_size()
+        at_once = max(at_once, (free_memory(features.device) or 0) // (_EMBEDDING_SHARE * row))
+    for part in features.split(at_once):
         for name, rows in by_name(method.embed(part, base)).items():
             if not done:
                 tables[name] = rows.new_empty(len(features), rows.shape[1])
             tables[name][done : done + len(rows)] = rows
         done += len(part)
     return tables
-
-
-def _embedded_at_once(features: Tensor) -> int:
-    """Rows: few on a CPU, for its cache; as memory allows on a GPU, which needs the sphering for each part anew."""
-    if solves_in_threads(features.device):
-        return _EMBEDDED_AT_ONCE
-    row = features.shape[1] * features.element_size()
-    return max(_EMBEDDED_AT_ONCE, (free_memory(features.device) or 0) // (_EMBEDDING_SHARE * row))
 
 
 @dataclass

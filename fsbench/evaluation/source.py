@@ -30,6 +30,8 @@ Base = FeatureFile | Literal["pool"] | None  # another file whose base classes t
 
 def base_named(base: Any) -> Base:
     """The base that an option or argument names: a feature file, arrays in memory, or the word `pool`."""
+    if base is None:
+        return None
     return POOL if isinstance(base, str | Path) and str(base) == POOL else next(iter(opened(base, "base")), None)
 
 

@@ -85,7 +85,7 @@ class Spec:
         choices = parse_methods(methods)
         refuse_same_methods(choices, getattr(options, "baseline", None))
         return cls(
-            methods=tuple(with_options(choice, parameters) for choice in choices),
+            methods=tuple(with_options(choice, parameters) for choice in choices) if parameters else tuple(choices),
             protocols=protocols_of(options),
             tasks=options.tasks or PRESETS[options.protocol].tasks,
             all_methods=list(methods) == [ALL],
