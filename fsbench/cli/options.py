@@ -300,6 +300,3 @@ class Spectrum(shared.Features, Drawn):
 
     Example: [bold]fsbench plot spectrum features/mini-wrn.h5 features/mini-rn18.h5 --out spectrum.pdf[/bold]
     """
-
-    s_max: float | None = shared.BavardageParameters.model_fields["s_max"]  # type: ignore[assignment]
-    sigma: float | None = shared.BavardageParameters.model_fields["sigma"]  # type: ignore[assignment]

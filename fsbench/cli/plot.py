@@ -12,7 +12,6 @@ from fsbench.cli import options as use
 from fsbench.cli.session import find_features
 from fsbench.errors import UsageError
 from fsbench.features.scatter import base_statistics
-from fsbench.methods.base import Context
 from fsbench.methods.bavardage import Bavardage
 from fsbench.report.plots.comparison import draw_dots, draw_speed
 from fsbench.report.plots.predictions import calibration_of, confusion_of
@@ -71,12 +70,10 @@ def calibration(options: use.Calibration, reporter: Reporter) -> Figure:
 @_written
 def spectrum(options: use.Spectrum, reporter: Reporter) -> Figure:
     """The spectrum of S_w, and what the clamp cuts."""
-    parameters = {n: value for n in ("s_max", "sigma") if (value := getattr(options, n)) is not None}
     spectra = []
     for file in find_features(options, reporter):
-        base = base_statistics(file, reporter)
-        clamp = Bavardage.configure(Context(balanced=False, base=base), **parameters).sigma
-        spectra.append(Spectrum(f"{file.path.stem} {file.provenance.named_weights}".strip(), base, clamp))
+        name = f"{file.path.stem} {file.provenance.named_weights}".strip()
+        spectra.append(Spectrum(name, base_statistics(file, reporter), Bavardage.sigma))
     return draw_spectra(spectra, options.width)
 
 

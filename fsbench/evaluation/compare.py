@@ -12,7 +12,7 @@ from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.run import NEEDS_TEXT, Job, Runner, configure, lack_of_examples
 from fsbench.evaluation.source import Base, Source, source_of, with_pixels
 from fsbench.evaluation.spec import NETWORK_TASKS, NO_BASELINE, MethodChoice, Spec, parse_methods
-from fsbench.evaluation.tuning import configure_tuned, grid_of, search_for
+from fsbench.evaluation.tuning import configure_tuned, grid_of
 from fsbench.features.store import FeatureFile
 from fsbench.methods.pool import ENOUGH, POOL
 from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, BASELINE_WITHOUT_SHOTS
@@ -86,10 +86,8 @@ def _job(
     rows = with_pixels(source, network, file, runner) if network else source
     # A baseline that was not asked for takes over what was given, and is not tuned.
     asked = not choice.options or any(choice.label == other.label for other in spec.methods)
-    if spec.tune and asked and (search := search_for(choice, protocol, file, source, runner)):
-        method, origins = configure_tuned(search, rows, runner)
-    else:
-        method, origins = configure(choice, rows, protocol, preset=spec.preset, blind=spec.blind)
+    tuned = configure_tuned(choice, protocol, file, rows, runner) if spec.tune and asked else None
+    method, origins = tuned or configure(choice, rows, protocol, preset=spec.preset, blind=spec.blind)
     # All classes of this split: val may have another number of them.
     rules = replace(protocol, ways=len(source.split.class_names)) if protocol.ways == ALL else protocol
     few = spec.all_methods and network and choice.info.cost == "network"

@@ -105,17 +105,6 @@ def _settled(choice: MethodChoice) -> list[str]:
     return sorted(ARTICLE_UNITS.get(name, name) for name in choice.options)
 
 
-def search_for(
-    choice: MethodChoice, protocol: TaskProtocol, file: FeatureFile, source: Source, runner: Runner
-) -> Search | None:
-    """The search for parameters of a method; None if it has none to tune and no earlier search has an outcome."""
-    search = Search(choice, validation_source(file, source.base), protocol, tuning_path(file.path))
-    tunable = method_class(choice.method).can_tune()
-    if choice.network and tunable:
-        search = replace(search, source=with_pixels(search.source, choice.network, file, runner))
-    return search if tunable or search.stored() or search.for_confidence().stored() else None
-
-
 @functools.lru_cache(maxsize=4)
 def validation_source(file: FeatureFile, base: Statistics) -> Source:
     """The val classes of a feature file, for tuning, unless they are novel ones under another name; read once."""
@@ -210,12 +199,17 @@ def _labelled(
     ]
 
 
-def configure_tuned(search: Search, source: Source, runner: Runner) -> tuple[Method, Origins]:
-    """A method with tuned parameters, and where they come from."""
-    searches = (search, search.for_confidence())
-    outcomes = [tuned for one in searches if (tuned := runner.ranks.agree(one.stored))]
-    outcomes = outcomes or [tune(search, grid_of(search.choice), runner)]
-    protocol, choice = search.protocol, search.choice
+def configure_tuned(
+    choice: MethodChoice, protocol: TaskProtocol, file: FeatureFile, source: Source, runner: Runner
+) -> tuple[Method, Origins] | None:
+    """A method with tuned parameters, and where they come from; None if it has none to tune, and none are stored."""
+    tunable, val = method_class(choice.method).can_tune(), validation_source(file, source.base)
+    val = with_pixels(val, choice.network, file, runner) if choice.network and tunable else val
+    search = Search(choice, val, protocol, tuning_path(file.path))
+    outcomes = [tuned for one in (search, search.for_confidence()) if (tuned := runner.ranks.agree(one.stored))]
+    if not outcomes and not tunable:
+        return None
+    outcomes = outcomes or [tune(search, grid_of(choice), runner)]
     chosen: dict[str, Value] = {}
     for tuned in outcomes:
         words = f"{source.provenance.dataset}, {protocol.setting}, {protocol.shots}-shot: {tuned.describe()}"
