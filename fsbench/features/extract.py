@@ -310,10 +310,8 @@ def _finished(out: Path, job: Extraction, force: bool) -> FeatureFile | None:
     if stored.provenance.fingerprint == wanted.fingerprint:
         return stored
     if not job.settings.replaces and (sentences := _differences(stored, wanted, job.places)):
-        raise FsbenchError(
-            "\n  ".join([f"{out} holds other features than those asked for:", *sentences]),
-            "Replace it with --force, or keep both with --tag NAME or --out FILE.",
-        )
+        message = "\n  ".join([f"{out} holds other features than those asked for:", *sentences])
+        raise FsbenchError(message, "Replace it with --force, or keep both with --tag NAME or --out FILE.")
     return None
 
 

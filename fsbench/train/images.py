@@ -122,10 +122,8 @@ class Keys:
         """Images per step over all ranks: as chosen, or all there are."""
         fitting = self.images // self.settings.ranks * self.settings.ranks
         if fitting < LEAST_SHARE * self.settings.ranks:
-            raise FsbenchError(
-                f"{self.images} base image(s) are too few to train on with {self.settings.ranks} process(es).",
-                f"Batch normalisation needs {LEAST_SHARE} images in each process.",
-            )
+            hint = f"Batch normalisation needs {LEAST_SHARE} images in each process."
+            raise FsbenchError(f"{self.images} base image(s) are too few to train on.", hint)
         return min(self.settings.batch, fitting)
 
     @property

@@ -156,10 +156,8 @@ class ImageMethod(Method):
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
         """Pixel rows as they are; features are refused."""
         if self.network is None:
-            raise FsbenchError(
-                f"{self.info.title} works on images, and there are only features here.",
-                "Run it on a feature file whose images are here, with fsbench solve or fsbench compare.",
-            )
+            message = f"{self.info.title} works on images, and there are only features here."
+            raise FsbenchError(message, "Run it on a feature file whose images are here, with fsbench compare.")
         return features
 
     def params(self) -> dict[str, Any]:
