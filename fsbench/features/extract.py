@@ -239,8 +239,7 @@ class Extraction:
             text_encoder=info.name if self.settings.text else "",
             templates=tuple(self.settings.text),
         )
-        text = [*made.templates] if made.templates else []
-        return replace(made, fingerprint=digest([made.dataset, made.recipe, self.places, *text]))
+        return replace(made, fingerprint=digest([made.dataset, made.recipe, self.places, *made.templates]))
 
 
 def _key(image_hash: str, name: str, crops: int) -> str:

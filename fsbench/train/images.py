@@ -139,16 +139,10 @@ class Keys:
 
 
 class Views:
-    """The batches of a training, by key.
+    """The batches of a training, by key, from images decoded to squares of the size of the evaluation transform.
 
     Small images are the evaluation's centre crop, shifted by up to an eighth of its side, with mirrored edges. Others
     are random parts of the image. Crop, flip and resize are one bilinear sampling of the whole batch.
-
-    Args:
-        labels: Class of every base image.
-        decoded: The images as squares of the transform's size.
-        transform: The evaluation transform, whose crop and normalisation training shares.
-        settings: Of the training.
     """
 
     def __init__(self, labels: Ints, decoded: Decoded, transform: EvalTransform, settings: TrainSettings) -> None:
