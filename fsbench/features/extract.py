@@ -193,8 +193,7 @@ class Extraction:
     def images(self) -> Images:
         """The images, with the transform that belongs to the backbone on this data set."""
         name, chosen, benchmark = self.dataset.name, self.settings.transform, self.dataset.info is not None
-        size = None if benchmark else self.dataset.common_size()
-        side = min(size) if size else None
+        side = None if benchmark else self.dataset.common_side()
         transform = transform_of(self.backbone.info, name, benchmark=benchmark, size=side, chosen=chosen)
         random_crops = crops_for(transform, name) if self.settings.crops > 1 else None
         return Images(tuple(self.dataset.splits.values()), transform, random_crops, self.settings.crops)

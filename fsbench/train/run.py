@@ -132,9 +132,8 @@ class Plan:
             hint = f"Expected them in {dataset.root}; see `fsbench doctor`."
             raise FsbenchError(f"Training needs at least two base classes, and {has}.", hint)
         backbone = load_backbone(settings.backbone, random_seed=settings.seed, width=settings.width)
-        size = dataset.common_size() if dataset.info is None else None
-        recipe = FAMILIES[backbone.info.family].transform
-        transform = transform_for(recipe, dataset.name, min(size) if size else None, settings.image_size)
+        side = dataset.common_side() if dataset.info is None else None
+        transform = transform_for(FAMILIES[backbone.info.family].transform, dataset.name, side, settings.image_size)
         return cls(dataset, base, settings, backbone, transform)
 
     def describe(self) -> dict[str, Any]:
@@ -358,14 +357,12 @@ class Validation:
 
     @torch.inference_mode()
     def _features(self, network: nn.Module) -> torch.Tensor:
-        trained = network.training
         network.eval()
-        try:
-            batches = (batch.to(self.device) for batch in torch.from_numpy(self.pixels).split(_AT_ONCE))
-            images = (normalised(batch, self.transform) for batch in batches)
-            return torch.cat([network(x.contiguous(memory_format=torch.channels_last)) for x in images]).cpu()
-        finally:
-            network.train(trained)
+        batches = (batch.to(self.device) for batch in torch.from_numpy(self.pixels).split(_AT_ONCE))
+        images = (normalised(batch, self.transform) for batch in batches)
+        features = torch.cat([network(x.contiguous(memory_format=torch.channels_last)) for x in images]).cpu()
+        network.train()
+        return features
 
 
 def validation_of(dataset: ImageDataset, transform: EvalTransform, execution: Execution) -> Validation | None:
