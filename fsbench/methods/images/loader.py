@@ -127,8 +127,8 @@ class ImageLoader:
             message = f"{len(other):,} of {len(names):,} images in {root} are not those that {file.path} ({split}) has"
             hint = "Restore the images, or extract the features again."
             raise FsbenchError(f"{message}: {first_names(other)}.", hint)
-        self._loaded[file.path, split] = replace(images, hashes=tuple(contents))
-        return replace(images, hashes=tuple(contents))
+        found = self._loaded[file.path, split] = replace(images, hashes=tuple(contents))
+        return found
 
     def pixels(self, file: FeatureFile, split: str, network: ImageNetwork, reporter: Reporter) -> NDArray[np.uint8]:
         """(M, S · S · 3) pixels of the images of a split, as the network wants them."""
