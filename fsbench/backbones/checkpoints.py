@@ -111,16 +111,12 @@ def _describe(checkpoint: Checkpoint) -> str:
 
 def _unknown(checkpoint: Checkpoint, own: Mapping[str, Tensor], lines: str) -> FsbenchError:
     if has_line(lines, S2M2_NAMES):
-        return FsbenchError(
-            f"{checkpoint.path} is a wide ResNet of S2M2 or of LibFewShot, and does not say which: they share "
-            "their key names, but S2M2 averages the last maps and LibFewShot takes their maximum.",
-            "Use S2M2's file with its head (linear.*), or LibFewShot's file of the whole method (emb_func.*).",
-        )
-    return FsbenchError(
-        f"{checkpoint.path} is not the checkpoint of a known {', '.join(BACKBONES[:-1])} or {BACKBONES[-1]}; "
-        f"it has {len(own)} tensors: {', '.join(list(own)[:6])}, ….",
-        "For any other network give its timm name: --backbone timm/<name>.",
-    )
+        which = "S2M2 averages the last maps and LibFewShot takes their maximum, under the same names"
+        hint = "Use S2M2's file with its head (linear.*), or LibFewShot's file of the whole method (emb_func.*)."
+        return FsbenchError(f"{checkpoint.path} does not say which wide ResNet it is: {which}.", hint)
+    message = f"{checkpoint.path} is not the checkpoint of a known {' or '.join(BACKBONES)}"
+    names = f"it has {len(own)} tensors: {', '.join(list(own)[:6])}, …"
+    return FsbenchError(f"{message}; {names}.", "For any other network give its timm name: --backbone timm/<name>.")
 
 
 def _architecture(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Any]:

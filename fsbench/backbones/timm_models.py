@@ -130,12 +130,9 @@ def find_timm_weights(root: Path, dataset: str, name: str, *, pretrained: bool =
         return own[0] if len(own) == 1 else find_weights(root, own[0].relative_to(root).parts[0], name)
     file = _cached(name) or (_download(name) if pretrained else None)
     if file is None:
-        raise FsbenchError(
-            f"No weights for {name} at {root / dataset / name}.* or {root / name}.*, nor in the caches of Hugging Face "
-            "and torch hub.",
-            "Let timm download the published ones with --pretrained, give a file with --weights FILE, or try things "
-            "out without trained weights: --random-weights 0",
-        )
+        places = f"{root / dataset / name}.*, {root / name}.* and the caches of Hugging Face and torch hub"
+        hint = "Download the published ones with --pretrained, give --weights FILE, or try out --random-weights 0."
+        raise FsbenchError(f"No weights for {name} in {places}.", hint)
     return file
 
 
@@ -163,8 +160,6 @@ def _download(name: str) -> Path | None:
     except Exception as error:  # of any of the libraries that it downloads with
         address = f"https://huggingface.co/{config.hf_hub_id}" if config.hf_hub_id else config.url
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise FsbenchError(
-            f"timm could not download the weights of {model}: {reason}",
-            f"Connect to the network, or download {address} elsewhere and give it with --weights FILE.",
-        ) from error
+        hint = f"Connect to the network, or download {address} elsewhere and give it with --weights FILE."
+        raise FsbenchError(f"timm could not download the weights of {model}: {reason}", hint) from error
     return _cached(name)

@@ -195,8 +195,8 @@ class ImageDataset:
         """The sha256 of the class lists as they are; equal to the catalog's when the data set is complete."""
         return split_digest({name: split.class_names for name, split in self.splits.items()})
 
-    def common_size(self) -> tuple[int, int] | None:
-        """Width and height if the first images of all classes agree on them, else None; broken ones are skipped.
+    def common_side(self) -> int | None:
+        """The shorter side if the first images of all classes are equally large, else None; broken ones are skipped.
 
         Copies of a data set that were shrunk on disk give other features than the original images.
         """
@@ -207,7 +207,7 @@ class ImageDataset:
                     sizes.add(split.open(int(row)).size)
                 if len(sizes) > 1:
                     return None
-        return sizes.pop() if sizes else None
+        return min(sizes.pop()) if sizes else None
 
 
 def build_dataset(

@@ -97,10 +97,7 @@ def _decode(split: ImageSplit, transform: EvalTransform, reporter: Reporter) -> 
 
 def _decode_one(split: ImageSplit, row: int, transform: EvalTransform) -> tuple[NDArray[np.uint8], tuple[int, int]]:
     image = split.open(row)
-    try:
-        return transform.pixels(image), image.size
-    except FsbenchError as error:
-        raise FsbenchError(f"The image {split.images[row]} cannot be used: {error.message}", error.hint) from error
+    return transform.pixels(image), image.size
 
 
 def _write(path: Path, split: ImageSplit, transform: EvalTransform, reporter: Reporter) -> None:

@@ -24,7 +24,7 @@ from fsbench.data.catalog import (
 )
 from fsbench.data.dataset import ImageDataset, Listing, build_dataset, counted, drop_small, first_names
 from fsbench.data.layouts import list_folder, visible_folders
-from fsbench.errors import FsbenchError
+from fsbench.errors import FsbenchError, UsageError
 from fsbench.reporter import Reporter
 
 _EXAMPLE = 'Write {"base": ["cat", "dog"], "val": ["cow"], "novel": ["hen"]}.'
@@ -45,8 +45,7 @@ class OwnData:
         """The options about own images, None if there are none; without a folder of images the rest is an error."""
         others = options.split_file, options.split_fractions, options.min_images
         if options.split_seed is not None and options.split_fractions is None:
-            message = f"--split-seed {options.split_seed} draws the classes of --split-fractions, which are not given."
-            raise FsbenchError(message, "Give --split-fractions 0.64,0.16,0.2, or leave the seed out.")
+            raise UsageError("split_seed", "draws the classes of --split-fractions, which are not given")
         if options.data is not None:
             return cls(options.data, *others, options.split_seed)
         if others != (None, None, None):
@@ -243,10 +242,7 @@ def read_split_file(path: Path) -> dict[str, str]:
         raise FsbenchError(f"Could not read lists of class names per split in {path}: {error}", _EXAMPLE) from error
     split_of: dict[str, str] = {}
     for text, names in lists.items():
-        try:
-            split = canonical_split(text)
-        except FsbenchError as error:
-            raise FsbenchError(f"{path}: {error.message}", error.hint) from error
+        split = canonical_split(text)
         for name in names:
             if split_of.setdefault(name, split) != split:
                 message = f"The class {name!r} is both {split_of[name]} and {split} in {path}."

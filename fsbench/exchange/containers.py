@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -47,25 +46,33 @@ def text_of(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-@dataclass(frozen=True)
-class Container:
-    """A kind of file; its name has an article: `a pickle`. `read` gives dicts and lists of arrays and plain values."""
-
-    name: str
-    recognise: Callable[[Path, bytes], bool]
-    read: Callable[[Path], object]
-
-
 def open_file(path: Path) -> tuple[str, object]:
-    """The kind of a file, with its article, and its content."""
+    """The kind of a file, with its article, and its content: dicts and lists of arrays and plain values."""
     if not path.exists():
         raise missing_file(path, "Check the path.")
     with reading(path, "a file of features"), path.open("rb") as file:
         start = file.read(_START)
-    for container in CONTAINERS:
-        if container.recognise(path, start):
-            with reading(path, container.name):
-                return container.name, container.read(path)
+    kind = _kind(path, start)
+    with reading(path, kind):
+        return kind, READERS[kind](path)
+
+
+def _kind(path: Path, start: bytes) -> str:
+    """The kind of a file by its first bytes, and those of zip archives by the names of their members."""
+    members: list[str] = []
+    if start.startswith(b"PK\x03\x04"):
+        with reading(path, "a zip archive"), zipfile.ZipFile(path) as archive:
+            members = archive.namelist()
+    if _HDF5_MAGIC in (start[:8], start[512:520]):  # at the beginning, or after the seal of fsbench's own files
+        return "an HDF5 file"
+    if is_legacy(start) or any(name.endswith("/data.pkl") for name in members):
+        return "a torch file"
+    if members and all(name.endswith(".npy") for name in members):
+        return "an npz archive"
+    if start.startswith(b"\x93NUMPY"):
+        return "an npy file"
+    if start[:1] == b"\x80" and not is_safetensors(start):  # protocol 2 or later
+        return "a pickle"
     message = f"{path} is not a feature file that fsbench recognises; it starts with {start[:12]!r}."
     raise FsbenchError(message, _SAVE_NPZ)
 
@@ -82,11 +89,6 @@ def _read_hdf5(path: Path) -> object:
         return {name: np.asarray(file[name][()]) for name in _S2M2_ARRAYS}
 
 
-def _is_torch(path: Path, start: bytes) -> bool:
-    """Whether a file is a zip archive with an index of tensors, or has the mark of old torch files."""
-    return is_legacy(start) or any(name.endswith("/data.pkl") for name in _members(path, start))
-
-
 def _as_array(value: object) -> object:
     """A tensor as an array, numpy's numbers too; other values as they are."""
     if not isinstance(value, torch.Tensor):
@@ -96,35 +98,15 @@ def _as_array(value: object) -> object:
     return value.detach().cpu().numpy()
 
 
-def _is_npz(path: Path, start: bytes) -> bool:
-    """Whether a file is a zip archive of arrays only."""
-    names = _members(path, start)
-    return bool(names) and all(name.endswith(".npy") for name in names)
-
-
 def _read_npz(path: Path) -> object:
     with np.load(path, allow_pickle=False) as arrays:
         return dict(arrays)
 
 
-def _is_pickle(path: Path, start: bytes) -> bool:
-    """Whether a file has the mark of pickles, of protocol 2 or later."""
-    return start[:1] == b"\x80" and not is_legacy(start) and not is_safetensors(start)
-
-
-def _members(path: Path, start: bytes) -> list[str]:
-    """The names of a zip archive's members; none if the file is not an archive."""
-    if not start.startswith(b"PK\x03\x04"):
-        return []
-    with reading(path, "a zip archive"), zipfile.ZipFile(path) as archive:
-        return archive.namelist()
-
-
-CONTAINERS = (  # in the order in which they are tried
-    # The mark is at the beginning, or after the seal of fsbench's own files.
-    Container("an HDF5 file", lambda path, start: _HDF5_MAGIC in (start[:8], start[512:520]), _read_hdf5),
-    Container("a torch file", _is_torch, lambda path: replaced(read_torch(path), _as_array, {})),
-    Container("an npz archive", _is_npz, _read_npz),
-    Container("an npy file", lambda path, start: start.startswith(b"\x93NUMPY"), partial(np.load, allow_pickle=False)),
-    Container("a pickle", _is_pickle, read_plain_pickle),
-)
+READERS: Mapping[str, Callable[[Path], object]] = {
+    "an HDF5 file": _read_hdf5,
+    "a torch file": lambda path: replaced(read_torch(path), _as_array, {}),
+    "an npz archive": _read_npz,
+    "an npy file": partial(np.load, allow_pickle=False),
+    "a pickle": read_plain_pickle,
+}

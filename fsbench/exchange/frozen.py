@@ -103,9 +103,7 @@ def score(file: FeatureFile, tasks: Path, predictions: Path, *, name: str, assum
     frozen = read_frozen(tasks)
     drawn = frozen.draw(file)
     if _digest(drawn.support, drawn.query) != frozen.digest:
-        raise FsbenchError(
-            f"{tasks} does not match the tasks drawn from {file.path}.", "Write it again with fsbench tasks."
-        )
+        raise FsbenchError(f"{tasks} has other tasks than {file.path} gives.", "Write it again with fsbench tasks.")
     answers = _answers(drawn, predictions, frozen)
     parts = (answers.predicted, answers.confidence, answers.outlier)
     content = hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()

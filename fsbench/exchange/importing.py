@@ -228,7 +228,6 @@ def _parse_source(text: str) -> tuple[str, Path]:
     if word.lower() == TEXT:
         return TEXT, Path(path)
     if word.lower() not in SPLIT_WORDS:
-        raise FsbenchError(
-            f"{word!r} in {text!r} is not a split.", "Write base=FILE, val=FILE, novel=FILE or text=FILE."
-        )
+        hint = "Write base=FILE, val=FILE, novel=FILE or text=FILE."
+        raise FsbenchError(f"{word!r} in {text!r} is not a split.", hint)
     return canonical_split(word), Path(path)

@@ -68,10 +68,8 @@ def read_file(path: Path, dataset: str, split: str = "") -> tuple[str, Recognise
             if (recognised := read(content, dataset, split)) is not None:
                 return f"{container.partition(' ')[2]}: {name}", recognised
         listed = ", ".join(str(text_of(key) or key) for key in content) if isinstance(content, Mapping) else ""
-        holds = listed[:200] or f"a {type(content).__name__}"
-        raise FsbenchError(
-            f"{path} is {container} without features that fsbench recognises; it holds {holds}.", _EXPECTED
-        )
+        holds = f"it holds {listed[:200] or f'a {type(content).__name__}'}"
+        raise FsbenchError(f"{path} is {container} without features that fsbench recognises; {holds}.", _EXPECTED)
 
 
 def _is_table(value: object) -> bool:

@@ -193,8 +193,7 @@ class Extraction:
     def images(self) -> Images:
         """The images, with the transform that belongs to the backbone on this data set."""
         name, chosen, benchmark = self.dataset.name, self.settings.transform, self.dataset.info is not None
-        size = None if benchmark else self.dataset.common_size()
-        side = min(size) if size else None
+        side = None if benchmark else self.dataset.common_side()
         transform = transform_of(self.backbone.info, name, benchmark=benchmark, size=side, chosen=chosen)
         random_crops = crops_for(transform, name) if self.settings.crops > 1 else None
         return Images(tuple(self.dataset.splits.values()), transform, random_crops, self.settings.crops)
@@ -239,8 +238,7 @@ class Extraction:
             text_encoder=info.name if self.settings.text else "",
             templates=tuple(self.settings.text),
         )
-        text = [*made.templates] if made.templates else []
-        return replace(made, fingerprint=digest([made.dataset, made.recipe, self.places, *text]))
+        return replace(made, fingerprint=digest([made.dataset, made.recipe, self.places, *made.templates]))
 
 
 def _key(image_hash: str, name: str, crops: int) -> str:
@@ -310,10 +308,8 @@ def _finished(out: Path, job: Extraction, force: bool) -> FeatureFile | None:
     if stored.provenance.fingerprint == wanted.fingerprint:
         return stored
     if not job.settings.replaces and (sentences := _differences(stored, wanted, job.places)):
-        raise FsbenchError(
-            "\n  ".join([f"{out} holds other features than those asked for:", *sentences]),
-            "Replace it with --force, or keep both with --tag NAME or --out FILE.",
-        )
+        message = "\n  ".join([f"{out} holds other features than those asked for:", *sentences])
+        raise FsbenchError(message, "Replace it with --force, or keep both with --tag NAME or --out FILE.")
     return None
 
 

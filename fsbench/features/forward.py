@@ -90,11 +90,9 @@ class Images(Dataset["Loaded | FsbenchError"]):
         image = split.open(row)
         if self.random_crops is not None:
             return self.random_crops(image, split.images[row], self.crops)
-        return (
-            torch.from_numpy(self.transform.pixels(image))[None]
-            if self.transform.on == "pil"
-            else self.transform(image)[None]
-        )
+        if self.transform.on == "tensor":
+            return self.transform(image)[None]
+        return torch.from_numpy(self.transform.pixels(image))[None]
 
 
 PRECISIONS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

@@ -243,11 +243,9 @@ class FeatureFile:
         crops = f"{made.crops} {'crop' if made.crops == 1 else 'crops'}"
         size = f"{made.image_size} pixels" if made.image_size else ""
         lines = [f"{self.path}: {made.dataset}, {made.backbone}, D = {self.dimension}"]
-        lines += [f"  {name}: {one.rows} images of {len(one.class_names)} classes" for name, one in self.splits.items()]
-        lines += [f"  text of {made.text_encoder or 'an unknown encoder'}"] if self.has_text else []
-        return "\n".join(
-            [*lines, "  " + ", ".join(filter(None, (made.family, made.named_weights, size, crops, origin)))]
-        )
+        lines += [f"{name}: {one.rows} images of {len(one.class_names)} classes" for name, one in self.splits.items()]
+        lines += [f"text of {made.text_encoder or 'an unknown encoder'}"] if self.has_text else []
+        return "\n  ".join([*lines, ", ".join(filter(None, (made.family, made.named_weights, size, crops, origin)))])
 
     @property
     def has_text(self) -> bool:

@@ -147,12 +147,10 @@ def read_sealed(path: Path, kind: type[T], what: str, remedy: str) -> T:
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - completion imports this module for names alone
 
     try:
-        text = path.read_bytes()
+        content = json.loads(path.read_bytes())
+        seal = content.pop(_SEAL, None)
     except OSError as error:
         raise system_trouble(f"The {what} {path} cannot be read", error) from error
-    try:
-        content = json.loads(text)
-        seal = content.pop(_SEAL, None)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:  # the second two: not an object
         raise FsbenchError(f"The {what} {path} is damaged: it is not JSON as fsbench writes it.", remedy) from error
     if seal != _digest_of(content):

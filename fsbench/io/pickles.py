@@ -26,10 +26,8 @@ def read_plain_pickle(path: Path) -> object:
         return replaced(content, lambda value: value.array if isinstance(value, _Array) else value, {})
     except Exception as error:  # damaged pickles raise exceptions of every type
         reason = str(error).partition("\n")[0] or type(error).__name__
-        raise FsbenchError(
-            f"Could not read {path} as a pickle of plain data: {reason}.",
-            "The file is damaged or holds other things than arrays. Nothing in it was executed. Copy it again.",
-        ) from error
+        hint = "The file is damaged or holds other things than arrays. Nothing in it was executed. Copy it again."
+        raise FsbenchError(f"Could not read {path} as a pickle of plain data: {reason}.", hint) from error
 
 
 def replaced(value: object, replace: Callable[[object], object], done: dict[int, Any]) -> object:

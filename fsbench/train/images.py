@@ -122,10 +122,8 @@ class Keys:
         """Images per step over all ranks: as chosen, or all there are."""
         fitting = self.images // self.settings.ranks * self.settings.ranks
         if fitting < LEAST_SHARE * self.settings.ranks:
-            raise FsbenchError(
-                f"{self.images} base image(s) are too few to train on with {self.settings.ranks} process(es).",
-                f"Batch normalisation needs {LEAST_SHARE} images in each process.",
-            )
+            hint = f"Batch normalisation needs {LEAST_SHARE} images in each process."
+            raise FsbenchError(f"{self.images} base image(s) are too few to train on.", hint)
         return min(self.settings.batch, fitting)
 
     @property
@@ -141,16 +139,10 @@ class Keys:
 
 
 class Views:
-    """The batches of a training, by key.
+    """The batches of a training, by key, from images decoded to squares of the size of the evaluation transform.
 
     Small images are the evaluation's centre crop, shifted by up to an eighth of its side, with mirrored edges. Others
     are random parts of the image. Crop, flip and resize are one bilinear sampling of the whole batch.
-
-    Args:
-        labels: Class of every base image.
-        decoded: The images as squares of the transform's size.
-        transform: The evaluation transform, whose crop and normalisation training shares.
-        settings: Of the training.
     """
 
     def __init__(self, labels: Ints, decoded: Decoded, transform: EvalTransform, settings: TrainSettings) -> None:

@@ -145,10 +145,8 @@ class Trainer:
         """Refuse a loss or a weight that is not a finite number."""
         state = [self._loss, *self.objective.state_dict().values()]
         if not all(bool(value.isfinite().all()) for value in state):
-            raise FsbenchError(
-                f"The training diverged in epoch {epoch}: the loss or a weight is not a finite number.",
-                f"Lower --lr, which is {self.settings.lr:g}.",
-            )
+            message = f"The training diverged in epoch {epoch}: the loss or a weight is not a finite number."
+            raise FsbenchError(message, f"Lower --lr, which is {self.settings.lr:g}.")
 
 
 def memory_format_of(network: nn.Module, device: torch.device) -> torch.memory_format:

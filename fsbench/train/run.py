@@ -128,15 +128,12 @@ class Plan:
         """A fresh network and the transform that belongs to it."""
         base = dataset.splits.get("base")
         if base is None or len(base.class_names) < 2:
-            raise FsbenchError(
-                f"Training needs at least two base classes, and {dataset.name} has "
-                f"{len(base.class_names) if base else 'none'}.",
-                f"Expected them in {dataset.root}; see `fsbench doctor`.",
-            )
+            has = f"{dataset.name} has {len(base.class_names) if base else 'none'}"
+            hint = f"Expected them in {dataset.root}; see `fsbench doctor`."
+            raise FsbenchError(f"Training needs at least two base classes, and {has}.", hint)
         backbone = load_backbone(settings.backbone, random_seed=settings.seed, width=settings.width)
-        size = dataset.common_size() if dataset.info is None else None
-        recipe = FAMILIES[backbone.info.family].transform
-        transform = transform_for(recipe, dataset.name, min(size) if size else None, settings.image_size)
+        side = dataset.common_side() if dataset.info is None else None
+        transform = transform_for(FAMILIES[backbone.info.family].transform, dataset.name, side, settings.image_size)
         return cls(dataset, base, settings, backbone, transform)
 
     def describe(self) -> dict[str, Any]:
@@ -212,10 +209,8 @@ def _is_finished(out: Path, training: Mapping[str, Any]) -> bool:
     except (FsbenchError, ValueError, KeyError, AttributeError):
         different = ["it does not say how"]
     if different:
-        raise FsbenchError(
-            "\n  ".join([f"{out} exists already and was made in another way:", *different]),
-            "Write elsewhere with --out FILE, or replace it with --force.",
-        )
+        message = "\n  ".join([f"{out} exists already and was made in another way:", *different])
+        raise FsbenchError(message, "Write elsewhere with --out FILE, or replace it with --force.")
     return True
 
 
@@ -307,10 +302,8 @@ def _restore(path: Path, trainer: Trainer, plan: Plan) -> tuple[Progress, dict[s
     except Exception as error:  # torch raises many kinds of errors for damage
         hint = "Remove it to start this training from the beginning."
         raise FsbenchError(f"The checkpoint {path} is damaged.", hint) from error
-    raise FsbenchError(
-        "\n  ".join([f"{path} is the checkpoint of another training:", *different]),
-        "Resume that one, or remove the checkpoint to start from the beginning.",
-    )
+    message = "\n  ".join([f"{path} is the checkpoint of another training:", *different])
+    raise FsbenchError(message, "Resume that one, or remove the checkpoint to start from the beginning.")
 
 
 def _line(progress: Progress, settings: TrainSettings, loss: float, speed: float) -> str:
@@ -364,14 +357,12 @@ class Validation:
 
     @torch.inference_mode()
     def _features(self, network: nn.Module) -> torch.Tensor:
-        trained = network.training
         network.eval()
-        try:
-            batches = (batch.to(self.device) for batch in torch.from_numpy(self.pixels).split(_AT_ONCE))
-            images = (normalised(batch, self.transform) for batch in batches)
-            return torch.cat([network(x.contiguous(memory_format=torch.channels_last)) for x in images]).cpu()
-        finally:
-            network.train(trained)
+        batches = (batch.to(self.device) for batch in torch.from_numpy(self.pixels).split(_AT_ONCE))
+        images = (normalised(batch, self.transform) for batch in batches)
+        features = torch.cat([network(x.contiguous(memory_format=torch.channels_last)) for x in images]).cpu()
+        network.train()
+        return features
 
 
 def validation_of(dataset: ImageDataset, transform: EvalTransform, execution: Execution) -> Validation | None:

@@ -74,9 +74,9 @@ class TrainSettings:
             raise unknown_name("backbone", self.backbone, BACKBONES)
         least = 1 if self.episodes else LEAST_SHARE  # of one rank
         if self.batch % self.ranks or self.batch < least * self.ranks:
+            message = f"A batch of {self.batch} {self.unit} cannot be divided among {self.ranks} process(es)."
             raise FsbenchError(
-                f"A batch of {self.batch} {self.unit} cannot be divided among {self.ranks} process(es).",
-                f"Use a --batch that is a multiple of {self.ranks}, with {least} {self.unit} or more for each process.",
+                message, f"Use a --batch that is a multiple of {self.ranks}, from {least * self.ranks} on."
             )
 
     def facts(self) -> dict[str, Any]:

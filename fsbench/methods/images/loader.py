@@ -67,20 +67,16 @@ class ImageLoader:
             return self._weights_of_features(file)
         if candidates(self.weights, made.dataset, name) or candidates(shipped_weights(), made.dataset, name):
             return find_weights(self.weights, made.dataset, name)
-        raise FsbenchError(
-            f"No weights {name} for {made.dataset}: expected {self.weights / made.dataset / name}.safetensors.",
-            "Train them with fsbench train, or name another folder of weights with --weights-dir.",
-        )
+        message = f"No weights {name} for {made.dataset}: expected {self.weights / made.dataset / name}.safetensors."
+        raise FsbenchError(message, "Train them with fsbench train, or name another folder with --weights-dir.")
 
     def _weights_of_features(self, file: FeatureFile) -> Path | int:
         made = file.provenance
         if seed := re.fullmatch(r"none, seed (\d+)", made.weights):
             return int(seed[1])
         if not made.weights_sha256 or made.imported:
-            raise FsbenchError(
-                f"{file.path} does not say which weights its features were made with.",
-                "Methods on images need features from fsbench extract.",
-            )
+            message = f"{file.path} does not say which weights its features were made with."
+            raise FsbenchError(message, "Methods on images need features from fsbench extract.")
         for root in (self.weights, shipped_weights()):
             for path in sorted(root.rglob(escape(made.weights))):
                 if path.is_file() and sha256_of(path) == made.weights_sha256:
@@ -91,11 +87,9 @@ class ImageLoader:
             path = find_timm_weights(self.weights, made.dataset, made.backbone)
             if sha256_of(path) == made.weights_sha256:
                 return path
-        raise FsbenchError(
-            f"The weights that made the features of {file.path} are not under {self.weights}/: expected "
-            f"{made.weights} with SHA-256 {made.weights_sha256[:8]}….",
-            f"Put the file at {self.weights / made.dataset / made.weights}, or name its folder with --weights-dir.",
-        )
+        wanted = f"{made.weights} with SHA-256 {made.weights_sha256[:8]}…"
+        message = f"The weights that made the features of {file.path} are not under {self.weights}/: {wanted}."
+        raise FsbenchError(message, f"Put them into {self.weights / made.dataset}, or name their folder: --weights-dir")
 
     def _images(self, file: FeatureFile, split: str, reporter: Reporter) -> ImageSplit:
         """The images of a split, in the order of the rows of the feature file; missing and other ones are refused."""
@@ -110,10 +104,7 @@ class ImageLoader:
         names, hashes = file.images(split)
         name, summary = file.provenance.dataset, file.summary(split)
         if not names:
-            raise FsbenchError(
-                f"{file.path} does not name its images, so that methods on images cannot find them.",
-                "Make the features with fsbench extract.",
-            )
+            raise FsbenchError(f"{file.path} does not name its images.", "Make the features with fsbench extract.")
         if name in DATASETS:
             rendered = name != EMBEDDED or (self.data / EMBEDDED).exists()
             notes = Reporter(silent=True) if rendered else reporter  # extract already showed these notes
@@ -129,19 +120,15 @@ class ImageLoader:
         contents = [] if lost else image_hashes([images], pixel_cache(self.data) / INDEX, reporter)
         lost += [image for image, value in zip(names, contents, strict=False) if value.startswith(UNREADABLE)]
         if lost:
-            raise FsbenchError(
-                f"{len(lost):,} of {len(names):,} images of {file.path} ({split}) are not in {root}: "
-                f"{first_names(lost)}.",
-                f"Put the images of {name} under the folder of --data-dir, or extract the features again.",
-            )
+            message = f"{len(lost):,} of {len(names):,} images of {file.path} ({split}) are not in {root}"
+            hint = f"Put the images of {name} under the folder of --data-dir, or extract the features again."
+            raise FsbenchError(f"{message}: {first_names(lost)}.", hint)
         if other := [image for image, *pair in zip(names, hashes, contents, strict=False) if pair[0] != pair[1]]:
-            raise FsbenchError(
-                f"{len(other):,} of {len(names):,} images in {root} are not those that {file.path} ({split}) was "
-                f"extracted from: {first_names(other)}.",
-                "Restore the images, or extract the features again.",
-            )
-        self._loaded[file.path, split] = replace(images, hashes=tuple(contents))
-        return replace(images, hashes=tuple(contents))
+            message = f"{len(other):,} of {len(names):,} images in {root} are not those that {file.path} ({split}) has"
+            hint = "Restore the images, or extract the features again."
+            raise FsbenchError(f"{message}: {first_names(other)}.", hint)
+        found = self._loaded[file.path, split] = replace(images, hashes=tuple(contents))
+        return found
 
     def pixels(self, file: FeatureFile, split: str, network: ImageNetwork, reporter: Reporter) -> NDArray[np.uint8]:
         """(M, S · S · 3) pixels of the images of a split, as the network wants them."""

@@ -17,12 +17,7 @@ from fsbench.methods.images.networks import ImageMethod, ImageNetwork, Solver, c
 
 
 class Classifier(nn.Module):
-    """A backbone whose batch normalisation counts a part of the batch, and a linear head.
-
-    Args:
-        backbone: With `CountedNorm`.
-        ways: Outputs of the head, which starts at zero: every task and every order of its classes starts equal.
-    """
+    """A backbone with `CountedNorm`, and a linear head that starts at zero, equal for every order of the classes."""
 
     def __init__(self, backbone: nn.Module, features: int, ways: int) -> None:
         super().__init__()

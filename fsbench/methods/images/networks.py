@@ -79,13 +79,9 @@ class ImageNetwork:
 def load_network(
     weights: Path | int, dataset: str, *, backbone: str = "", transform: EvalTransform | None = None
 ) -> ImageNetwork:
-    """Read a network from its weights file.
+    """Read a network for a data set from its weights file, or draw it from a seed.
 
-    Args:
-        weights: The file, or the seed of random weights.
-        dataset: Whose images it is for.
-        backbone: Name of the backbone; by default the one that the file states.
-        transform: How it gets its images, if not as usual for its family.
+    The backbone is by default the one that the file states, and the transform that of its family.
     """
     facts: dict[str, Any] = {}
     extras: dict[str, Tensor] = {}
@@ -156,10 +152,8 @@ class ImageMethod(Method):
     def embed(self, features: Tensor, base: BaseStatistics | None) -> Tensor:
         """Pixel rows as they are; features are refused."""
         if self.network is None:
-            raise FsbenchError(
-                f"{self.info.title} works on images, and there are only features here.",
-                "Run it on a feature file whose images are here, with fsbench solve or fsbench compare.",
-            )
+            message = f"{self.info.title} works on images, and there are only features here."
+            raise FsbenchError(message, "Run it on a feature file whose images are here, with fsbench compare.")
         return features
 
     def params(self) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def test_what_is_not_a_checkpoint_is_refused_by_its_path(tmp_path: Path, content
     [
         (torch.zeros(10, 60, 64), "holds no weights by name but a Tensor"),
         ({"epoch": 3, "best": 0.5}, "holds no weights.*'epoch', 'best'"),
-        ({"features.0.weight": torch.ones(3)}, "not the checkpoint of a known rn12, rn18, wrn or conv4"),
+        ({"features.0.weight": torch.ones(3)}, "not the checkpoint of a known rn12 or rn18 or wrn or conv4"),
     ],
 )
 def test_torch_files_of_something_else(tmp_path: Path, content: Any, words: str) -> None:

@@ -33,9 +33,9 @@ class TestFolders:
         split = dataset.splits["novel"]
         assert split.images == images
         assert split.labels.tolist() == [0, 0, 1, 1]
-        assert (split.open(3).mode, dataset.common_size()) == ("RGB", (8, 8))
+        assert (split.open(3).mode, dataset.common_side()) == ("RGB", 8)
         Image.new("RGB", (9, 8)).save(tmp_path / images[2])
-        assert dataset.common_size() is None
+        assert dataset.common_side() is None
 
     @pytest.mark.parametrize("where", ["images", "data", ".", "CUB_200_2011/images"])
     def test_class_folders_are_divided_by_the_catalog(self, tmp_path: Path, where: str) -> None:

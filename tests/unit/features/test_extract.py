@@ -305,6 +305,6 @@ def test_folding_that_would_change_features_is_not_done(monkeypatch: pytest.Monk
 def test_a_network_sees_images_of_another_benchmark_as_it_was_trained(info: str | None, sides: tuple[int, int]) -> None:
     backbone = load_backbone("rn12", shipped_weights() / "mini" / "rn12.safetensors")
     assert backbone.info.trained_on == "mini"
-    birds = SimpleNamespace(name="cub", info=info, splits={}, common_size=lambda: (200, 200))
+    birds = SimpleNamespace(name="cub", info=info, splits={}, common_side=lambda: 200)
     transform = Extraction(cast("ImageDataset", birds), backbone, Settings()).images.transform
     assert (transform.size, transform.crop) == sides

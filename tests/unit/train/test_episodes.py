@@ -11,18 +11,17 @@ from safetensors.torch import load_file
 
 from fsbench.backbones.load import load_backbone
 from fsbench.data.dataset import ImageDataset
-from fsbench.data.transforms import transform_for
 from fsbench.errors import FsbenchError
 from fsbench.methods.base import Context
 from fsbench.methods.images.maml import Maml
-from fsbench.methods.images.networks import ImageNetwork, load_network
+from fsbench.methods.images.networks import load_network
 from fsbench.methods.images.versa import Versa
 from fsbench.train import episodes as module
 from fsbench.train.episodes import EpisodeKeys, Learning, Prototypes
 from fsbench.train.run import Trained, best_of, train_backbone
 from fsbench.train.settings import RECIPES, Episodes, Execution, TrainSettings
-from tests.unit.train.stripes import COUNTS, facts, stripes
 from tests.unit.train.test_run import Listener, same
+from tests.unit.train.tints import COUNTS, facts, tints
 
 SETTINGS = TrainSettings("conv4", 4, epochs=2, batch=2, lr=0.01, seed=7)
 TASKS = Episodes("maml", shots=(1, 2), queries=25, steps=2, rate=0.1, eval_every=1)
@@ -30,7 +29,7 @@ TASKS = Episodes("maml", shots=(1, 2), queries=25, steps=2, rate=0.1, eval_every
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> ImageDataset:
-    return stripes(tmp_path_factory.mktemp("stripes"), counts={**COUNTS, "base": (6, 20)})
+    return tints(tmp_path_factory.mktemp("tints"), counts={**COUNTS, "base": (6, 20)})
 
 
 @pytest.fixture(autouse=True)
@@ -69,17 +68,10 @@ def test_a_stopped_training_ends_with_the_same_network(dataset: ImageDataset, tm
         return
     made: type[Maml | Versa] = Versa if recipe == "versa" else Maml
     variant = "transductive" if replace(TASKS, recipe=recipe).transductive else "inductive"
-    method = made.configure(Context(balanced=True, network=load_network(out, "stripes")), variant=variant)
+    method = made.configure(Context(balanced=True, network=load_network(out, "tints")), variant=variant)
     assert method.params()["weights"].startswith("conv4.safetensors@")
     if isinstance(method, Maml):
         assert (method.steps, method.rate) == (2 * TASKS.steps, TASKS.rate)
-
-
-def test_the_memory_of_a_task_is_measured_where_the_network_is() -> None:
-    """On the CPU, the images would not meet a network that is trained on a GPU; meta stands for one."""
-    backbone = load_backbone("conv4", random_seed=0, width=4)
-    Learning(backbone.network, TASKS, 0)  # type: ignore[arg-type]
-    assert ImageNetwork(backbone.to("meta"), transform_for("simpleshot", None, 16)).saved_bytes >= 0
 
 
 def test_processes_share_the_tasks_of_an_update() -> None:

@@ -15,7 +15,7 @@ from fsbench.train.images import LEAST_AREA, Batch, Key, Keys, Views, make_views
 from fsbench.train.settings import TrainSettings
 from tests.comparing import CPU, QUIET
 from tests.pretend import CUDA, PretendedGpu
-from tests.unit.train.stripes import stripes
+from tests.unit.train.tints import tints
 from tests.watching import watch
 
 SMALL = transform_for("simpleshot", None, 16)  # resized by PIL to 36, centre 32
@@ -26,7 +26,7 @@ SETTINGS = TrainSettings(epochs=2, batch=5, seed=4)
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> ImageSplit:
     counts = {"base": (4, 3), "val": (2, 1)}
-    return stripes(tmp_path_factory.mktemp("stripes"), 16, counts).splits["base"]
+    return tints(tmp_path_factory.mktemp("tints"), 16, counts).splits["base"]
 
 
 def get(views: Views, epoch: int, rows: list[int]) -> Batch:

@@ -28,7 +28,7 @@ from fsbench.train.run import Evaluation, Plan, Trained, Validation, best_of, de
 from fsbench.train.settings import Execution, TrainSettings
 from tests.cli.torchrun import torchrun
 from tests.comparing import CPU
-from tests.unit.train.stripes import facts, stripes, write_stripes
+from tests.unit.train.tints import facts, tints, write_tints
 
 SETTINGS = TrainSettings("rn12", 1, epochs=3, batch=24, lr=0.05, seed=7, rotation=True, mixup=True)
 
@@ -60,7 +60,7 @@ class Listener(Reporter):
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> ImageDataset:
-    return stripes(tmp_path_factory.mktemp("stripes"))
+    return tints(tmp_path_factory.mktemp("tints"))
 
 
 def train(
@@ -81,7 +81,7 @@ Unbroken = tuple[Path, Trained, Listener]
 
 @pytest.fixture(scope="module")
 def unbroken(dataset: ImageDataset, tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
-    out = default_output(tmp_path_factory.mktemp("weights"), "stripes", "rn12")
+    out = default_output(tmp_path_factory.mktemp("weights"), "tints", "rn12")
     listener = Listener()
     return out, train(dataset, out, reporter=listener), listener
 
@@ -120,15 +120,15 @@ def test_weights_are_in_half_precision_and_were_evaluated_so(dataset: ImageDatas
 def test_a_training_is_bound_to_its_settings_and_to_the_content_of_its_images(tmp_path: Path) -> None:
     """Unfinished or finished: what changed is named, and nothing is overwritten unless that is asked for."""
     out, root = tmp_path / "rn12.safetensors", tmp_path / "images"
-    dataset, settings = stripes(root, 16, {"base": (2, 6)}), replace(SETTINGS, epochs=2, batch=12)
+    dataset, settings = tints(root, 16, {"base": (2, 6)}), replace(SETTINGS, epochs=2, batch=12)
     with pytest.raises(KeyboardInterrupt):
         train(dataset, out, settings, Listener("epoch 1"))
-    image = root / "base" / "base1" / "03.png"
+    image = root / "base" / "base1" / "003.png"
     original = image.read_bytes()
     for finished in (False, True):
         Image.new("RGB", (16, 16)).save(image)  # under the same name
         with pytest.raises(FsbenchError, match=r"content of base images: \w{16} there, \w{16} now") as caught:
-            train(OwnData(root).load("stripes"), out, settings)
+            train(OwnData(root).load("tints"), out, settings)
         assert "names of" not in caught.value.message
         image.write_bytes(original)
         with pytest.raises(FsbenchError, match=r"lr: 0\.05 there, 0\.01 now"):
@@ -140,7 +140,7 @@ def test_a_training_is_bound_to_its_settings_and_to_the_content_of_its_images(tm
     assert facts(out)["lr"] == 0.01
     image.unlink()
     with pytest.raises(FsbenchError, match=r"base images: 12 there, 11 now"):
-        train(OwnData(root).load("stripes"), out, settings)
+        train(OwnData(root).load("tints"), out, settings)
 
 
 def test_a_damaged_checkpoint_is_refused(dataset: ImageDataset, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_damaged_checkpoint_is_refused(dataset: ImageDataset, tmp_path: Path) 
 
 def test_header_and_messages_tell_how_weights_came_about(dataset: ImageDataset, unbroken: Unbroken) -> None:
     out, trained, listener = unbroken
-    expected = {"dataset": "stripes", "seed": 7, "epochs": 3, "width": 1, "lr": 0.05, "rotation": True}
+    expected = {"dataset": "tints", "seed": 7, "epochs": 3, "width": 1, "lr": 0.05, "rotation": True}
     expected |= {"base images": 72, "split_digest": dataset.split_digest}
     assert expected.items() <= facts(out).items()
     assert facts(out)["val_accuracy"] == str(trained.progress.history[-1])
@@ -193,13 +193,13 @@ def test_a_training_that_diverges_stops_and_leaves_no_weights(dataset: ImageData
 
 def test_without_enough_val_classes_it_trains_all_the_same(tmp_path: Path) -> None:
     out, listener = tmp_path / "x.safetensors", Listener()
-    dataset = stripes(tmp_path / "few", 16, {"base": (2, 6), "val": (3, 20)})
+    dataset = tints(tmp_path / "few", 16, {"base": (2, 6), "val": (3, 20)})
     settings = replace(SETTINGS, epochs=1, batch=64)  # larger than the data set
     assert train(dataset, out, settings, listener).progress.history == ()
     assert "5 ways asked for" in listener.warned[0]
     assert "val_accuracy" not in facts(out)
     with pytest.raises(FsbenchError, match="has 1"):
-        train(stripes(tmp_path / "single", 16, {"base": (1, 6)}), tmp_path / "x.safetensors")
+        train(tints(tmp_path / "single", 16, {"base": (1, 6)}), tmp_path / "x.safetensors")
     with pytest.raises(FsbenchError, match=r"ends in \.safetensors"):
         train(dataset, tmp_path / "rn12.pth")
     with pytest.raises(FsbenchError, match="cannot be divided among 2"):
@@ -214,7 +214,7 @@ class OnePixel(nn.Module):
 
 
 def test_accuracy_is_that_of_a_plain_loop_over_tasks(tmp_path: Path) -> None:
-    val = stripes(tmp_path, 16, {"base": (2, 1), "val": (7, 21)}).splits["val"]
+    val = tints(tmp_path, 16, {"base": (2, 1), "val": (7, 21)}).splits["val"]
     transform = transform_for("simpleshot", None, 16)
     network, pixels = OnePixel().train(), decode(val, transform, None, Reporter(quiet=True)).pixels
     evaluation = Validation(val, pixels, transform, torch.device("cpu")).of_backbone(network, 4)
@@ -258,11 +258,11 @@ def expected_parameters(dataset: ImageDataset) -> dict[str, Tensor]:
 
 def test_two_processes_share_every_batch_but_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    folder = write_stripes(tmp_path / "stripes", 16, {"base": (3, 7), "val": (5, 20)})  # 21 = 2 · 10 + 1
-    words = "--dataset stripes --width 1 --epochs 2 --lr 0.02 --batch 10 --seed 3 --rotation --mixup --device cpu"
-    done = torchrun(2, "train", "--data", "stripes", *words.split())
+    folder = write_tints(tmp_path / "tints", 16, {"base": (3, 7), "val": (5, 20)})  # 21 = 2 · 10 + 1
+    words = "--dataset tints --width 1 --epochs 2 --lr 0.02 --batch 10 --seed 3 --rotation --mixup --device cpu"
+    done = torchrun(2, "train", "--data", "tints", *words.split())
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("rn12.safetensors") == done.stderr.count("epoch 2 of 2") == 1  # one process speaks
-    weights = load_file(tmp_path / "weights" / "stripes" / "rn12.safetensors")
-    for name, parameter in expected_parameters(OwnData(folder).load("stripes")).items():
+    weights = load_file(tmp_path / "weights" / "tints" / "rn12.safetensors")
+    for name, parameter in expected_parameters(OwnData(folder).load("tints")).items():
         torch.testing.assert_close(weights[name].float(), parameter.detach(), rtol=1e-3, atol=1e-4, msg=name)
