@@ -11,24 +11,24 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-PLACE = re.compile(r"(<!-- table: (.*?) -->\n).*?(<!-- end of table -->)", flags=re.DOTALL)
+START, END = "<!-- table: ", "<!-- end of table -->"
 SHOWN_DIFFERENCES = "bavardage"  # start of the methods whose differences to the baseline are shown
 
 
-def with_tables(page: str, features: str) -> str:
-    """The page with all tables of feature files that exist in a folder."""
+def write_tables(features: str = "features") -> None:
+    """Write the tables of all feature files that exist in a folder, one after the other."""
+    page = PAGE.read_text(encoding="utf-8")
     methods = re.findall(r"--methods (\S+)", page.replace("\\\n", ""))[0]
-
-    def place(match: re.Match[str]) -> str:
-        words = shlex.split(match[2].replace("features/", f"{features}/"))
+    for asked in re.findall(f"{START}(.*) -->", page):
+        words = shlex.split(asked.replace("features/", f"{features}/"))
         if not Path(words[0]).is_file():
             print(f"{words[0]} not found; its table stays as it is.", file=sys.stderr)
-            return match[0]
+            continue
         command = [sys.executable, "-m", "fsbench", "compare", *words, "--methods", methods, "--no-published"]
         done = subprocess.run([*command, "--format", "markdown"], stdout=subprocess.PIPE, text=True, check=True)
-        return f"{match[1]}\n{shown_of(done.stdout)}\n\n{match[3]}"
-
-    return PLACE.sub(place, page)
+        before, rest = PAGE.read_text(encoding="utf-8").split(f"{START}{asked} -->\n")
+        table = f"{START}{asked} -->\n\n{shown_of(done.stdout)}\n\n"
+        PAGE.write_text(before + table + rest[rest.index(END) :], encoding="utf-8")
 
 
 def shown_of(output: str) -> str:
@@ -39,10 +39,13 @@ def shown_of(output: str) -> str:
     kept = [*rows[:2], *(row for row in rows[2:] if row.startswith(f"| {SHOWN_DIFFERENCES}"))]
     signature = re.findall(r"^`fsbench:.*`$", output, flags=re.MULTILINE)[-1]
     shown = "\n".join([start + accuracies, caption, "", *kept, "", signature])
-    for text, unbroken in {"-shot |": "\N{NON-BREAKING HYPHEN}shot |", "free / ": "free\xa0/\xa0"}.items():
+    for text, unbroken in {
+        "-shot |": "\N{NON-BREAKING HYPHEN}shot |",
+        "free / uniform prior": "free\xa0/\xa0uniform\xa0prior",
+    }.items():
         shown = shown.replace(text, unbroken)
     return shown
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), *sys.argv[1:] or ["features"]), encoding="utf-8")
+    write_tables(*sys.argv[1:])
