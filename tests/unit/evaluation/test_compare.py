@@ -170,6 +170,23 @@ def test_copies_among_the_features_are_said_and_recorded(features: Features, tmp
     assert table.warnings()[0] == told
 
 
+def test_small_classes_are_left_out_of_columns_and_defaults_do_without_base_classes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One note each; nothing is refused."""
+    numbers = np.repeat(np.arange(8), [30] * 7 + [6])
+    rows = np.random.default_rng(0).normal(size=(len(numbers), 8)).astype(np.float32)
+    write_features(tmp_path / "own.h5", Provenance("own", "none"), {"novel": make_split(rows, numbers)})
+    spec = Spec.from_words(tasks=3, settings="balanced")
+    table = compare(spec, [FeatureFile.open(tmp_path / "own.h5")], runner(reporter=Reporter()))
+    assert table.baseline == "simpleshot:L2N"
+    assert len(table.entries) > 3
+    assert capsys.readouterr().err.count("has no base classes: comparing simpleshot:L2N") == 1
+    (line,) = [line for line in table.warnings() if "too few images" in line]
+    assert "1 of 8 (" in line
+    assert all(7 not in record.answers.classes for record in table.records)
+
+
 def test_tasks_that_are_more_balanced_than_asked_for_are_said(file: FeatureFile) -> None:
     table = compared("ncm", [file], [TaskProtocol(alpha=0.05), ONE], tasks=30, baseline="ncm")
     often, seldom = table.records
