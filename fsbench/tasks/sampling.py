@@ -217,6 +217,8 @@ def feasible_settings(split: ImageSplit) -> str:
     """Which of the usual settings a split of images allows, in one sentence, with the numbers to use instead."""
     sizes = np.bincount(split.labels)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
+    if len(sizes) < 2:
+        return f"no tasks, as there is one {split.name} class."
     ways = min(TaskProtocol().ways, len(sizes))
     allowed: dict[str, list[str]] = {}
     for protocol in (TaskProtocol(ways=ways, shots=shots, alpha=alpha) for alpha in (ALPHA, None) for shots in (1, 5)):
