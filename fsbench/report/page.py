@@ -18,7 +18,7 @@ from fsbench.report import comparison as texts
 from fsbench.report.answer import answers, headline, in_short, is_significant, setting_words, unranked
 from fsbench.report.plots.comparison import clipped_axis, draw_speed
 from fsbench.report.plots.style import INK, svg_text
-from fsbench.report.writers import Cell, Column, Table, cells, interval_text, render_template
+from fsbench.report.writers import interval_text, render_template
 from fsbench.results.collect import titles
 from fsbench.results.comparison import Cell as Result
 from fsbench.results.comparison import Column as Setting
@@ -82,7 +82,7 @@ def render_html(
         },
         entries={entry.method: entry for one in every for entry in one.entries}.values(),
         runs=_runs(every),
-        environment=_environment_table(every),
+        made_with=_made_with(every),
     )
 
 
@@ -149,18 +149,13 @@ def _runs(comparisons: Sequence[Comparison]) -> dict[str, tuple[Group, Entry, Se
     return runs
 
 
-def _environment_table(comparisons: Sequence[Comparison]) -> Table:
-    """Which versions and devices the runs were made with, and when."""
-    made: dict[tuple[str, ...], list[str]] = {}
-    for record in (record for comparison in comparisons for record in comparison.records):
-        versions = [record.versions.get(name, "unknown") for name in ("fsbench", "torch", "python")]
-        made.setdefault((*versions, record.device), []).append(record.created)
-    rows = []
-    for names, dates in sorted(made.items()):
-        days = " to ".join(dict.fromkeys([min(dates)[:10], max(dates)[:10]]))
-        rows.append([*cells(*names, days), Cell(f"{len(dates):,}", value=len(dates))])
-    columns = [Column(name) for name in ("fsbench", "torch", "Python", "device", "made (UTC)")]
-    return Table("What the runs were made with.", [*columns, Column("runs", numeric=True)], rows)
+def _made_with(comparisons: Sequence[Comparison]) -> list[str]:
+    """Versions and devices of the runs, and the days on which they were made."""
+    records = [record for comparison in comparisons for record in comparison.records]
+    names = ("fsbench", "torch", "python")
+    words = [f"{name} {record.versions.get(name, 'unknown')}" for name in names for record in records]
+    days = sorted(record.created[:10] for record in records)
+    return list(dict.fromkeys([*words, *(record.device for record in records), days[0], days[-1]]))
 
 
 def run_anchor(record: Record) -> str:

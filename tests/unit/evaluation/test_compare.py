@@ -17,7 +17,7 @@ from fsbench.results.collect import collect, read_records
 from fsbench.results.comparison import Comparison
 from fsbench.results.record import Record, load_record, save_record
 from fsbench.tasks.protocol import TaskProtocol
-from tests.comparing import QUIET, compared, runner, solved
+from tests.comparing import QUIET, compared, runner
 from tests.synthetic import Features
 
 ONE, FIVE = TaskProtocol(), TaskProtocol(shots=5)
@@ -94,9 +94,8 @@ def test_the_baseline_is_chosen_added_or_left_out(file: FeatureFile, folder: Pat
     assert asked("ncm", baseline=NO_BASELINE) == (["ncm"], "")
     assert asked(f"{own},soft-kmeans", baseline=own) == (["Mine", "soft-kmeans"], "Mine")
     assert asked("soft-kmeans", baseline=own) == (["Mine", "soft-kmeans"], "Mine")
-    (row,) = solved("bavardage", file, tasks=3, options={"t_km": 7.0})
-    assert row.baseline
-    assert row.baseline.record.run.params["t_km"] == 7.0  # the temperature that both share
+    table = compared("bavardage", [file], [ONE], tasks=3, options={"t_km": 7.0})
+    assert [one.run.params["t_km"] for one in table.records] == [7.0, 7.0]  # the temperature that both share
 
 
 def test_a_method_from_a_file_of_the_users(file: FeatureFile, folder: Path, tmp_path: Path) -> None:
