@@ -22,7 +22,7 @@ from fsbench.report.writers import interval_text, render_template
 from fsbench.results.collect import titles
 from fsbench.results.comparison import Cell as Result
 from fsbench.results.comparison import Column as Setting
-from fsbench.results.comparison import Comparison, Entry, Group
+from fsbench.results.comparison import Comparison, Group
 from fsbench.results.leaderboard import Row, leaderboard
 from fsbench.results.metrics import ACCURACY, Metric
 from fsbench.results.record import Record
@@ -136,17 +136,10 @@ def _panel(comparison: Comparison, group: Group | None, column: Setting) -> Simp
     )  # fmt: skip
 
 
-def _runs(comparisons: Sequence[Comparison]) -> dict[str, tuple[Group, Entry, Setting, Result]]:
-    """Every run once, by its anchor."""
-    runs: dict[str, tuple[Group, Entry, Setting, Result]] = {}
-    for comparison in comparisons:
-        for group in comparison.groups:
-            for entry in comparison.entries:
-                for column in comparison.columns:
-                    cell = group.cells.get((entry.label, column))
-                    if cell:
-                        runs.setdefault(run_anchor(cell.record), (group, entry, column, cell))
-    return runs
+def _runs(comparisons: Sequence[Comparison]) -> dict[str, tuple[Group, str, Setting, Result]]:
+    """Every run once, by its anchor, with the label of its method."""
+    each = ((group, *key, cell) for one in comparisons for group in one.groups for key, cell in group.cells.items())
+    return {run_anchor(item[-1].record): item for item in reversed([*each])}
 
 
 def _made_with(comparisons: Sequence[Comparison]) -> list[str]:

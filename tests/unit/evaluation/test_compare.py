@@ -9,6 +9,7 @@ import pytest
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.compare import compare
+from fsbench.evaluation.options import Comparing
 from fsbench.evaluation.spec import NO_BASELINE, Spec, parse_methods
 from fsbench.evaluation.verify import Verifier
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
@@ -176,7 +177,8 @@ def test_small_classes_are_left_out_of_columns_and_defaults_do_without_base_clas
     numbers = np.repeat(np.arange(8), [30] * 7 + [6])
     rows = np.random.default_rng(0).normal(size=(len(numbers), 8)).astype(np.float32)
     write_features(tmp_path / "own.h5", Provenance("own", "none"), {"novel": make_split(rows, numbers)})
-    spec = Spec.from_words(tasks=3, settings="balanced")
+    options = Comparing(tasks=3, settings=("balanced",))
+    spec = Spec.of(options, options.methods, {})
     table = compare(spec, [FeatureFile.open(tmp_path / "own.h5")], runner(reporter=Reporter()))
     assert table.baseline == "simpleshot:L2N"
     assert len(table.entries) > 3
