@@ -12,7 +12,7 @@ from fsbench.evaluation.source import Source
 from fsbench.evaluation.spec import Spec, parse_methods, with_options
 from fsbench.features.store import FeatureFile, Provenance
 from fsbench.reporter import Reporter
-from fsbench.results.comparison import Comparison, PairedRow
+from fsbench.results.comparison import Comparison
 from fsbench.tasks.protocol import TaskProtocol
 from tests.synthetic import Features
 
@@ -60,10 +60,3 @@ def compared(
     choices = tuple(with_options(choice, options or {}) for choice in parse_methods(methods))
     spec = Spec(methods=choices, protocols=tuple(protocols), all_methods=methods == "all", **fields)
     return compare(spec, files, runner(results), base)
-
-
-def solved(
-    method: str, file: FeatureFile, protocols: Sequence[TaskProtocol] = (TaskProtocol(),), **how: Any
-) -> list[PairedRow]:
-    """What `fsbench solve` computes: a method and its baseline."""
-    return compared(method, [file], protocols, **how).paired_rows()

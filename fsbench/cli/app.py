@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import re
 import signal
 import sys
 import threading
@@ -113,7 +114,11 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is called, loaded."""
         if args and args[0] in COMMANDS:
-            self.commands[args[0]] = load_command(args[0])
+            command = self.commands[args[0]] = load_command(args[0])
+            known = {flag for option in command.params for flag in option.opts}
+            for one, other in (("--method", "--methods"), ("--methods", "--method")):
+                if other in known and one not in known:  # either spelling will do
+                    args = [re.sub(f"^{one}(?==|$)", other, word) for word in args]
         return super().resolve_command(ctx, args)
 
     def get_params(self, ctx: Any) -> Any:

@@ -14,8 +14,6 @@ from fsbench.features.store import FeatureFile
 from fsbench.io.files import write_text
 from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE
 from fsbench.report.comparison import ComparisonTable, render
-from fsbench.report.tables import solved_table
-from fsbench.report.writers import show
 from fsbench.results.leaderboard import best_first
 
 
@@ -49,7 +47,7 @@ def _check_watched(watched: str, spec: Spec, files: Sequence[FeatureFile]) -> No
 
 
 def solve(options: Solve) -> None:
-    """Run one method and its baseline, and print accuracies with their signatures."""
+    """Run one method and its baseline, and print the table."""
     names = (*BavardageParameters.model_fields, "beta", "mixing", "stage")
     parameters = {name: value for name in names if (value := getattr(options, name)) is not None}
     for name in parameters.keys() & options.parameters.keys():
@@ -65,4 +63,4 @@ def solve(options: Solve) -> None:
         if options.as_json:
             print(render(table, "json"), end="")
         else:
-            show(*map(solved_table, table.in_all_metrics))
+            ComparisonTable(table).show()

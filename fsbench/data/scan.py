@@ -67,7 +67,12 @@ class OwnData:
         if benchmarks := names_for_folder(name):
             hint = f"Add --dataset {benchmarks[0]} to read it as that, or --dataset and a name of your own."
             raise FsbenchError(f"The folder {self.folder} has the name of a benchmark.", hint)
-        return build_dataset(self._divided(list_folder(self.folder, None)), name)
+        whole = list_folder(self.folder, None)
+        folders = {one.name.lower().replace("labeled", "labelled"): one for one in visible_folders(self.folder)}
+        if {"labelled", "unlabelled"} <= folders.keys():
+            command = f"fsbench label {folders['unlabelled']} --support {folders['labelled']}"
+            raise FsbenchError(f"{self.folder} has labelled and unlabelled images, not classes.", f"Use {command}")
+        return build_dataset(self._divided(whole), name)
 
     def _divided(self, whole: Listing) -> Listing:
         """The classes that are large enough, in their splits."""

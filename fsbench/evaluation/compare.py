@@ -15,7 +15,12 @@ from fsbench.evaluation.spec import NETWORK_TASKS, NO_BASELINE, MethodChoice, Sp
 from fsbench.evaluation.tuning import configure_tuned, grid_of
 from fsbench.features.store import FeatureFile
 from fsbench.methods.pool import ENOUGH, POOL
-from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, BASELINE_WITHOUT_SHOTS
+from fsbench.methods.registry import (
+    BASELINE,
+    BASELINE_WITHOUT_BASE,
+    BASELINE_WITHOUT_SHOTS,
+    DEFAULT_WITHOUT_BASE,
+)
 from fsbench.reporter import Reporter
 from fsbench.results.collect import add_records
 from fsbench.results.comparison import Comparison, Runs, compare_records
@@ -40,6 +45,12 @@ def compare(
     """
     if base == POOL and spec.tune:
         raise UsageError("tune", "parameters are tuned with base classes, and --base pool does without; choose one")
+    if spec.by_default and base is None and (without := [file.path for file in files if "base" not in file.splits]):
+        spec = replace(spec, methods=tuple(parse_methods(DEFAULT_WITHOUT_BASE)))
+        runner.reporter.say(
+            f"{without[0]} has no base classes: comparing {', '.join(DEFAULT_WITHOUT_BASE)}, which need none. "
+            f"For others, add --base FILE, or --base pool where tasks have about {ENOUGH} images or more."
+        )
     choices, baseline = _choices(spec, files, base)
     protocols = _feasible(spec, files, runner.reporter)
     chosen = _able(spec, choices, baseline, files, base, runner)
@@ -97,7 +108,7 @@ def _job(
 def _feasible(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> list[list[TaskProtocol]]:
     """The protocols of every file, checked before the first task; infeasible ones are refused, or may be left out."""
     feasible: list[list[TaskProtocol]] = []
-    refused: list[str] = []
+    refused: dict[str, list[str]] = {}
     for file in files:
         offsets = file.summary(spec.split).offsets
         feasible.append([])
@@ -108,12 +119,12 @@ def _feasible(spec: Spec, files: Sequence[FeatureFile], reporter: Reporter) -> l
                 feasible_sizes(protocol, offsets)
                 feasible[-1].append(protocol)
             except FsbenchError as error:
-                refused.append(f"{file.path}, {protocol.title}: {error.message} {error.hint}")
+                refused.setdefault(f"{error.message} {error.hint}", []).append(f"{file.path}, {protocol.title}")
     if refused and not (any(feasible) and spec.skip_infeasible):
         others = "Go on with the other settings: --skip-infeasible" if any(feasible) else ""
-        raise FsbenchError("\n".join(refused), others)
-    for reason in refused:
-        reporter.warn(f"Left out: {reason}")
+        raise FsbenchError("\n".join(f"{'; '.join(places)}: {why}" for why, places in refused.items()), others)
+    for why, places in refused.items():
+        reporter.warn(f"Left out: {'; '.join(places)}: {why}")
     return feasible
 
 

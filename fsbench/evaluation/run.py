@@ -32,6 +32,7 @@ from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
 from fsbench.results.record import MethodFacts, Origins, Record, Run, load_record, record_path, save_record
 from fsbench.tasks.protocol import ALPHA, TaskProtocol
+from fsbench.tasks.sampling import feasible_sizes
 
 _FIRST_TASKS = 4  # per core, of a slow method, which tell how many are solved before they are kept
 _SECONDS_TO_KEEP = 60.0  # of a slow method, between records of what is solved so far
@@ -237,6 +238,13 @@ def _draft(job: Job, runner: Runner) -> Record:
         seed=job.seed,
         preset="article" if origins.preset else "",
     )
+    sizes, names = feasible_sizes(protocol, source.split.offsets), source.split.class_names
+    if few := [name for name, size in zip(names, sizes, strict=True) if not size]:
+        listed = f"{', '.join(few[:5])}{', …' if few[5:] else ''}"
+        told = (
+            f"classes with too few images, left out of settings that need more: {len(few)} of {len(names)} ({listed})"
+        )
+        source = replace(source, warnings=(*source.warnings, told))
     return Record(
         run=run,
         method=facts,

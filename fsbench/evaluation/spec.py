@@ -59,6 +59,7 @@ class Spec:
     skip_infeasible: bool = False
     over_classes: bool = False
     all_methods: bool = False  # leave out those that lack what they need; those that adapt a network solve fewer tasks
+    by_default: bool = False  # nobody named the methods: others take their place where these cannot run
     blind: bool = False  # no method is told whether tasks are balanced, nor their α
 
     def __post_init__(self) -> None:
@@ -89,6 +90,7 @@ class Spec:
             protocols=protocols_of(options),
             tasks=options.tasks or PRESETS[options.protocol].tasks,
             all_methods=list(methods) == [ALL],
+            by_default=isinstance(options, Comparing) and "methods" not in options.model_fields_set,
             **{name: getattr(options, name) for name in names},
             **more,
         )

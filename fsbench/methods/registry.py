@@ -25,6 +25,7 @@ from fsbench.methods.base import Method, MethodInfo, Variants
 
 BASELINE = "soft-kmeans"  # what others are compared to unless told otherwise
 BASELINE_WITHOUT_BASE = "simpleshot:L2N"  # the same where there are no base classes
+DEFAULT_WITHOUT_BASE = (BASELINE_WITHOUT_BASE, "lda:ridge", "pt-map", "bms", "tim-adm")  # what to compare there
 BASELINE_WITHOUT_SHOTS = "zero-shot"  # the same where there are no labelled images
 ENTRY_POINTS = "fsbench.methods"
 

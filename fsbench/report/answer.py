@@ -38,14 +38,10 @@ def answers(comparison: Comparison, group: Group, columns: Sequence[Column] | No
     winners = {column: _winners(comparison, group, column) for column in columns or comparison.columns}
     several = [column for column in winners if sum(at == column for _, at in group.cells) > 1]
     parts = _parts([column for column in several if column not in group.undecided], winners)
-    unclear = [column for column in several if column in group.undecided]
-    every = [*parts, *([unclear] if unclear else [])]
-    where = [_where(part) if len(every) > 1 else "" for part in every]
-    methods = [_common(part, winners) for part in parts]
-    texts = [_use(comparison, group, *one, winners) for one in zip(parts, methods, strict=True)]
-    if unclear:
-        methods, texts = [*methods, ""], [*texts, _too_few(group, unclear[0], winners[unclear[0]])]
-    return [Answer(*one) for one in zip(methods, where, texts, strict=True)]
+    each = [(part, method, _use(comparison, group, part, method, winners)) for part, method in parts]
+    if unclear := [column for column in several if column in group.undecided]:
+        each.append((unclear, "", _too_few(group, unclear[0], winners[unclear[0]])))
+    return [Answer(method, _where(part) if len(each) > 1 else "", text) for part, method, text in each]
 
 
 def sentences(comparison: Comparison) -> list[str]:
@@ -86,8 +82,7 @@ def setting_words(column: Column) -> str:
 
 
 def _mix_words(column: Column) -> str:
-    usual = column.alpha == ALPHA and column.present is None
-    return "unbalanced" if usual else column.mix_title
+    return "unbalanced" if column.alpha == ALPHA and column.present is None else column.mix_title
 
 
 def _where(columns: Sequence[Column]) -> str:
@@ -106,13 +101,13 @@ def _winners(comparison: Comparison, group: Group, column: Column) -> dict[str, 
     return {title: cell for title, cell in cells.items() if cell and (cell.best or cell.tied)}
 
 
-def _parts(columns: Sequence[Column], winners: Winners) -> list[Sequence[Column]]:
-    """The settings in as few parts as share a method that is the best or tied with it."""
-    mixes: dict[str, list[Column]] = {}
-    for column in columns:
-        mixes.setdefault(column.mix_title, []).append(column)
-    wide = [columns] if columns and _common(columns, winners) else [*mixes.values()]
-    return [part for one in wide for part in ([one] if _common(one, winners) else [[column] for column in one])]
+def _parts(columns: list[Column], winners: Winners) -> list[tuple[list[Column], str]]:
+    """The settings in as few parts as share a method that is the best or tied with it, and that method."""
+    if not columns or (method := _common(columns, winners)):
+        return [(columns, method)] if columns else []
+    parts = [[one for one in columns if one.mix_title == mix] for mix in dict.fromkeys(c.mix_title for c in columns)]
+    parts = parts if len(parts) > 1 else [[column] for column in columns]
+    return [one for part in parts for one in _parts(part, winners)]
 
 
 def _common(columns: Sequence[Column], winners: Winners) -> str:

@@ -177,12 +177,12 @@ def published_text(result: Result, *, interval: bool = False) -> str:
 def _notes(comparison: Comparison) -> Iterator[Note]:
     """What marks mean, the signature, warnings, and notes on published numbers."""
     results = comparison.cells
-    tied = "*: not significantly worse than the best (paired test, 5 %, Holm-corrected over all pairs of the table)"
     if len(comparison.rows) > 1 and any(set(comparison.columns) - group.undecided for group in comparison.groups):
+        tied = "*: not significantly worse than the best (paired test, 5 %, Holm-corrected over all pairs of the table)"
         yield Note(f"best of its column; {tied}", "best")
-    if any(map(_passed_over, comparison.groups)):
-        text = "a method without * may have a higher mean than one with it: it loses to the best by little, but on more"
-        yield Note(f"{text} tasks. Tests are of the differences task by task, not of the means")
+        if any(result.tied for result in results):
+            why = "tests compare task by task, and a small loss on most tasks counts more than a larger one on some"
+            yield Note(f"a method without * may have a higher mean than one with it: {why}")
     if any(entry.same_as for entry in comparison.entries):
         yield Note("a = b: methods with the same answers, but for rounding")
     every = len(comparison.entries) * len(comparison.columns) * len(comparison.groups)
@@ -201,20 +201,6 @@ def _notes(comparison: Comparison) -> Iterator[Note]:
     yield Note(comparison.signature(), "signature")
     yield from (Note(line, "warning") for line in comparison.warnings())
     yield from (Note(f"published: {line}") for line in comparison.notes())
-
-
-def _passed_over(group: Group) -> bool:
-    """Whether somewhere a method is tied with the best, and one with a mean closer to the best is not."""
-    for column in {at for _, at in group.cells} - group.undecided:
-        cells = [cell for (_, at), cell in group.cells.items() if at == column]
-        best = next(cell for cell in cells if cell.best)
-        gaps = [
-            (abs(cell.value.mean - best.value.mean), cell) for cell in cells if cell.record.tasks == best.record.tasks
-        ]
-        tied = max((gap for gap, cell in gaps if cell.tied), default=0.0)
-        if any(gap < tied and not (cell.tied or cell.best) for gap, cell in gaps):
-            return True
-    return False
 
 
 def flat_rows(comparison: Comparison) -> list[dict[str, Value]]:

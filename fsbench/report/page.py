@@ -18,11 +18,11 @@ from fsbench.report import comparison as texts
 from fsbench.report.answer import answers, headline, in_short, is_significant, setting_words, unranked
 from fsbench.report.plots.comparison import clipped_axis, draw_speed
 from fsbench.report.plots.style import INK, svg_text
-from fsbench.report.writers import Cell, Column, Table, cells, interval_text, render_template
+from fsbench.report.writers import interval_text, render_template
 from fsbench.results.collect import titles
 from fsbench.results.comparison import Cell as Result
 from fsbench.results.comparison import Column as Setting
-from fsbench.results.comparison import Comparison, Entry, Group
+from fsbench.results.comparison import Comparison, Group
 from fsbench.results.leaderboard import Row, leaderboard
 from fsbench.results.metrics import ACCURACY, Metric
 from fsbench.results.record import Record
@@ -82,7 +82,7 @@ def render_html(
         },
         entries={entry.method: entry for one in every for entry in one.entries}.values(),
         runs=_runs(every),
-        environment=_environment_table(every),
+        made_with=_made_with(every),
     )
 
 
@@ -136,31 +136,19 @@ def _panel(comparison: Comparison, group: Group | None, column: Setting) -> Simp
     )  # fmt: skip
 
 
-def _runs(comparisons: Sequence[Comparison]) -> dict[str, tuple[Group, Entry, Setting, Result]]:
-    """Every run once, by its anchor."""
-    runs: dict[str, tuple[Group, Entry, Setting, Result]] = {}
-    for comparison in comparisons:
-        for group in comparison.groups:
-            for entry in comparison.entries:
-                for column in comparison.columns:
-                    cell = group.cells.get((entry.label, column))
-                    if cell:
-                        runs.setdefault(run_anchor(cell.record), (group, entry, column, cell))
-    return runs
+def _runs(comparisons: Sequence[Comparison]) -> dict[str, tuple[Group, str, Setting, Result]]:
+    """Every run once, by its anchor, with the label of its method."""
+    each = ((group, *key, cell) for one in comparisons for group in one.groups for key, cell in group.cells.items())
+    return {run_anchor(item[-1].record): item for item in reversed([*each])}
 
 
-def _environment_table(comparisons: Sequence[Comparison]) -> Table:
-    """Which versions and devices the runs were made with, and when."""
-    made: dict[tuple[str, ...], list[str]] = {}
-    for record in (record for comparison in comparisons for record in comparison.records):
-        versions = [record.versions.get(name, "unknown") for name in ("fsbench", "torch", "python")]
-        made.setdefault((*versions, record.device), []).append(record.created)
-    rows = []
-    for names, dates in sorted(made.items()):
-        days = " to ".join(dict.fromkeys([min(dates)[:10], max(dates)[:10]]))
-        rows.append([*cells(*names, days), Cell(f"{len(dates):,}", value=len(dates))])
-    columns = [Column(name) for name in ("fsbench", "torch", "Python", "device", "made (UTC)")]
-    return Table("What the runs were made with.", [*columns, Column("runs", numeric=True)], rows)
+def _made_with(comparisons: Sequence[Comparison]) -> list[str]:
+    """Versions and devices of the runs, and the days on which they were made."""
+    records = [record for comparison in comparisons for record in comparison.records]
+    names = ("fsbench", "torch", "python")
+    words = [f"{name} {record.versions.get(name, 'unknown')}" for name in names for record in records]
+    days = sorted(record.created[:10] for record in records)
+    return list(dict.fromkeys([*words, *(record.device for record in records), days[0], days[-1]]))
 
 
 def run_anchor(record: Record) -> str:

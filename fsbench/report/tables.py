@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from fsbench.errors import FsbenchError
 from fsbench.report import writers
 from fsbench.report.writers import NOTHING, Cell, Column, Mark, Note, Table, cells, interval_text, number, numbers
-from fsbench.results.comparison import Comparison
 from fsbench.results.metrics import ACCURACY, Metric, metric_of
 from fsbench.results.statistics import Interval
 from fsbench.results.studies import Curve, Panel, Sweep, Trial, Tuned, Value, symbol
@@ -28,40 +27,6 @@ _WIDE = 5  # curves up to which a table has space for intervals
 _SHOWN = 10  # trials of a search that is not a grid
 _VERDICT = ("data set", "backbone", "method", "setting", "shots", "tasks", "result")
 _MEANING = "Cells: ours/published, and ours minus published before rounding."
-
-
-def solved_table(comparison: Comparison) -> Table:
-    """The table of `fsbench solve`: one method and its baseline; all rows have the same tasks and α."""
-    paired = comparison.paired_rows()
-    first = paired[0][0].record
-    words = [first.run.params.get("variant"), "tuned on val" if first.origins.tuning else ""]
-    variant = f" ({', '.join(str(word) for word in words if word)})" if any(words) else ""
-    alpha = f", α = {first.run.protocol.alpha:g}" if first.run.protocol.alpha is not None else ""
-    reference = next((baseline.record.run.method for _, baseline in paired if baseline), "")
-    heads = ["shots", comparison.metric.title, *((reference, "gain") if reference else ())]
-    rows = []
-    for cell, baseline in paired:
-        record = cell.record
-        weights, protocol = record.provenance.named_weights, record.run.protocol
-        backbone = record.backbone + (f" ({weights})" if weights.startswith("random ") else "")
-        texts = [record.dataset, backbone, protocol.setting, str(protocol.shots), interval_text(cell.value)]
-        if reference:
-            beside = interval_text(baseline.value if baseline else None)
-            texts += [beside, interval_text(cell.difference, signed=True)]
-        rows.append(cells(*texts, f"{record.tasks_per_second:,.0f}"))
-    over = f"± 95 % interval over {comparison.groups[0].counted_tasks}"
-    return Table(
-        f"{first.run.method}{variant}: {comparison.metric.title} in % {over}{alpha}",
-        [
-            *(Column("data set"), Column("backbone"), Column("setting", whole=True), *numbers(*heads)),
-            Column("tasks/s", numeric=True, optional=True),
-        ],
-        rows,
-        [
-            *(Note(line, "warning") for line in comparison.warnings()),
-            *(Note(cell.record.signature, "signature") for cell, _ in paired),
-        ],
-    )
 
 
 def scatter_table(rows: list[tuple[Path, BaseStatistics, float]]) -> Table:

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,13 +92,6 @@ class Group:
         return f"{self.dataset} {self.backbone}" + (f" ({self.details})" if self.details else "")
 
 
-class PairedRow(NamedTuple):
-    """A run, and the baseline on the same tasks if there is one."""
-
-    cell: Cell
-    baseline: Cell | None
-
-
 @dataclass(frozen=True)
 class Comparison:
     """Methods by settings in one metric, for one or more feature files."""
@@ -132,15 +125,6 @@ class Comparison:
     def records(self) -> list[Record]:
         """All runs."""
         return [cell.record for cell in self.cells]
-
-    def paired_rows(self) -> list[PairedRow]:
-        """Every run with the baseline on the same tasks; the baseline's own runs only if it is the only method."""
-        return [
-            PairedRow(cell, group.cells.get((self.baseline, column)) if label != self.baseline else None)
-            for group in self.groups
-            for (label, column), cell in group.cells.items()
-            if label != self.baseline or len(self.entries) == 1
-        ]
 
     def below_baseline(self, label: str, by: float = 0.0) -> list[str]:
         """Where one of our methods is worse than the baseline by more than so many points, with the whole interval."""

@@ -214,22 +214,13 @@ def recall_by_class(record: Record) -> tuple[Floats, Ints]:
 
 
 def confusion(record: Record) -> Floats:
-    """(C, C) percent of the queries of one class that got another, of those in tasks that have both; else NaN.
-
-    On the diagonal: percent of the queries of a class that were answered right.
-    """
+    """(C, C) percent of the queries of a class that were answered so: rows add up to 100; NaN without queries."""
     answers, count = record.answers, len(record.class_names)
-    present = answers.labels >= 0
-    task = np.broadcast_to(np.arange(len(answers))[:, None], present.shape)[present]
-    true = answers.classes[task, answers.labels[present]].astype(np.int64)
-    answered = answers.classes[task, answers.predicted[present]]
-    pairs = np.bincount(true * count + answered, minlength=count**2).reshape(count, count)
-    queries, among = np.zeros((len(answers), count)), np.zeros((len(answers), count))
-    np.add.at(queries, (task, true), 1.0)
-    there = np.nonzero(answers.classes >= 0)
-    among[there[0], answers.classes[there]] = 1.0
-    together = queries.T @ among
-    shares: Floats = np.divide(100.0 * pairs, together, out=np.full_like(together, np.nan), where=together > 0)
+    task, query = np.nonzero(answers.labels >= 0)
+    true, answered = (answers.classes[task, part[task, query]] for part in (answers.labels, answers.predicted))
+    pairs = np.bincount(true.astype(np.int64) * count + answered, minlength=count**2).reshape(count, count)
+    queries = np.broadcast_to(pairs.sum(axis=1, keepdims=True), pairs.shape)
+    shares: Floats = np.divide(100.0 * pairs, queries, out=np.full(pairs.shape, np.nan), where=queries > 0)
     return shares
 
 

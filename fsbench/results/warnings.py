@@ -26,7 +26,7 @@ MEANINGS = {
     "redrawn": "tasks are more balanced than asked for, as classes have too few images",
     "run": "seen while the tasks were drawn or solved",
 }
-OF_FEATURES = ("network", "image-counts", "run")  # the same for all methods of a feature file
+OF_FEATURES = ("network", "image-counts", "run", "redrawn")  # the same for all methods of a feature file, or setting
 _CLEARLY_BELOW = 1.0  # points below the method that it starts from
 _OFTEN_REDRAWN = 0.01
 _NEAR_CHANCE = 0.05  # of the way from chance to 100 %
@@ -110,16 +110,17 @@ def warning_lines(warned: Iterable[tuple[str, str, str, Sequence[ResultWarning]]
 
     The group is empty where there is only one.
     """
-    of_methods: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    of_methods: dict[tuple[str, str, str], dict[str, str]] = {}
     of_features: dict[str, None] = {}
     for group, label, column, warnings in warned:
         for one in warnings:
-            if one.code in OF_FEATURES:
+            if one.code in OF_FEATURES and one.code != "redrawn":
                 of_features[f"{group}: {one.text}" if group else one.text] = None
             else:
-                of_methods.setdefault((group, label, one.code), []).append((column, one.text))
+                of_methods.setdefault((group, label * (one.code != "redrawn"), one.code), {})[column] = one.text
     lines = [*of_features]
-    for (group, label, _), ((column, text), *more) in of_methods.items():
+    for (group, label, _), texts in of_methods.items():
+        (column, text), *more = texts.items()
         others = more[0][0] if len(more) == 1 else f"{len(more)} more settings"
         place = ", ".join(filter(None, (group, label, column)))
         lines.append(f"{place}: {text}" + (f" (also in {others})" if more else ""))

@@ -10,6 +10,7 @@ import bisect
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 _DRAWN_AT_ONCE = 512
-_DRAWS = 512  # of class proportions, by which feasible numbers of queries are judged
+_DRAWS = 4096  # of class proportions, by which feasible numbers of queries are judged
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ def sample_tasks(protocol: TaskProtocol, offsets: Ints, seed: int, tasks: Ints) 
         return _one_by_one(protocol, offsets, sizes, seed, tasks)
     ways, _, queries = largest(protocol, sizes)
     keys = random.words(seed, tasks, random.CLASSES, len(sizes))
+    keys[:, sizes == 0] = np.iinfo(keys.dtype).max  # classes that are left out come last
     classes = np.argsort(keys, axis=1, kind="stable")[:, :ways]  # (B, K)
     room = sizes[classes]  # (B, K) images to choose from
     counts, redraws = _draw_counts(protocol, seed, tasks, room)  # (B, K) queries per class
@@ -114,9 +116,33 @@ def sample_list(protocol: TaskProtocol, offsets: Ints, seed: int, count: int) ->
 def feasible_sizes(protocol: TaskProtocol, offsets: Ints) -> Ints:
     """(C,) number of images of every class that the protocol may use: the first ones of the class.
 
-    Requests that no draw can satisfy are refused, with the numbers.
+    Classes that are too small have 0 and are left out: as few as possible, at most half of them. Requests that no draw
+    can satisfy are refused, with the numbers.
     """
     sizes = np.diff(offsets)
+    try:
+        return _checked(protocol, sizes)
+    except FsbenchError:
+        order = np.argsort(sizes, kind="stable")
+        fixed = protocol.same_size and isinstance(protocol.ways, int)
+        most = min(len(sizes) - int(protocol.ways), len(sizes) // 2) if fixed else 0
+        few = bisect.bisect_left(range(1, most + 1), True, key=lambda few: _is_feasible(protocol, sizes[order[few:]]))
+        if few >= most:
+            raise
+    kept, usable = np.sort(order[few + 1 :]), np.zeros_like(sizes)
+    usable[kept] = _checked(protocol, sizes[kept])
+    return usable
+
+
+def _is_feasible(protocol: TaskProtocol, sizes: Ints) -> bool:
+    try:
+        return bool(len(_checked(protocol, sizes)))
+    except FsbenchError:
+        return False
+
+
+def _checked(protocol: TaskProtocol, sizes: Ints) -> Ints:
+    """The sizes of classes that can all be used."""
     if protocol.preset.smallest:
         sizes = np.full_like(sizes, sizes.min())
     shots, classes, smallest = protocol.shots, len(sizes), int(sizes.min())
@@ -152,7 +178,20 @@ def feasible_sizes(protocol: TaskProtocol, offsets: Ints) -> Ints:
                 f"{beside}.",
                 _instead(protocol, sizes),
             )
+        if protocol.alpha is not None and not _share_fitting(protocol.alpha, queries, tuple(spare.tolist())):
+            raise FsbenchError(
+                f"Hardly any class proportions fit: the {held} smallest classes have {spare[0]} to {spare[-1]} images "
+                f"for {queries} queries beside {shots} support images each.",
+                _instead(protocol, sizes),
+            )
     return sizes
+
+
+@cache
+def _share_fitting(alpha: float, queries: int, spare: tuple[int, ...]) -> float:
+    """The share of drawn class proportions that classes with so many images allow."""
+    shares = np.random.default_rng(0).dirichlet(np.full(len(spare), alpha), _DRAWS)
+    return float((random.apportion(shares, queries) <= spare).all(axis=1).mean())
 
 
 def feasible_queries(protocol: TaskProtocol, sizes: Ints) -> int:
@@ -169,28 +208,30 @@ def feasible_queries(protocol: TaskProtocol, sizes: Ints) -> int:
         return min(asked, most)
     if protocol.pooled:
         return min(asked, int(spare.clip(min=0).sum()))
-    shares = np.random.default_rng(0).dirichlet(np.full(held, protocol.alpha), _DRAWS)
-    shares = shares[:, : len(spare)]
-
-    def fits(queries: int) -> bool:
-        return bool((random.apportion(shares, queries) <= spare).all(axis=1).mean() >= 0.5)
-
+    alpha, few = protocol.alpha or ALPHA, tuple(spare.tolist())
     # The more queries, the fewer draws fit.
-    return bisect.bisect_left(range(1, asked + 1), True, key=lambda queries: not fits(queries))
+    return bisect.bisect_left(range(1, asked + 1), True, key=lambda queries: _share_fitting(alpha, queries, few) < 0.5)
 
 
 def feasible_settings(split: ImageSplit) -> str:
     """Which of the usual settings a split of images allows, in one sentence, with the numbers to use instead."""
     sizes = np.bincount(split.labels)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    if len(sizes) < 2:
+        return f"no tasks, as there is one {split.name} class."
     ways = min(TaskProtocol().ways, len(sizes))
-    allowed: dict[int, list[str]] = {}
+    allowed: dict[str, list[str]] = {}
     for protocol in (TaskProtocol(ways=ways, shots=shots, alpha=alpha) for alpha in (ALPHA, None) for shots in (1, 5)):
-        most = feasible_queries(protocol, sizes)
-        allowed.setdefault(most, []).append(f"{protocol.setting} {protocol.shots}-shot")
-    usual, texts = TaskProtocol().queries, []
-    for most, names in sorted(allowed.items(), reverse=True):
-        limit = f"with {most} queries" if most == usual else f"with --queries {most} or fewer" if most else "not at all"
-        texts.append(f"{', '.join(names)} {limit}")
+        try:
+            used = np.count_nonzero(feasible_sizes(protocol, offsets))
+            limit = f"with {protocol.queries} queries" + (
+                f" of the {used} largest classes" if used < len(sizes) else ""
+            )
+        except FsbenchError:
+            most = feasible_queries(protocol, sizes)
+            limit = f"with --queries {most} or fewer" if most else "not at all"
+        allowed.setdefault(limit, []).append(f"{protocol.setting} {protocol.shots}-shot")
+    texts = [f"{', '.join(names)} {limit}" for limit, names in allowed.items()]
     return f"{ways}-way tasks of its {split.name} classes: {'; '.join(texts)} (smallest class: {sizes.min()} images)."
 
 

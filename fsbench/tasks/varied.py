@@ -153,6 +153,11 @@ def _counts(
             return counts, attempt
         if protocol.alpha is None:
             break
+    if not both and protocol.unknown:
+        raise FsbenchError(
+            f"{total} queries are too few for {held} known and unknown classes: task {number} has none of one kind.",
+            f"Use --queries {held} or more.",
+        )
     raise FsbenchError(
         f"The classes of task {number} have too few images for {total} queries: {room[present].min()} to "
         f"{room[present].max()} beside their support.",

@@ -19,7 +19,7 @@ from fsbench.features.extract import Settings, extract
 from fsbench.features.store import FeatureFile, Provenance, Split, make_split, overlap, write_features
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
-from tests.comparing import QUIET, solved
+from tests.comparing import QUIET, compared
 from tests.images import SPLITS, write_images
 from tests.synthetic import Features, make_features
 
@@ -52,7 +52,7 @@ def test_tuning_is_refused_where_val_holds_novel_rows(features: Features, tmp_pa
     val = with_rows_of(features.val, features.novel, 30)
     file = written(tmp_path / "f.h5", base=features.base, val=val, novel=features.novel)
     with pytest.raises(FsbenchError, match="30 identical rows of features: parameters would be tuned on novel"):
-        solved("bavardage", file, tune=True)
+        compared("bavardage", [file], [TaskProtocol()], tune=True)
     few = written(tmp_path / "g.h5", val=with_rows_of(features.val, features.novel, 1), novel=features.novel)
     validation_source(few, None)  # a double or two, as public data sets have
 

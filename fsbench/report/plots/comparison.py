@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,9 @@ def draw_dots(comparison: Comparison, width: Width = "page", *, differences: boo
     """
     paper = Paper(width)
     down, across = paper.grid(len(comparison.columns))
-    drawn = [[_dots(group, column, differences) for column in comparison.columns] for group in comparison.groups]
+    drawn = [
+        [_dots(comparison, group, column, differences) for column in comparison.columns] for group in comparison.groups
+    ]
     groups = [(group, panels) for group, panels in zip(comparison.groups, drawn, strict=True) if any(panels)]
     if not groups:
         raise FsbenchError(f"No method ran on the same tasks as {comparison.baseline}.", "Choose another --baseline.")
@@ -82,9 +85,11 @@ def draw_dots(comparison: Comparison, width: Width = "page", *, differences: boo
     return figure
 
 
-def _dots(group: Group, column: Column, differences: bool) -> Dots:
-    cells = ((label, cell) for (label, at), cell in group.cells.items() if at == column)
-    values = ((label, cell.difference if differences else cell.value, cell) for label, cell in cells)
+def _dots(comparison: Comparison, group: Group, column: Column, differences: bool) -> Dots:
+    cells = [(title, group.cells.get((entry.label, column))) for title, entry in comparison.rows.items()]
+    if column in group.undecided:
+        cells = [(title, cell and replace(cell, best=False, tied=False)) for title, cell in cells]
+    values = ((title, cell.difference if differences else cell.value, cell) for title, cell in cells if cell)
     return {label: (value, cell) for label, value, cell in values if value}
 
 
@@ -97,14 +102,14 @@ def _labels(comparison: Comparison, panels: Sequence[Dots]) -> list[str]:
 
 
 def _dots_of_group(grid: Any, comparison: Comparison, panels: Sequence[Dots], differences: bool) -> None:
-    """The panels of a feature file, which share both axes."""
+    """The panels of a feature file, which share their rows; each has an axis of its own."""
     labels = _labels(comparison, panels)
-    every = [value for dots in panels for value, _ in dots.values()]
-    ends = clipped_axis([*every, Interval(0.0, 0.0)], -100.0) if differences else clipped_axis(every)
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
     for number, (axes, dots) in enumerate(zip(grid.flat, panels, strict=False)):
         axes.set_title("\n".join(comparison.columns[number].title.rsplit(" ", 1)), loc="left")
+        values = [value for value, _ in dots.values()] or [Interval(50.0, 0.0)]
+        ends = clipped_axis([*values, Interval(0.0, 0.0)], -100.0) if differences else clipped_axis(values)
         axes.set(xlim=ends, ylim=(len(labels) - 0.4, -0.6))
         names = [short_name(label, 30) for label in labels] if number % grid.shape[1] == 0 else []
         axes.set_yticks(range(len(labels)), names)
@@ -190,7 +195,7 @@ def _speeds(axes: Axes, comparison: Comparison, column: Column, labels: Sequence
     for label, (speed, mean) in points.items():
         axes.plot(speed, max(mean, low), zorder=2, clip_on=mean >= low, **mark_look(labels.index(label)))
         if mean < low:  # outside: at the edge, with the number
-            axes.annotate(f"▾ {mean:.1f}", (speed, low), (3, 3), textcoords="offset points")
+            axes.annotate(f"{mean:.1f}", (speed, low), (5, 2), textcoords="offset points")
     axes.set(xscale="log", xlabel="tasks per second" if points else "no runs", ylim=(low, high))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.xaxis.set_minor_formatter(NullFormatter())

@@ -43,10 +43,9 @@ def draw_confusion(values: NDArray[np.float64], names: Sequence[str], title: str
     numbered = len(labels) <= _NUMBERS[width]
     others = np.where(np.eye(len(shown), dtype=bool), np.nan, shown)
     most = max(float(np.nanmax(np.append(others, 0.0))), 1.0)
-    diagonal = "The diagonal has the percent that got their own. " if numbered else ""
     note = (
-        f"Percent of the queries of a class that got another one, in tasks with both. {diagonal}Columns are in the "
-        "order of the rows, in which classes that are often confused stand side by side."
+        "A row has the answers to the queries of one class, in percent that add up to 100. The diagonal, with right "
+        "answers, is grey. Rows and columns have the same order: classes that are often confused stand side by side."
     )
     longest = paper.points / 72 * 0.55 * max(map(len, labels))  # inches
     side = paper.inches - longest - 0.9
@@ -56,7 +55,7 @@ def draw_confusion(values: NDArray[np.float64], names: Sequence[str], title: str
         step = math.ceil(len(labels) * 1.2 * paper.points / (72 * side))  # so that names do not overlap
         axes.set_yticks(range(0, len(labels), step), labels[::step])
         axes.set_xticks(range(0, len(labels), step), labels[::step] if width == "page" else [], rotation=90)
-        axes.set_facecolor("#d8d8d8")  # of the diagonal, and of classes that never met
+        axes.set_facecolor("#d8d8d8")  # of the diagonal, and of classes without queries
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         axes.set(xlabel="answer", ylabel="true class")

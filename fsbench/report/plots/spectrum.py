@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics
-from fsbench.report.plots.style import Paper, Width, line_look, short_name
+from fsbench.report.plots.style import Paper, Width, in_powers, line_look, short_name
 
 _ROUNDING = 1e-12  # eigenvalues below this share of the largest are zero but for rounding
+_CAPTION = (
+    "Spread: how far images of one class differ in each direction of the features, the widest first; the dot marks "
+    "how many directions matter (effective rank). Factors: narrow directions tell classes apart and are stretched; "
+    "those with hardly any spread are mostly noise, so none is stretched by more than σ (faint: without this limit)."
+)
 
 
 class Spectrum(NamedTuple):
@@ -39,7 +44,9 @@ def draw_spectra(spectra: list[Spectrum], width: Width = "page") -> Figure:
     paper = Paper(width)
     shape = (1, 2) if width == "page" else (2, 1)
     labels = [paper.wrapped(spectrum.label(), paper.inches - 0.5) for spectrum in spectra]
-    with paper.figure(2.5 * shape[0] + paper.line * sum(1 + label.count("\n") for label in labels)) as figure:
+    note = paper.wrapped(_CAPTION)
+    lines = sum(1 + text.count("\n") for text in (*labels, note))
+    with paper.figure(2.5 * shape[0] + paper.line * lines) as figure:
         left, right = figure.subplots(*shape)
         for number, (spectrum, label) in enumerate(zip(spectra, labels, strict=True)):
             values, rank, look = spectrum.base.eigenvalues.numpy(), spectrum.base.effective_rank, line_look(number)
@@ -55,12 +62,12 @@ def draw_spectra(spectra: list[Spectrum], width: Width = "page") -> Figure:
             if np.isfinite(spectrum.sigma):
                 right.axhline(spectrum.sigma, color=look["color"], linewidth=0.7, linestyle=":")
                 right.annotate(f"σ = {spectrum.sigma:g}", (1, spectrum.sigma), (0, 3), textcoords="offset points")
-        left.set(yscale="log", xlabel="direction i", ylabel="eigenvalue λ")
-        left.set_title("Scatter within base classes (dot: effective rank)")
-        right.set(yscale="log", xlabel="direction i", ylabel="scaling min(1/√λ, σ)")
-        right.set_title("Scalings of Eq. 7 (faint: without the clamp σ)")
+        left.set(xlabel="direction i", ylabel="eigenvalue λ of S_w")
+        left.set_title("Spread within a class")
+        right.set(xlabel="direction i", ylabel="scaling min(1/√λ, σ)")
+        right.set_title("Factors of BAVARDAGE (Eq. 7)")
         for axes in (left, right):
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
-        figure.legend(handles=left.get_lines()[::2], loc="outside lower left", frameon=False)
+            in_powers(axes)
+        legend: dict[str, Any] = {"title": note, "alignment": "left", "frameon": False}
+        figure.legend(handles=left.get_lines()[::2], loc="outside lower left", **legend)
     return figure

@@ -9,12 +9,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from fsbench.errors import FsbenchError
 from fsbench.io.files import whole_file
@@ -71,6 +73,7 @@ class Paper:
         lines = sum(1 + text.count("\n") for text in (title, note) if text)
         with mpl.rc_context(_style(self.inches)):
             figure = Figure(figsize=(self.inches, height + lines * self.line), layout="constrained")
+            cast(Any, figure.get_layout_engine()).set(h_pad=0.07)  # inches, so that captions touch nothing
             if title:
                 figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
             if note:
@@ -96,6 +99,16 @@ def mark_look(number: int) -> dict[str, Any]:
     """Colour and shape of a mark, another pair for each of 56: in grey the shapes tell 8 apart."""
     colour, marker = DARKER[number % len(DARKER)], MARKERS[number % len(MARKERS)]
     return {"color": colour, "marker": marker, "linestyle": "", "markersize": 4}
+
+
+def in_powers(axes: Axes) -> None:
+    """A logarithmic axis of values from one power of ten to another."""
+    signs = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    axes.set_yscale("log")
+    low, high = np.log10(axes.get_ylim())
+    axes.set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))
+    axes.yaxis.set_major_formatter(lambda value, _: "10" + f"{math.log10(value):.0f}".translate(signs))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def faint_grid(axes: Axes, along: Literal["x", "y", "both"] = "both") -> None:

@@ -124,3 +124,10 @@ def test_own_data_do_not_become_a_benchmark_by_their_name(tmp_path: Path) -> Non
     assert choose(OwnData(root), "pets")[0].name == "pets"
     with pytest.raises(FsbenchError, match="cub is a benchmark"):
         choose(OwnData(root, fractions="0,0,1"), "cub")
+
+
+def test_labelled_and_unlabelled_images_are_not_two_classes(tmp_path: Path) -> None:
+    put(tmp_path, ("labelled/hawk/a.png", "Unlabeled/b.png"))
+    with pytest.raises(FsbenchError, match="labelled and unlabelled images, not classes") as caught:
+        OwnData(tmp_path, fractions="0,0,1").load()
+    assert caught.value.hint == f"Use fsbench label {tmp_path / 'Unlabeled'} --support {tmp_path / 'labelled'}"

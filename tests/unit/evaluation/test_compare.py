@@ -9,6 +9,7 @@ import pytest
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.compare import compare
+from fsbench.evaluation.options import Comparing
 from fsbench.evaluation.spec import NO_BASELINE, Spec, parse_methods
 from fsbench.evaluation.verify import Verifier
 from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
@@ -17,7 +18,7 @@ from fsbench.results.collect import collect, read_records
 from fsbench.results.comparison import Comparison
 from fsbench.results.record import Record, load_record, save_record
 from fsbench.tasks.protocol import TaskProtocol
-from tests.comparing import QUIET, compared, runner, solved
+from tests.comparing import QUIET, compared, runner
 from tests.synthetic import Features
 
 ONE, FIVE = TaskProtocol(), TaskProtocol(shots=5)
@@ -94,9 +95,8 @@ def test_the_baseline_is_chosen_added_or_left_out(file: FeatureFile, folder: Pat
     assert asked("ncm", baseline=NO_BASELINE) == (["ncm"], "")
     assert asked(f"{own},soft-kmeans", baseline=own) == (["Mine", "soft-kmeans"], "Mine")
     assert asked("soft-kmeans", baseline=own) == (["Mine", "soft-kmeans"], "Mine")
-    (row,) = solved("bavardage", file, tasks=3, options={"t_km": 7.0})
-    assert row.baseline
-    assert row.baseline.record.run.params["t_km"] == 7.0  # the temperature that both share
+    table = compared("bavardage", [file], [ONE], tasks=3, options={"t_km": 7.0})
+    assert [one.run.params["t_km"] for one in table.records] == [7.0, 7.0]  # the temperature that both share
 
 
 def test_a_method_from_a_file_of_the_users(file: FeatureFile, folder: Path, tmp_path: Path) -> None:
@@ -168,6 +168,24 @@ def test_copies_among_the_features_are_said_and_recorded(features: Features, tmp
     (told,) = table.records[0].warnings
     assert told.startswith(f"novel: 1 of {len(rows)} rows are copies of other rows")
     assert table.warnings()[0] == told
+
+
+def test_small_classes_are_left_out_of_columns_and_defaults_do_without_base_classes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One note each; nothing is refused."""
+    numbers = np.repeat(np.arange(8), [30] * 7 + [6])
+    rows = np.random.default_rng(0).normal(size=(len(numbers), 8)).astype(np.float32)
+    write_features(tmp_path / "own.h5", Provenance("own", "none"), {"novel": make_split(rows, numbers)})
+    options = Comparing(tasks=3, settings=("balanced",))
+    spec = Spec.of(options, options.methods, {})
+    table = compare(spec, [FeatureFile.open(tmp_path / "own.h5")], runner(reporter=Reporter()))
+    assert table.baseline == "simpleshot:L2N"
+    assert len(table.entries) > 3
+    assert capsys.readouterr().err.count("has no base classes: comparing simpleshot:L2N") == 1
+    (line,) = [line for line in table.warnings() if "too few images" in line]
+    assert "1 of 8 (" in line
+    assert all(7 not in record.answers.classes for record in table.records)
 
 
 def test_tasks_that_are_more_balanced_than_asked_for_are_said(file: FeatureFile) -> None:

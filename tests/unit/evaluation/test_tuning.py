@@ -18,7 +18,7 @@ from fsbench.methods.registry import METHODS, method_class
 from fsbench.reporter import Reporter
 from fsbench.results.studies import read_memory, tuning_path
 from fsbench.tasks.protocol import TaskProtocol
-from tests.comparing import compared, job, runner, solved
+from tests.comparing import compared, job, runner
 from tests.synthetic import Features
 from tests.watching import watch
 
@@ -93,8 +93,8 @@ def test_a_later_search_takes_the_place_of_the_earlier(search: Search, file: Fea
     assert tuned.describe().startswith("bavardage tuned on val (grid, 1 cells × 4 tasks): τ 0.7 → ")
     assert search.stored() == tuned
     assert len(read_memory(search.memory)) == 1
-    (row,) = solved("bavardage", file, tasks=5, tune=True, baseline="ncm")
-    assert (row.cell.record.run.params["tau"], str(row.cell.record.origins)) == (0.7, "tuned:val:grid:1x4")
+    _, record = compared("bavardage", [file], [TaskProtocol()], tasks=5, tune=True, baseline="ncm").records
+    assert (record.run.params["tau"], str(record.origins)) == (0.7, "tuned:val:grid:1x4")
 
 
 def test_all_that_matters_is_in_the_key(search: Search, file: FeatureFile, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,10 +197,13 @@ def test_the_task_list_of_keff_is_pinned() -> None:
         (TaskProtocol(unknown=3), "5 ways and 3 unknown classes asked for, but the split has 7 classes"),
         (TaskProtocol("all-way", "all", 30, "all", None), "31 images of every class (30 support + 1 queries)"),
         (TaskProtocol(ways=8), "8 ways asked for, but the split has 7 classes"),
-        (TaskProtocol(shots=16, alpha=None), "31 images of every class (16 support + 15 queries), but the smallest"),
-        (TaskProtocol(shots=31), "smallest class has 30"),
-        (TaskProtocol(queries=200), "200 queries asked for, but the 5 smallest classes have only 187"),
-        (TaskProtocol(ways=7, queries=int(SIZES.sum()) - 7, alpha=0.1), "was redrawn"),  # barely possible: no hang
+        (
+            TaskProtocol(ways=7, shots=20, alpha=None),
+            "31 images of every class (20 support + 11 queries), but the smallest",
+        ),
+        (TaskProtocol(shots=45), "smallest class has 30"),  # three classes are too small, and five needed
+        (TaskProtocol(queries=300), "300 queries asked for, but the 5 smallest classes have only 187"),
+        (TaskProtocol(ways=7, queries=int(SIZES.sum()) - 7, alpha=0.1), "Hardly any class proportions fit"),
     ],
 )
 def test_impossible_requests_are_refused_with_the_numbers(protocol: TaskProtocol, words: str) -> None:
@@ -220,6 +223,19 @@ def test_senseless_protocols_are_refused() -> None:
             TaskProtocol(**fields)
 
 
+def test_classes_that_are_too_small_are_left_out_of_settings_that_cannot_use_them() -> None:
+    """The others are drawn as if these did not exist; with all classes large enough, nothing changes."""
+    sizes = np.array([40, 3, 30, 40, 12, 50, 40, 60])
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    protocol = TaskProtocol(shots=5, alpha=None)
+    assert (feasible_sizes(protocol, offsets) > 0).tolist() == [True, False, True, True, False, True, True, True]
+    drawn = sample_tasks(protocol, offsets, 0, np.arange(300))
+    assert {*np.unique(drawn.classes)} == {0, 2, 3, 5, 6, 7}
+    assert all(((drawn.query >= offsets[one + 1]) | (drawn.query < offsets[one])).all() for one in (1, 4))
+    assert (feasible_sizes(TaskProtocol(alpha=None, queries=10), offsets) > 0).all()
+    assert feasible_sizes(TaskProtocol(shots=5), offsets).tolist()[1] == 0  # where no drawn proportions would fit
+
+
 FOLDERS = ((20, 20, 20, 20, 20), (6, 9, 30, 40, 50, 60), (3, 5, 5, 5, 5), (16, 80, 80, 80, 80))
 
 
@@ -232,10 +248,9 @@ def test_balanced_feasible_queries_are_the_most_allowed(sizes: tuple[int, ...], 
     def refused(queries: int) -> bool:
         protocol = TaskProtocol(name, shots=shots, queries=queries, alpha=None)
         try:
-            feasible_sizes(protocol, offsets)
+            return 0 in feasible_sizes(protocol, offsets)
         except FsbenchError:
             return True
-        return False
 
     expected = max((queries for queries in range(1, 76) if not refused(queries)), default=0)
     protocol = TaskProtocol(name, shots=shots, alpha=None)
