@@ -56,10 +56,6 @@ class DatasetInfo:
         """The sorted class names of a split."""
         return tuple(self.splits[split])
 
-    def images(self, split: str) -> int:
-        """The number of images of a split."""
-        return sum(self.splits[split].values())
-
     @cached_property
     def split_of(self) -> dict[str, str]:
         """The split of every class."""

@@ -151,49 +151,44 @@ def _pil(resize: Resize, size: int, crop: int, norm: _Norm = _IMAGENET) -> EvalT
 class Recipe:
     """The evaluation transforms of one code base."""
 
-    source: str
     usual: EvalTransform  # for images of ordinary size, data sets unknown to the code base included
     small: EvalTransform  # for images of about 32 pixels
     # For single data sets, by their name or the name of their images.
     special: Mapping[str, EvalTransform] = field(default_factory=dict)
 
 
-def _easy_recipe(source: str, antialias: bool) -> Recipe:
+def _easy_recipe(antialias: bool) -> Recipe:
     """EASY resizes float tensors, and did so without antialiasing when its features were published."""
 
     def tensor(resize: Resize, size: int, crop: int, norm: _Norm = _IMAGENET) -> EvalTransform:
         return EvalTransform(resize, size, crop, *norm, on="tensor", antialias=antialias)
 
     special = {"fc100": tensor("shorter", 92, 84), "cub": tensor("exact", 96, 84)}
-    return Recipe(source, tensor("shorter", 92, 84, _EASY), tensor("exact", 36, 32), special)
+    return Recipe(tensor("shorter", 92, 84, _EASY), tensor("exact", 36, 32), special)
 
 
-def _array_recipe(source: str, cifar: _Norm) -> Recipe:
+def _array_recipe(cifar: _Norm) -> Recipe:
     """MetaOptNet and its heirs take arrays of the final size; other images are resized as FEAT does."""
     array = _pil("none", 84, 84, _METAOPTNET)
     special = {"mini": array, "tiered": array, "cifar100": _pil("none", 32, 32, cifar)}
-    return Recipe(source, _pil("shorter", 92, 84, _METAOPTNET), _pil("exact", 36, 32, cifar), special)
+    return Recipe(_pil("shorter", 92, 84, _METAOPTNET), _pil("exact", 36, 32, cifar), special)
 
 
 RECIPES = {
-    "easy": _easy_recipe("EASY as published: tensors resized without antialiasing", antialias=False),
-    "easy-antialias": _easy_recipe("EASY as its code runs today: tensors resized with antialiasing", antialias=True),
-    "simpleshot": Recipe(
-        "SimpleShot with --enlarge, LaplacianShot, TIM, Veilleux et al.", _pil("shorter", 96, 84), _pil("exact", 36, 32)
-    ),
-    "simpleshot-84": Recipe("SimpleShot without --enlarge", _pil("shorter", 84, 84), _pil("exact", 36, 32)),
-    "s2m2": Recipe("S2M2", _pil("exact", 92, 80), _pil("exact", 36, 32)),
-    "ptmap": Recipe("PT-MAP", _pil("exact", 96, 84), _pil("exact", 36, 32)),
-    "closerlook": Recipe("CloserLook", _pil("exact", 257, 224), _pil("exact", 257, 224)),
-    "torchvision": Recipe("torchvision, ImageNet", _pil("shorter", 256, 224), _pil("shorter", 256, 224)),
-    "metaoptnet": _array_recipe("MetaOptNet", _METAOPTNET_CIFAR),
-    "rfs": _array_recipe("RFS", _RFS_CIFAR),
-    "metabaseline": Recipe("Meta-Baseline", _pil("shorter", 80, 80), _pil("shorter", 80, 80)),
-    "feat": Recipe("FEAT", _pil("shorter", 92, 84, _METAOPTNET), _pil("shorter", 92, 84, _METAOPTNET)),
-    "deepemd": Recipe("DeepEMD", _pil("exact", 92, 84, _EASY), _pil("exact", 92, 84, _EASY)),
-    "libfewshot": Recipe(
-        "LibFewShot at 84 pixels", _pil("exact", 96, 84, _METAOPTNET), _pil("exact", 96, 84, _METAOPTNET)
-    ),
+    "easy": _easy_recipe(antialias=False),  # as published
+    "easy-antialias": _easy_recipe(antialias=True),  # as its code runs today
+    "simpleshot": Recipe(_pil("shorter", 96, 84), _pil("exact", 36, 32)),  # with --enlarge; TIM, LaplacianShot too
+    "simpleshot-84": Recipe(_pil("shorter", 84, 84), _pil("exact", 36, 32)),  # without --enlarge
+    "s2m2": Recipe(_pil("exact", 92, 80), _pil("exact", 36, 32)),
+    "ptmap": Recipe(_pil("exact", 96, 84), _pil("exact", 36, 32)),
+    "closerlook": Recipe(_pil("exact", 257, 224), _pil("exact", 257, 224)),
+    "torchvision": Recipe(_pil("shorter", 256, 224), _pil("shorter", 256, 224)),  # for ImageNet
+    "metaoptnet": _array_recipe(_METAOPTNET_CIFAR),
+    "rfs": _array_recipe(_RFS_CIFAR),
+    "metabaseline": Recipe(_pil("shorter", 80, 80), _pil("shorter", 80, 80)),
+    "feat": Recipe(_pil("shorter", 92, 84, _METAOPTNET), _pil("shorter", 92, 84, _METAOPTNET)),
+    "deepemd": Recipe(_pil("exact", 92, 84, _EASY), _pil("exact", 92, 84, _EASY)),
+    "libfewshot": Recipe(_pil("exact", 96, 84, _METAOPTNET), _pil("exact", 96, 84, _METAOPTNET)),  # at 84 pixels
 }
 
 _CROP_AREAS = {"cub": (0.14, 1.0), "cifar100": (0.14, 1.0)}
