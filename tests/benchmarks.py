@@ -39,12 +39,8 @@ def shown_of(output: str) -> str:
     kept = [*rows[:2], *(row for row in rows[2:] if row.startswith(f"| {SHOWN_DIFFERENCES}"))]
     signature = re.findall(r"^`fsbench:.*`$", output, flags=re.MULTILINE)[-1]
     shown = "\n".join([start + accuracies, caption, "", *kept, "", signature])
-    for text, unbroken in {
-        "-shot |": "\N{NON-BREAKING HYPHEN}shot |",
-        "free / uniform prior": "free\xa0/\xa0uniform\xa0prior",
-    }.items():
-        shown = shown.replace(text, unbroken)
-    return shown
+    shown = shown.replace("-shot |", "\N{NON-BREAKING HYPHEN}shot |")
+    return shown.replace("free / uniform prior", "free\xa0/\xa0uniform\xa0prior")
 
 
 if __name__ == "__main__":
