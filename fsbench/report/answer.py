@@ -56,6 +56,8 @@ def sentences(comparison: Comparison) -> list[str]:
 def in_short(comparison: Comparison, group: Group) -> str:
     """`bavardage for unbalanced classes, pt-map for balanced classes`: what to use, without how sure that is."""
     each = [(one.method or "too few tasks to tell", one.where) for one in answers(comparison, group)]
+    if len(each) > 2:
+        return f"{listed([*dict.fromkeys(method for method, _ in each)], 8)}, depending on the setting"
     return ", ".join(f"{method} for {where}" if where else method for method, where in each)
 
 
