@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fsbench.results.comparison import Cell, Column, Comparison, Entry, Group
 from fsbench.results.leaderboard import Place, leaderboard
@@ -21,8 +21,7 @@ _ASSUMES = {
 }
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """What to use in some settings."""
 
     method: str  # the title of its row; empty where the tasks are too few to tell
@@ -159,8 +158,7 @@ def _too_few(group: Group, column: Column, winners: dict[str, Cell]) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Unranked:
+class Unranked(NamedTuple):
     """A method that the ranking leaves out, as it did not run in all settings of all feature files."""
 
     method: str

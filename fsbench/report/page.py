@@ -143,8 +143,7 @@ def _runs(comparisons: Sequence[Comparison]) -> dict[str, tuple[Group, str, Sett
 def _made_with(comparisons: Sequence[Comparison]) -> list[str]:
     """Versions and devices of the runs, and the days on which they were made."""
     records = [record for comparison in comparisons for record in comparison.records]
-    names = ("fsbench", "torch", "python")
-    words = [f"{name} {record.versions.get(name, 'unknown')}" for name in names for record in records]
+    words = [f"{name} {one.versions.get(name, '?')}" for name in ("fsbench", "torch", "python") for one in records]
     days = sorted(record.created[:10] for record in records)
     return list(dict.fromkeys([*words, *(record.device for record in records), days[0], days[-1]]))
 
