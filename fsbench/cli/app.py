@@ -155,8 +155,11 @@ def _add(app: typer.Typer, name: str, module: str, panel: str = "") -> None:
     def run(context: typer.Context, **values: Any) -> None:
         sources = {one: context.get_parameter_source(one) for one in values}
         options = model(**{one: value for one, value in values.items() if sources[one].name != "DEFAULT"})  # type: ignore[union-attr]
+        from fsbench.reporter import SafeConsole  # noqa: PLC0415 - takes as long as the help of fsbench
+
         _importing.append(module)
-        function = getattr(importlib.import_module(f"fsbench.cli.{module}"), name + "_" * (name == "import"))
+        with SafeConsole(stderr=True, quiet=bool(values.get("quiet"))).status("Starting …"):  # torch takes seconds
+            function = getattr(importlib.import_module(f"fsbench.cli.{module}"), name + "_" * (name == "import"))
         _importing.clear()
         function(options)
 

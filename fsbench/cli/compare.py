@@ -47,7 +47,7 @@ def _check_watched(watched: str, spec: Spec, files: Sequence[FeatureFile]) -> No
 
 
 def solve(options: Solve) -> None:
-    """Run one method and its baseline, and print the table."""
+    """Run one method and its baseline, and print the table and signatures with all parameters."""
     names = (*BavardageParameters.model_fields, "beta", "mixing", "stage")
     parameters = {name: value for name in names if (value := getattr(options, name)) is not None}
     for name in parameters.keys() & options.parameters.keys():
@@ -64,3 +64,5 @@ def solve(options: Solve) -> None:
             print(render(table, "json"), end="")
         else:
             ComparisonTable(table).show()
+            own = [one for one in table.records if one.method.label != table.baseline] or table.records
+            print(*(one.signature for one in own), sep="\n")  # with all parameters

@@ -15,12 +15,7 @@ from fsbench.evaluation.spec import NETWORK_TASKS, NO_BASELINE, MethodChoice, Sp
 from fsbench.evaluation.tuning import configure_tuned, grid_of
 from fsbench.features.store import FeatureFile
 from fsbench.methods.pool import ENOUGH, POOL
-from fsbench.methods.registry import (
-    BASELINE,
-    BASELINE_WITHOUT_BASE,
-    BASELINE_WITHOUT_SHOTS,
-    DEFAULT_WITHOUT_BASE,
-)
+from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, BASELINE_WITHOUT_SHOTS, DEFAULT_WITHOUT_BASE
 from fsbench.reporter import Reporter
 from fsbench.results.collect import add_records
 from fsbench.results.comparison import Comparison, Runs, compare_records

@@ -229,15 +229,17 @@ class Bavardage(Method):
         """ω, (B, 1, 1), from the assignments (B, K, Q) of the start.
 
         Where class shares p are further from equal than the prior expects, KL(p ‖ 1/K) / E KL(π ‖ 1/K) > 1, classes
-        are likely to be absent, and sizes tell more: ω grows by the excess, up to 2.
+        are likely to be absent, and sizes tell more: ω grows by the excess, up to 2. With more than c queries per class
+        it grows less, as the queries show themselves which classes are there.
         """
         if math.isinf(self.size_terms):
             return 1.0
-        ways = assigned.shape[1]
+        ways, queries = assigned.shape[1:]
         prior = torch.tensor([self.prior_alpha + 1, ways * self.prior_alpha + 1], dtype=torch.float64)
         one, every = torch.digamma(prior).tolist()
         excess = (divergence_from_equal(assigned) / (one - every + math.log(ways)) - 1).clamp_min(0.0)
-        return torch.clamp_max(min(1.0, self.size_terms / (ways - 1)) + excess, 2.0)
+        flat, few = min(1.0, self.size_terms / (ways - 1)), min(1.0, self.size_terms * ways / queries)
+        return torch.clamp_max(flat + few * excess, 2.0)
 
     def _log_mixing(self, clusters: Clusters, count: Tensor) -> Tensor:
         """E[log π_k] = ψ(α_k) − ψ(Σ_j α_j) of Eq. 5 with α_k = α_o + N_k of Eq. 3, (B, K, 1)."""

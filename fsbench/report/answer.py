@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fsbench.results.comparison import Cell, Column, Comparison, Entry, Group
 from fsbench.results.leaderboard import Place, leaderboard
@@ -21,8 +21,7 @@ _ASSUMES = {
 }
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """What to use in some settings."""
 
     method: str  # the title of its row; empty where the tasks are too few to tell
@@ -56,6 +55,8 @@ def sentences(comparison: Comparison) -> list[str]:
 def in_short(comparison: Comparison, group: Group) -> str:
     """`bavardage for unbalanced classes, pt-map for balanced classes`: what to use, without how sure that is."""
     each = [(one.method or "too few tasks to tell", one.where) for one in answers(comparison, group)]
+    if len(each) > 2:
+        return f"{listed([*dict.fromkeys(method for method, _ in each)], 8)}, depending on the setting"
     return ", ".join(f"{method} for {where}" if where else method for method, where in each)
 
 
@@ -157,8 +158,7 @@ def _too_few(group: Group, column: Column, winners: dict[str, Cell]) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Unranked:
+class Unranked(NamedTuple):
     """A method that the ranking leaves out, as it did not run in all settings of all feature files."""
 
     method: str

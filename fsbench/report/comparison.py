@@ -109,14 +109,10 @@ def _tables_of_metric(comparison: Comparison) -> list[Table]:
             for title, entry in comparison.rows.items():
                 marks = (" †" if entry.tuned else "") + (" ‡" if entry.facts.elsewhere else "")
                 fewer = f" ({entry.fewer})" if entry.fewer else ""
-                row = [
-                    _cell(
-                        group.cells.get((entry.label, setting)),
-                        text_of,
-                        marked=number == 0 and setting not in group.undecided,
-                    )
-                    for setting in comparison.columns
+                results = [
+                    (group.cells.get((entry.label, one)), one not in group.undecided) for one in comparison.columns
                 ]
+                row = [_cell(result, text_of, marked=number == 0 and decided) for result, decided in results]
                 if any(cell.text != NOTHING for cell in row):
                     rows.append([Cell(title + fewer + marks), Cell(entry.assumes), *row])
             tables.append(Table(f"{group.title}: {heading}", columns, rows))

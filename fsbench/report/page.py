@@ -99,7 +99,6 @@ def _speed(comparison: Comparison) -> SimpleNamespace | None:
 
 def _part(comparison: Comparison, anchor: str, heading: str) -> SimpleNamespace:
     """A comparison on the page: a ranking per feature file and setting; of several files also their averages."""
-    several = [None] if len(comparison.groups) > 1 else []
     blocks = [
         SimpleNamespace(
             anchor=f"{anchor}-g{number}",
@@ -108,7 +107,7 @@ def _part(comparison: Comparison, anchor: str, heading: str) -> SimpleNamespace:
             short=in_short(comparison, group) if group else "",
             panels=[_panel(comparison, group, column) for column in _common_columns(comparison, group)],
         )
-        for number, group in enumerate([*comparison.groups, *several], start=1)
+        for number, group in enumerate([*comparison.groups, *([None] if comparison.groups[1:] else [])], start=1)
     ]
     return SimpleNamespace(
         anchor=anchor, heading=heading, comparison=comparison, blocks=blocks, unranked=unranked(comparison)
@@ -125,14 +124,13 @@ def _panel(comparison: Comparison, group: Group | None, column: Setting) -> Simp
     """The ranking in one setting: of one feature file, or over all of them."""
     board = leaderboard(comparison, [group] if group else None, [column])
     results = [row.standings[0].cell for row in board.rows if group and row.standings[0]]
-    titles_here = {row.title for row in board.rows}
     return SimpleNamespace(
         setting=setting_words(column), column=column, board=board,
         axis=clipped_axis([cell.value for cell in results]) if results else None,
         published=any(cell.published for cell in results),
         marked=bool(group and column not in group.undecided),
         answers=answers(comparison, group, [column]) if group else [],
-        absent=[title for title in comparison.rows if title not in titles_here],
+        absent=sorted(comparison.rows.keys() - {row.title for row in board.rows}),
     )  # fmt: skip
 
 
@@ -145,8 +143,7 @@ def _runs(comparisons: Sequence[Comparison]) -> dict[str, tuple[Group, str, Sett
 def _made_with(comparisons: Sequence[Comparison]) -> list[str]:
     """Versions and devices of the runs, and the days on which they were made."""
     records = [record for comparison in comparisons for record in comparison.records]
-    names = ("fsbench", "torch", "python")
-    words = [f"{name} {record.versions.get(name, 'unknown')}" for name in names for record in records]
+    words = [f"{name} {one.versions.get(name, '?')}" for name in ("fsbench", "torch", "python") for one in records]
     days = sorted(record.created[:10] for record in records)
     return list(dict.fromkeys([*words, *(record.device for record in records), days[0], days[-1]]))
 

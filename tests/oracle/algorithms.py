@@ -77,13 +77,16 @@ def divergence_from_equal(o: Array) -> float:
 
 
 def trust_in_sizes(o: Array, given: Bavardage) -> float:
-    """ω: min(1, c / d), and what the divergence of the start's shares exceeds its expectation by, up to 2."""
+    """ω: min(1, c / d), and what the divergence of the start's shares exceeds its expectation by, up to 2.
+
+    The latter is weighted by min(1, c K / Q).
+    """
     ways, alpha = o.shape[1], given.prior_alpha
     if given.size_terms == np.inf:
         return 1.0
     expected = digamma(alpha + 1) - digamma(ways * alpha + 1) + np.log(ways)  # of a Dirichlet prior
-    flat = min(1.0, given.size_terms / (ways - 1))
-    return min(2.0, flat + max(0.0, divergence_from_equal(o) / float(expected) - 1))
+    flat, few = min(1.0, given.size_terms / (ways - 1)), min(1.0, given.size_terms / (len(o) / ways))
+    return min(2.0, flat + few * max(0.0, divergence_from_equal(o) / float(expected) - 1))
 
 
 def soft_kmeans(

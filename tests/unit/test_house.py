@@ -21,8 +21,8 @@ WORDS = {
     r"simply|easily|obviously": "nothing in its place",
 }
 NOT_ONE = r"(?<!there )\b(is|are) no (?!longer|more)"  # as in: a tomato is no vegetable
-MOST_LINES, MOST_FILES, MOST_TEST_LINES = 22_210, 152, 16_050
-MOST_FUNCTIONS, MOST_WALKED_FILES = 211, 32
+MOST_LINES, MOST_FILES, MOST_TEST_LINES = 22_210, 152, 16_080
+MOST_FUNCTIONS, MOST_WALKED_FILES = 214, 33
 
 
 def test_the_package_and_its_tests_stay_small() -> None:

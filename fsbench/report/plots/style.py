@@ -105,7 +105,7 @@ def in_powers(axes: Axes) -> None:
     """A logarithmic axis of values from one power of ten to another."""
     signs = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
     axes.set_yscale("log")
-    low, high = np.log10(axes.get_ylim())
+    low, high = np.log10(axes.dataLim.intervaly)
     axes.set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))
     axes.yaxis.set_major_formatter(lambda value, _: "10" + f"{math.log10(value):.0f}".translate(signs))
     axes.yaxis.set_minor_formatter(NullFormatter())

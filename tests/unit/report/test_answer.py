@@ -48,6 +48,7 @@ def test_few_tasks_are_no_answer(tasks: int) -> None:
     verb = "task is" if tasks == 1 else "tasks are"
     assert line.startswith(f"glyphs rn12: {tasks} {verb} too few to tell the methods apart")
     assert line.endswith("Use more: --tasks 1000.")
+    assert headline(table) == "glyphs: too few tasks to tell"
     assert "▲" not in render(table, "rich")
 
 

@@ -192,10 +192,3 @@ def test_the_title_is_the_answer_and_averages_are_over_the_same_data_sets() -> N
     means = [float(number.split()[0]) for number in averages[1][3:]]
     assert float(averages[1][1]) == pytest.approx(sum(means) / 2, abs=0.01)
     assert "Not run here: bavardage." in text
-
-
-def test_too_few_tasks_are_said_and_nothing_is_marked() -> None:
-    text = render_html(collect([make_record(name, 0.7, tasks=3) for name in ("ncm", "pt-map", "soft-kmeans")]))
-    assert "<h1>glyphs: too few tasks to tell</h1>" in text
-    assert "3 tasks are too few to tell the methods apart" in text
-    assert not any("▲" in cell or "*" in cell for row in Page(text).rows for cell in row)
