@@ -88,7 +88,10 @@ class Expected:
             f"Of your {hidden:,} labelled images {right:,} came back right when they were hidden.",
             f"Expect {share:.0f} % of the labels to be right ({low:.0f} to {high:.0f}).",
         ]
-        if min(count for _, count in self.by_class.values()) <= _FEW:
+        if untried := len(self.shares) - len(self.by_class):
+            many = counted(untried, "class has", "classes have")
+            sentences.append(f"{many} too few labelled images to hide one: expect less there.")
+        elif min(count for _, count in self.by_class.values()) <= _FEW:
             sentences.append("With so few labelled images, hiding one matters: rather more labels are right than that.")
         by_share = sorted((right / count, name) for name, (right, count) in self.by_class.items() if 2 * right < count)
         worst = [f"{name} ({self.by_class[name][0]} of {self.by_class[name][1]})" for _, name in by_share]
