@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -35,6 +36,7 @@ from fsbench.tasks.protocol import ALPHA, TaskProtocol
 from fsbench.tasks.sampling import feasible_sizes
 
 _FIRST_TASKS = 4  # per core, of a slow method, which tell how many are solved before they are kept
+_OF_FEATURES = ("provenance", "base_provenance", "network", "images", "class_names", "warnings")  # facts of a record
 _SECONDS_TO_KEEP = 60.0  # of a slow method, between records of what is solved so far
 NEEDS_TEXT = "Import the features again with the text of their classes: fsbench import novel=FILE text=FILE."
 POINTS = "points"  # folder below the results, for the records of single points of sweeps and searches
@@ -160,8 +162,16 @@ class Runner:
         record = load_record(path)
         if record.run != draft.run:
             raise FsbenchError(f"The record {path} does not match its file name.", "Recompute it with --force.")
+        asked = [record.origins, *record.also]
+        asked += [draft.origins] if draft.origins not in asked else []
+        present = {name: getattr(draft, name) for name in (*_OF_FEATURES, "method")}
+        kept = record.model_copy(update={**present, "also": tuple(asked[1:])})
+        if kept != record:
+            with suppress(FsbenchError, OSError):  # a folder that cannot be written is shown all the same
+                save_record(path, kept)
         of_answers = {"answers", "seconds", "peak_memory", "redrawn", "device", "ranks", "created", "versions"}
-        return draft.model_copy(update={name: getattr(record, name) for name in of_answers})
+        others = tuple(one for one in asked if one != draft.origins)
+        return draft.model_copy(update={**{name: getattr(record, name) for name in of_answers}, "also": others})
 
     def _extended(
         self, lacking: Sequence[tuple[Job, Record, Record | None]], advance: Callable[[int, str], None]
@@ -272,5 +282,6 @@ def _with(draft: Record, stored: Record | None, outcome: Outcome) -> Record:
         "peak_memory": max(stored.peak_memory, outcome.peak_memory),
         "redrawn": 1 - (stored.tasks + new) / (stored.tasks / (1 - stored.redrawn) + new / (1 - outcome.redrawn)),
         "versions": {name: ",".join(dict.fromkeys(versions)) for name, versions in pairs.items()},
+        "also": stored.also,
     }
     return draft.model_copy(update=together)

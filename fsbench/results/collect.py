@@ -141,7 +141,7 @@ def collect(
     numbers are looked up unless `published` is false.
     """
     lists: dict[tuple[Any, ...], list[Record]] = {}
-    for record in sorted(records, key=lambda record: (record.run.digest, record.source)):
+    for record in sorted(as_asked(records), key=lambda record: (record.run.digest, record.source)):
         lists.setdefault(_rules(record), []).append(record)
     ordered = sorted(lists, key=str)
     ordered.sort(key=lambda rules: (-max(one.tasks for one in lists[rules]), -len(lists[rules])))
@@ -152,6 +152,16 @@ def collect(
     return comparisons
 
 
+def as_asked(records: Iterable[Record]) -> list[Record]:
+    """Every record under each of the names that its parameters were asked for with: as defaults, blind, by hand."""
+    copies: list[Record] = []
+    for record in records:
+        names = (*record.also, record.origins) if record.also else ()
+        by_name = [record.model_copy(update={"origins": one, "also": ()}) for one in names]
+        copies += {_remark(one): one for one in by_name or [record]}.values()
+    return copies
+
+
 def split_ablations(records: Sequence[Record], baseline: str = BASELINE) -> tuple[list[Record], list[Record]]:
     """Records for the ranking, and those of ablations.
 
@@ -159,6 +169,7 @@ def split_ablations(records: Sequence[Record], baseline: str = BASELINE) -> tupl
     second list has these runs, those of the same methods, and the baseline; only the first are not in both.
     """
     plain: dict[str, set[str]] = {}
+    records = as_asked(records)
     for record in records:
         if not record.origins.by_hand:
             plain.setdefault(record.run.tasks_digest, set()).add(record.run.method)

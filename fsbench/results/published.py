@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from fsbench.backbones.families import FAMILIES, first_family
 from fsbench.data.catalog import DATASETS, benchmark_of
+from fsbench.tasks.protocol import ALL
 
 if TYPE_CHECKING:
     from fsbench.results.comparison import Column
@@ -57,7 +58,8 @@ def _with_text(record: Record) -> Published | None:
         "present": str(protocol.present or ""), "shots": str(protocol.shots),
     }  # fmt: skip
     rows = [row for row in text_rows() if row["method"] in record.method.published_as and wanted.items() <= row.items()]
-    if not rows or record.run.split != "novel":
+    usual = protocol.ways in (ALL, len(record.class_names)) and protocol.queries == protocol.preset.queries
+    if not rows or not usual or record.run.split != "novel":
         return None
     note = f"{rows[0]['method']}: {rows[0]['note']}" if rows[0]["note"] else ""
     return Published(float(rows[0]["accuracy"]), None, rows[0]["source"], tuple(filter(None, [note])))
@@ -83,7 +85,7 @@ def published(record: Record) -> Published | None:
     """The published accuracy to compare a run with, or None."""
     if record.provenance.text_encoder:
         return _with_text(record)
-    if record.run.split != "novel" or record.dataset not in PUBLISHED_ON or record.base_dataset:
+    if record.run.split != "novel" or record.dataset not in PUBLISHED_ON or record.base_name:
         return None
     rows = _matching(record.method.published_as, {**_setting(record), "param": "", "split": "test"})
     if not rows:
@@ -99,7 +101,7 @@ def published_curve(record: Record, axis: str) -> list[tuple[float, float]]:
 
     A curve has no notes, so there are none beside a network that is known not to be the published one.
     """
-    if record.base_dataset or record.network:
+    if record.base_name or record.network:
         return []
     split = "test" if record.run.split == "novel" else record.run.split
     wanted = {**_setting(record), "param": _AXES.get(axis, "none"), "split": split}

@@ -181,6 +181,7 @@ class Record(BaseModel):
     run: Run
     method: MethodFacts
     origins: Origins
+    also: tuple[Origins, ...] = ()  # other ways in which the same parameters were asked for
     command: str  # what computes it again
     provenance: Provenance  # of the features
     base_provenance: Provenance | None = None  # of the base classes, if they are of another file

@@ -23,7 +23,7 @@ MEANINGS = {
     "grid-edge": "tuned to an end of the searched range: a better value may lie beyond",
     "network": "the network is not the one behind the published numbers",
     "image-counts": "other numbers of images than the benchmark",
-    "redrawn": "tasks are more balanced than asked for, as classes have too few images",
+    "redrawn": "class proportions are not quite those asked for, as classes have too few images",
     "run": "seen while the tasks were drawn or solved",
 }
 OF_FEATURES = ("network", "image-counts", "run", "redrawn")  # the same for all methods of a feature file, or setting
@@ -48,7 +48,7 @@ def own_warnings(record: Record) -> list[ResultWarning]:
         warnings.append(ResultWarning("near-chance", f"near chance, which is {chance:.3g} %"))
     if record.redrawn > _OFTEN_REDRAWN:
         text = f"about {record.redrawn:.0%} of the class proportions were drawn again for lack of images"
-        warnings.append(ResultWarning("redrawn", f"{text}, so tasks are more balanced than asked for"))
+        warnings.append(ResultWarning("redrawn", f"{text}, so they are not those asked for"))
     origins = record.origins
     if origins.tuning and (edge := origins.tuning.edge):
         verb = "is" if len(edge) == 1 else "are"

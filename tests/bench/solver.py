@@ -186,6 +186,12 @@ def as_the_problem_grows(tasks: int, repeats: int) -> list[Measure]:
     ]
 
 
+def on_features() -> list[str]:
+    """The methods that need features alone, neither images nor text."""
+    facts = {name: method_class(name).info for name in METHODS}
+    return [name for name, info in facts.items() if not info.network and info.text != "needed"]
+
+
 def each_method(tasks: int, repeats: int) -> list[Measure]:
     """Tasks per second of every method, and its time relative to a product X Xᵀ of the rows of a task.
 
@@ -193,8 +199,7 @@ def each_method(tasks: int, repeats: int) -> list[Measure]:
     """
     material = mini_like()
     context = Context(balanced=False, base=material.base)
-    on_features = [name for name in METHODS if not method_class(name).info.network]
-    methods = {name: method_class(name).configure(context) for name in on_features}
+    methods = {name: method_class(name).configure(context) for name in on_features()}
     methods["entropy-min:head"] = method_class("entropy-min").configure(context, variant="head")
     counts = {name: tasks if method.info.cost == "fast" else -(-tasks // 10) for name, method in methods.items()}
     solvers = {name: partial(solve, [method], material, counts[name]) for name, method in methods.items()}
@@ -228,8 +233,8 @@ def large_tasks(ways: int, queries: int, dimension: int = 512, names: Sequence[s
 
     Each runs in a process of its own, whose memory includes Python, torch and all features.
     """
-    fast = [name for name in METHODS if method_class(name).info.cost == "fast" and not method_class(name).info.network]
-    names = names or [*fast, "bavardage:released", "bavardage:transport"]
+    fast = [name for name in on_features() if method_class(name).info.cost == "fast"]
+    names = names or [*fast, "bavardage:released", "bavardage:transport", "bavardage:weighted"]
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
         taken = list(pool.map(partial(_large_task, ways, queries, dimension), names))
     size = f"{ways:,} classes, {queries:,} queries, {dimension} features"

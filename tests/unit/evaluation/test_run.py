@@ -141,12 +141,17 @@ def test_a_reused_record_tells_how_the_present_job_came_to_its_parameters(source
     assert origin(tau=0.3, variant="article") == "default + given:tau,variant"
     (path,) = tmp_path.iterdir()
     save_record(path, load_record(path).model_copy(update={"versions": {"fsbench": "0.0.9"}, "created": "1999-01-01"}))
-    stored = content(tmp_path)
     assert origin() == "default"
+    assert [str(one) for one in load_record(path).also] == ["default"]  # so that a report shows both
+    stored = content(tmp_path)
     reused = runner(tmp_path).run(job(source, "bavardage", 3))
     assert (reused.created, reused.signature[:14]) == ("1999-01-01", "fsbench:0.0.9|")  # who computed it
     assert content(tmp_path) == stored
+    names = tuple(reversed(source.split.class_names))
+    renamed = replace(source, split=replace(source.split, class_names=names))
+    assert runner(tmp_path).run(job(renamed, "bavardage", 3)).class_names == load_record(path).class_names == names
     extended = runner(tmp_path).run(job(source, "bavardage", 5))
+    assert len(load_record(path).also) == 1
     assert runner(tmp_path).run(job(source, "bavardage", 7)).versions == extended.versions
     assert extended.versions["fsbench"] == f"0.0.9,{fsbench.__version__}"  # all who computed it
 

@@ -12,6 +12,7 @@ from fsbench.features.store import FeatureFile
 from fsbench.reporter import Reporter, SafeConsole
 from fsbench.results.collect import add_records, collect, labels_of, read_records, split_ablations, titles
 from fsbench.results.comparison import Comparison, Runs
+from fsbench.results.record import Origins
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import QUIET, compared
 from tests.records import TUNED, four_settings, make_record, store
@@ -223,6 +224,17 @@ def test_parameters_set_by_hand_are_an_ablation_where_the_method_also_ran_withou
     ranking, studied = split_ablations(records)
     assert [number for number, record in enumerate(records) if all(record is not one for one in ranking)] == [2]
     assert [record.run.method for record in studied] == ["bavardage"] * 4 + ["soft-kmeans"]
+
+
+def test_a_run_that_was_asked_for_twice_has_both_names() -> None:
+    """Told nothing, a method may have the parameters that are its defaults in one of two settings."""
+    plain, blind = make_record("bavardage").origins, Origins(blind=True)
+    both = make_record("bavardage").model_copy(update={"also": (blind,)})
+    other = make_record("bavardage", alpha=None, params={"mixing": "learned"})
+    (comparison,) = collect([both, other, other.model_copy(update={"origins": blind}), make_record("soft-kmeans")])
+    assert plain != blind
+    assert [entry.label for entry in comparison.entries] == ["soft-kmeans", "bavardage", "bavardage (blind)"]
+    assert len(comparison.cells) == 5  # all methods in the unbalanced column, without the baseline in the other
 
 
 def test_records_of_others_join_where_tasks_are_the_same(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from fsbench.evaluation.sweep import FIGURES
 from fsbench.methods.registry import METHODS, method_class
 from fsbench.results.published import published, published_curve, published_rows, text_rows
 from fsbench.results.record import Record
-from fsbench.tasks.protocol import TaskProtocol
+from fsbench.tasks.protocol import PRESETS, TaskProtocol
 from tests.records import make_record
 
 RN18 = {"backbone": "rn18", "family": "rn18-simpleshot"}
@@ -118,12 +118,15 @@ def test_numbers_of_methods_with_text_belong_to_data_set_backbone_and_protocol()
     for row in text_rows():
         assert row["method"] in NAMES
         record = make_record(dataset=row["dataset"], backbone=row["backbone"], published_as=(row["method"],), tasks=1)
+        usual = PRESETS[row["protocol"]].queries
         rules = TaskProtocol(
-            row["protocol"], "all", int(row["shots"]), 75, None, 1, row["present"] or None, pooled=True
+            row["protocol"], "all", int(row["shots"]), usual, None, 1, row["present"] or None, pooled=True
         )
         with_text = replace(record.provenance, text_encoder="clip")
         run = record.run.model_copy(update={"protocol": rules})
         shown = published(record.model_copy(update={"run": run, "provenance": with_text}))
         assert shown is not None
         assert (shown.accuracy, shown.source) == (float(row["accuracy"]), row["source"])
-        assert published(record.model_copy(update={"provenance": with_text})) is None
+        few = run.model_copy(update={"protocol": replace(rules, ways=5)})
+        for other in (record.run, few):
+            assert published(record.model_copy(update={"run": other, "provenance": with_text})) is None
