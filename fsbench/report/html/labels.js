@@ -12,12 +12,15 @@
     return node;
   };
 
-  // What a person has decided, by row: a class, or NONE. Kept in the browser, by file, until it is downloaded.
+  // What a person has decided, by row: a class, or NONE. Kept in the browser, by file, until it is downloaded. What was
+  // given as labelled comes from there: it may have been corrected since.
   const decided = new Map(), steps = [];
   const place = "fsbench labels " + data.key;
   try {
     const stored = JSON.parse(localStorage.getItem(place) || "{}");
-    rows.forEach((row, number) => { if (row[FILE] in stored) decided.set(number, stored[row[FILE]]); });
+    const given = new Set(data.labelled.map((row) => row[0]));
+    const free = (row) => !given.has(row[FILE]) && !["checked", "none of these"].includes(row[FLAG]);
+    rows.forEach((row, number) => { if (row[FILE] in stored && free(row)) decided.set(number, stored[row[FILE]]); });
   } catch { /* a browser that keeps nothing */ }
   const keep = () => {
     const stored = {};

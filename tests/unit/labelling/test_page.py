@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ CARDS = "Array.from(document.querySelectorAll('.card'), (card) => card.title)"
 SHOW = (
     "document.querySelector('#view').value = '{}'; document.querySelector('#view').dispatchEvent(new Event('change'))"
 )
+SECOND = "new Promise((done) => setTimeout(done, 1000))"
 
 
 def row(number: int) -> Row:
@@ -30,6 +32,17 @@ def row(number: int) -> Row:
     )
     label, sure = CLASSES[number % 3], 1.0 if number == 299 else 0.4 + number / 600
     return Row(f"photos/{number:04d}.png", label, sure, CLASSES[(number + 1) % 3], 0.1, 0.5, flag)
+
+
+def small(folder: Path, *rows: Row, labelled: dict[str, str]) -> Path:
+    """A page of a few images with one content."""
+    for one in rows:
+        Image.new("RGB", (40, 30)).save(folder / Path(one.file).name)
+    rows = tuple(replace(one, file=str(folder / one.file)) for one in rows)
+    labelled = {str(folder / file): name for file, name in labelled.items()}
+    labels = Labels(rows, CLASSES, labelled, {one.file: "one" for one in rows}, "ncm")
+    write_page(labels, folder / "labels.html", Reporter(True))
+    return folder / "labels.html"
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +85,15 @@ def press(tab: Page, key: str) -> None:
     text: dict[str, Any] = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
     tab.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
     tab.call("Input.dispatchKeyEvent", type="keyUp", key=key)
+
+
+def downloaded(tab: Page, folder: Path) -> dict[str, str]:
+    """The checked labels of the table that the page gives."""
+    tab.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+    tab.run("document.querySelector('#download').click()")
+    tab.run(SECOND)
+    labels = labelled_files([folder / "labels.csv"], "photos", Reporter(True))
+    return {Path(file).stem: label for file, label in labels.items()}
 
 
 @pytest.mark.parametrize("width", [390, 1400])
@@ -121,17 +143,27 @@ def test_decisions_by_keyboard_and_mouse_are_downloaded_and_go_back_in(tab: Page
     tab.run(SHOW.format("unlike"))
     tab.run("document.querySelector('#accept').click(); document.querySelector('#undo').click()")
     assert tab.run("document.querySelector('#status').textContent") == "4 of 299 checked"
-    tab.run("new Promise((done) => setTimeout(done, 1000))")  # the browser writes in the background
+    tab.run(SECOND)  # the browser writes in the background
     tab.open(page)  # and nothing is lost
     assert tab.run("document.querySelector('#status').textContent") == "4 of 299 checked"
-    tab.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
-    tab.run("document.querySelector('#download').click()")
-    tab.run("new Promise((done) => setTimeout(done, 1000))")
-    labels = labelled_files([tmp_path / "labels.csv"], "photos", Reporter(True))
-    assert {Path(file).stem: label for file, label in labels.items()} == {
+    assert downloaded(tab, tmp_path) == {
         "known,1": "ant", "known2": EVIL, "0040": "ant", "0007": "", "0090": "ant", "0000": "ant", "0299": EVIL,
     }  # fmt: skip
     written = (tmp_path / "labels.csv").read_text(encoding="utf-8").splitlines()
     assert written[0] == "file,label,confidence,second_label,second_confidence,outlier_score,flag"
     assert len(written) == 1 + 301 + 2
     assert json.dumps("'-bee")[1:-1] in written[6]  # a label that a spreadsheet would compute
+
+
+def test_what_is_kept_in_the_browser_gives_way_to_what_was_given_as_labelled(tab: Page, tmp_path: Path) -> None:
+    """Three images were decided in the page; two were corrected in the table, one of them a copy of the other."""
+    asked = [Row(f"{name}.png", "ant", 0.9, "-bee", 0.1, 0.5) for name in ("copy", "other", "same")]
+    tab.open(small(tmp_path, *asked, labelled={}))
+    tab.run(f"{SHOW.format('all')}; document.querySelector('#accept').click()")
+    assert tab.run("document.querySelector('#status').textContent") == "3 of 3 checked"
+    tab.run(SECOND)
+    known = Row("copy.png", "-bee", 1.0, flag="copy of same.png"), asked[1], Row("same.png", "-bee", 1.0, flag="checked")
+    tab.open(small(tmp_path, *known, labelled={"copy.png": "-bee", "same.png": "-bee"}))
+    assert tab.run("document.querySelector('#status').textContent") == "1 of 2 checked"
+    assert downloaded(tab, tmp_path) == {"other": "ant", "same": "-bee"}
+    assert f"{tmp_path / 'copy.png'},'-bee,1.0000" in (tmp_path / "labels.csv").read_text(encoding="utf-8")
