@@ -52,7 +52,7 @@
       option.value = id;
       return option;
     }));
-    select.value = before || views.find(([, , members]) => members().length)[0];
+    select.value = before || (views.find(([, , members]) => members().length) || views[0])[0];
   }
 
   function render() {
@@ -61,7 +61,7 @@
     shown = members().filter((number) => 100 * rows[number][SURE] <= Number(limit.value) || limit.value === "100");
     grid.replaceChildren();
     [next, list, heading, focused] = [0, null, null, 0];
-    if (!shown.length) grid.append(made("p", "notes", "No images here."));
+    if (!shown.length) grid.append(made("p", "notes", open.length ? "No images here." : "No image is left to check."));
     if (id.startsWith("class")) header(Number(id.slice(5)));
     append();
     tell();
@@ -109,7 +109,8 @@
     const number = Number(node.dataset.row), row = rows[number], label = labelOf(number), done = decided.has(number);
     node.classList.toggle("checked", done && label !== NONE);
     node.classList.toggle("none", done && label === NONE);
-    const sure = done ? "checked" : `${Math.round(100 * row[SURE])} %, else ${nameOf(row[SECOND])}`;
+    const second = row[SECOND] === null ? "" : `, else ${nameOf(row[SECOND])}`; // copies of labelled images have none
+    const sure = done ? "checked" : `${Math.round(100 * row[SURE])} %${second}`;
     const words = [made("b", "", nameOf(label)), made("span", "", sure), made("span", "", row[FLAG] || row[FILE])];
     node.lastElementChild.replaceChildren(...words);
     node.title = row[FILE];
