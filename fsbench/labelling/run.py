@@ -56,6 +56,7 @@ class Expected:
 
     by_class: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # right and hidden images
     shares: Mapping[str, float] = field(default_factory=dict)  # of the classes, as far as they can be told
+    labelled: int = 0  # images, hidden or not
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -84,8 +85,11 @@ class Expected:
                 "Label two or more of each class."
             )
         (right, hidden), (share, low, high) = self.counts, self.interval
+        back = f"{right:,} came back right when they were hidden."
+        if hidden < self.labelled:
+            back = f"{hidden:,} could be hidden, and {right:,} of them came back right."
         sentences = [
-            f"Of your {hidden:,} labelled images {right:,} came back right when they were hidden.",
+            f"Of your {max(hidden, self.labelled):,} labelled images {back}",
             f"Expect {share:.0f} % of the labels to be right ({low:.0f} to {high:.0f}).",
         ]
         if untried := len(self.shares) - len(self.by_class):
@@ -246,7 +250,7 @@ def _labels(
         hidden, back = solve.hide_in_turn(solver, rows, labels, len(classes), advance)
     found = solve.answers(solver, rows, labels, len(classes))
     true, right = labels.numpy()[hidden], labels.numpy()[hidden] == back.labels[:, 0]
-    expected = _expected(true, right, classes, found)
+    expected = replace(_expected(true, right, classes, found), labelled=len(labels))
     weights = np.array([expected.shares[classes[label]] for label in true])
     calibration = solve.calibrate(back.odds, right, weights, solver.uncalibrated)
     queries, sure = rows[len(labels) :], found.confidence(calibration)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -144,6 +145,14 @@ def test_one_image_per_class_cannot_tell_what_to_expect(work: Path) -> None:
             path.unlink()
     done = succeed(*CALL, "--no-page")
     assert "cannot be told: there is no labelled image that could be hidden" in done.stdout
+
+
+def test_images_that_could_not_be_hidden_are_counted_too(work: Path) -> None:
+    for path in sorted((work / "labelled" / "ant").iterdir())[1:]:
+        path.unlink()
+    done = succeed(*CALL, "--no-page")
+    assert re.search(r"Of your 9 labelled images 8 could be hidden, and [0-8] of them came back right\.", done.stdout)
+    assert "1 class has too few labelled images to hide one" in done.stdout
 
 
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {

@@ -162,7 +162,11 @@ def test_what_is_kept_in_the_browser_gives_way_to_what_was_given_as_labelled(tab
     tab.run(f"{SHOW.format('all')}; document.querySelector('#accept').click()")
     assert tab.run("document.querySelector('#status').textContent") == "3 of 3 checked"
     tab.run(SECOND)
-    known = Row("copy.png", "-bee", 1.0, flag="copy of same.png"), asked[1], Row("same.png", "-bee", 1.0, flag="checked")
+    known = (
+        Row("copy.png", "-bee", 1.0, flag="copy of same.png"),
+        asked[1],
+        Row("same.png", "-bee", 1.0, flag="checked"),
+    )
     tab.open(small(tmp_path, *known, labelled={"copy.png": "-bee", "same.png": "-bee"}))
     assert tab.run("document.querySelector('#status').textContent") == "1 of 2 checked"
     tab.run(SHOW.format("all"))
