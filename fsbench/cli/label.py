@@ -59,16 +59,24 @@ def _refuse_outputs(options: Label, page: Path) -> None:
 
 def sort_into(labels: Labels, folder: Path, *, copies: bool) -> None:
     """Make one folder per class, with links to the images, or copies; names that occur twice get a number."""
+    places: dict[str, Path] = {}
     for row in labels.rows:
         if not row.label:
             continue
-        place = folder / (re.sub(r"[/\\\x00]", "_", row.label).strip(". ") or "_")
-        place.mkdir(parents=True, exist_ok=True)
-        source, target, number = Path(row.file), place / Path(row.file).name, 1
-        while os.path.lexists(target):
-            number += 1
-            target = place / f"{source.stem}-{number}{source.suffix}"
+        if row.label not in places:
+            places[row.label] = _free(folder / (re.sub(r"[/\\\x00]", "_", row.label).strip(". ") or "_"))
+            places[row.label].mkdir(parents=True)
+        source, target = Path(row.file), _free(places[row.label] / Path(row.file).name)
         if copies:
             shutil.copy2(source, target)
         else:
             target.symlink_to(os.path.abspath(source))  # noqa: PTH100 - a link may lead to a link
+
+
+def _free(path: Path) -> Path:
+    """The path, or one with a number if it is taken."""
+    free, number = path, 1
+    while os.path.lexists(free):
+        number += 1
+        free = path.with_name(f"{path.stem}-{number}{path.suffix}")
+    return free

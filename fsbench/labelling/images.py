@@ -66,7 +66,7 @@ def _listed(source: str) -> list[str]:
 
 def _located(names: Sequence[str], roots: Sequence[Path], source: object) -> list[str]:
     """The files of these names in the first of the folders that has them; missing and ambiguous ones are errors."""
-    places = {name: [root / name for root in roots if (root / name).is_file()] for name in names}
+    places = {name: [root / name for root in roots if os.path.isfile(root / name)] for name in names}  # noqa: PTH113
     for name, paths in places.items():
         if len(paths) > 1 and len({path.read_bytes() for path in paths}) > 1:
             message = f"{name} of {source} is several images: {first_names(map(str, paths))}."
@@ -94,7 +94,7 @@ def labelled_files(sources: Sequence[Path], unlabelled: str, reporter: Reporter)
 
 def class_names(labels: Iterable[str], named: str) -> tuple[str, ...]:
     """All classes, sorted: those of labelled images, and names given as a list or in a text file."""
-    if is_file := Path(named).is_file():
+    if is_file := os.path.isfile(named):  # noqa: PTH113 - a long list is no path, which Path raises OSError for
         try:
             named = Path(named).read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
@@ -120,7 +120,8 @@ def _from_csv(path: Path, roots: Sequence[Path], reporter: Reporter) -> dict[str
     """The rows of a CSV; of one that fsbench wrote those that a person has checked."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = [{key: unguarded(cell or "") for key, cell in row.items() if key} for row in csv.DictReader(stream)]
+            read = list(csv.DictReader(stream))
+        rows = [{key.strip().lower(): unguarded(cell or "") for key, cell in row.items() if key} for row in read]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FsbenchError(f"{path} is neither a folder nor a CSV file: {error}.", _CLASS_FOLDERS) from error
     if not rows or not {"file", "label"} <= rows[0].keys():

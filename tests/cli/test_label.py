@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -139,6 +140,18 @@ def test_odd_images_are_named_and_nothing_is_lost(work: Path) -> None:
     assert not any(path.is_symlink() for path in (work / "sorted").rglob("*"))
 
 
+def test_classes_whose_folders_would_have_one_name_are_sorted_apart(work: Path) -> None:
+    for place, name in enumerate(("a/b", "a_b")):
+        lines = [f"labelled/{CLASSES[place]}/{number:03d}.png,{name}" for number in range(4)]
+        (work / f"{place}.csv").write_text("\n".join(["file,label", *lines]), encoding="utf-8")
+    succeed("label", "photos", "--support", "0.csv", "--support", "1.csv", *NETWORK, "--sort-into", "sorted")
+    labels = Counter(row["label"] for row in rows((work / "labels.csv").read_text(encoding="utf-8")).values())
+    folders = {folder.name: len(list(folder.iterdir())) for folder in (work / "sorted").iterdir()}
+    assert len(labels) == 2
+    assert folders.keys() == {"a_b", "a_b-2"}
+    assert sorted(folders.values()) == sorted(labels.values())
+
+
 def test_one_image_per_class_cannot_tell_what_to_expect(work: Path) -> None:
     for name in CLASSES:
         for path in sorted((work / "labelled" / name).iterdir())[1:]:
@@ -176,6 +189,11 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         "At least two classes are needed, there is ant",
     ),
     "unchecked answers": (("label", "photos", "--support", "raw.csv", *NETWORK), "none of them checked by a person"),
+    "unchecked answers under capitals": (
+        ("label", "photos", "--support", "capitals.csv", *NETWORK),
+        "none of them checked by a person",
+    ),
+    "a list longer than a file name": ((*CALL, "--classes", ",".join(map(str, range(99, 199)))), "rn12 knows no text"),
     "label missing": (("label", "photos", "--support", "blank.csv", *NETWORK), "has no label for ant004.png"),
     "file missing": (
         ("label", "photos", "--support", "lost.csv", *NETWORK),
@@ -207,7 +225,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
 def test_a_wrong_call_is_one_clear_sentence(what: str, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(work / "hub"))
     (work / "none").mkdir()
-    (work / "list.txt").write_text("gone.png\n", encoding="utf-8")
+    (work / "list.txt").write_text(f"gone.png\n{300 * 'x'}.png\n", encoding="utf-8")
     for name, lines in {
         "one": ["photos/ant004.png,ant"],
         "blank": ["ant004.png,"],
@@ -218,7 +236,8 @@ def test_a_wrong_call_is_one_clear_sentence(what: str, work: Path, monkeypatch: 
         "labelled/ant/n": ["000.png,ant"],
     }.items():
         (work / f"{name}.csv").write_text("\n".join(["file,label", *lines]), encoding="utf-8")
-    (work / "raw.csv").write_text("file,label,confidence,flag\nphotos/ant004.png,ant,0.9,\n", encoding="utf-8")
+    for name, head in {"raw": "file,label,confidence,flag", "capitals": "File,Label,Confidence,Flag"}.items():
+        (work / f"{name}.csv").write_text(f"{head}\nphotos/ant004.png,ant,0.9,\n", encoding="utf-8")
     if what == "two files of a name":
         shutil.copy(work / "photos" / "ant004.png", work / "photos" / "000.png")
     if what == "copies with two labels":
