@@ -223,9 +223,10 @@ def _in_metric(
     most: dict[tuple[int, Column], int] = {}  # tasks of every column
     for (source, _, column), record in runs.items():
         most[source, column] = max(record.tasks, most.get((source, column), 0))
-    best: dict[tuple[int, Column], str] = {}  # label of the best mean of every column
+    same = _same_answers(runs, means, sorted(labels, key=lambda label: label != baseline))
+    best: dict[tuple[int, Column], str] = {}  # label of the best mean of every column, of the methods with a row
     for source, label, column in sorted(runs, key=lambda key: -sign * means[key].mean):
-        if runs[source, label, column].tasks == most[source, column]:
+        if runs[source, label, column].tasks == most[source, column] and label not in same:
             best.setdefault((source, column), label)
     p_values = _p_values(runs, metric)
     against_any = _corrected(p_values)
@@ -233,7 +234,7 @@ def _in_metric(
     sources: dict[int, dict[tuple[str, Column], Cell]] = {source: {} for source in sorted({key[0] for key in runs})}
     for key, record in runs.items():
         source, label, column = key
-        leader = best[source, column]
+        leader, row = best[source, column], same.get(label, label)
         reference = runs.get((source, baseline, column)) if label != baseline else None
         warnings = own_warnings(record)
         if metric is ACCURACY:
@@ -246,7 +247,7 @@ def _in_metric(
             best=label == leader,
             tied=label != leader
             and record.tasks == most[source, column]
-            and against_any[source, column, frozenset((label, leader))] >= LEVEL,
+            and against_any.get((source, column, frozenset((row, leader))), 1.0) >= LEVEL,
             difference=difference(record, reference, metric) if reference else None,
             p_value=against_baseline.get((source, column, frozenset((label, baseline)))),
             published=published(record) if with_published and metric is ACCURACY else None,
@@ -256,7 +257,6 @@ def _in_metric(
             cell = _over_classes(cell, metric, reference)
         sources[source][label, column] = cell
     groups = _groups(sources, against_any, metric)
-    same = _same_answers(runs, means, sorted(labels, key=lambda label: label != baseline))
     entries = [replace(_entry(label, groups, columns), same_as=same.get(label, "")) for label in labels]
     return Comparison(metric, entries, columns, groups, baseline, max(most.values()))
 
