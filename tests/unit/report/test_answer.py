@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fsbench.report.answer import answers, headline, sentences
-from fsbench.report.comparison import render
+from fsbench.report.comparison import flat_rows, render
 from fsbench.results.collect import collect
 from tests.records import four_settings, make_record
 
@@ -50,6 +50,7 @@ def test_few_tasks_are_no_answer(tasks: int) -> None:
     assert line.endswith("Use more: --tasks 1000.")
     assert headline(table) == "glyphs: too few tasks to tell"
     assert "▲" not in render(table, "rich")
+    assert not any(row["best"] or row["tied_with_best"] for row in flat_rows(table))
 
 
 def test_a_method_that_lacks_runs_is_named_with_the_command_that_fills_them() -> None:
