@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 
@@ -39,6 +41,23 @@ def test_ties_are_named_and_explained_where_means_do_not_show_them() -> None:
     assert "use ncm" in sentences(table)[0]
     assert "It is the best, tied with tim-gd" in sentences(table)[0]
     assert "a method without * may have a higher mean" in render(table, "rich")
+
+
+@pytest.mark.parametrize(
+    ("right", "expected"),
+    [
+        (0.9, r"use bavardage \(.*significantly better than all others, .* \(95 % intervals over its 50 tasks\)"),
+        (0.6, r"better than all others that solved all tasks .*\. bavardage solved too few tasks to tell\.$"),
+        (0.2, r"better than all others \(95 % intervals over 400 tasks\).*frequent the classes are\.$"),
+    ],
+)
+def test_a_method_with_fewer_tasks_is_one_of_the_others(right: float, expected: str) -> None:
+    records = [make_record("ncm", 0.5, tasks=400), make_record("soft-kmeans", 0.6, tasks=400)]
+    (table,) = collect([*records, make_record("bavardage", right, tasks=50)])
+    assert re.search(expected, sentences(table)[0])
+    best = "bavardage" if right > 0.6 else "soft-kmeans"
+    assert headline(table) == f"glyphs: {best}"
+    assert [label for (label, _), cell in table.groups[0].cells.items() if cell.best] == [best]
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
