@@ -39,7 +39,7 @@ def answers(comparison: Comparison, group: Group, columns: Sequence[Column] | No
     parts = _parts([column for column in several if column not in group.undecided], winners)
     each = [(part, method, _use(comparison, group, part, method, winners)) for part, method in parts]
     if unclear := [column for column in several if column in group.undecided]:
-        each.append((unclear, "", _too_few(group, unclear[0], winners[unclear[0]])))
+        each.append((unclear, "", _too_few(winners[unclear[0]])))
     return [Answer(method, _where(part) if len(each) > 1 else "", text) for part, method, text in each]
 
 
@@ -119,19 +119,24 @@ def _common(columns: Sequence[Column], winners: Winners) -> str:
 
 
 def _use(comparison: Comparison, group: Group, columns: Sequence[Column], method: str, winners: Winners) -> str:
-    cells, count = [winners[column][method] for column in columns], len(columns)
+    cells, count, rows = [winners[column][method] for column in columns], len(columns), comparison.rows
     others = dict.fromkeys(title for column in columns for title in winners[column] if title != method)
     always = [title for title in others if all(title in winners[column] for column in columns)]
     at_times = [title for title in others if title not in always]
+    each = {title: [group.cells.get((one.label, column)) for column in columns] for title, one in rows.items()}
+    unsure = [title for title, own in each.items() if any(cell and cell.unsure for cell in own)]
     rank = "significantly better than all others" if not others else "the best"
+    rank += " that solved all tasks" if unsure else ""
     rank += "" if all(cell.best for cell in cells) else " or tied with the best"
     rank += "" if count == 1 else " in both settings" if count == 2 else f" in all {count} settings"
     rank += f", tied with {listed(always)}" if always else ""
     rank += f", sometimes tied with {listed(at_times)}" if at_times else ""
     mean = f" ({cells[0].value.mean:.1f} %)" if count == 1 else ""
     assumed = _ASSUMES.get(tuple(sorted({cell.record.method.assumes for cell in cells})), "")
-    sure = f"95 % intervals over {group.counted_tasks}"
-    return f"use {method}{mean}. It is {rank}{_lead(comparison, cells)} ({sure}). {assumed}".strip()
+    fewer = any(cell.record.tasks < group.tasks(column) for cell, column in zip(cells, columns, strict=True))
+    sure = f"95 % intervals over {f'its {rows[method].fewer}' if fewer else group.counted_tasks}"
+    assumed += f" {listed(unsure)} solved too few tasks to tell." if unsure else ""
+    return f"use {method}{mean}. It is {rank}{_lead(comparison, cells)} ({sure}). {assumed.strip()}".strip()
 
 
 def _lead(comparison: Comparison, cells: Sequence[Cell]) -> str:
@@ -149,9 +154,9 @@ def _lead(comparison: Comparison, cells: Sequence[Cell]) -> str:
     return f", {amount} points (± {width:.1f}) {'above' if sign > 0 else 'below'} {comparison.baseline}{doubt}"
 
 
-def _too_few(group: Group, column: Column, winners: dict[str, Cell]) -> str:
+def _too_few(winners: dict[str, Cell]) -> str:
     means = sorted(cell.value.mean for cell in winners.values())
-    tasks = group.tasks(column)
+    tasks = min(cell.record.tasks for cell in winners.values())
     return (
         f"{tasks:,} {'task is' if tasks == 1 else 'tasks are'} too few to tell the methods apart: {means[-1]:.1f} % "
         f"beside {means[0]:.1f} % may be chance. Use more: --tasks {max(1000, 10 * tasks)}."

@@ -213,7 +213,7 @@ def flat_rows(comparison: Comparison) -> list[dict[str, Value]]:
 
 def _flat_row(comparison: Comparison, group: Group, entry: Entry, setting: Setting, result: Result) -> dict[str, Value]:
     record, published = result.record, result.published
-    made = record.provenance
+    made, decided = record.provenance, setting not in group.undecided
     return {
         "dataset": group.dataset,
         "backbone": group.backbone,
@@ -231,8 +231,8 @@ def _flat_row(comparison: Comparison, group: Group, entry: Entry, setting: Setti
         "accuracy": record.accuracy,
         "metric": comparison.metric.name,
         **_mean_and_width("value", result.value, "ci95"),
-        "best": result.best,
-        "tied_with_best": result.tied,
+        "best": result.best and decided,
+        "tied_with_best": result.tied and decided,
         "baseline": comparison.baseline,
         **_mean_and_width("difference", result.difference),
         "p_value_holm": result.p_value,

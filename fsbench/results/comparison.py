@@ -53,8 +53,9 @@ class Cell:
 
     record: Record
     value: Interval  # the mean of the metric over the tasks, with its interval; a single task has no half-width (NaN)
-    best: bool = False  # whether it has the best mean of its column
+    best: bool = False  # whether it has the best mean of its column; with fewer tasks, is surely better than that
     tied: bool = False  # whether it is not significantly worse, Holm-corrected over all pairs of the table
+    unsure: bool = False  # whether that is all that can be said, as it solved fewer tasks than the best
     difference: Interval | None = None  # to the baseline, over the same tasks; None where that did not run
     p_value: float | None = None  # of it, Holm-corrected over the table's differences to the baseline
     published: Published | None = None
@@ -173,8 +174,9 @@ def compare_records(
     """Test all pairs of methods in every metric, mark the best, and add published numbers.
 
     Runs of a source and column are over the same list of tasks. Those of unequal length are cut to the first tasks that
-    more than half of them have; a run with fewer is paired over its own, neither marked nor ranked. Not every method
-    need have run everywhere, nor the baseline, which is given by its label. Labels and columns are in table order.
+    more than half of them have; a run with fewer is paired over its own, not ranked, and marked only if it is better.
+    Not every method need have run everywhere, nor the baseline, which is given by its label. Labels and columns are in
+    table order.
     """
     _check_tasks(runs)
     runs = _cut_to_common_tasks(runs)
@@ -219,21 +221,17 @@ def _in_metric(
         if not runs:
             raise FsbenchError(f"No run has the confidences that {metric.title} needs.", "Leave it out of --metrics.")
     means = {key: record.interval(metric.name) for key, record in runs.items()}
-    sign = 1 if metric.higher_is_better else -1
-    most: dict[tuple[int, Column], int] = {}  # tasks of every column
-    for (source, _, column), record in runs.items():
-        most[source, column] = max(record.tasks, most.get((source, column), 0))
-    best: dict[tuple[int, Column], str] = {}  # label of the best mean of every column
-    for source, label, column in sorted(runs, key=lambda key: -sign * means[key].mean):
-        if runs[source, label, column].tasks == most[source, column]:
-            best.setdefault((source, column), label)
+    same = _same_answers(runs, means, sorted(labels, key=lambda label: label != baseline))
     p_values = _p_values(runs, metric)
     against_any = _corrected(p_values)
+    best = _best({key: record for key, record in runs.items() if key[1] not in same}, metric, against_any)
     against_baseline = _corrected({pair: p_value for pair, p_value in p_values.items() if baseline in pair[2]})
     sources: dict[int, dict[tuple[str, Column], Cell]] = {source: {} for source in sorted({key[0] for key in runs})}
     for key, record in runs.items():
         source, label, column = key
-        leader = best[source, column]
+        leader, row = best[source, column], same.get(label, label)
+        equal = label != leader and against_any.get((source, column, frozenset((row, leader))), 1.0) >= LEVEL
+        fewer = record.tasks < runs[source, leader, column].tasks
         reference = runs.get((source, baseline, column)) if label != baseline else None
         warnings = own_warnings(record)
         if metric is ACCURACY:
@@ -244,9 +242,8 @@ def _in_metric(
             record,
             means[key],
             best=label == leader,
-            tied=label != leader
-            and record.tasks == most[source, column]
-            and against_any[source, column, frozenset((label, leader))] >= LEVEL,
+            tied=equal and not fewer,
+            unsure=equal and fewer,
             difference=difference(record, reference, metric) if reference else None,
             p_value=against_baseline.get((source, column, frozenset((label, baseline)))),
             published=published(record) if with_published and metric is ACCURACY else None,
@@ -256,9 +253,21 @@ def _in_metric(
             cell = _over_classes(cell, metric, reference)
         sources[source][label, column] = cell
     groups = _groups(sources, against_any, metric)
-    same = _same_answers(runs, means, sorted(labels, key=lambda label: label != baseline))
     entries = [replace(_entry(label, groups, columns), same_as=same.get(label, "")) for label in labels]
-    return Comparison(metric, entries, columns, groups, baseline, max(most.values()))
+    return Comparison(metric, entries, columns, groups, baseline, max(record.tasks for record in runs.values()))
+
+
+def _best(runs: Runs, metric: Metric, p_values: Pairs) -> dict[tuple[int, Column], str]:
+    """The label of the best mean of every column; or of a run with fewer tasks, if it is significantly better there."""
+    sign = 1 if metric.higher_is_better else -1
+    best: dict[tuple[int, Column], str] = {}
+    for key in sorted(runs, key=lambda key: (-runs[key].tasks, -sign * runs[key].interval(metric.name).mean)):
+        source, label, column = key
+        leader = best.setdefault((source, column), label)
+        rival = runs[source, leader, column]
+        if runs[key].tasks < rival.tasks and p_values[source, column, frozenset((label, leader))] < LEVEL:
+            best[source, column] = label if sign * difference(runs[key], rival, metric).mean > 0 else leader
+    return best
 
 
 def paired_values(one: Record, other: Record, metric: Metric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

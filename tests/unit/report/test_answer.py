@@ -1,8 +1,10 @@
+import re
+
 import numpy as np
 import pytest
 
 from fsbench.report.answer import answers, headline, sentences
-from fsbench.report.comparison import render
+from fsbench.report.comparison import flat_rows, render
 from fsbench.results.collect import collect
 from tests.records import four_settings, make_record
 
@@ -41,6 +43,23 @@ def test_ties_are_named_and_explained_where_means_do_not_show_them() -> None:
     assert "a method without * may have a higher mean" in render(table, "rich")
 
 
+@pytest.mark.parametrize(
+    ("right", "expected"),
+    [
+        (0.9, r"use bavardage \(.*significantly better than all others, .* \(95 % intervals over its 50 tasks\)"),
+        (0.6, r"better than all others that solved all tasks .*\. bavardage solved too few tasks to tell\.$"),
+        (0.2, r"better than all others \(95 % intervals over 400 tasks\).*frequent the classes are\.$"),
+    ],
+)
+def test_a_method_with_fewer_tasks_is_one_of_the_others(right: float, expected: str) -> None:
+    records = [make_record("ncm", 0.5, tasks=400), make_record("soft-kmeans", 0.6, tasks=400)]
+    (table,) = collect([*records, make_record("bavardage", right, tasks=50)])
+    assert re.search(expected, sentences(table)[0])
+    best = "bavardage" if right > 0.6 else "soft-kmeans"
+    assert headline(table) == f"glyphs: {best}"
+    assert [label for (label, _), cell in table.groups[0].cells.items() if cell.best] == [best]
+
+
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_few_tasks_are_no_answer(tasks: int) -> None:
     (table,) = collect([make_record(name, 0.7, tasks=tasks) for name in RIGHT])
@@ -50,6 +69,7 @@ def test_few_tasks_are_no_answer(tasks: int) -> None:
     assert line.endswith("Use more: --tasks 1000.")
     assert headline(table) == "glyphs: too few tasks to tell"
     assert "▲" not in render(table, "rich")
+    assert not any(row["best"] or row["tied_with_best"] for row in flat_rows(table))
 
 
 def test_a_method_that_lacks_runs_is_named_with_the_command_that_fills_them() -> None:
