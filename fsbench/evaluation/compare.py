@@ -44,7 +44,8 @@ def compare(
         spec = replace(spec, methods=tuple(parse_methods(DEFAULT_WITHOUT_BASE)))
         runner.reporter.say(
             f"{without[0]} has no base classes: comparing {', '.join(DEFAULT_WITHOUT_BASE)}, which need none. "
-            f"For others, add --base FILE, or --base pool where tasks have about {ENOUGH} images or more."
+            f"For others, such as bavardage:weighted, which fsbench label uses, add --base FILE, or --base pool where "
+            f"tasks have about {ENOUGH} images or more."
         )
     choices, baseline = _choices(spec, files, base)
     protocols = _feasible(spec, files, runner.reporter)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ from fsbench.features.store import FeatureFile
 from fsbench.reporter import Reporter
 
 CHECKED, NONE = "checked", "none of these"  # flags of rows that a person has decided
+_NEAR_NAME = 0.85  # similarity of names that may be one, misspelt
 _ANIMATED = (".gif", ".webp", ".tif", ".tiff")
 _NOT_READ = (".heic", ".heif", ".avif", ".jxl", ".svg", ".psd", ".raw", ".cr2", ".cr3", ".nef", ".arw", ".dng")
 _CLASS_FOLDERS = "Make one folder per class with its images inside, or give a CSV file with the columns file,label."
@@ -92,7 +95,7 @@ def labelled_files(sources: Sequence[Path], unlabelled: str, reporter: Reporter)
     return labels
 
 
-def class_names(labels: Iterable[str], named: str) -> tuple[str, ...]:
+def class_names(labels: Iterable[str], named: str, reporter: Reporter) -> tuple[str, ...]:
     """All classes, sorted: those of labelled images, and names given as a list or in a text file."""
     if is_file := os.path.isfile(named):  # noqa: PTH113 - a long list is no path, which Path raises OSError for
         try:
@@ -100,7 +103,11 @@ def class_names(labels: Iterable[str], named: str) -> tuple[str, ...]:
         except UnicodeDecodeError as error:
             raise UsageError("classes", f"{named} is not a text file: {error}") from error
     names = [name.strip() for name in (named.splitlines() if is_file else named.split(","))]
-    classes = tuple(sorted({*labels, *names} - {""}))
+    counts = Counter(labels)
+    classes = tuple(sorted({*counts, *names} - {""}))
+    for name in (one for one in classes if counts[one] == 1):
+        if near := difflib.get_close_matches(name, {*classes} - {name}, 1, _NEAR_NAME):
+            reporter.warn(f"{name} has one labelled image and {near[0]} a similar name: is it the same class?")
     if len(classes) < 2:
         hint = f"{_CLASS_FOLDERS} Or name the classes with --classes."
         raise FsbenchError(f"At least two classes are needed, there is {classes[0] if classes else 'none'}.", hint)

@@ -121,11 +121,14 @@ class Labels:
         return [asdict(row) for row in self.rows]
 
     def to_csv(self, path: str | Path) -> None:
-        """Write labels.csv, whole or not at all."""
+        """Write labels.csv, whole or not at all; labelled images are part of it, so that it is enough as support."""
+        given = {file: label for file, label in self.labelled.items() if file in self.hashes}
+        rows = {file: Row(file, label, 1.0, flag=CHECKED if label else NONE) for file, label in given.items()}
+        rows |= {row.file: row for row in self.rows}
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(Row.__dataclass_fields__)
-        writer.writerows([map(_cell, row.values()) for row in self.table])
+        writer.writerows([map(_cell, asdict(rows[file]).values()) for file in sorted(rows)])
         write_text(Path(path), stream.getvalue())
 
     def as_json(self) -> dict[str, Any]:
@@ -159,7 +162,7 @@ def label_images(unlabelled: str, support: Sequence[Path], options: Labelling, r
     refuse_unknown(options.backbone)
     files = images.unlabelled_files(unlabelled, reporter)
     given = images.labelled_files(support, unlabelled, reporter)
-    classes = images.class_names(given.values(), options.classes)
+    classes = images.class_names(given.values(), options.classes, reporter)
     options = options.model_copy(update={"method": _method(options, {*classes} - {*given.values()})})
     sizes = Counter({name: 0 for name in classes} | Counter(label for label in given.values() if label))
     each = " to ".join(map(str, sorted({min(sizes.values()), max(sizes.values())})))

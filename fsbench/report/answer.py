@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fsbench.results.comparison import Cell, Column, Comparison, Entry, Group
 from fsbench.results.leaderboard import Place, leaderboard
 from fsbench.results.statistics import LEVEL
-from fsbench.tasks.protocol import ALPHA
+from fsbench.tasks.protocol import ALL, ALPHA
 
 _ASSUMES = {
     ("inductive",): "It labels each image by itself.",
@@ -135,6 +135,8 @@ def _use(comparison: Comparison, group: Group, columns: Sequence[Column], method
     assumed = _ASSUMES.get(tuple(sorted({cell.record.method.assumes for cell in cells})), "")
     fewer = any(cell.record.tasks < group.tasks(column) for cell, column in zip(cells, columns, strict=True))
     sure = f"95 % intervals over {f'its {rows[method].fewer}' if fewer else group.counted_tasks}"
+    ways, classes = cells[0].record.run.protocol.ways, len(cells[0].record.class_names)
+    sure += f" of all {classes} classes" if ways in (ALL, classes) else f" of {ways} of {classes} classes"
     assumed += f" {listed(unsure)} solved too few tasks to tell." if unsure else ""
     return f"use {method}{mean}. It is {rank}{_lead(comparison, cells)} ({sure}). {assumed.strip()}".strip()
 
@@ -151,7 +153,8 @@ def _lead(comparison: Comparison, cells: Sequence[Cell]) -> str:
     doubt = "" if significant == len(leads) else f", significantly in {significant} of {len(leads)} settings"
     doubt = ", which may be chance" if not significant else doubt
     width = max(lead.half_width for lead in leads)
-    return f", {amount} points (± {width:.1f}) {'above' if sign > 0 else 'below'} {comparison.baseline}{doubt}"
+    sure = f"{width:.1f}" if width >= 0.1 else f"{width:.2f}"
+    return f", {amount} points (± {sure}) {'above' if sign > 0 else 'below'} {comparison.baseline}{doubt}"
 
 
 def _too_few(winners: dict[str, Cell]) -> str:

@@ -28,7 +28,8 @@ CALL = ("label", "photos", "--support", "labelled", *NETWORK)
 
 
 def rows(text: str) -> dict[str, dict[str, str]]:
-    return {row["file"]: row for row in csv.DictReader(io.StringIO(text))}
+    every = {row["file"]: row for row in csv.DictReader(io.StringIO(text))}
+    return {file: row for file, row in every.items() if not file.startswith("labelled/")}
 
 
 @pytest.fixture
@@ -68,6 +69,12 @@ def test_from_folders_to_labels_and_back(work: Path, monkeypatch: pytest.MonkeyP
     assert "exists already" in run(*CALL).output  # labels.csv is not overwritten
     succeed(*CALL, "--force")
     assert (work / "labels.csv").read_text(encoding="utf-8") == text
+    shutil.copy("labels.csv", "mine.csv")  # which has the labelled images too
+    assert (
+        "12 labelled ones of 3 classes, 4 of each"
+        in succeed("label", "photos", "--support", "mine.csv", *NETWORK, "--force", "--no-page").stderr
+    )
+    succeed(*CALL, "--force")
     # Checked rows of the table go back in; the images are in photos/ still, and are not asked for again.
     wrong, none, *_ = first
     (work / "checked.csv").write_text(

@@ -18,7 +18,8 @@ def test_the_best_method_is_named_with_its_lead_and_what_it_assumes() -> None:
     (line,) = sentences(table)
     assert line.startswith("glyphs rn12: use bavardage (9")
     assert f"significantly better than all others, {lead.mean:.1f} points (± {lead.half_width:.1f}) above" in line
-    assert line.endswith("(95 % intervals over 400 tasks). It estimates how frequent the classes are.")
+    assert "(95 % intervals over 400 tasks of 5 of 20 classes)" in line
+    assert line.endswith(". It estimates how frequent the classes are.")
     assert render(table, "rich").startswith("glyphs rn12: use bavardage")
 
 
@@ -46,9 +47,15 @@ def test_ties_are_named_and_explained_where_means_do_not_show_them() -> None:
 @pytest.mark.parametrize(
     ("right", "expected"),
     [
-        (0.9, r"use bavardage \(.*significantly better than all others, .* \(95 % intervals over its 50 tasks\)"),
+        (
+            0.9,
+            r"use bavardage \(.*significantly better than all others, .* \(95 % intervals over its 50 tasks of 5 of \d+ classes\)",
+        ),
         (0.6, r"better than all others that solved all tasks .*\. bavardage solved too few tasks to tell\.$"),
-        (0.2, r"better than all others \(95 % intervals over 400 tasks\).*frequent the classes are\.$"),
+        (
+            0.2,
+            r"better than all others \(95 % intervals over 400 tasks of 5 of \d+ classes\).*frequent the classes are\.$",
+        ),
     ],
 )
 def test_a_method_with_fewer_tasks_is_one_of_the_others(right: float, expected: str) -> None:
