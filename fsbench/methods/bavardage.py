@@ -235,8 +235,8 @@ class Bavardage(Method):
         if math.isinf(self.size_terms):
             return 1.0
         ways, queries = assigned.shape[1:]
-        prior = torch.tensor([self.prior_alpha + 1, ways * self.prior_alpha + 1], dtype=torch.float64)
-        one, every = torch.digamma(prior).tolist()
+        values = self.prior_alpha + 1, ways * self.prior_alpha + 1
+        one, every = (torch.digamma(assigned.new_full((1, 1, 1), value)) for value in values)
         excess = (divergence_from_equal(assigned) / (one - every + math.log(ways)) - 1).clamp_min(0.0)
         flat, few = min(1.0, self.size_terms / (ways - 1)), min(1.0, self.size_terms * ways / queries)
         return torch.clamp_max(flat + few * excess, 2.0)

@@ -85,7 +85,7 @@ def published(record: Record) -> Published | None:
     """The published accuracy to compare a run with, or None."""
     if record.provenance.text_encoder:
         return _with_text(record)
-    if record.run.split != "novel" or record.dataset not in PUBLISHED_ON or record.base_name:
+    if record.run.split != "novel" or record.dataset not in PUBLISHED_ON or _other_base(record):
         return None
     rows = _matching(record.method.published_as, {**_setting(record), "param": "", "split": "test"})
     if not rows:
@@ -96,12 +96,17 @@ def published(record: Record) -> Published | None:
     return Published(accuracy, ci95, f"{first['source']} {first['table']}", tuple(note for note in notes if note))
 
 
+def _other_base(record: Record) -> bool:
+    """Whether base classes of another data set, or the images of each task, take the place of the usual ones."""
+    return bool(record.base_dataset) or record.run.base == "pool"
+
+
 def published_curve(record: Record, axis: str) -> list[tuple[float, float]]:
     """The published points (value of the axis, accuracy) of the curve that a run is a point of; empty if none.
 
     A curve has no notes, so there are none beside a network that is known not to be the published one.
     """
-    if record.base_name or record.network:
+    if _other_base(record) or record.network:
         return []
     split = "test" if record.run.split == "novel" else record.run.split
     wanted = {**_setting(record), "param": _AXES.get(axis, "none"), "split": split}
