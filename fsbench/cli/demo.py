@@ -18,7 +18,9 @@ NEXT = """Next, on real data: put images into data/. Small networks (rn12) for c
 cub come with fsbench; for another data set, put a checkpoint into weights/. Then run
   fsbench doctor                                check what is found and what is missing
   fsbench extract --backbone rn12               images → features
-  fsbench compare --methods all --tasks 1000    every method on the same tasks"""
+  fsbench compare --methods all --tasks 1000    every method on the same tasks
+With photos of your own, a few of each class labelled in folders:
+  fsbench label photos --support labelled --pretrained"""
 
 
 def demo(options: Demo) -> None:

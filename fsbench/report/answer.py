@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fsbench.results.comparison import Cell, Column, Comparison, Entry, Group
 from fsbench.results.leaderboard import Place, leaderboard
-from fsbench.results.statistics import LEVEL
+from fsbench.results.statistics import FEW_TASKS, LEVEL
 from fsbench.tasks.protocol import ALL, ALPHA
 
 _ASSUMES = {
@@ -159,10 +159,12 @@ def _lead(comparison: Comparison, cells: Sequence[Cell]) -> str:
 
 def _too_few(winners: dict[str, Cell]) -> str:
     means = sorted(cell.value.mean for cell in winners.values())
-    tasks = min(cell.record.tasks for cell in winners.values())
+    tasks, record = min(cell.record.tasks for cell in winners.values()), next(iter(winners.values())).record
+    whole = record.run.protocol.ways in (ALL, len(record.class_names)) and tasks < FEW_TASKS
+    more = "Intervals are those over classes: more tasks help little." if whole else ""
     return (
         f"{tasks:,} {'task is' if tasks == 1 else 'tasks are'} too few to tell the methods apart: {means[-1]:.1f} % "
-        f"beside {means[0]:.1f} % may be chance. Use more: --tasks {max(1000, 10 * tasks)}."
+        f"beside {means[0]:.1f} % may be chance. {more or f'Use more: --tasks {max(1000, 10 * tasks)}.'}"
     )
 
 

@@ -295,7 +295,7 @@ class Record(BaseModel):
         weights = self.provenance.named_weights
         backbone = f"{self.backbone} ({weights})" if weights.startswith("random ") else self.backbone
         return (
-            f"{self.run.method} on {self.dataset} {backbone}, {self.run.protocol.title}: "
+            f"{self.method.label} on {self.dataset} {backbone}, {self.run.protocol.title}: "
             f"{self.accuracy:.2f}{width} % over {self.tasks:,} tasks"
         )
 
