@@ -10,7 +10,7 @@ from torch import Tensor
 from fsbench.methods.base import Context, Count, Method, MethodInfo, NonNegative
 from fsbench.methods.bd_cspn import TEMPERATURE, rectified_prototypes
 from fsbench.methods.centroids import class_means, squared_distances, support_and_query
-from fsbench.methods.neighbours import Graph, nearest
+from fsbench.methods.neighbours import nearest
 from fsbench.tasks.batch import TaskBatch
 
 # λ for one shot and for more, from the realistic evaluation of Veilleux et al. On unbalanced tasks it has two values
@@ -58,19 +58,15 @@ class LaplacianShot(Method):
         prototypes = rectified_prototypes(tasks, TEMPERATURE) if self.rectify else class_means(tasks)
         # Departs from the original program: with rectification, it measures distances from shifted queries.
         unary = squared_distances(prototypes, query)  # (B, K, Q) a
-        # Departs from the article: not symmetric, as in the programs. Departs from the programs: a query is never its
-        # own neighbour, also when others coincide with it.
-        closeness = lambda *rows: -squared_distances(*rows)  # noqa: E731
-        ends = nearest(query, query, self.neighbours, itself=True, closeness=closeness)[1]
-        graph = Graph(torch.ones_like(ends, dtype=query.dtype), ends)  # W
+        neighbours = nearest_queries(query, self.neighbours)  # (n, B, Q), the ones of W
         assigned = torch.softmax(-unary, dim=1)
-        smoothed = graph.to(assigned.mT).mT  # (B, K, Q) W Y
+        smoothed = sum_of_neighbours(assigned, neighbours)  # (B, K, Q) W Y
         energy = torch.full_like(unary[:, :1, :1], torch.inf)  # (B, 1, 1)
         settled = torch.zeros_like(energy, dtype=torch.bool)
         for step in range(self.steps):
             update = torch.softmax(smoothed.mul_(self.weight).sub_(unary), dim=1)
             assigned = torch.where(settled, assigned, update)
-            smoothed = graph.to(assigned.mT).mT
+            smoothed = sum_of_neighbours(assigned, neighbours)
             previous, energy = energy, self._energy(assigned, unary, smoothed)
             if step > 1:
                 settled = settled | ((energy - previous).abs() <= _TOLERANCE * previous.abs())
@@ -80,3 +76,22 @@ class LaplacianShot(Method):
         """Σ Y log Y + Σ a Y − λ Σ Y (W Y), of each task, (B, 1, 1)."""
         terms = assigned.clamp_min(1e-20).log_().add_(unary).sub_(smoothed, alpha=self.weight)
         return terms.mul_(assigned).sum(dim=(1, 2), keepdim=True)
+
+
+def nearest_queries(query: Tensor, neighbours: int) -> Tensor:
+    """The numbers of the nearest other queries of every query (B, Q, D), nearest first: (n, B, Q).
+
+    Departs from the article: not symmetric, as in the programs. Departs from the programs: a query is never its own
+    neighbour, also when others coincide with it.
+    """
+    return nearest(query, query, neighbours, itself=True, closeness=lambda *rows: -squared_distances(*rows))[1].movedim(
+        2, 0
+    )
+
+
+def sum_of_neighbours(assigned: Tensor, nearest: Tensor) -> Tensor:
+    """The sums (B, K, Q) of the assignments (B, K, Q) of every query's nearest ones, (n, B, Q)."""
+    total = torch.zeros_like(assigned)
+    for one in nearest:
+        total += assigned.gather(2, one[:, None].expand_as(assigned))
+    return total

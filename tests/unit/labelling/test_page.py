@@ -23,7 +23,7 @@ CARDS = "Array.from(document.querySelectorAll('.card'), (card) => card.title)"
 SHOW = (
     "document.querySelector('#view').value = '{}'; document.querySelector('#view').dispatchEvent(new Event('change'))"
 )
-SECOND = "new Promise((done) => setTimeout(done, 1000))"
+LATER = "new Promise((done) => setTimeout(done, 3000))"  # Chromium stores what a page keeps a little later
 
 
 def row(number: int) -> Row:
@@ -91,7 +91,7 @@ def downloaded(tab: Page, folder: Path) -> dict[str, str]:
     """The checked labels of the table that the page gives."""
     tab.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
     tab.run("document.querySelector('#download').click()")
-    tab.run(SECOND)
+    tab.run(LATER)
     labels = labelled_files([folder / "labels.csv"], "photos", Reporter(True))
     return {Path(file).stem: label for file, label in labels.items()}
 
@@ -143,7 +143,7 @@ def test_decisions_by_keyboard_and_mouse_are_downloaded_and_go_back_in(tab: Page
     tab.run(SHOW.format("unlike"))
     tab.run("document.querySelector('#accept').click(); document.querySelector('#undo').click()")
     assert tab.run("document.querySelector('#status').textContent") == "4 of 299 checked"
-    tab.run(SECOND)  # the browser writes in the background
+    tab.run(LATER)  # the browser writes in the background
     tab.open(page)  # and nothing is lost
     assert tab.run("document.querySelector('#status').textContent") == "4 of 299 checked"
     assert downloaded(tab, tmp_path) == {
@@ -161,7 +161,7 @@ def test_what_is_kept_in_the_browser_gives_way_to_what_was_given_as_labelled(tab
     tab.open(small(tmp_path, *asked, labelled={}))
     tab.run(f"{SHOW.format('all')}; document.querySelector('#accept').click()")
     assert tab.run("document.querySelector('#status').textContent") == "3 of 3 checked"
-    tab.run(SECOND)
+    tab.run(LATER)
     known = (
         Row("copy.png", "-bee", 1.0, flag="copy of same.png"),
         asked[1],
