@@ -26,13 +26,16 @@ def nearest(
     """
     tasks, samples, dimension = rows.shape
     block = samples if samples <= dimension else max(1, _AT_ONCE // (tasks * points.shape[1]))
-    found = []
+    # Both are allocated before the blocks, among which small tensors that stay would scatter the free memory.
+    values = rows.new_empty(tasks, samples, min(count, points.shape[1] - itself))
+    numbers = torch.empty_like(values, dtype=torch.int64)
     for first in range(0, samples, block):
         close = closeness(rows[:, first : first + block], points)  # (B, block, M)
         if itself:
             close.diagonal(first, dim1=1, dim2=2).fill_(-torch.inf)
-        found.append(close.topk(min(count, points.shape[1] - itself), dim=2))
-    return torch.cat([part.values for part in found], dim=1), torch.cat([part.indices for part in found], dim=1)
+        part = slice(first, first + block)
+        values[:, part], numbers[:, part] = close.topk(values.shape[2], dim=2)
+    return values, numbers
 
 
 @dataclass(frozen=True)

@@ -294,8 +294,9 @@ class Record(BaseModel):
         width = "" if self.ci95 is None else f" ± {self.ci95:.2f}"
         weights = self.provenance.named_weights
         backbone = f"{self.backbone} ({weights})" if weights.startswith("random ") else self.backbone
+        name = self.run.method if "@" in self.run.method else self.method.label  # of another program, with its hash
         return (
-            f"{self.method.label} on {self.dataset} {backbone}, {self.run.protocol.title}: "
+            f"{name} on {self.dataset} {backbone}, {self.run.protocol.title}: "
             f"{self.accuracy:.2f}{width} % over {self.tasks:,} tasks"
         )
 
