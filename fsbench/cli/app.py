@@ -54,8 +54,9 @@ def interrupts_raise() -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
         _received.append(Interrupt(number))
         if _importing:
+            cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # hidden while the sign of life moves
             with suppress(OSError):
-                os.write(2, f"error: {_received[-1].sentence}\n".encode())
+                os.write(2, f"{cursor}error: {_received[-1].sentence}\n".encode())
         if _importing or os.getpid() != process:  # a worker, forked before it had handlers of its own
             os._exit(_received[-1].status)
         signal.signal(number, signal.SIG_DFL)

@@ -19,7 +19,7 @@ import fsbench
 from fsbench.devices import device_name
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.engine import MethodError, Outcome, TaskList, solve
-from fsbench.evaluation.source import Source
+from fsbench.evaluation.source import FACTS, Source
 from fsbench.evaluation.spec import MethodChoice, command_of
 from fsbench.features.scatter import BaseStatistics
 from fsbench.io.files import require_writable
@@ -36,7 +36,6 @@ from fsbench.tasks.protocol import ALPHA, TaskProtocol
 from fsbench.tasks.sampling import feasible_sizes
 
 _FIRST_TASKS = 4  # per core, of a slow method, which tell how many are solved before they are kept
-_OF_FEATURES = ("provenance", "base_provenance", "network", "images", "class_names", "warnings")  # facts of a record
 _SECONDS_TO_KEEP = 60.0  # of a slow method, between records of what is solved so far
 NEEDS_TEXT = "Import the features again with the text of their classes: fsbench import novel=FILE text=FILE."
 POINTS = "points"  # folder below the results, for the records of single points of sweeps and searches
@@ -164,7 +163,7 @@ class Runner:
             raise FsbenchError(f"The record {path} does not match its file name.", "Recompute it with --force.")
         asked = [record.origins, *record.also]
         asked += [draft.origins] if draft.origins not in asked else []
-        present = {name: getattr(draft, name) for name in (*_OF_FEATURES, "method")}
+        present = {name: getattr(draft, name) for name in (*FACTS, "method")}
         kept = record.model_copy(update={**present, "also": tuple(asked[1:])})
         if kept != record:
             with suppress(FsbenchError, OSError):  # a folder that cannot be written is shown all the same

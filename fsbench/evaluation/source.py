@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fsbench.methods.images.networks import ImageNetwork
 
 
+FACTS = ("class_names", "provenance", "base_provenance", "network", "images", "warnings")  # of features, in records
 Base = FeatureFile | Literal["pool"] | None  # another file whose base classes to use, or the images of each task
 
 
@@ -54,8 +55,7 @@ class Source:
     @property
     def facts(self) -> dict[str, Any]:
         """What records say of the features."""
-        names = ("provenance", "base_provenance", "network", "images", "warnings")
-        return {"class_names": self.split.class_names, **{name: getattr(self, name) for name in names}}
+        return {name: getattr(self.split if name == "class_names" else self, name) for name in FACTS}
 
     @property
     def title(self) -> str:

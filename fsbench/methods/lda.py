@@ -78,7 +78,8 @@ def ridge_precision(tasks: TaskBatch, means: Tensor, *, alone: float) -> Tensor:
     trace = products.diagonal(dim1=1, dim2=2).sum(dim=1)[:, None, None] / max(1, samples - 1)  # t
     known = trace > torch.finfo(support.dtype).eps
     lift = torch.where(known, trace, 1.0)
-    factor = torch.linalg.cholesky_ex(products + lift * torch.eye(products.shape[1]).to(products))[0]
+    identity = torch.eye(products.shape[1], dtype=products.dtype, device=products.device)
+    factor = torch.linalg.cholesky_ex(products + lift * identity)[0]
     if few:
         inner = torch.cholesky_solve(centred @ means.mT, factor)  # (B, S, K)
         precise = (means - inner.mT @ centred) / lift

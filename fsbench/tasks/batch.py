@@ -34,7 +34,7 @@ class TaskBatch:
 
         Args:
             rows: (B, N, D) embedded features, support first; or several such tensors by the names of their spaces.
-            support_labels: (B, S) labels in 0..K-1; every class has at least one support sample, or none has (S = 0).
+            support_labels: (B, S) labels in 0..K-1; every class has at least one support sample, unless it has text.
             ways: K.
             text: (B, K, D) text prototypes of the classes, of unit norm, where there are some.
         """
