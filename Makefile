@@ -85,7 +85,6 @@ figures: $(FSBENCH)  ## make the article's tables and figures on the built-in da
 	for figure in 3 4 5; do $(BIN)/fsbench reproduce figure$$figure --tasks 500 $(ARGS) || exit; done
 	$(BIN)/fsbench plot spectrum --out results/spectrum.png $(ARGS)
 	$(BIN)/fsbench plot dots --out results/dots.png $(ARGS)
-	$(BIN)/fsbench plot speed --out results/speed.png $(ARGS)
 	$(BIN)/fsbench report --out results/report.html $(ARGS)
 
 trust: $(READY)  ## run the long tests: kills, full disks, damaged files, random command lines, simulations (ten minutes)

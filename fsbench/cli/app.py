@@ -97,9 +97,10 @@ COMMANDS = {  # summaries, so that `fsbench --help` loads no options
     "train": (SETUP, "Train a backbone on the base classes."),
     "demo": (SETUP, "Run the full pipeline on the built-in data set, in a minute."),
 }
-_FIGURES = {"From records": ("dots", "speed", "confusion", "calibration"), "From features": ("spectrum",)}
+_FIGURES = {"From records": ("dots", "confusion", "calibration"), "From features": ("spectrum",)}
 _MODULES = {  # of other names than their functions
     "solve": "compare", **dict.fromkeys(("import", "tasks", "score"), "exchange"),
+    **dict.fromkeys(("sweep", "tune", "reproduce"), "studies"),
 }  # fmt: skip
 _SHARED = ("solve", "compare", "extract", "label")  # whose options Python functions share
 

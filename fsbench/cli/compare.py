@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fsbench.cli.session import find_features, format_of, open_runner
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.compare import compare as compare_files
-from fsbench.evaluation.options import BavardageParameters, Compare, Solve
+from fsbench.evaluation.options import Compare, Solve
 from fsbench.evaluation.source import base_named
 from fsbench.evaluation.spec import Spec
 from fsbench.features.store import FeatureFile
@@ -48,11 +48,7 @@ def _check_watched(watched: str, spec: Spec, files: Sequence[FeatureFile]) -> No
 
 def solve(options: Solve) -> None:
     """Run one method and its baseline, and print the table and signatures with all parameters."""
-    names = (*BavardageParameters.model_fields, "beta", "mixing", "stage")
-    parameters = {name: value for name in names if (value := getattr(options, name)) is not None}
-    for name in parameters.keys() & options.parameters.keys():
-        raise UsageError("set", f"{name} is also given by --{name.replace('_', '-')}; choose one")
-    spec = Spec.of(options, [options.method], parameters | options.parameters, published=False)
+    spec = Spec.of(options, [options.method], options.parameters, published=False)
     base = base_named(options.base)
     with open_runner(options) as runner:
         table = compare_files(spec, find_features(options, runner.reporter, runner.ranks), runner, base)

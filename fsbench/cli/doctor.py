@@ -64,43 +64,17 @@ class DatasetReport:
     sentences: tuple[str, ...]  # what a person needs to know, the verdict first
 
 
-@dataclass(frozen=True)
-class DoctorReport:
-    """All results of the checks. Files are paths below their root, with their sizes in bytes."""
-
-    data_root: str
-    datasets: tuple[DatasetReport, ...]
-    data_sentences: tuple[str, ...]  # remarks on the data root itself
-    weights_root: str
-    weights: dict[str, int]
-    shipped: dict[str, int]  # those that come with fsbench, unless the weights root is where they are
-    features_root: str
-    features: dict[str, int]
-    environment: Environment
-
-
-def diagnose(data: Path, weights: Path, features: Path, own: Path | None = None) -> DoctorReport:
-    """Check everything below the roots of data, weights and features, which need not exist.
-
-    A folder of `own` images takes the place of the data sets.
-    """
-    datasets = [] if own is None else [_report_own(list_folder(own, None))]
-    for name, folder in find_datasets(data) if own is None else ():
+def check_datasets(data: Path, own: Path | None = None) -> list[DatasetReport]:
+    """The benchmarks below a data root, which need not exist, compared with the catalog; or a folder of own images."""
+    if own is not None:
+        return [_report_own(list_folder(own, None))]
+    reports = []
+    for name, folder in find_datasets(data):
         try:
-            datasets.append(_report_benchmark(list_folder(folder, dataset_info(name)), dataset_info(name)))
+            reports.append(_report_benchmark(list_folder(folder, dataset_info(name)), dataset_info(name)))
         except FsbenchError as error:
-            datasets.append(DatasetReport(name, str(folder), "unreadable", {}, (str(error),)))
-    return DoctorReport(
-        data_root=str(own or data),
-        datasets=tuple(datasets),
-        data_sentences=() if datasets else (_on_missing_data(data),),
-        weights_root=str(weights),
-        weights=_list_weights(weights),
-        shipped={} if weights.resolve() == shipped_weights().resolve() else _list_weights(shipped_weights()),
-        features_root=str(features),
-        features={path: size for path, size in _files(features, "*.h5").items() if not path.endswith(".scatter.h5")},
-        environment=probe_environment(),
-    )
+            reports.append(DatasetReport(name, str(folder), "unreadable", {}, (str(error),)))
+    return reports
 
 
 def probe_environment(code: str = _PROBE) -> Environment:
@@ -145,8 +119,8 @@ def _report_own(listing: Listing) -> DatasetReport:
     return DatasetReport(dataset.name, str(dataset.root), "own images", {}, tuple(sentences))
 
 
-def _list_weights(root: Path) -> dict[str, int]:
-    """The checkpoints at ``<data set>/<backbone>.*`` below the weights root; cards beside them are not listed."""
+def list_weights(root: Path) -> dict[str, int]:
+    """The checkpoints at ``<data set>/<backbone>.*`` below the weights root with their sizes; no cards beside them."""
     files = _files(root, "*/*.*") | _files(root, "*/timm/*.*")
     return {path: size for path, size in files.items() if re.search(f"{SUFFIXES.pattern}$", path)}
 
@@ -164,33 +138,31 @@ def _on_missing_data(root: Path) -> str:
 
 
 def doctor(options: Doctor) -> None:
-    """Print what is found of data, weights, features, libraries and devices."""
-    places = options.data_dir, options.weights_dir, options.features_dir
-    report = diagnose(*places, options.data)
+    """Print what is found of data, weights, features, libraries and devices, at most 100 columns wide."""
+    data, weights, features = options.data_dir, options.weights_dir, options.features_dir
+    datasets, environment = check_datasets(data, options.data), probe_environment()
+    own = list_weights(weights)
+    made = {path: size for path, size in _files(features, "*.h5").items() if not path.endswith(".scatter.h5")}
     if options.as_json:
-        print(json.dumps(asdict(report), indent=2))
-    else:
-        _show(report)
-
-
-def _show(report: DoctorReport) -> None:
-    """Print the report, at most 100 columns wide."""
+        found = {"datasets": [*map(asdict, datasets)], "weights": own, "features": made}
+        print(json.dumps(found | {"environment": asdict(environment)}, indent=2))
+        return
     console = stdout_console()
     console.width = min(console.width, _WIDTH)
-    if report.datasets:
+    if datasets:
         counts = numbers("classes", "expected", "images", "expected")
         columns = [Column("data set"), Column("split"), *counts, Column("state")]
-        rows = [row for dataset in report.datasets for row in _rows(dataset)]
-        show(Table(f"Data sets in {report.data_root}", columns, rows), console=console)
-    environment = report.environment
+        rows = [row for dataset in datasets for row in _rows(dataset)]
+        show(Table(f"Data sets in {options.data or data}", columns, rows), console=console)
+    shipped = {} if weights.resolve() == shipped_weights().resolve() else list_weights(shipped_weights())
     versions = ", ".join(f"{name} {version or 'missing'}" for name, version in environment.versions.items())
     devices = [f"{name}: {description}" for name, description in environment.devices.items()]
     sections: dict[str, Sequence[str]] = {
-        **{f"{dataset.name}, {dataset.path}:": dataset.sentences for dataset in report.datasets},
-        "Data:": report.data_sentences,
-        f"Weights in {report.weights_root}:": _lines(report.weights) or ["none"],
-        "Weights that come with fsbench:": _lines(report.shipped),
-        f"Features in {report.features_root}:": _lines(report.features) or ["none"],
+        **{f"{dataset.name}, {dataset.path}:": dataset.sentences for dataset in datasets},
+        "Data:": () if datasets else (_on_missing_data(data),),
+        f"Weights in {weights}:": _lines(own) or ["none"],
+        "Weights that come with fsbench:": _lines(shipped),
+        f"Features in {features}:": _lines(made) or ["none"],
         "Libraries:": [text for text in (versions, environment.problem) if text],
         "Devices:": devices or ["none: torch does not start"],
     }

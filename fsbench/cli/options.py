@@ -40,7 +40,7 @@ class Reproduce(shared.Running, shared.Measuring, shared.Force):
     what: str = argument(..., f"{', '.join(PARTS)}.", metavar="WHAT", completion=PARTS)
     tasks: Count | None = of_tasks(None, "Tasks per setting. (default: 10,000; figures 1,000)", ge=1, le=10**9)
     seed: Count = of_tasks(0, "Random seed of the task lists.", ge=0)
-    out: Path | None = of_output(None, "Table file (.tex, .md, .html, .json, .txt) or figure file (.png, .pdf, .svg).")
+    out: Path | None = of_output(None, "Table file (.md, .tex, .csv, .json, .txt) or figure file (.png, .pdf, .svg).")
 
 
 class Sweep(shared.Drawing, shared.Unbalanced, shared.Preset, shared.Setting, shared.Running, shared.Force):
@@ -82,20 +82,17 @@ class Records(shared.ResultsFolder, shared.Quiet):
     records: list[Path] = argument([], "Records, or folders of them. (default: the results folder)", metavar="RECORDS")
 
 
-class Report(Records, shared.Measuring, shared.FeaturesFolder):
+class Report(Records, shared.Measuring):
     """Write all records into one self-contained HTML page.
 
     It begins with the method to use and how sure that is, then has a ranking per feature file and setting, ablations,
-    sweeps and tuning, and the command behind every number. Searches are read from the features folder.
+    sweeps, and the command behind every number.
 
     Example: [bold]fsbench report --out report.html[/bold]
     """
 
     baseline: str = option("soft-kmeans", "Method that others are compared to.", completion="methods")
     published: bool = option(True, "Show published numbers.", flag="--published/--no-published")
-    figures: Names = option(
-        (), "Add figures of the predictions: confusion, calibration.", completion=("confusion", "calibration")
-    )
     title: str = option("", "Heading of the page. (default: the method to use)", metavar="TEXT")
     out: Path = option(Path("report.html"), "The HTML file to write.", metavar="FILE")
 
@@ -215,7 +212,7 @@ class Train(shared.OwnImages, shared.Device, shared.ImageFolders, shared.Quiet):
     Writes the weights, in half precision, where `fsbench extract` looks for them. After an interruption, run the same
     command again to resume; on a CPU it ends with the same weights. Several processes share the work under torchrun.
 
-    The recipes maml and versa train the networks of the methods of that name, protonet one for extract.
+    The recipes maml and versa train the networks of the methods of that name.
 
     Example: [bold]fsbench train --backbone rn12 --dataset cifarfs[/bold]
     """
@@ -266,13 +263,6 @@ class Dots(Records, shared.Measuring, Drawn):
     """
 
     baseline: str = option("", "Plot paired differences to this method instead of means.")
-
-
-class Speed(Records, Drawn):
-    """Plot accuracy against tasks per second.
-
-    Example: [bold]fsbench plot speed --out speed.pdf[/bold]
-    """
 
 
 class Confusion(Records, Drawn):

@@ -13,9 +13,9 @@ from fsbench.cli.session import find_features
 from fsbench.errors import UsageError
 from fsbench.features.scatter import base_statistics
 from fsbench.methods.bavardage import Bavardage
-from fsbench.report.plots.comparison import draw_dots, draw_speed
+from fsbench.report.plots.comparison import draw_dots
 from fsbench.report.plots.predictions import calibration_of, confusion_of
-from fsbench.report.plots.spectrum import Spectrum, draw_spectra
+from fsbench.report.plots.studies import Spectrum, draw_spectra
 from fsbench.report.plots.style import check_ending, save
 from fsbench.reporter import Reporter
 from fsbench.results.collect import BASELINE, collect, read_records, titles
@@ -44,13 +44,6 @@ def dots(options: use.Dots, reporter: Reporter) -> Figure:
         raise UsageError("metrics", "a figure shows one metric", "Plot each to a file of its own.")
     first = _first(collect(records, baseline or BASELINE, metrics=[metric]), reporter)
     return draw_dots(first, options.width, differences=bool(baseline))
-
-
-@_written
-def speed(options: use.Speed, reporter: Reporter) -> Figure:
-    """Accuracy against tasks per second."""
-    records = read_records(options.records, options.results_dir, reporter)
-    return draw_speed(_first(collect(records), reporter), options.width)
 
 
 @_written

@@ -52,7 +52,7 @@ def _summary(verdicts: list[Verdict], sample: int | None, seed: int, device: tor
     """What was verified, and with what."""
     states = [verdict.state for verdict in verdicts]
     counted = (f"{states.count(state)} {state}" for state in ("equal", "different", "not verified") if state in states)
-    lines = [line for verdict in verdicts for line in verdict.details()]
+    lines = [verdict.note for verdict in verdicts if verdict.note]
     lines.append(f"{len(verdicts)} records: {', '.join(counted)}.")
     used = list(dict.fromkeys(verdict.features for verdict in verdicts if verdict.features))
     if used:

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter
 
-from fsbench.data.catalog import (
-    EMBEDDED,
-    SPLITS,
-    DatasetInfo,
-    canonical_split,
-    dataset_info,
-    find_info,
-    names_for_folder,
-    variants,
-)
-from fsbench.data.dataset import ImageDataset, Listing, build_dataset, counted, drop_small, first_names
+from fsbench.data.catalog import EMBEDDED, SPLITS, DatasetInfo, dataset_info, find_info, names_for_folder, variants
+from fsbench.data.dataset import ImageDataset, Listing, build_dataset, drop_small, first_names
 from fsbench.data.layouts import list_folder, visible_folders
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.reporter import Reporter
-
-_EXAMPLE = 'Write {"base": ["cat", "dog"], "val": ["cow"], "novel": ["hen"]}.'
 
 
 @dataclass(frozen=True)
@@ -35,7 +23,6 @@ class OwnData:
     """A user's own images, in class folders."""
 
     folder: Path
-    split_file: Path | None = None
     fractions: str | None = None  # shares of base, val and novel classes: `0.64,0.16,0.2`
     min_images: int | None = None  # smaller classes are left out
     split_seed: int | None = None  # of the draw by fractions
@@ -43,12 +30,12 @@ class OwnData:
     @classmethod
     def given(cls, options: Any) -> OwnData | None:
         """The options about own images, None if there are none; without a folder of images the rest is an error."""
-        others = options.split_file, options.split_fractions, options.min_images
+        others = options.split_fractions, options.min_images
         if options.split_seed is not None and options.split_fractions is None:
             raise UsageError("split_seed", "draws the classes of --split-fractions, which are not given")
         if options.data is not None:
             return cls(options.data, *others, options.split_seed)
-        if others != (None, None, None):
+        if others != (None, None):
             message = "Only classes of your own images can be divided or left out, and no folder of images is given."
             raise FsbenchError(message, "Name the folder with --data FOLDER; benchmarks are used as published.")
         return None
@@ -59,7 +46,7 @@ class OwnData:
         Own data may have any layout but the archive's. Classes without a readable image are left out.
         """
         if name and (info := find_info(name)):
-            if self.split_file or self.fractions or self.min_images:
+            if self.fractions or self.min_images:
                 message = f"{info.name} is a benchmark, whose classes are those that were published."
                 raise FsbenchError(message, "Choose another name for a division of your own.")
             return load_dataset(self.folder, info.name)
@@ -76,23 +63,16 @@ class OwnData:
 
     def _divided(self, whole: Listing) -> Listing:
         """The classes that are large enough, in their splits."""
-        if self.split_file is not None and self.fractions is not None:
-            raise FsbenchError("The classes are divided by both a split file and fractions.", "Give one of the two.")
         listing = drop_small(whole, self.min_images or 1)
-        if listing.divided == (self.split_file is not None or self.fractions is not None):
+        if listing.divided == (self.fractions is not None):
             raise _division_error(whole)
-        if self.split_file is not None:
-            split_of = read_split_file(self.split_file)
-            if absent := [label for label in split_of if label not in whole.splits["novel"]]:
-                many = counted(len(absent), "class that has", "classes that have")
-                message = f"{self.split_file} names {many} no folder in {self.folder}: {first_names(absent)}."
-                raise FsbenchError(message, "Write the classes exactly as their folders are called.")
-            return _divide(listing, split_of, f"class folders, split by {self.split_file.name}")
-        if self.fractions is not None:
-            seed = self.split_seed or 0
-            split_of = split_by_fractions(listing.splits["novel"], parse_fractions(self.fractions), seed)
-            return _divide(listing, split_of, f"class folders, split by fractions, seed {seed}")
-        return listing
+        if self.fractions is None:
+            return listing
+        classes, seed = listing.splits["novel"], self.split_seed or 0
+        split_of = split_by_fractions(classes, parse_fractions(self.fractions), seed)
+        splits = {split: {name: classes[name] for name in classes if split_of[name] == split} for split in SPLITS}
+        layout = f"class folders, split by fractions, seed {seed}"
+        return replace(listing, layout=layout, splits=splits, divided=True)
 
 
 def choose_datasets(names: str | None, own: OwnData | None, root: Path, reporter: Reporter) -> list[ImageDataset]:
@@ -175,25 +155,14 @@ def _division_error(listing: Listing) -> FsbenchError:
     """The error for classes that are divided twice, or not at all."""
     if listing.divided:
         message = f"The classes in {listing.root} are divided already: {listing.layout}."
-        return FsbenchError(message, "Leave the split file and the fractions out.")
+        return FsbenchError(message, "Leave out --split-fractions.")
     count = len(listing.splits["novel"])
     message = f"Found {count} class folders in {listing.root}, but not which of them are base, val and novel."
     return FsbenchError(
         " ".join([message, *listing.notes]),
-        "Draw them with --split-fractions 0.6,0.2,0.2 (0,0,1 makes all classes novel), list them in "
-        "--split-file FILE, or move them under base/, val/ and novel/ (one is enough).",
+        "Draw them with --split-fractions 0.6,0.2,0.2 (0,0,1 makes all classes novel), or move them under base/, val/ "
+        "and novel/ (one is enough).",
     )
-
-
-def _divide(listing: Listing, split_of: Mapping[str, str], layout: str) -> Listing:
-    """The classes of a listing, so far undivided, in their splits; those of no split are left out and named."""
-    classes = listing.splits["novel"]
-    splits = {split: {name: classes[name] for name in classes if split_of.get(name) == split} for split in SPLITS}
-    notes = listing.notes
-    if others := sorted(classes.keys() - split_of.keys()):
-        many = "class folder is in no split and is", "class folders are in no split and are"
-        notes = (*notes, f"{counted(len(others), *many)} left out: {first_names(others)}.")
-    return replace(listing, layout=layout, splits=splits, notes=notes, divided=True)
 
 
 def preflight(dataset: ImageDataset) -> str:
@@ -234,27 +203,6 @@ def differences(listing: Listing, info: DatasetInfo) -> list[str]:
         ],
     }
     return [f"{what}: {first_names(names)}." for what, names in named.items() if names]
-
-
-def read_split_file(path: Path) -> dict[str, str]:
-    """Read the split of each class from a json file, which maps splits to lists of classes.
-
-    `train`, `validation`, `test` and the like stand for base, val and novel.
-    """
-    try:
-        lists = TypeAdapter(dict[str, list[str]]).validate_json(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise FsbenchError(f"Could not read lists of class names per split in {path}: {error}", _EXAMPLE) from error
-    split_of: dict[str, str] = {}
-    for text, names in lists.items():
-        split = canonical_split(text)
-        for name in names:
-            if split_of.setdefault(name, split) != split:
-                message = f"The class {name!r} is both {split_of[name]} and {split} in {path}."
-                raise FsbenchError(message, "Base, val and novel classes must differ. Remove one of the two entries.")
-    if not split_of:
-        raise FsbenchError(f"Expected classes, found none in {path}.", _EXAMPLE)
-    return split_of
 
 
 def parse_fractions(text: str) -> tuple[float, float, float]:

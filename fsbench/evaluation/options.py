@@ -139,23 +139,6 @@ class InPython(Options):
     progress: bool = option(False, "Show progress and notes on stderr.")
 
 
-class BavardageParameters(Options):
-    variant: str | None = of_method(
-        None,
-        "Variant of BAVARDAGE: article, released, transport or weighted.",
-        completion=("article", "released", "transport", "weighted"),
-    )
-    t_km: float | None = for_experts(None, "Temperature T_km of Soft-KMEANS and BAVARDAGE.")
-    tau: float | Literal["learned"] | None = for_experts(None, "Scale-free precision τ of BAVARDAGE. (default: 0.3)")
-    sigma: float | None = for_experts(None, "Scale-free largest scaling σ of BAVARDAGE. (default: 20)")
-    t_vb: float | None = for_experts(None, "Precision T_vb of BAVARDAGE, in the article's units.")
-    s_max: float | None = for_experts(None, "Largest scaling s_max, in the article's units.")
-    steps: Count | None = for_experts(None, "Iterations of the method. (default: its own)")
-    prior_alpha: float | Literal["sampler"] | None = for_experts(
-        None, "Dirichlet prior α_o of BAVARDAGE; `sampler`: that of --alpha. (default: 2)"
-    )
-
-
 class Base(Options):
     base: Path | None = for_experts(
         None,
@@ -225,7 +208,7 @@ class Evaluating(Sampling, Configuring, Computing, Force, ImageFolders, InPython
         return SETTINGS[1:] if self.balanced else SETTINGS[:1]
 
 
-class Solve(Sampling, Unbalanced, Configuring, BavardageParameters, Setting, Measuring, Base, Running, Force):
+class Solve(Sampling, Unbalanced, Configuring, Setting, Measuring, Base, Running, Force):
     """Run one method, with Soft-KMEANS as the baseline.
 
     Every run is recorded task by task in results/ and reused. BAVARDAGE has scale-free parameters, τ = T_vb/n̄ and
@@ -237,17 +220,11 @@ class Solve(Sampling, Unbalanced, Configuring, BavardageParameters, Setting, Mea
     method: str = of_method(
         "bavardage", "bavardage, bavardage:released, soft-kmeans, … or file.py:CLASS.", completion="methods"
     )
-    beta: float | None = for_experts(None, "Prior precision β_o of BAVARDAGE. (default: 10)")
-    mixing: Literal["learned", "uniform"] | None = for_experts(
-        None, "Mixing weights of BAVARDAGE. (default: by setting)"
-    )
-    stage: Literal["plda", "vb"] | None = for_experts(None, "Where BAVARDAGE ends. (default: plda)")
     out: Path | None = of_output(None, "Also write the rows to this JSON file.", metavar="FILE")
 
 
 class OwnImages(Options):
     data: Path | None = option(None, "Folder of your own images, one folder per class.")
-    split_file: Path | None = option(None, "With --data: json file with the classes of each split.")
     split_fractions: Shares | None = option(
         None, "With --data: shares of base, val and novel classes, such as 0.64,0.16,0.2.", metavar="X,X,X"
     )
@@ -274,7 +251,6 @@ class Extracting(OwnImages, Device, ImageFolders):
     workers: Count | None = option(None, "Processes that read images. (default: automatic)", ge=0)
     skip_broken: bool = option(False, "Leave out unreadable images, and record it.")
     out: Path | None = option(None, "A .h5 file or a folder. (default: in features/)")
-    tag: str = option("", "Word at the end of the file's name, to keep two networks apart.")
     force: bool = option(False, "Replace other features, recompute the same ones.")
 
 

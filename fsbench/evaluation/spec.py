@@ -124,7 +124,7 @@ def with_options(choice: MethodChoice, options: Mapping[str, Any]) -> MethodChoi
     """A method with further parameters, none of which its variant has set already."""
     for name in choice.options:
         if name in options:
-            raise UsageError(name, f"also given by {choice.label}; choose one")
+            raise FsbenchError(f"{name} is given by {choice.label} already.", "Choose one.")
     return dataclasses.replace(choice, options={**choice.options, **options})
 
 

@@ -38,13 +38,14 @@ class Verdict:
         """`equal`, `different` or `not verified`."""
         return "not verified" if self.reason else "different" if len(self.different) else "equal"
 
-    def details(self) -> list[str]:
-        """What a reader wants to know of a record that is not equal."""
+    @property
+    def note(self) -> str:
+        """What a reader wants to know of a record that is not equal; else empty."""
         name = str(self.record).rpartition(": ")[0]
         if self.reason:
-            return [f"{name}: not verified, as {self.reason}."]
-        count = f"{len(self.different)} of {len(self.tasks)} tasks"
-        return [f"{name}: other answers in {count}; the first is task {number}." for number in self.different[:1]]
+            return f"{name}: not verified, as {self.reason}."
+        first = f"{len(self.different)} of {len(self.tasks)} tasks; the first is task {[*self.different, 0][0]}"
+        return f"{name}: other answers in {first}." if self.different else ""
 
     def row(self) -> dict[str, Any]:
         """Plain data for `--json`."""
@@ -106,13 +107,11 @@ class Verifier:
     def _class(self, run: Run) -> type[Method]:
         """The class of a record's method, of the very version."""
         name = run.method.partition("@")[0]
-        method = self._own.get(run.method) or (method_class(name) if name in method_names() else None)
+        method = self._own.get(run.method)
+        if name in method_names() and method_key(name) == run.method:
+            method = method_class(name)
         if method is None:
-            other = any(one.partition("@")[0] == name for one in self._own)
-            remedy = "is of another version of that file" if other else "is not here: name it with --methods"
-            raise FsbenchError(f"its method {run.method} {remedy}")
-        if run.method not in self._own and method_key(name) != run.method:
-            raise FsbenchError(f"its method is {run.method}, and {method_key(name)} is installed")
+            raise FsbenchError(f"its method {run.method} is not here, or of another version: name it with --methods")
         if method.info.version != run.version:
             raise FsbenchError(f"it is of version {run.version} of {name}, this fsbench has {method.info.version}")
         return method

@@ -8,7 +8,6 @@ beside it. An extraction resumes from the blocks and reuses the files.
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import zipfile
 import zlib
@@ -74,7 +73,6 @@ class Settings:
     batch: int | None = None  # images per forward pass; None is automatic
     workers: int | None = None  # processes that read images; None is automatic
     skip_broken: bool = False  # leave out images that cannot be read, and record them, instead of stopping
-    tag: str = ""  # a word at the end of the file's name, so that features of two networks can stand side by side
     text: Sequence[str] = ()  # templates of the text prototypes, for backbones that know text
     library: Path | None = None  # folder of feature files whose rows are reused, beside that of the output
     replaces: bool = False  # whether a file with other features is replaced and its rows reused: a cache
@@ -97,13 +95,10 @@ def extract_all(
     """
     if out.suffix == ".h5" and len(datasets) > 1:
         raise FsbenchError(f"{len(datasets)} data sets do not fit into one file {out}.", "Choose one with --dataset.")
-    if settings.tag and (out.suffix == ".h5" or not re.fullmatch(r"\w[\w.+-]{0,63}", settings.tag)):
-        message = f"--tag {settings.tag!r} ends the name of a file in a folder: letters, digits and .+-_"
-        raise FsbenchError(message, "Give a short word, or the whole name with --out FILE.h5.")
     files, failures = [], []
     for dataset in datasets:
-        words = readable_part(dataset.name), weights.backbone.replace("/", "_"), settings.tag
-        path = out if out.suffix == ".h5" else out / f"{'-'.join(filter(None, words))}.h5"
+        name = f"{readable_part(dataset.name)}-{weights.backbone.replace('/', '_')}.h5"
+        path = out if out.suffix == ".h5" else out / name
         try:
             backbone = ranks.first_alone(partial(weights.load, dataset.name))
             reporter.say(backbone.info.describe())
@@ -309,7 +304,7 @@ def _finished(out: Path, job: Extraction, force: bool) -> FeatureFile | None:
         return stored
     if not job.settings.replaces and (sentences := _differences(stored, wanted, job.places)):
         message = "\n  ".join([f"{out} holds other features than those asked for:", *sentences])
-        raise FsbenchError(message, "Replace it with --force, or keep both with --tag NAME or --out FILE.")
+        raise FsbenchError(message, "Replace it with --force, or keep both with --out FILE.")
     return None
 
 

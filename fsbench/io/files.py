@@ -9,7 +9,6 @@ import json
 import os
 import re
 import secrets
-import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from glob import escape
@@ -192,15 +191,15 @@ def only_writer(path: Path, waiting: Callable[[str], None] | None = None) -> Ite
 
     The lock is the kernel's, on a hidden file beside `path`: it ends with the process, so a lock file that is left
     behind blocks nobody. Where a file system has no locks, nothing is locked. Temporary files of killed writers of
-    this file are removed. Another writer is an error; with `waiting`, which is called once with a sentence that names
-    the other writer, this one waits until the other is done.
+    this file are removed. Another writer is an error; with `waiting`, which is called once with a
+    sentence, this one waits until the other is done.
     """
     side = path.parent / f".{path.name}.lock"
-    lock = FileLock(side, mode=_EVERYBODY, fallback_to_soft=False, on_acquired=_sign)
+    lock = FileLock(side, mode=_EVERYBODY, fallback_to_soft=False)
     try:
         _refuse_no_file(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        _acquire(lock, path, side, waiting)
+        _acquire(lock, path, waiting)
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise system_trouble(f"Could not write {path}", error) from error
@@ -217,21 +216,12 @@ def only_writer(path: Path, waiting: Callable[[str], None] | None = None) -> Ite
             lock.release()
 
 
-def _acquire(lock: FileLock, path: Path, side: Path, waiting: Callable[[str], None] | None) -> None:
+def _acquire(lock: FileLock, path: Path, waiting: Callable[[str], None] | None) -> None:
     try:
         lock.acquire(timeout=_MOMENT)
     except Timeout:
-        holder = ""
-        with contextlib.suppress(OSError):
-            holder = side.read_text(encoding="utf-8", errors="replace")[:200]
-        sentence = f"{path} is being written by {holder or 'another process'}"
+        sentence = f"{path} is being written by another process"
         if waiting is None:
             raise FsbenchError(f"{sentence}.", "Wait until it is done, or write elsewhere with --out.") from None
         waiting(f"{sentence}: waiting for it.")
         lock.acquire()
-
-
-def _sign(handle: int) -> None:
-    """Write into the lock file who holds it."""
-    os.ftruncate(handle, 0)
-    os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from fsbench.errors import unknown_name
 from fsbench.io.files import write_text
 from fsbench.report import writers
 from fsbench.report.answer import is_significant, sentences, unranked
@@ -55,12 +55,8 @@ class ComparisonTable:
 
 def render(comparison: Comparison, form: str, *, per_class: bool = False) -> str:
     """The text of a comparison in one of the formats; csv and json have one row per method, setting and metric."""
-    if form not in writers.FORMATS:
-        raise unknown_name("format", form, writers.FORMATS)
-    if form in {"csv", "json"}:
-        return (writers.as_csv if form == "csv" else writers.as_json)(flat_rows(comparison))
-    formats = {"rich": writers.as_text, "markdown": writers.markdown, "latex": writers.latex}
-    return formats[form](comparison_tables(comparison, per_class=per_class))
+    tables = partial(comparison_tables, comparison, per_class=per_class)
+    return writers.render(form, tables, partial(flat_rows, comparison))
 
 
 def comparison_tables(comparison: Comparison, *, per_class: bool = False) -> list[Table]:

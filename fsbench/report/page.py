@@ -16,8 +16,8 @@ from markupsafe import Markup
 import fsbench
 from fsbench.report import comparison as texts
 from fsbench.report.answer import answers, headline, in_short, is_significant, setting_words, unranked
-from fsbench.report.plots.comparison import clipped_axis, draw_speed
-from fsbench.report.plots.style import INK, svg_text
+from fsbench.report.plots.comparison import clipped_axis
+from fsbench.report.plots.style import INK
 from fsbench.report.writers import interval_text, render_template
 from fsbench.results.collect import titles
 from fsbench.results.comparison import Cell as Result
@@ -34,7 +34,7 @@ _ORIGINS = {"preset": "article’s preset", "tuned": "tuned", "given": "set by h
 def render_html(
     comparisons: Sequence[Comparison],
     ablations: Sequence[Comparison] = (),
-    studies: Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+    sweeps: Sequence[tuple[str, str, str]] = (),
     *,
     title: str = "",
 ) -> str:
@@ -43,7 +43,7 @@ def render_html(
     Args:
         comparisons: In the order of the page.
         ablations: Comparisons of parameters set by hand.
-        studies: Further sections by name, of figures: what each shows, its SVG text, and its caption.
+        sweeps: Figures: what each shows, its SVG text, and its caption.
         title: Heading of the page; by default, the data sets and what to use there.
     """
     comparisons = [one for comparison in comparisons for one in comparison.in_all_metrics]
@@ -72,14 +72,7 @@ def render_html(
         metric=every[0].metric.title,
         first=first,
         others=others,
-        speed=_speed(every[0]),
-        studies={
-            name: [
-                _figure(svg, f"{name.lower()}{n}", words, caption) for n, (words, svg, caption) in enumerate(figures)
-            ]
-            for name, figures in (studies or {}).items()
-            if figures
-        },
+        sweeps=[_figure(svg, f"sweep{n}", words, caption) for n, (words, svg, caption) in enumerate(sweeps)],
         entries={entry.method: entry for one in every for entry in one.entries}.values(),
         runs=_runs(every),
         made_with=_made_with(every),
@@ -88,13 +81,6 @@ def render_html(
 
 def _figure(svg: str, prefix: str, label: str, caption: str = "") -> SimpleNamespace:
     return SimpleNamespace(svg=inline_svg(svg, prefix, label), label=label, caption=caption)
-
-
-def _speed(comparison: Comparison) -> SimpleNamespace | None:
-    if len(comparison.entries) < 2:
-        return None
-    label = f"{comparison.metric.title.capitalize()} against tasks per second, one panel per setting"
-    return _figure(svg_text(draw_speed(comparison)), "speed", label)
 
 
 def _part(comparison: Comparison, anchor: str, heading: str) -> SimpleNamespace:

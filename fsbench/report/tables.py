@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fsbench.errors import FsbenchError
-from fsbench.report import writers
 from fsbench.report.writers import NOTHING, Cell, Column, Mark, Note, Table, cells, interval_text, number, numbers
 from fsbench.results.metrics import ACCURACY, Metric, metric_of
 from fsbench.results.statistics import Interval
-from fsbench.results.studies import Curve, Panel, Sweep, Trial, Tuned, Value, symbol
+from fsbench.results.studies import Curve, Panel, Sweep, Tuned, Value, symbol
 
 if TYPE_CHECKING:
     from fsbench.evaluation.reproduce import Cell as Reproduced
@@ -24,7 +20,7 @@ if TYPE_CHECKING:
     from fsbench.features.scatter import BaseStatistics
 
 _WIDE = 5  # curves up to which a table has space for intervals
-_SHOWN = 10  # trials of a search that is not a grid
+_SHOWN = 12  # trials of a search
 _VERDICT = ("data set", "backbone", "method", "setting", "shots", "tasks", "result")
 _MEANING = "Cells: ours/published, and ours minus published before rounding."
 
@@ -88,55 +84,22 @@ def _point(curve: Curve, x: Value, interval: bool) -> Cell:
     return Cell(text, "best" if point == curve.best else "")
 
 
-def surface_tables(tuned: Tuned) -> list[Table]:
-    """A grid as tables of its two longest axes; anything else as a list of the best trials."""
-    if tuned.how != "grid":
-        return [_best_trials(tuned)]
-    axes = grid_axes(tuned.trials)
-    down, across, rest = split_axes(axes)
-    trials = {tuple(sorted(trial.params.items())): trial for trial in tuned.trials}
-    tables = []
-    for values in itertools.product(*(axes[name] for name in rest)):
-        fixed = dict(zip(rest, values, strict=True))
-        title = "".join(f", {symbol(name)} = {number(value)}" for name, value in fixed.items())
-        places = [{across: value} for value in axes[across]] if across else [{}]
-        heads = [f"{symbol(across)} = {number(value)}" for value in axes[across]] if across else [tuned.metric]
-        rows = []
-        for y in axes[down]:
-            row = [trials[tuple(sorted({**fixed, down: y, **place}.items()))] for place in places]
-            marked = [Cell(f"{trial.score:.2f}", "best" if trial.params == tuned.params else "") for trial in row]
-            rows.append([Cell(number(y)), *marked])
-        heading = f"{tuned.method}, {tuned.setting}: {tuned.metric} on val in %{title}"
-        tables.append(Table(heading, numbers(symbol(down), *heads), rows))
-    return tables
-
-
-def _best_trials(tuned: Tuned) -> Table:
+def trials_table(tuned: Tuned) -> Table:
+    """The table of `fsbench tune`: its best trials, the best first."""
     names = list(tuned.trials[0].params)
-    best = sorted(tuned.trials, key=lambda trial: -trial.accuracy)[:_SHOWN]
+    best = sorted(tuned.trials, key=lambda trial: -trial.accuracy if trial.ece is None else trial.ece)[:_SHOWN]
+    spread = tuned.trials[0].ece is None  # an interval of the accuracy
     return Table(
-        f"{tuned.method}, {tuned.setting}: best of {len(tuned.trials)} trials, accuracy on val in %",
-        numbers(*map(symbol, names), "accuracy"),
+        f"{tuned.method}, {tuned.setting}: best of {len(tuned.trials)} trials, {tuned.metric} on val in %",
+        numbers(*map(symbol, names), tuned.metric),
         [
             cells(
                 *map(number, trial.params.values()),
-                interval_text(Interval(trial.accuracy, math.nan if trial.ci95 is None else trial.ci95)),
+                interval_text(Interval(trial.score, trial.ci95 if spread and trial.ci95 is not None else math.nan)),
             )
             for trial in best
         ],
     )
-
-
-def grid_axes(trials: Sequence[Trial]) -> dict[str, list[Value]]:
-    """Names and values of the axes of a grid."""
-    return {name: list(dict.fromkeys(trial.params[name] for trial in trials)) for name in trials[0].params}
-
-
-def split_axes(axes: dict[str, list[Value]]) -> tuple[str, str, list[str]]:
-    """The longest axis goes down, the next one (or none, "") across, the rest are tables or panels of their own."""
-    longest = sorted(axes, key=lambda name: -len(axes[name]))
-    down, across = longest[0], longest[1] if len(longest) > 1 else ""
-    return down, across, [name for name in axes if name not in (down, across)]
 
 
 def reproduced_tables(reproduction: Reproduction, metrics: Sequence[str] = (ACCURACY.name,)) -> list[Table]:
@@ -167,9 +130,9 @@ def _reproduced_text(cell: Reproduced, metric: Metric) -> str:
     return f"{ours}/{published}" + (f" {cell.gap:+.1f}" if cell.gap is not None else "")
 
 
-def reproduced_json(reproduction: Reproduction, metrics: Sequence[str] = (ACCURACY.name,)) -> str:
-    """A list of cells: ours, the published number, and ours minus published; null for what is missing."""
-    rows = [
+def reproduced_rows(reproduction: Reproduction, metrics: Sequence[str] = (ACCURACY.name,)) -> list[dict[str, Any]]:
+    """A row per cell: ours, the published number, and ours minus published; None for what is missing."""
+    return [
         {
             "dataset": dataset, "backbone": row.backbone, "method": row.method,
             "setting": "balanced" if column.balanced else "unbalanced", "alpha": column.alpha, "shots": column.shots,
@@ -181,18 +144,3 @@ def reproduced_json(reproduction: Reproduction, metrics: Sequence[str] = (ACCURA
         for row in block
         for column, cell in zip(reproduction.columns, row.cells, strict=True)
     ]  # fmt: skip
-    return json.dumps({"table": reproduction.caption, "cells": rows, "notes": reproduction.notes}, indent=1) + "\n"
-
-
-def writer_for(out: Path) -> Callable[[Reproduction, Sequence[str]], str]:
-    """What makes the text of a file of the article's table, by its ending."""
-    makers: dict[str, Callable[[Reproduction, Sequence[str]], str]] = {
-        ".tex": lambda table, metrics: writers.latex(reproduced_tables(table, metrics)),
-        ".md": lambda table, metrics: writers.markdown(reproduced_tables(table, metrics)),
-        ".html": lambda table, metrics: writers.html(reproduced_tables(table, metrics), table.caption),
-        ".json": reproduced_json,
-        ".txt": lambda table, metrics: writers.as_text(reproduced_tables(table, metrics)),
-    }
-    if out.suffix.lower() not in makers:
-        raise FsbenchError(f"Cannot write a table as {out.name}.", f"Endings: {', '.join(makers)}.")
-    return makers[out.suffix.lower()]

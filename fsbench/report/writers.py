@@ -1,4 +1,4 @@
-"""Tables as plain data, and their formats: terminal, Markdown, LaTeX, CSV, JSON and HTML."""
+"""Tables as plain data, and their formats: terminal, Markdown, LaTeX, CSV and JSON; templates of HTML pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from fsbench.errors import unknown_name
 from fsbench.reporter import SafeConsole, printable
 from fsbench.results.statistics import Interval
 
@@ -49,7 +50,6 @@ class Cell:
     text: str = ""  # for people
     mark: Mark = ""  # what it is among others: the best of its column, tied with it; or how well a state is
     warned: bool = False  # whether a warning belongs to it
-    value: float | None = None  # what a page sorts by
 
 
 @dataclass(frozen=True)
@@ -228,6 +228,15 @@ def latex(tables: Sequence[Table]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def render(form: str, tables: Callable[[], Sequence[Table]], rows: Callable[[], Sequence[Mapping[str, Value]]]) -> str:
+    """A result in one of the formats: its tables for people, its rows of plain data as csv or json."""
+    if form not in FORMATS:
+        raise unknown_name("format", form, FORMATS)
+    if form in {"csv", "json"}:
+        return (as_csv if form == "csv" else as_json)(rows())
+    return {"rich": as_text, "markdown": markdown, "latex": latex}[form](tables())
+
+
 def as_csv(rows: Sequence[Mapping[str, Value]]) -> str:
     """One line per row of plain data, which all have the same columns."""
     stream = io.StringIO()
@@ -247,11 +256,6 @@ def _csv_cell(value: Value) -> Value:
 def as_json(rows: Sequence[Mapping[str, Value]]) -> str:
     """A list of rows of plain data."""
     return json.dumps(rows, indent=1, allow_nan=False) + "\n"
-
-
-def html(tables: Sequence[Table], title: str) -> str:
-    """A page of its own."""
-    return render_template("tables.html", tables=tables, title=title)
 
 
 def render_template(name: str, **content: Any) -> str:

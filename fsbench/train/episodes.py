@@ -1,4 +1,4 @@
-"""Training on tasks: ProtoNet, MAML, VERSA. An update sees a few tasks of the base classes."""
+"""Training on tasks: MAML and VERSA. An update sees a few tasks of the base classes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fsbench.backbones.base import Backbone
-from fsbench.methods.centroids import class_means
 from fsbench.methods.images.maml import Classifier, InnerLoop, Maml
 from fsbench.methods.images.networks import ImageMethod, count_images
 from fsbench.methods.images.versa import Amortised, Versa, log_predictive
-from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.random import words
 from fsbench.tasks.sampling import TaskRows, feasible_sizes, sample_tasks
@@ -76,10 +74,10 @@ class EpisodeKeys:
 class EpisodeObjective(nn.Module):
     """A backbone and what is trained beside it; its output is the mean loss of tasks.
 
-    `method` is the method on images that classifies with what was trained, if there is one.
+    `method` is the method on images that classifies with what was trained.
     """
 
-    method: type[ImageMethod] | None = None
+    method: type[ImageMethod]
 
     def __init__(self, backbone: Backbone, episodes: Episodes, seed: int) -> None:
         super().__init__()
@@ -93,32 +91,9 @@ class EpisodeObjective(nn.Module):
         labels = (torch.from_numpy(values).to(images.device) for values in (drawn.support_labels, drawn.query_labels))
         return images, *labels, keys.numbers(update)
 
-    def forward(self, images: Tensor, support: Tensor, queries: Tensor, numbers: NDArray[np.int64]) -> Tensor:
-        """The loss of tasks: images (B, N, 3, S, S), labels of support (B, S) and queries (B, Q), task numbers (B,)."""
-        size = support.shape[1]
-        features = self.backbone(images.flatten(0, 1)).unflatten(0, images.shape[:2])  # (B, N, D)
-        tasks = zip(features[:, :size], support, features[:, size:], queries, numbers.tolist(), strict=True)
-        return torch.stack([self.loss(*task) for task in tasks]).mean()
-
-    def loss(self, support: Tensor, labels: Tensor, queries: Tensor, wanted: Tensor, number: int) -> Tensor:
-        """The loss of one task, from features (S, D) and (Q, D)."""
-        raise NotImplementedError
-
     def extras(self) -> dict[str, Tensor]:
         """Tensors that the weights file holds beside the backbone."""
         return {}
-
-
-class Prototypes(EpisodeObjective):
-    """ProtoNet: the logits of a query are minus its squared distances to the class means of the support.
-
-    Snell et al.: "Prototypical Networks for Few-shot Learning", NeurIPS 2017.
-    """
-
-    def loss(self, support: Tensor, labels: Tensor, queries: Tensor, wanted: Tensor, number: int) -> Tensor:
-        """Cross-entropy of the queries."""
-        means = class_means(TaskBatch(support[None], labels[None], self.episodes.ways))[0]  # (K, D)
-        return functional.cross_entropy(-(queries[:, None] - means).square().sum(dim=2), wanted)
 
 
 class Amortising(EpisodeObjective):
@@ -131,6 +106,13 @@ class Amortising(EpisodeObjective):
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             self.amortised = Amortised(backbone.feature_dim)
+
+    def forward(self, images: Tensor, support: Tensor, queries: Tensor, numbers: NDArray[np.int64]) -> Tensor:
+        """The loss of tasks: images (B, N, 3, S, S), labels of support (B, S) and queries (B, Q), task numbers (B,)."""
+        size = support.shape[1]
+        features = self.backbone(images.flatten(0, 1)).unflatten(0, images.shape[:2])  # (B, N, D)
+        tasks = zip(features[:, :size], support, features[:, size:], queries, numbers.tolist(), strict=True)
+        return torch.stack([self.loss(*task) for task in tasks]).mean()
 
     def loss(self, support: Tensor, labels: Tensor, queries: Tensor, wanted: Tensor, number: int) -> Tensor:
         """The noise is a function of the seed and the number of the task."""
@@ -168,4 +150,4 @@ class Learning(EpisodeObjective):
         return torch.stack(losses).mean()
 
 
-OBJECTIVES = {"protonet": Prototypes, "maml": Learning, "maml:transductive": Learning, "versa": Amortising}
+OBJECTIVES = {"maml": Learning, "maml:transductive": Learning, "versa": Amortising}

@@ -100,7 +100,7 @@ class Trained:
         if self.progress.epochs:
             lines.append(f"trained in {timedelta(seconds=round(self.progress.seconds))}")
         if look := _look_at(self.settings, self.progress):
-            judge = "nearest class mean" if episodes is None or episodes.recipe == "protonet" else episodes.recipe
+            judge = "nearest class mean" if episodes is None else episodes.recipe
             kept = "the best on the val classes" if episodes else "the last one"
             lines += [f"val classes, 5-way, {judge}: {look}", f"The file holds epoch {look.epoch}, {kept}."]
         return lines
@@ -195,7 +195,7 @@ def train_backbone(
 
 def default_output(root: Path, dataset: str, backbone: str, recipe: str = "") -> Path:
     """Where weights are looked for: by `extract` for a backbone, by MAML and VERSA for a backbone and a recipe."""
-    own_name = f"-{recipe.replace(':', '-')}" if recipe not in {"", CLASSES, "protonet"} else ""
+    own_name = f"-{recipe.replace(':', '-')}" if recipe not in {"", CLASSES} else ""
     return root / dataset / f"{backbone}{own_name}{SUFFIX}"
 
 
@@ -326,7 +326,7 @@ class Validation:
 
     def of(self, objective: Any, info: BackboneInfo, episodes: Episodes | None, epoch: int) -> Evaluation:
         """The accuracy after an epoch: of the method on images that a training is for, else of the features."""
-        if episodes is None or objective.method is None:
+        if episodes is None:
             return self.of_backbone(objective.backbone, epoch)
         network = Extractor(objective.backbone, info).eval()
         trained = ImageNetwork(network, self.transform, objective.extras(), {"inner": episodes.inner})

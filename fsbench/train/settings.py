@@ -23,7 +23,7 @@ LABEL_SMOOTHING = 0.1
 LARGEST_SLOPE = 10.0  # bound of every number of the gradient in a training on tasks, as Finn et al. clip it
 LEAST_SHARE = 2  # images of one rank per step: batch normalisation needs two
 CLASSES = "classes"  # the recipe that does not train on tasks
-RECIPES = (CLASSES, "protonet", "maml", "maml:transductive", "versa")
+RECIPES = (CLASSES, "maml", "maml:transductive", "versa")
 UPDATES = 100  # per epoch of a training on tasks
 
 

@@ -21,7 +21,7 @@ def test_a_figure_of_most_or_of_chosen_records_is_written_in_the_format_of_its_e
     assert "Plotting the runs over 40 tasks, seed 0; pass record files to choose others (20 tasks, " in done.stderr
     assert "Wrote dots.svg" in done.stderr
     (chosen,) = (here / "results").glob("*pt-map*")
-    for line in (f"dots {chosen} --width column", f"speed {chosen} --out figures/d.pdf"):
+    for line in (f"dots {chosen} --width column", f"dots {chosen} --out figures/d.pdf"):
         done = run("plot", *line.split(), "--quiet")
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     for out, start in (("dots.svg", b"<?xml"), ("dots.png", b"\x89PNG"), ("figures/d.pdf", b"%PDF")):
@@ -42,7 +42,7 @@ def test_a_report_of_all_records_leaves_out_a_broken_sweep(here: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("plot speed --out d.gif", "A figure file ends in .png, .pdf, .svg, got 'd.gif'"),
+        ("plot dots --out d.gif", "A figure file ends in .png, .pdf, .svg, got 'd.gif'"),
         ("plot dots --baseline ncmm", "Did you mean 'ncm'"),
         ("report --results-dir nowhere", "no records in nowhere/"),
     ],

@@ -41,10 +41,10 @@ def test_solve_prints_one_json_list() -> None:
         ("--balanced", {"mixing": "uniform"}),
         ("--balanced --blind", {"mixing": "learned"}),
         ("--alpha 4", {"prior_alpha": 2}),
-        ("--alpha 4 --prior-alpha sampler", {"prior_alpha": 4}),
-        ("--tau learned --sigma inf --steps 3", {"tau": "learned", "sigma": "inf", "steps": 3}),
-        ("--t-km 12 --set stage=vb", {"t_km": 12, "stage": "vb"}),
-        ("--variant released", {"variant": "released"}),
+        ("--alpha 4 --set prior_alpha=sampler", {"prior_alpha": 4}),
+        ("--set tau=learned --set sigma=inf --set steps=3", {"tau": "learned", "sigma": "inf", "steps": 3}),
+        ("--set t-km=12 --set stage=vb", {"t_km": 12, "stage": "vb"}),
+        ("--set variant=released", {"variant": "released"}),
         ("--method bavardage:released", {"variant": "released"}),
         ("--method pt-map --set rate=0.1", {"rate": 0.1}),
     ],
@@ -56,8 +56,8 @@ def test_parameters_reach_the_method(words: str, expected: dict[str, Any]) -> No
 
 def test_options_of_tasks_and_article_units_reach_the_run() -> None:
     *_, row = rows(
-        "solve", "--t-vb", "30", "--s-max", "2", "--ways", "3", "--queries", "21", "--seed", "9", "--split", "val",
-        "--shots", "2", "--protocol", "veilleux", "--tasks", "1e1", "--batch", "4", "--device", "cpu",
+        "solve", "--set", "t_vb=30", "--set", "s_max=2", "--ways", "3", "--queries", "21", "--seed", "9",
+        "--split", "val", "--shots", "2", "--protocol", "veilleux", "--tasks", "1e1", "--batch", "4", "--device", "cpu",
     )  # fmt: skip
     assert row["params"]["tau"] * (row["params"]["sigma"] / 2) ** 2 == pytest.approx(30)  # τ σ² = T_vb s_max²
     assert (row["ways"], row["queries"], row["seed"], row["tasks"]) == (3, 21, 9, 10)
@@ -65,9 +65,9 @@ def test_options_of_tasks_and_article_units_reach_the_run() -> None:
 
 
 def test_who_is_told_alpha_says_so_in_its_column() -> None:
-    told = rows("solve", *FEW, "--alpha", "4", "--prior-alpha", "sampler")
+    told = rows("solve", *FEW, "--alpha", "4", "--set", "prior_alpha=sampler")
     assert [(row["assumes"], row["alpha"]) for row in told] == [("no prior", 4.0), ("free prior, told α", 4.0)]
-    assert "not known" in run("solve", *FEW, "--balanced", "--blind", "--prior-alpha", "sampler").stderr
+    assert "not known" in run("solve", *FEW, "--balanced", "--blind", "--set", "prior_alpha=sampler").stderr
 
 
 def test_few_of_many_classes_are_among_the_queries() -> None:
@@ -81,7 +81,7 @@ def test_few_of_many_classes_are_among_the_queries() -> None:
 
 
 def test_a_record_names_the_file_that_was_solved(folder: Path) -> None:
-    """Such as one that was extracted with --tag, or has the word scatter in its name."""
+    """Such as one with the word scatter in its name."""
     file = (folder / "features" / "synthetic-none.h5").rename(folder / "features" / "my.scatter-net-tagged.h5")
     assert len(rows("solve", *FEW)) == 2
     for path in (folder / "results").glob("*.h5"):

@@ -47,7 +47,7 @@ def test_tuned_parameters_serve_solve(here: Path) -> None:
     assert "Kept in features/mini-wrn.tuned.json" in output_of(*search)
     (tuned,) = json.loads(output_of(*search, "--json"))
     assert tuned["params"]["tau"] in (0.2, 0.4)
-    assert "tuned:val:grid:2x10" in output_of("solve", "--tune", "--variant", "released", *FEW)
+    assert "tuned:val:grid:2x10" in output_of("solve", "--tune", "--set", "variant=released", *FEW)
 
 
 def test_curves_of_several_files_are_the_json_of_a_sweep(here: Path) -> None:

@@ -62,7 +62,7 @@ def solving(tmp_path: Path, *options: str, before: Before = lambda: None) -> Run
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_ends_with_one_sentence_also_in_a_long_block(number: int, status: int, tmp_path: Path) -> None:
-    running = solving(tmp_path, "--tasks", "3", "--shots", "1", "--steps", "1000000")  # which would take minutes
+    running = solving(tmp_path, "--tasks", "3", "--shots", "1", "--set", "steps=1000000")  # which would take minutes
     running.signal(number)
     ended = running.end()
     assert ended.status == status, ended.errors

@@ -1,4 +1,4 @@
-"""A comparison drawn: dots with intervals, and accuracy against speed."""
+"""A comparison drawn: dots with intervals."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullFormatter
 
 from fsbench.errors import FsbenchError
 from fsbench.report.answer import is_significant
 from fsbench.report.comparison import own_warnings
-from fsbench.report.plots.style import COLOURS, INK, Paper, Width, faint_grid, mark_look, short_name
+from fsbench.report.plots.style import COLOURS, INK, Paper, Width, faint_grid, short_name
 from fsbench.results.comparison import Cell, Column, Comparison, Group
 from fsbench.results.statistics import Interval
 
@@ -148,56 +147,3 @@ def _legend(foot: Any, kinds: set[str], note: str, columns: int) -> None:
     where = {"loc": "upper left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
     foot.legend(handles, names, ncols=min(columns, len(names)), frameon=False, handletextpad=0.1, **where)
     foot.text(0.01, 0.02, note, ha="left", va="bottom")
-
-
-def draw_speed(comparison: Comparison, width: Width = "page") -> Figure:
-    """Accuracy against tasks per second, averaged over the feature files, one panel per setting."""
-    paper = Paper(width)
-    down, across = paper.grid(len(comparison.columns))
-    ran = {label for group in comparison.groups for label, _ in group.cells}
-    labels = [entry.label for entry in comparison.entries if entry.label in ran]
-    names = [short_name(label, 30) for label in labels]
-    columns = max(1, int(paper.inches / (0.35 + 0.065 * max(map(len, names)))))
-    devices = ", ".join(dict.fromkeys(record.device for record in comparison.records))
-    files = ", ".join(f"{group.dataset} {group.backbone}" for group in comparison.groups)
-    note = paper.wrapped(
-        f"Mean over {files}; {comparison.groups[0].counted_tasks} on {devices}. Grey line: not beaten in both."
-    )
-    height = 0.35 + 1.8 * down + paper.line * (math.ceil(len(labels) / columns) + note.count("\n"))
-    with paper.figure(height) as figure:
-        grid = figure.subplots(down, across, squeeze=False, sharex=True)
-        for axes in grid.flat[len(comparison.columns) :]:
-            axes.set_axis_off()
-        for axes, column in zip(grid.flat, comparison.columns, strict=False):
-            _speeds(axes, comparison, column, labels)
-        for row in grid:
-            row[0].set_ylabel(f"{comparison.metric.title} (%)")
-        handles = [Line2D([], [], label=name, **mark_look(number)) for number, name in enumerate(names)]
-        figure.legend(handles=handles, loc="outside lower left", ncols=columns, frameon=False, handletextpad=0.1,
-                      title=note, alignment="left")  # fmt: skip
-    return figure
-
-
-def _speeds(axes: Axes, comparison: Comparison, column: Column, labels: Sequence[str]) -> None:
-    groups = [group for group in comparison.groups if any(at == column for _, at in group.cells)]
-    points = {}
-    for label in labels:
-        cells = [cell for group in groups if (cell := group.cells.get((label, column))) and cell.record.seconds]
-        if cells and len(cells) == len(groups):
-            speeds = [math.log(cell.record.tasks_per_second) for cell in cells]
-            points[label] = math.exp(np.mean(speeds)), float(np.mean([cell.value.mean for cell in cells if cell.value]))
-    front = sorted(
-        point for point in points.values() if not any(x > point[0] and y > point[1] for x, y in points.values())
-    )
-    if front:
-        axes.plot(*zip(*front, strict=True), color="0.7", linewidth=0.8, zorder=1)
-    low, high = clipped_axis([Interval(mean, 0.0) for _, mean in points.values()]) if points else (0.0, 100.0)
-    for label, (speed, mean) in points.items():
-        axes.plot(speed, max(mean, low), zorder=2, clip_on=mean >= low, **mark_look(labels.index(label)))
-        if mean < low:  # outside: at the edge, with the number
-            axes.annotate(f"{mean:.1f}", (speed, low), (5, 2), textcoords="offset points")
-    axes.set(xscale="log", xlabel="tasks per second" if points else "no runs", ylim=(low, high))
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_title("\n".join(column.title.rsplit(" ", 1)), loc="left")
-    faint_grid(axes)

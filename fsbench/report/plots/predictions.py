@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -143,6 +143,3 @@ def _reliability(above: Axes, below: Axes, labels: Sequence[str], methods: Mappi
         axes.set_xticks([0, 50, 100])
     above.set(xlim=(0, 100), ylim=(0, 102), yticks=[0, 25, 50, 75, 100])
     below.set(xlim=(0, 100), ylim=(_LEAST, 120), xlabel="probability (%)")
-
-
-FIGURES: dict[str, Callable[[Comparison, Group], Figure]] = {"confusion": confusion_of, "calibration": calibration_of}

@@ -1,20 +1,32 @@
-"""Studies drawn: the curves of a sweep, and the accuracies of a tuning search."""
+"""Studies drawn: the curves of a sweep, and the spectrum of S_w."""
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
-from fsbench.report.plots.style import COLOURS, LINES, MARKERS, Paper, Width, faint_grid
-from fsbench.report.tables import grid_axes, split_axes
+from fsbench.errors import FsbenchError
+from fsbench.report.plots.style import (
+    COLOURS,
+    LINES,
+    MARKERS,
+    Paper,
+    Width,
+    faint_grid,
+    in_powers,
+    line_look,
+    short_name,
+)
 from fsbench.report.writers import number
-from fsbench.results.studies import Panel, Sweep, Tuned, Value, symbol
+from fsbench.results.studies import Panel, Sweep
+
+if TYPE_CHECKING:
+    from fsbench.features.scatter import BaseStatistics
 
 
 def draw_sweep(sweep: Sweep, width: Width = "page") -> Figure:
@@ -98,64 +110,63 @@ def _positions(panel: Panel) -> dict[float | str, float]:
     return {value: float(place if in_words else value) for place, value in enumerate(values)}
 
 
-def draw_surface(tuned: Tuned, features: str = "", width: Width = "page") -> Figure:
-    """A grid of two or more axes as maps with their numbers; anything else as accuracy over each parameter."""
-    where = f" of {features}" if features else ""
-    title = f"{tuned.method}, {tuned.setting}: {tuned.metric} on the val classes{where} (%), {tuned.tasks:,} tasks"
-    draw = _maps if tuned.how == "grid" and len(tuned.params) > 1 else _scatter
-    return draw(tuned, Paper(width), title)
+_ROUNDING = 1e-12  # eigenvalues below this share of the largest are zero but for rounding
+_CAPTION = (
+    "Spread: how far images of one class differ in each direction of the features, the widest first; the dot marks "
+    "how many directions matter (effective rank). Factors: narrow directions tell classes apart and are stretched; "
+    "those with hardly any spread are mostly noise, so none is stretched by more than σ (faint: without this limit)."
+)
 
 
-def _maps(tuned: Tuned, paper: Paper, title: str) -> Figure:
-    axes = grid_axes(tuned.trials)
-    down, across, rest = split_axes(axes)
-    panels = list(itertools.product(*(axes[name] for name in rest)))
-    cell = 0.054 * paper.points  # inches for a number of four digits
-    beside = max(1, min(len(panels), int((paper.inches - 0.5) / (cell * len(axes[across]) + 0.1))))
-    rows = -(-len(panels) // beside)
-    with paper.figure(rows * (0.2 * len(axes[down]) + 0.55) + 0.3, title) as figure:
-        for index, values in enumerate(panels):
-            place = figure.add_subplot(rows, beside, index + 1)
-            _map(place, tuned, axes, dict(zip(rest, values, strict=True)))
-            place.set_ylabel("" if index % beside else symbol(down))
-    return figure
+class Spectrum(NamedTuple):
+    """The base statistics of one feature file, and the largest scaling σ that BAVARDAGE admits there."""
+
+    name: str
+    base: BaseStatistics
+    sigma: float
+
+    def label(self) -> str:
+        """A line of the legend."""
+        directions = len(self.base.eigenvalues)
+        clamped = round(self.base.share_clamped(self.sigma) * directions)  # those whose λ^(-1/2) exceeds σ
+        label = f"{short_name(self.name, 60)}: effective rank {self.base.effective_rank:.1f} of {directions}"
+        return f"{label}; σ = {self.sigma:g} clamps {clamped} directions"
 
 
-def _map(place: Axes, tuned: Tuned, axes: dict[str, list[Value]], fixed: Mapping[str, Value]) -> None:
-    down, across, _ = split_axes(axes)
-    every = [trial.accuracy for trial in tuned.trials]
-    high = max(every)
-    low = max(min(every), high - max(4 * (high - float(np.median(every))), 2.0))  # colours for what matters
-    grid = np.zeros((len(axes[down]), len(axes[across])))
-    for trial in tuned.trials:
-        if all(trial.params[name] == value for name, value in fixed.items()):
-            i, j = axes[down].index(trial.params[down]), axes[across].index(trial.params[across])
-            grid[i, j] = trial.accuracy
-            best = trial.params == tuned.params
-            colour, weight = "white" if trial.accuracy < (low + high) / 2 else "black", "bold" if best else "normal"
-            place.text(j, i, f"{trial.accuracy:.1f}", ha="center", va="center", color=colour, fontweight=weight)
-            if best:
-                frame = Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, fill=False, lw=1.5, ec=COLOURS[5], zorder=3)
-                place.add_patch(frame)
-    edges = (np.arange(len(axes[name]) + 1) - 0.5 for name in (across, down))
-    place.pcolormesh(*edges, grid, cmap="cividis", vmin=low, vmax=high)
-    place.invert_yaxis()
-    place.set_xticks(range(len(axes[across])), map(number, axes[across]))
-    place.set_yticks(range(len(axes[down])), map(number, axes[down]))
-    place.set_xlabel(symbol(across))
-    place.set_title(", ".join(f"{symbol(name)} = {number(value)}" for name, value in fixed.items()), loc="left")
-
-
-def _scatter(tuned: Tuned, paper: Paper, title: str) -> Figure:
-    names = list(tuned.params)
-    with paper.figure(2.2, title) as figure:
-        for place, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-            values = [trial.params[name] for trial in tuned.trials]
-            place.plot(values, [trial.score for trial in tuned.trials], "o", ms=3, color=COLOURS[0], alpha=0.6)
-            place.plot([tuned.params[name]], [tuned.best.score], "s", ms=5, color=COLOURS[5])
-            if all(isinstance(value, float) and value > 0 for value in values):
-                place.set_xscale("log")
-                ticks(place, {value: float(value) for value in values}, paper.inches / len(names) - 0.6)
-            place.set_xlabel(symbol(name))
-        figure.axes[0].set_ylabel("accuracy (%)")
+def draw_spectra(spectra: list[Spectrum], width: Width = "page") -> Figure:
+    """Eigenvalues of S_w, and next to them (in a column: below) the scalings with their clamp; one line per file."""
+    for name in (spectrum.name for spectrum in spectra if not float(spectrum.base.eigenvalues[0]) > 0):
+        raise FsbenchError(
+            f"The base classes of {name} have no scatter: the images of a class do not differ.",
+            "Base classes need several different images each.",
+        )
+    paper = Paper(width)
+    shape = (1, 2) if width == "page" else (2, 1)
+    labels = [paper.wrapped(spectrum.label(), paper.inches - 0.5) for spectrum in spectra]
+    note = paper.wrapped(_CAPTION)
+    lines = sum(1 + text.count("\n") for text in (*labels, note))
+    with paper.figure(2.5 * shape[0] + paper.line * lines) as figure:
+        left, right = figure.subplots(*shape)
+        for number, (spectrum, label) in enumerate(zip(spectra, labels, strict=True)):
+            values, rank, look = spectrum.base.eigenvalues.numpy(), spectrum.base.effective_rank, line_look(number)
+            values = np.where(values > _ROUNDING * values[0], values, 0.0)
+            positive = np.flatnonzero(values)
+            left.plot(positive + 1, values[positive], label=label, **look)
+            height = np.exp(np.interp(rank, positive + 1, np.log(values[positive])))
+            left.plot(rank, height, marker="o", color=look["color"], markeredgecolor="black", markersize=4)
+            scaling = 1 / np.sqrt(values, out=np.full_like(values, np.nan), where=values > 0)
+            directions = np.arange(1, len(values) + 1)
+            right.plot(directions, scaling, alpha=0.35, **look)
+            right.plot(directions, np.fmin(scaling, spectrum.sigma), **look)
+            if np.isfinite(spectrum.sigma):
+                right.axhline(spectrum.sigma, color=look["color"], linewidth=0.7, linestyle=":")
+                right.annotate(f"σ = {spectrum.sigma:g}", (1, spectrum.sigma), (0, 3), textcoords="offset points")
+        left.set(xlabel="direction i", ylabel="eigenvalue λ of S_w")
+        left.set_title("Spread within a class")
+        right.set(xlabel="direction i", ylabel="scaling min(1/√λ, σ)")
+        right.set_title("Factors of BAVARDAGE (Eq. 7)")
+        for axes in (left, right):
+            in_powers(axes)
+        legend: dict[str, Any] = {"title": note, "alignment": "left", "frameon": False}
+        figure.legend(handles=left.get_lines()[::2], loc="outside lower left", **legend)
     return figure

@@ -24,7 +24,6 @@ from fsbench.reporter import printable
 
 # Okabe and Ito's colours, ordered so that neighbours differ in lightness too.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
-DARKER = tuple(colour for colour in COLOURS if colour != "#F0E442")  # for hollow marks on white
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
 LINES = ("-", "--", "-.", ":")
 INK = "#1d2026"  # of text and lines; a page in dark colours replaces it, so nothing else has this colour
@@ -93,12 +92,6 @@ def line_look(number: int) -> dict[str, Any]:
     """Colour and dashes of a line, another pair for each of 32."""
     cycle, place = divmod(number, len(COLOURS))
     return {"color": COLOURS[place], "linestyle": LINES[(place + cycle) % len(LINES)]}
-
-
-def mark_look(number: int) -> dict[str, Any]:
-    """Colour and shape of a mark, another pair for each of 56: in grey the shapes tell 8 apart."""
-    colour, marker = DARKER[number % len(DARKER)], MARKERS[number % len(MARKERS)]
-    return {"color": colour, "marker": marker, "linestyle": "", "markersize": 4}
 
 
 def in_powers(axes: Axes) -> None:

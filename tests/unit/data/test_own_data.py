@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from fsbench.data.dataset import ImageDataset
-from fsbench.data.scan import OwnData, choose_datasets, parse_fractions, read_split_file, split_by_fractions
+from fsbench.data.scan import OwnData, choose_datasets, parse_fractions, split_by_fractions
 from fsbench.errors import FsbenchError
 from fsbench.reporter import Reporter
 from tests.unit.data.trees import put
@@ -22,13 +22,6 @@ def animals(tmp_path: Path) -> Path:
 
 def classes(dataset: ImageDataset) -> dict[str, tuple[str, ...]]:
     return {name: split.class_names for name, split in dataset.splits.items()}
-
-
-def test_json_with_other_split_names(animals: Path, tmp_path: Path) -> None:
-    put(tmp_path, ["s.json"], b'{"train": ["cat", "dog"], "valid": ["cow"], "test": ["pig"]}')
-    dataset = OwnData(animals, split_file=tmp_path / "s.json").load()
-    assert classes(dataset) == {"base": ("cat", "dog"), "val": ("cow",), "novel": ("pig",)}
-    assert any("1 class folder is in no split and is left out: hen" in note for note in dataset.notes)
 
 
 def test_fractions_never_change() -> None:
@@ -58,20 +51,6 @@ def test_wrong_fractions_are_refused(text: str) -> None:
         parse_fractions(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "Could not read lists of class names"),
-        ('{"holdout": ["cat"]}', "Unknown split 'holdout'"),
-        ('{"base": ["cat"], "test": ["cat"]}', "'cat' is both base and novel"),
-    ],
-)
-def test_wrong_split_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
-    put(tmp_path, ["s.json"], text.encode())
-    with pytest.raises(FsbenchError, match=message):
-        read_split_file(tmp_path / "s.json")
-
-
 def choose(own: OwnData, name: str | None = None) -> tuple[ImageDataset, str]:
     """The data set, and what was printed about it."""
     reporter = Reporter()
@@ -83,26 +62,20 @@ def choose(own: OwnData, name: str | None = None) -> tuple[ImageDataset, str]:
 def test_unfit_divisions_are_refused(animals: Path, tmp_path: Path) -> None:
     with pytest.raises(FsbenchError, match=r"5 class folders .* but not which"):
         OwnData(animals).load()
-    with pytest.raises(FsbenchError, match=r"names 1 class that has no folder .*: unicorn"):
-        OwnData(animals, split_file=put(tmp_path, ["u.json"], b'{"base": ["cat", "unicorn"]}') / "u.json").load()
     put(tmp_path / "zoo", ["train/cat/1.png", "test/dog/1.png"])
-    with pytest.raises(FsbenchError, match="Leave the split file and the fractions out"):
+    with pytest.raises(FsbenchError, match="Leave out --split-fractions"):
         OwnData(tmp_path / "zoo", fractions="0.5,0.25,0.25").load()
-    with pytest.raises(FsbenchError, match="both a split file and fractions"):
-        OwnData(animals, split_file=tmp_path / "s.json", fractions="0.5,0.25,0.25").load()
     with pytest.raises(FsbenchError, match=r"share 0\.02 of 5 classes leaves none for the split val"):
         OwnData(animals, fractions="0.5,0.02,0.48").load()
     assert list(classes(OwnData(animals, fractions="0.6,0,0.4").load())) == ["base", "novel"]
 
 
-@pytest.mark.parametrize("how", ["split folders", "split file", "fractions"])
+@pytest.mark.parametrize("how", ["split folders", "fractions"])
 def test_small_classes_are_left_out_and_named(tmp_path: Path, how: str) -> None:
     prefix = "novel/" if how == "split folders" else ""
     root = put(tmp_path / "pets", [f"{prefix}{name}/{i}.png" for name in ("cat", "cow", "dog") for i in range(6)])
     put(root, [f"{prefix}hen/1.png", f"{prefix}pig/notes.txt"])
-    put(tmp_path, ["s.json"], b'{"novel": ["cat", "cow", "dog", "hen", "pig"]}')
-    file = tmp_path / "s.json" if how == "split file" else None
-    dataset, told = choose(OwnData(root, file, "0,0,1" if how == "fractions" else None, min_images=5))
+    dataset, told = choose(OwnData(root, "0,0,1" if how == "fractions" else None, min_images=5))
     assert classes(dataset) == {"novel": ("cat", "cow", "dog")}
     assert told.count("pets: 2 classes with fewer than 5 readable images are left out: hen (1), pig (0).") == 1, told
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fsbench.report.page import render_html
-from fsbench.report.plots.comparison import draw_speed
+from fsbench.report.plots.comparison import draw_dots
 from fsbench.report.plots.style import svg_text
 from fsbench.results.collect import collect
 from tests.browser import CHROMIUM, MISSING, Page, browser
@@ -40,8 +40,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records += [make_record(dataset=long, features="e" * 64), make_record("ncm", tasks=30, seed=1)]
     path = tmp_path_factory.mktemp("report") / "report.html"
     comparisons = collect(records)
-    drawn = [("Accuracy over speed", svg_text(draw_speed(comparisons[0])), "caption")]
-    path.write_text(render_html(comparisons, studies={"Sweeps": drawn}), encoding="utf-8")
+    drawn = [("Accuracy", svg_text(draw_dots(comparisons[0])), "caption")]
+    path.write_text(render_html(comparisons, sweeps=drawn), encoding="utf-8")
     return path
 
 

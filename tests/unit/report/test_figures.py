@@ -8,13 +8,12 @@ import pytest
 import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.report.plots.spectrum import Spectrum, draw_spectra
-from fsbench.report.plots.style import line_look, mark_look, save, short_name
+from fsbench.report.plots.studies import Spectrum, draw_spectra
+from fsbench.report.plots.style import line_look, save, short_name
 from tests.synthetic import Features, make_features
 
 
 def test_any_name_can_be_drawn_and_the_same_figure_is_the_same_file(features: Features, tmp_path: Path) -> None:
-    assert len({tuple(mark_look(number).values()) for number in range(56)}) == 56  # none is shared
     assert len({tuple(line_look(number).values()) for number in range(32)}) == 32
     assert short_name("a" * 20 + "b" * 20) == "a" * 11 + "…" + "b" * 12
     names = ("_漢字", "$formula$", "a\\b ^_{")

@@ -11,7 +11,7 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.text import Text
 
 from fsbench.errors import FsbenchError
-from fsbench.report.plots.comparison import clipped_axis, draw_dots, draw_speed
+from fsbench.report.plots.comparison import clipped_axis, draw_dots
 from fsbench.report.plots.style import WIDTHS, save
 from fsbench.results.collect import collect
 from fsbench.results.comparison import Comparison
@@ -90,7 +90,7 @@ def test_differences_to_a_baseline_are_paired() -> None:
 
 @pytest.mark.parametrize("width", ["column", "page"])
 def test_figures_have_their_true_size_and_legible_letters(table: Comparison, width: Any, tmp_path: Path) -> None:
-    figures = [draw_dots(table, width), draw_dots(table, width, differences=True), draw_speed(table, width)]
+    figures = [draw_dots(table, width), draw_dots(table, width, differences=True)]
     for number, figure in enumerate(figures):
         save(figure, tmp_path / f"{number}.pdf")
         box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+)", (tmp_path / f"{number}.pdf").read_bytes())
@@ -98,11 +98,3 @@ def test_figures_have_their_true_size_and_legible_letters(table: Comparison, wid
         assert float(box[1]) == pytest.approx(72 * WIDTHS[width], abs=0.1)
         sizes = [text.get_fontsize() for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text()]
         assert min(map(float, sizes)) >= 7
-
-
-def test_speed_is_that_of_the_runs_on_a_logarithmic_axis() -> None:
-    records = [make_record("ncm", 0.6, seconds=0.01), make_record("tim-gd", 0.7, seconds=10.0)]
-    (axes,) = draw_speed(collect(records)[0]).axes
-    assert axes.get_xscale() == "log"
-    points = [np.ravel(line.get_xydata()) for line in axes.get_lines() if len(np.ravel(line.get_xdata())) == 1]
-    np.testing.assert_allclose(points, [(record.tasks_per_second, record.per_task.mean()) for record in records])

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from fsbench.backbones.load import load_backbone
 from fsbench.data.dataset import ImageDataset
@@ -17,7 +16,7 @@ from fsbench.methods.images.maml import Maml
 from fsbench.methods.images.networks import load_network
 from fsbench.methods.images.versa import Versa
 from fsbench.train import episodes as module
-from fsbench.train.episodes import EpisodeKeys, Learning, Prototypes
+from fsbench.train.episodes import EpisodeKeys, Learning
 from fsbench.train.run import Trained, best_of, train_backbone
 from fsbench.train.settings import RECIPES, Episodes, Execution, TrainSettings
 from tests.unit.train.test_run import Listener, same
@@ -62,10 +61,6 @@ def test_a_stopped_training_ends_with_the_same_network(dataset: ImageDataset, tm
     assert f"The file holds epoch {best.epoch}, the best on the val classes." in whole.describe()
     assert train(dataset, out, recipe).describe() == [str(out)]  # done already
     assert (facts(out)["val_accuracy"], facts(out)["recipe"]) == (str(best), recipe)
-    if recipe == "protonet":  # an ordinary backbone
-        assert load_backbone("conv4", out).info.feature_dim == 16
-        assert not [name for name in load_file(out) if name.startswith("classifier.")]
-        return
     made: type[Maml | Versa] = Versa if recipe == "versa" else Maml
     variant = "transductive" if replace(TASKS, recipe=recipe).transductive else "inductive"
     method = made.configure(Context(balanced=True, network=load_network(out, "tints")), variant=variant)
@@ -87,19 +82,6 @@ def test_processes_share_the_tasks_of_an_update() -> None:
     assert alone.tasks(1).support.shape == (2, 10)  # one shot, two shots, in turn
     with pytest.raises(FsbenchError, match="images of every class"):
         EpisodeKeys(SETTINGS, replace(TASKS, queries=75), np.arange(0, 61, 10))
-
-
-def test_prototypes_by_the_book() -> None:
-    torch.manual_seed(0)
-    support, queries = torch.randn(6, 4, dtype=torch.float64), torch.randn(5, 4, dtype=torch.float64)
-    labels, wanted = torch.tensor([0, 1, 2, 0, 1, 2]), torch.tensor([2, 0, 1, 1, 0])
-    objective = Prototypes(fresh(1), replace(TASKS, ways=3), 0)
-    expected = 0.0
-    for query, label in zip(queries, wanted, strict=True):
-        means = [torch.stack([row for row, k in zip(support, labels, strict=True) if k == c]).mean(0) for c in range(3)]
-        scores = np.array([-((query - mean) ** 2).sum().item() for mean in means])
-        expected -= scores[label] - np.log(np.exp(scores).sum())
-    assert objective.loss(support, labels, queries, wanted, 0).item() == pytest.approx(expected / 5, rel=1e-9)
 
 
 def test_the_head_of_maml_stays_zero() -> None:

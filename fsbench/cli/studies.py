@@ -1,0 +1,149 @@
+"""`fsbench sweep`, `tune` and `reproduce`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fsbench.cli.options import Reproduce, Tune
+from fsbench.cli.options import Sweep as Options
+from fsbench.cli.session import find_features, format_of, open_runner
+from fsbench.errors import UsageError, unknown_name
+from fsbench.evaluation.reproduce import TABLES
+from fsbench.evaluation.reproduce import reproduce as reproduce_table
+from fsbench.evaluation.run import Runner
+from fsbench.evaluation.source import base_of, network_of, with_pixels
+from fsbench.evaluation.spec import OF_PROTOCOL, Axis, protocols_of, varied_methods
+from fsbench.evaluation.sweep import FIGURES, Plan, plan_sweep, run_sweep
+from fsbench.evaluation.tuning import CALIBRATIONS, Search, grid_of, validation_source
+from fsbench.evaluation.tuning import tune as search_parameters
+from fsbench.features.store import FeatureFile
+from fsbench.io.files import require_writable, write_text
+from fsbench.report.plots.studies import draw_sweep
+from fsbench.report.plots.style import check_ending, save
+from fsbench.report.tables import reproduced_rows, reproduced_tables, sweep_tables, trials_table
+from fsbench.report.writers import render, show, stdout_console
+from fsbench.results.studies import SWEEPS, Sweep, Tuned, save_sweep, tuning_path
+
+
+def sweep(options: Options) -> None:
+    """Measure the curves for every feature file, then print, draw and store them."""
+    plans, name = _plans(options), f"{','.join(options.methods)} over {', '.join(options.over)}"
+    if options.out:
+        check_ending(options.out)
+    with open_runner(options) as runner:
+        rules: dict[str, Any] = {"tasks": options.tasks, "seed": options.seed, "preset": options.preset}
+        files = find_features(options, runner.reporter, runner.ranks)
+        show_sweeps(lambda file: run_sweep(plans, file, runner, name=name, **rules), files, runner, options)
+
+
+def _plans(options: Options) -> list[Plan]:
+    """The panels to measure."""
+    for name in set(OF_PROTOCOL) & options.over.keys() & options.model_fields_set:
+        raise UsageError("over", f"{name} is swept and also given by --{name}; choose one")
+    if "alpha" in options.over and not options.unbalanced:
+        raise UsageError("over", "α has no meaning for balanced tasks; leave out --balanced")
+    protocols = protocols_of(options)
+    if "shots" in options.over:
+        protocols = protocols[:1]  # its own number of shots does not matter
+    axes = [Axis(*item) for item in options.over.items()]
+    return plan_sweep(varied_methods(options.methods, options), axes, options.split, protocols)
+
+
+def show_sweeps(
+    curves_of: Callable[[FeatureFile], Sweep], files: Sequence[FeatureFile], runner: Runner, options: Any
+) -> None:
+    """Measure the curves of every file, store and draw them, and print tables as soon as they are there, or JSON."""
+    if options.out and len(files) > 1:  # only the last would remain
+        raise UsageError("out", "one figure is drawn per feature file; give one file, or leave out --out")
+    folder, shown = options.results_dir / SWEEPS, []
+    runner.ranks.agree(lambda: require_writable(folder))
+    for curves in map(curves_of, files):
+        if not runner.ranks.leads:
+            continue
+        stored = folder / f"{curves.name}.json"
+        drawn = options.out or stored.with_suffix(".png")
+        save_sweep(stored, curves)
+        save(draw_sweep(curves), drawn)
+        shown.append(asdict(curves))
+        if not options.as_json:
+            show(*sweep_tables(curves))
+            stdout_console().print(f"Figure: {drawn}. Points: {stored}.", soft_wrap=True)
+    if runner.ranks.leads and options.as_json:
+        print(json.dumps(shown, indent=1))
+
+
+def tune(options: Tune) -> None:
+    """Search parameters for every feature file and setting, and print what was tried and chosen."""
+    protocols = protocols_of(options)
+    (choice,) = varied_methods([options.method], options)
+    confidence = [Axis("calibration", CALIBRATIONS)] if options.goal == "confidence" else []
+    grid = [Axis(*item) for item in options.over.items()] or confidence or grid_of(choice)
+    with open_runner(options) as runner:
+        searched: list[Tuned] = []
+        for file in find_features(options, runner.reporter, runner.ranks):
+            val = validation_source(file, base_of(file, runner.reporter, runner.ranks))
+            val = with_pixels(val, choice.network, file, runner) if choice.network else val
+            for protocol in protocols:
+                search = Search(choice, val, protocol, tuning_path(file.path))
+                search = search.for_confidence() if confidence else search
+                tuned = search_parameters(search, grid, runner, tasks=options.tasks, seed=options.seed)
+                if not runner.ranks.leads:
+                    continue
+                searched.append(tuned)
+                if not options.as_json:
+                    _show(tuned, search.memory if search.stored() == tuned else None)
+        if runner.ranks.leads and options.as_json:
+            print(json.dumps([asdict(tuned) | {"params": tuned.params} for tuned in searched], indent=1))
+
+
+def _show(tuned: Tuned, memory: Path | None) -> None:
+    """Print the searched grid, the outcome, and the file that stores it, if one does."""
+    show(trials_table(tuned))
+    stored = f" Kept in {memory} for --tune." if memory else ""
+    stdout_console().print(f"{tuned.describe()}.{stored}", soft_wrap=True)
+
+
+_FIGURES = {f"figure{number}": number for number in FIGURES}
+
+
+def reproduce(options: Reproduce) -> None:
+    """Run what a table or figure of the article needs, and show it next to the article's numbers."""
+    what, out = options.what, options.out
+    if what not in (*TABLES, *_FIGURES):
+        raise unknown_name("table or figure", what, (*TABLES, *_FIGURES))
+    form = format_of("json" if options.as_json else None, out) if what in TABLES else ""
+    if out and what in _FIGURES:
+        check_ending(out)
+    with open_runner(options) as runner:
+        files = find_features(options, runner.reporter, runner.ranks)
+        if what in _FIGURES:
+            _figure(_FIGURES[what], files, runner, options)
+            return
+        tasks, weights = options.tasks or 10_000, options.weights_dir
+        table = reproduce_table(what, files, runner, tasks=tasks, seed=options.seed, weights=weights)
+        if not runner.ranks.leads:
+            return
+        tables = reproduced_tables(table, options.metrics)
+        text = render(form, lambda: tables, lambda: reproduced_rows(table, options.metrics))
+        if out:
+            write_text(out, text)
+            runner.reporter.say(f"Wrote {out}.")
+        if options.as_json:
+            print(text, end="")
+        else:
+            show(*tables)
+
+
+def _figure(number: int, files: Sequence[FeatureFile], runner: Runner, options: Reproduce) -> None:
+    """The curves of a figure for every feature file."""
+
+    def curves_of(file: FeatureFile) -> Sweep:
+        preset, tasks = "" if network_of(file) else "article", options.tasks or 1_000
+        rules: dict[str, Any] = {"tasks": tasks, "seed": options.seed, "preset": preset}
+        return run_sweep(FIGURES[number](preset), file, runner, name=f"figure {number}", **rules)
+
+    show_sweeps(curves_of, files, runner, options)
