@@ -22,7 +22,7 @@ from fsbench.evaluation.engine import MethodError, Outcome, TaskList, solve
 from fsbench.evaluation.source import FACTS, Source
 from fsbench.evaluation.spec import MethodChoice, command_of
 from fsbench.features.scatter import BaseStatistics
-from fsbench.io.files import require_writable
+from fsbench.io.files import only_writer, require_writable
 from fsbench.methods.base import Context, Learnable, Method
 from fsbench.methods.bavardage import ARTICLE_UNITS
 from fsbench.methods.images.loader import ImageLoader
@@ -167,7 +167,7 @@ class Runner:
         kept = record.model_copy(update={**present, "also": tuple(asked[1:])})
         if kept != record:
             with suppress(FsbenchError, OSError):  # a folder that cannot be written is shown all the same
-                save_record(path, kept)
+                self._keep(kept)
         of_answers = {"answers", "seconds", "peak_memory", "redrawn", "device", "ranks", "created", "versions"}
         others = tuple(one for one in asked if one != draft.origins)
         return draft.model_copy(update={**{name: getattr(record, name) for name in of_answers}, "also": others})
@@ -203,12 +203,19 @@ class Runner:
             )  # fmt: skip
             extended = [_with(*one) for one in zip(drafts, records, outcomes, strict=True)]
             for record in extended if self.results else ():
-                path = record_path(self.results, record)  # type: ignore[arg-type]
-                self.ranks.agree(partial(save_record, path, record))
+                self.ranks.agree(partial(self._keep, record))
             records, done = tuple(extended), done + len(numbers)
             seconds = self.ranks.agree(lambda: max(time.monotonic() - started, 1e-3))  # noqa: B023
             size = max(size, int(_SECONDS_TO_KEEP * len(numbers) / seconds))
         return [record for record in records if record]
+
+    def _keep(self, record: Record) -> None:
+        """Write a record, unless another process has written a longer one meanwhile."""
+        assert self.results is not None
+        path = record_path(self.results, record)
+        with only_writer(path, waiting=lambda sentence: None):
+            if self.force or not path.exists() or load_record(path).tasks <= record.tasks:
+                save_record(path, record)
 
 
 def _draft(job: Job, runner: Runner) -> Record:

@@ -132,6 +132,10 @@ def _from_csv(path: Path, roots: Sequence[Path], reporter: Reporter) -> dict[str
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FsbenchError(f"{path} is neither a folder nor a CSV file: {error}.", _CLASS_FOLDERS) from error
     if not rows or not {"file", "label"} <= rows[0].keys():
+        if rows and "outlier_score" in rows[0]:
+            raise FsbenchError(
+                f"{path} holds answers of fsbench under other names.", "Call its columns file and label."
+            )
         rows = [{"file": file, "label": label} for _, file, label in read_image_rows(path)]
     if "confidence" in rows[0]:
         checked = [row for row in rows if row.get("flag") in (CHECKED, NONE)]

@@ -186,12 +186,12 @@ def _rules(record: Record) -> tuple[Any, ...]:
     """What the runs of one comparison have in common."""
     run, rules = record.run, record.run.protocol
     drawn = rules.ways, rules.queries, rules.present or "all", rules.unknown, rules.support
-    base = run.base if run.base == "pool" else record.base_dataset  # statistics of each task, or of base classes
+    base = "statistics of each task" if run.base == "pool" else f"classes of {record.base_dataset or 'their own'}"
     return run.split, base, rules.name, rules.version, *drawn, run.seed
 
 
 _TITLED = (
-    "{} classes", "base classes of {}", "protocol {}", "version {}", "{}-way", "{} queries", "{} classes present",
+    "{} classes", "base {}", "protocol {}", "version {}", "{}-way", "{} queries", "{} classes present",
     "{} unknown classes", "{} shots", "seed {}",
 )  # fmt: skip
 
@@ -202,7 +202,7 @@ def titles(comparisons: Sequence[Comparison]) -> list[str]:
     differing = [place for place in range(len(_TITLED)) if len({one[place] for one in rules}) > 1]
     names = []
     for comparison, one in zip(comparisons, rules, strict=True):
-        words = [_TITLED[place].format("their own" if one[place] == "" else one[place]) for place in differing]
+        words = [_TITLED[place].format(one[place]) for place in differing]
         names.append(", ".join([f"{comparison.tasks:,} tasks", *words]))
     return names
 

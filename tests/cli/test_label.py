@@ -182,7 +182,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "list of missing files": (("label", "list.txt", "--support", "labelled", *NETWORK), "cannot be found: gone.png"),
     "binary list": (("label", "my.pth", "--support", "labelled", *NETWORK), "nor a text file of paths"),
     "no support": (("label", "photos", *NETWORK), "At least two classes are needed, there is none"),
-    "names for a network without text": ((*CALL, "--classes", "ant,dog"), "rn12 knows no text"),
+    "names for a network without text": ((*CALL, "--classes", "ant,dog"), "--classes: rn12 knows no text"),
     "a method that needs images": (
         ("label", "photos", "--classes", "ant,dog", "--method", "ncm", *NETWORK),
         "ncm needs labelled images of every class; there are none of ant, dog",
@@ -225,6 +225,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "not a csv": ((*CALL, "--out", "labels.txt"), "must end in .csv"),
     "full folder": ((*CALL, "--sort-into", "photos"), "photos is not empty"),
     "negative": ((*CALL, "--suggest", "-1"), "at least 0"),
+    "answers under other names": ((*CALL, "--support", "renamed.csv"), "holds answers of fsbench under other names"),
 }
 
 
@@ -245,6 +246,7 @@ def test_a_wrong_call_is_one_clear_sentence(what: str, work: Path, monkeypatch: 
         (work / f"{name}.csv").write_text("\n".join(["file,label", *lines]), encoding="utf-8")
     for name, head in {"raw": "file,label,confidence,flag", "capitals": "File,Label,Confidence,Flag"}.items():
         (work / f"{name}.csv").write_text(f"{head}\nphotos/ant004.png,ant,0.9,\n", encoding="utf-8")
+    (work / "renamed.csv").write_text("filename,label,outlier_score\nphotos/ant004.png,ant,0.9\n", encoding="utf-8")
     if what == "two files of a name":
         shutil.copy(work / "photos" / "ant004.png", work / "photos" / "000.png")
     if what == "copies with two labels":
