@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 import torch
@@ -43,7 +42,7 @@ from fsbench.methods.base import (
     require_base,
 )
 from fsbench.methods.centroids import Clusters, InnerProducts, products_of
-from fsbench.methods.soft_kmeans import last, over_classes, preset_of, soft_kmeans, temperature_of
+from fsbench.methods.soft_kmeans import over_classes, preset_of, soft_kmeans, temperature_of
 from fsbench.methods.transport import EqualSizes
 from fsbench.tasks.batch import TaskBatch, gram, product
 
@@ -157,37 +156,28 @@ class Bavardage(Method):
         return sphering(base.eigenvalues, base.eigenvectors, self.sigma)
 
     def classify(self, tasks: TaskBatch) -> Tensor:
-        """Assignments of the queries after the last step, (B, Q, K)."""
-        return last(self.assignments(tasks)).mT
-
-    def assignments(self, tasks: TaskBatch) -> Iterator[Tensor]:
-        """Algorithm 1 for every task of the batch: o (B, K, Q) after every step of Soft-KMEANS, then of VB.
+        """Algorithm 1 for every task of the batch: assignments of the queries after the last step, (B, Q, K).
 
         Departs from Algorithm 1: the assignments of the support stay one-hot, as in the released program.
         """
         plain, sphered = (Clusters(products, tasks.one_hot()) for products in self._products(tasks))
-        steps = self._steps(plain, sphered, self.variant == "transport" or self.sizes == "equal")
-        if self.sizes != "auto":
-            yield from steps
-            return
-        for free, even in zip(steps, self._steps(plain, sphered, equal=True), strict=True):
-            yield torch.where(look_equal(free), even, free)
+        assigned = self._solved(plain, sphered, self.variant == "transport" or self.sizes == "equal")
+        if self.sizes == "auto":
+            assigned = torch.where(look_equal(assigned), self._solved(plain, sphered, equal=True), assigned)
+        return assigned.mT
 
-    def _steps(self, plain: Clusters, sphered: Clusters, equal: bool) -> Iterator[Tensor]:
-        """The same, with classes of equal size or not."""
+    def _solved(self, plain: Clusters, sphered: Clusters, equal: bool) -> Tensor:
+        """Assignments o (B, K, Q) after Soft-KMEANS and the steps of VB, with classes of equal size or not."""
         normalised = EqualSizes() if equal else over_classes
-        for assigned in soft_kmeans(plain, self.t_km, self.km_steps, normalised):
-            yield assigned
+        assigned = soft_kmeans(plain, self.t_km, self.km_steps, normalised)
         share = off_centre(sphered, assigned) if self.prior_mean == "task" else None
         if self.start == "product":
-            similarity, squared = sphered.means()
-            logarithms = assigned.clamp_min(torch.finfo(assigned.dtype).tiny).log()
-            normalised = EqualSizes() if equal else over_classes  # the potentials so far are in the logarithms
-            assigned = normalised(logarithms + START_TAU * (similarity - squared / 2))
+            normalised = EqualSizes() if equal else over_classes  # the potentials so far are in the assignments
+            assigned = normalised(_with_nearest_mean(sphered, assigned))
         weight, large = self._weight(*assigned.shape[1:], equal=equal), self._trust_in_sizes(assigned)
         for _ in range(self.steps):
             assigned = normalised(self._logits(sphered, assigned, weight, large, share))
-            yield assigned
+        return assigned
 
     def _products(self, tasks: TaskBatch) -> tuple[InnerProducts, InnerProducts]:
         """Inner products of CL2N samples, and of the same sphered."""
@@ -271,6 +261,12 @@ def off_centre(clusters: Clusters, assigned: Tensor) -> Tensor:
     _, of_all = everything.centroids(one, one[:, :, :1])  # (B, 1, 1) ‖Σ_n x_n‖²
     spread = of_classes.sum(dim=1, keepdim=True) / of_all.clamp_min(torch.finfo(of_all.dtype).tiny)
     return (1 - spread).clamp_min(0.0)
+
+
+def _with_nearest_mean(clusters: Clusters, assigned: Tensor) -> Tensor:
+    """Logits of the product of assignments (B, K, Q) and those of the nearest class mean of the support."""
+    similarity, squared = clusters.means()
+    return assigned.clamp_min(torch.finfo(assigned.dtype).tiny).log() + START_TAU * (similarity - squared / 2)
 
 
 def look_equal(assigned: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ are used only on request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -90,11 +90,7 @@ class SoftKMeans(Method):
 
     def classify(self, tasks: TaskBatch) -> Tensor:
         """Assignments of the queries after the last E step, (B, Q, K)."""
-        return last(self.assignments(tasks)).mT
-
-    def assignments(self, tasks: TaskBatch) -> Iterator[Tensor]:
-        """Soft assignments o (B, K, Q) of the queries after every E step."""
-        return soft_kmeans(Clusters(products_of(tasks), tasks.one_hot()), self.t_km, self.km_steps)
+        return soft_kmeans(Clusters(products_of(tasks), tasks.one_hot()), self.t_km, self.km_steps).mT
 
 
 def over_classes(logits: Tensor) -> Tensor:
@@ -104,23 +100,15 @@ def over_classes(logits: Tensor) -> Tensor:
 
 def soft_kmeans(
     clusters: Clusters, temperature: float, steps: int, normalised: Callable[[Tensor], Tensor] = over_classes
-) -> Iterator[Tensor]:
-    """Soft assignments o (B, K, Q) of the queries after every E step, which `normalised` makes of the logits.
+) -> Tensor:
+    """Soft assignments o (B, K, Q) of the queries after the last E step; `normalised` makes them of the logits.
 
     The first ones are those of the nearest class mean, softmax(−T_km d²) with d the distance to the support's means.
-    The centroids after the last step are not needed.
     """
     similarity, squared = clusters.means()
-    for step in range(1, steps + 1):
-        logits = temperature * (2 * similarity - squared)  # −T d², up to ‖x_n‖², which is the same for every class
-        assigned = normalised(logits)
-        yield assigned
-        if step < steps:
-            similarity, squared = clusters.centroids(assigned, clusters.count(assigned))
-
-
-def last(steps: Iterator[Tensor]) -> Tensor:
-    """What the last step gives; those before are not kept."""
-    for step in steps:
-        latest = step
-    return latest
+    # −T d², up to ‖x_n‖², which is the same for every class
+    assigned = normalised(temperature * (2 * similarity - squared))
+    for _ in range(steps - 1):
+        similarity, squared = clusters.centroids(assigned, clusters.count(assigned))
+        assigned = normalised(temperature * (2 * similarity - squared))
+    return assigned
