@@ -3,10 +3,37 @@ from pathlib import Path
 
 import pytest
 
-from fsbench.cli.doctor import probe_environment
+from fsbench.cli.doctor import DoctorReport, diagnose, probe_environment
 from fsbench.data.catalog import dataset_info
 from tests.cli import run
 from tests.unit.data.trees import put
+
+
+def look(root: Path) -> DoctorReport:
+    return diagnose(root / "data", root / "weights", root / "features")
+
+
+def test_an_absent_a_foreign_and_an_unreadable_data_folder(here: Path) -> None:
+    data = here / "data"
+    assert look(here).data_sentences[0].startswith(f"There is no folder {data}. Put data sets there")
+    put(data, ["holiday/1.png"])
+    assert look(here).data_sentences[0].startswith(f"No folder in {data} is named as a known data set: mini, ")
+    (data / "mini").mkdir()
+    (dataset,) = look(here).datasets
+    assert (dataset.state, "found nothing" in dataset.sentences[0]) == ("unreadable", True)
+
+
+def test_a_complete_data_set(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = dataset_info("cub")
+    for counts in info.splits.values():
+        for name in counts:
+            monkeypatch.setitem(counts, name, 1)
+    put(here / "data/cub/images", (f"{name}/1.jpg" for name in info.split_of))
+    (dataset,) = look(here).datasets
+    assert (dataset.state, dataset.sentences) == ("complete", ("CUB-200-2011 is complete.",))
+    assert [split["images"] for split in dataset.splits.values()] == [100, 50, 50]
+    put(here / "data/cub/images", ["201.Dodo/1.jpg"])
+    assert look(here).datasets[0].state == "differs"
 
 
 def test_all_that_is_here_fits_a_hundred_columns(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,19 +49,19 @@ def test_all_that_is_here_fits_a_hundred_columns(here: Path, monkeypatch: pytest
 
 
 def test_roots_come_from_the_environment_and_json_is_printed_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(here, ["d/mini/train.pkl", "w/mini/rn12.pt", "f/x.h5"])
+    put(here, ["d/mini/train.pkl", "w/mini/rn12.pt", "w/mini/timm/vit.pth", "w/mini/.hidden.pt", "w/README.md"])
+    put(here, ["f/x.h5", "f/x.txt", "f/deep/y.h5"])
     for name in ("data", "weights", "features"):
         monkeypatch.setenv(f"FSBENCH_{name.upper()}", name[0])
     content = json.loads(run("doctor", "--json").stdout)
     assert (content["data_root"], content["datasets"][0]["state"]) == ("d", "unreadable")
     assert content["environment"]["devices"] == {"cpu": "2 threads"}
-    assert [*content["weights"], *content["features"]] == ["mini/rn12.pt", "x.h5"]
+    assert [*content["weights"], *content["features"]] == ["mini/rn12.pt", "mini/timm/vit.pth", "x.h5"]
 
 
 def test_this_machine_is_described_and_a_broken_pair_of_libraries_gets_advice() -> None:
     environment = probe_environment()
-    assert environment.problem == ""
-    assert "thread" in environment.devices["cpu"]
+    assert (environment.problem, "thread" in environment.devices["cpu"]) == ("", True)
     assert environment.versions["torch"]
     killed = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
     environment = probe_environment(f'print(\'{{"cpu": "4 threads"}}\', flush=True)\n{killed}')
