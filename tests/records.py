@@ -10,16 +10,7 @@ from numpy.typing import ArrayLike
 from fsbench.features.store import Provenance
 from fsbench.methods.base import Learnable
 from fsbench.methods.registry import method_class, method_names
-from fsbench.results.record import (
-    Answers,
-    MethodFacts,
-    Origins,
-    Record,
-    Run,
-    Tuning,
-    record_path,
-    save_record,
-)
+from fsbench.results.record import Answers, MethodFacts, Origins, Record, Run, Tuning, record_path, save_record
 from fsbench.tasks.protocol import TaskProtocol
 
 CLASSES = 20  # of the split

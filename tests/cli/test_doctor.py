@@ -3,10 +3,33 @@ from pathlib import Path
 
 import pytest
 
-from fsbench.cli.doctor import check_datasets, list_weights, probe_environment
+from fsbench.cli.doctor import check_datasets, probe_environment
 from fsbench.data.catalog import dataset_info
 from tests.cli import run
 from tests.unit.data.trees import put
+
+
+def test_an_absent_a_foreign_and_an_unreadable_data_folder(here: Path) -> None:
+    assert "There is no folder data. Put data sets there" in run("doctor").stdout
+    put(here / "data", ["holiday/1.png"])
+    assert "No folder in data is named as a known data set: mini, " in run("doctor").stdout
+    (here / "data/mini").mkdir()
+    (dataset,) = check_datasets(Path("data"))
+    assert dataset.state == "unreadable"
+    assert "found nothing" in dataset.sentences[0]
+
+
+def test_a_complete_data_set(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = dataset_info("cub")
+    for counts in info.splits.values():
+        for name in counts:
+            monkeypatch.setitem(counts, name, 1)
+    put(here / "data/cub/images", (f"{name}/1.jpg" for name in info.split_of))
+    (dataset,) = check_datasets(here / "data")
+    assert (dataset.state, dataset.sentences) == ("complete", ("CUB-200-2011 is complete.",))
+    assert [split["images"] for split in dataset.splits.values()] == [100, 50, 50]
+    put(here / "data/cub/images", ["201.Dodo/1.jpg"])
+    assert check_datasets(here / "data")[0].state == "differs"
 
 
 def test_all_that_is_here_fits_a_hundred_columns(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,50 +45,21 @@ def test_all_that_is_here_fits_a_hundred_columns(here: Path, monkeypatch: pytest
 
 
 def test_roots_come_from_the_environment_and_json_is_printed_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(here, ["d/mini/train.pkl", "w/mini/rn12.pt", "f/x.h5"])
+    put(here, ["d/mini/train.pkl", "w/mini/rn12.pt", "w/mini/timm/vit.pth", "w/mini/.hidden.pt", "w/README.md"])
+    put(here, ["f/x.h5", "f/x.txt", "f/deep/y.h5"])
     for name in ("data", "weights", "features"):
         monkeypatch.setenv(f"FSBENCH_{name.upper()}", name[0])
     content = json.loads(run("doctor", "--json").stdout)
     assert (content["datasets"][0]["path"], content["datasets"][0]["state"]) == ("d/mini", "unreadable")
     assert content["environment"]["devices"] == {"cpu": "2 threads"}
-    assert [*content["weights"], *content["features"]] == ["mini/rn12.pt", "x.h5"]
+    assert [*content["weights"], *content["features"]] == ["mini/rn12.pt", "mini/timm/vit.pth", "x.h5"]
 
 
 def test_this_machine_is_described_and_a_broken_pair_of_libraries_gets_advice() -> None:
     environment = probe_environment()
-    assert environment.problem == ""
-    assert "thread" in environment.devices["cpu"]
+    assert (environment.problem, "thread" in environment.devices["cpu"]) == ("", True)
     assert environment.versions["torch"]
     killed = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
     environment = probe_environment(f'print(\'{{"cpu": "4 threads"}}\', flush=True)\n{killed}')
     assert "exit status -4. Install torch and torchvision together" in environment.problem
     assert environment.devices == {"cpu": "4 threads"}
-
-
-def test_an_absent_a_foreign_and_an_unreadable_data_folder(here: Path) -> None:
-    assert "There is no folder data. Put data sets there" in run("doctor").stdout
-    put(here / "data", ["holiday/1.png"])
-    assert "No folder in data is named as a known data set: mini, " in run("doctor").stdout
-    (here / "data/mini").mkdir()
-    (dataset,) = check_datasets(Path("data"))
-    assert dataset.state == "unreadable"
-    assert "found nothing" in dataset.sentences[0]
-
-
-def test_complete_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    info = dataset_info("cub")
-    for counts in info.splits.values():
-        for name in counts:
-            monkeypatch.setitem(counts, name, 1)
-    put(tmp_path / "data/cub/images", (f"{name}/1.jpg" for name in info.split_of))
-    (dataset,) = check_datasets(tmp_path / "data")
-    assert (dataset.state, dataset.sentences) == ("complete", ("CUB-200-2011 is complete.",))
-    assert [split["images"] for split in dataset.splits.values()] == [100, 50, 50]
-    put(tmp_path / "data/cub/images", ["201.Dodo/1.jpg"])
-    assert check_datasets(tmp_path / "data")[0].state == "differs"
-
-
-def test_weights_are_listed_without_other_files(tmp_path: Path) -> None:
-    weights = ["mini/wrn.tar", "mini/timm/vit.pth", "cub/rn12.pt", "cub/rn12.md", "README.md", "mini/.hidden.pt"]
-    put(tmp_path / "weights", weights, b"1234")
-    assert list_weights(tmp_path / "weights") == {"cub/rn12.pt": 4, "mini/wrn.tar": 4, "mini/timm/vit.pth": 4}

@@ -12,14 +12,7 @@ import pytest
 from fsbench.cli.app import load_command
 from tests.benchmarks import END, START, shown_of
 from tests.cli import run, succeed
-from tests.workspace import (
-    write_clip,
-    write_feature_files,
-    write_labelling,
-    write_mini,
-    write_photos,
-    write_pickles,
-)
+from tests.workspace import write_clip, write_feature_files, write_labelling, write_mini, write_photos, write_pickles
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = {

@@ -3,7 +3,6 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,12 +12,10 @@ from fsbench.backbones.load import encode_backbone, load_backbone
 from fsbench.data.transforms import RECIPES, transform_for
 from fsbench.evaluation.source import load_source
 from fsbench.features.store import FeatureFile
-from fsbench.results.published import published
 from fsbench.results.record import load_record
 from tests.cli import run, succeed
 from tests.images import write_images
 from tests.oracle import backbone_reference as reference
-from tests.records import make_record
 
 
 @pytest.fixture
@@ -45,13 +42,6 @@ def test_from_a_checkpoint_to_a_record(folder: Path) -> None:
     digest = made.weights_sha256[:8]
     assert (record.provenance.family, record.provenance.named_weights) == (made.family, f"a.pth@{digest}")
     assert f"|photos/rn18(rn18-closerlook@{digest})/novel|" in record.signature
-
-
-def test_published_numbers_are_those_of_the_same_network() -> None:
-    for name, family in FAMILIES.items():
-        features: dict[str, Any] = {"dataset": "mini", "family": name, "backbone": family.backbone, "alpha": None}
-        numbers = [published(make_record(method, **features)) for method in ("bavardage", "pt-map")]
-        assert any(numbers) is bool(family.published), name
 
 
 def test_own_weights_are_not_the_published_ones(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Help, completion, the reference page, and how little is imported for them."""
 
+import json
 import os
 import re
 import shlex
@@ -67,18 +68,33 @@ def test_the_shell_completes_names(line: str, expected: set[str], monkeypatch: p
 
 
 HEAVY = "torch", "numpy", "scipy", "matplotlib", "rich", "timm", "h5py", "PIL"
-IMPORTED = f"""
-import sys
+SECONDS = "torch", "torch._dynamo", "sympy", "scipy.stats", "scipy.cluster", "matplotlib", "torchvision", "timm"
+IMPORTED = """
+import json, sys
 from fsbench.cli.app import main
+named = json.loads(sys.argv.pop(1))
 try:
     main()
 finally:
-    print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)
+    print([name for name in named if name in sys.modules], file=sys.stderr)
 """
+
+
+def imported(names: tuple[str, ...], *words: str, **environment: str) -> tuple[list[str], str]:
+    """The words that a command prints, and the modules that it imports."""
+    line, env = [sys.executable, "-c", IMPORTED, json.dumps(names), *words], os.environ | environment
+    done = subprocess.run(line, env=env, capture_output=True, text=True, check=True)
+    return done.stdout.split(), done.stderr.strip()
 
 
 def test_completing_imports_nothing_heavy() -> None:
     for line, expected in (("solve --method bavardage:rel", "bavardage:released"), ("plot dots --wid", "--width")):
-        env = os.environ | asked(f"fsbench {line}")
-        done = subprocess.run([sys.executable, "-c", IMPORTED], env=env, capture_output=True, text=True, check=True)
-        assert (done.stdout.split(), done.stderr.strip()) == ([expected], "[]")
+        assert imported(HEAVY, **asked(f"fsbench {line}")) == ([expected], "[]")
+
+
+@pytest.mark.heavy
+@pytest.mark.usefixtures("folder")
+def test_ordinary_commands_import_nothing_that_takes_seconds() -> None:
+    """A report needs matplotlib, and no torch."""
+    assert imported(SECONDS, "solve", "--shots", "1", "--tasks", "4", "--quiet")[1] == "['torch']"
+    assert imported(SECONDS, "report", "--quiet")[1] == "['matplotlib']"

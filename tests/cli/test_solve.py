@@ -2,8 +2,6 @@
 
 import json
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +62,6 @@ def test_options_of_tasks_and_article_units_reach_the_run() -> None:
     assert (row["split"], row["protocol"]) == ("val", "veilleux")
 
 
-def test_who_is_told_alpha_says_so_in_its_column() -> None:
-    told = rows("solve", *FEW, "--alpha", "4", "--set", "prior_alpha=sampler")
-    assert [(row["assumes"], row["alpha"]) for row in told] == [("no prior", 4.0), ("free prior, told α", 4.0)]
-    assert "not known" in run("solve", *FEW, "--balanced", "--blind", "--set", "prior_alpha=sampler").stderr
-
-
 def test_few_of_many_classes_are_among_the_queries() -> None:
     few = ("--protocol", "keff", "--present", "2", *FEW)
     *_, row = rows("solve", *few, "--method", "soft-kmeans", "--tune")
@@ -96,20 +88,3 @@ def test_scatter_writes_beside_the_features_and_summarises() -> None:
     (row,) = rows("scatter", "features/synthetic-none.h5")
     assert Path("features/synthetic-none.scatter.h5").exists()
     assert (row["classes"], row["dimension"], row["sigma"]) == (16, 48, 20.0)
-
-
-UNUSUAL = "torch", "torch._dynamo", "sympy", "scipy.stats", "scipy.cluster", "matplotlib", "torchvision", "timm"
-MODULES = """
-import json, sys
-from fsbench.cli.app import app
-app(json.loads(sys.argv[1]), standalone_mode=False)
-print(json.dumps([name for name in json.loads(sys.argv[2]) if name in sys.modules]), file=sys.stderr)
-"""
-
-
-@pytest.mark.heavy
-def test_ordinary_commands_import_nothing_that_takes_seconds() -> None:
-    """A report needs matplotlib, and no torch."""
-    for words, expected in ((["solve", *FEW], '["torch"]'), (["report", "--quiet"], '["matplotlib"]')):
-        command = [sys.executable, "-c", MODULES, json.dumps(words), json.dumps(UNUSUAL)]
-        assert subprocess.run(command, capture_output=True, text=True, check=True).stderr.strip() == expected

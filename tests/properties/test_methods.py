@@ -183,12 +183,3 @@ def test_centroids_are_those_of_the_weighted_samples(dimension: int) -> None:
             torch.testing.assert_close(similarity[b, k], x[b, 6:] @ m)
             torch.testing.assert_close(squared[b, k, 0], (m * m).sum())
             torch.testing.assert_close(clusters.count(assigned)[b, k, 0], sum(shares))
-
-
-def test_a_class_without_queries_is_harmless() -> None:
-    rng = np.random.default_rng(3)
-    classes = DATA.novel.offsets[:4]
-    support = DATA.novel.features[classes][None]
-    query = DATA.novel.features[rng.integers(DATA.novel.offsets[1], DATA.novel.offsets[4], size=40)][None]
-    for name, params in CONFIGURATIONS:
-        assert np.isfinite(run(name, params, support, np.arange(4)[None], query)).all()

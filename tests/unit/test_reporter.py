@@ -1,11 +1,10 @@
 """Progress in a log and on a terminal, and what is printed when quiet."""
 
-import io
 import time
 
 import pytest
 
-from fsbench.reporter import Reporter, SafeConsole
+from fsbench.reporter import Reporter
 
 
 @pytest.fixture
@@ -28,24 +27,6 @@ def test_a_log_gets_a_line_after_a_long_silence(clock: list[float], capsys: pyte
         "first: 900 of 1,200, 30/s, 0:00:10 left",
         "second: 600 of 1,200, 30/s, 0:00:20 left",
     ]
-
-
-@pytest.mark.parametrize("width", [40, 140])
-def test_a_bar_fits_the_terminal_and_shows_the_time_left(width: int, clock: list[float]) -> None:
-    reporter = Reporter()
-    reporter.console = SafeConsole(file=io.StringIO(), force_terminal=True, width=width, legacy_windows=False)
-    with reporter.bar("one of 64: tinyimagenet unbalanced α=2 1-shot bavardage:transport", 640_000) as advance:
-        for _ in range(2):
-            clock[0] += 5
-            advance(1_250)
-        assert reporter._drawn is not None
-        paper = SafeConsole(file=io.StringIO(), width=width)
-        paper.print(reporter._drawn.get_renderable())
-        line = paper.file.getvalue().splitlines()[0]  # type: ignore[attr-defined]
-    assert len(line) <= width
-    assert line.startswith("one of 64")
-    assert line.rstrip().endswith("0:42:30 left")
-    assert ("250/s" in line) is (width == 140)
 
 
 def test_quiet_prints_warnings_alone_and_silent_nothing(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:

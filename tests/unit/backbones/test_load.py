@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from timm.data.config import resolve_model_data_config
 
 from fsbench.backbones.load import encode_backbone, halve, load_backbone
@@ -79,17 +78,6 @@ def test_what_is_saved_is_read_back(tmp_path: Path, name: str, width: float | No
     if width is not None:
         assert again.info.image_size == 32
         assert tuple(facts["widths"]) == tuple(backbone.info.architecture["widths"])
-
-
-def test_a_header_does_not_win_over_the_tensors(tmp_path: Path) -> None:
-    state, path = load_backbone("rn12", random_seed=0, width=2).network.state_dict(), tmp_path / "a.safetensors"
-    for header in ('{"family": "wrn-s2m2"}', '{"family": "rn99"}', '{"family": ["rn12-easy"]}'):
-        save_file(state, path, metadata={"fsbench": header})
-        assert load_backbone("rn12", path).info.family == "rn12-easy"
-    for header in ("{", "3"):
-        save_file(state, path, metadata={"fsbench": header})
-        with pytest.raises(FsbenchError, match="not a JSON object"):
-            load_backbone("rn12", path)
 
 
 def test_halved_weights_take_half_the_room_and_are_read_back_without_loss(tmp_path: Path) -> None:

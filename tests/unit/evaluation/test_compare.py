@@ -1,6 +1,5 @@
 """From a specification to a table: methods, baseline, settings, own methods, records of others; and verified again."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from fsbench.features.store import FeatureFile, Provenance, make_split, write_fe
 from fsbench.reporter import Reporter
 from fsbench.results.collect import collect, read_records
 from fsbench.results.comparison import Comparison
-from fsbench.results.record import Record, load_record, save_record
+from fsbench.results.record import Record
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import QUIET, compared, runner
 from tests.synthetic import Features
@@ -57,18 +56,6 @@ def table(file: FeatureFile, folder: Path) -> Comparison:
 
 def labels(table: Comparison) -> list[str]:
     return [entry.label for entry in table.entries]
-
-
-def test_a_method_that_does_not_fit_into_memory_is_left_out_by_name(
-    file: FeatureFile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("fsbench.evaluation.engine.free_memory", lambda device: 60_000)  # bytes
-    spec = Spec(methods=tuple(parse_methods("ncm,ilpc")), protocols=(ONE,), tasks=2)
-    assert labels(compare(spec, [file], runner(reporter=Reporter()))) == ["soft-kmeans", "ncm"]
-    told = " ".join(capsys.readouterr().err.split())
-    assert "Solving takes about 0.0 GB of memory for a task of 80 images, and 0.0 GB are free." in told
-    assert "ilpc, unbalanced α=2 1-shot: iLPC takes about 0.0 GB of memory" in told
-    assert "It is left out. Use fewer --queries, --shots or --ways." in told
 
 
 def test_a_table_has_all_files_settings_and_methods_and_is_read_the_second_time(
@@ -133,18 +120,6 @@ def test_settings_that_are_not_feasible_are_refused_together_or_left_out(
         compared("ncm", files[1:], rules[:1], tasks=3, skip_infeasible=True)
 
 
-def test_a_record_of_other_queries_or_classes_does_not_join_a_table(file: FeatureFile, tmp_path: Path) -> None:
-    compared("ncm", [file], [ONE], results=tmp_path, tasks=130)
-    (path,) = tmp_path.glob("*-ncm-*")
-    record = load_record(path)
-    for name in ("labels", "classes"):
-        changed = getattr(record.answers, name).copy()
-        changed[1] = changed[1, ::-1]  # not among the tasks that are drawn again
-        save_record(path, record.model_copy(update={"answers": replace(record.answers, **{name: changed})}))
-        with pytest.raises(FsbenchError, match="are not over the same tasks: ncm has other queries"):
-            compared("ncm", [file], [ONE], results=tmp_path, tasks=130)
-
-
 def test_a_failing_method_is_left_out(file: FeatureFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "failing.py").write_text(f"{CLASSIFY}super().classify(tasks) / 0")
     failing = f"{tmp_path}/failing.py:Mine"
@@ -199,15 +174,6 @@ def test_tasks_that_are_more_balanced_than_asked_for_are_said(file: FeatureFile)
 
 def verifier(files: list[FeatureFile], **options: Any) -> Verifier:
     return Verifier(files, options.get("own", ()), options.get("sample"), 0, runner())
-
-
-def test_verify_solves_all_tasks_or_a_sample(table: Comparison, file: FeatureFile) -> None:
-    record = table.groups[0].cells["bavardage", ONE].record
-    done: list[int] = []
-    verdict = verifier([file]).verify(record, done.append)
-    assert (verdict.state, sum(done), len(verdict.tasks), verdict.note) == ("equal", 30, 30, "")
-    sampled = verifier([file], sample=8).verify(record)
-    assert (len({*sampled.tasks}), sampled.state) == (8, "equal")
 
 
 def test_what_cannot_be_verified_says_why(table: Comparison, file: FeatureFile, folder: Path, tmp_path: Path) -> None:

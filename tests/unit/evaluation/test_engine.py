@@ -278,17 +278,6 @@ def test_blocks_fit_into_memory(free: int | None, rules: TaskProtocol, device: s
     assert work.chunk % work.block == 0
 
 
-def test_chunks_follow_from_what_drawing_takes_and_leave_work_for_every_thread() -> None:
-    assert planned(None, USUAL, 640)[0].chunk == 512
-    many, few = (planned(3 << 30, HUGE, 1024, images=images)[0] for images in (50_000, 600))
-    assert many.chunk < few.chunk < 100
-    assert many.threads * many.chunk * 4 * 200 * 50_000 <= 256 << 20  # what all threads draw at once
-    for tasks, chunks in ((4, 4), (80, 8), (3000, 24)):
-        work, _ = planned(None, USUAL, 640, tasks=tasks)
-        assert -(-tasks // work.chunk) == chunks
-    assert planned(None, USUAL, 640, batch=7)[0].block == 7
-
-
 def test_a_demanding_method_is_refused_before_the_first_task_or_gets_blocks_of_one() -> None:
     @dataclass(frozen=True)
     class Greedy(NearestClassMean):

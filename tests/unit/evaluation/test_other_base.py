@@ -55,17 +55,6 @@ def test_statistics_come_from_the_other_file_and_records_name_it(novel: FeatureF
     assert not any(cell.published for cell in table.cells)  # numbers are of the data set's own base classes
 
 
-def test_other_files_of_the_same_data_set_are_named_and_its_own_is_not(features: Features, tmp_path: Path) -> None:
-    files = [whole(tmp_path / "a.h5", features, MADE), whole(tmp_path / "b.h5", make_features(seed=5), MADE)]
-    own, others = (compared("bavardage", [files[0]], [TaskProtocol()], tasks=3, base=base).records for base in files)
-    assert all("base:" not in one.signature and not one.base_dataset for one in own)
-    name = f"base:cub@{files[1].summary('base').digest[:6]}"
-    assert all(f"|{name}|" in one.signature and not one.base_dataset for one in others)
-    table = compared("bavardage", files, [TaskProtocol()], tasks=3, base=files[1])
-    assert f"/novel|base:own+cub@{name[-6:]}|" in table.signature()
-    assert all(cell.published for cell in table.groups[0].cells.values())
-
-
 def test_files_that_do_not_fit_as_base_are_refused(novel: FeatureFile, features: Features, tmp_path: Path) -> None:
     for data, made, words in (
         (features, replace(MADE, weights_sha256="cd"), "was extracted with other weights"),

@@ -156,19 +156,6 @@ def test_a_reused_record_tells_how_the_present_job_came_to_its_parameters(source
     assert extended.versions["fsbench"] == f"0.0.9,{fsbench.__version__}"  # all who computed it
 
 
-def test_a_record_holds_the_facts_of_its_method_and_features(features: Features) -> None:
-    made = Provenance("mini", "wrn", family="wrn-simpleshot", weights="w.pt", weights_sha256="ab" * 32)
-    own = replace(source_in_memory(features), provenance=made, network="narrow", images="few", path=Path("f.h5"))
-    record = runner().run(job(own, "bavardage:released", 3, TaskProtocol(shots=5, alpha=None), seed=4))
-    facts = record.method
-    assert (facts.label, facts.title, facts.starts_from) == ("bavardage:released", "BAVARDAGE", "soft-kmeans")
-    assert (facts.assumes, facts.published_as, facts.learns) == ("uniform prior", ("BAVARDAGE",), False)
-    assert (record.provenance, record.network, record.images) == (made, "narrow", "few")
-    assert record.class_names == features.novel.class_names
-    assert record.run.params["variant"] == "released"
-    assert record.command == "fsbench solve f.h5 --set variant=released --balanced --shots 5 --seed 4 --tasks 3"
-
-
 @pytest.mark.parametrize(
     ("method", "options", "how", "text", "by_hand", "words"),
     [

@@ -103,22 +103,15 @@ def test_a_sweep_is_read_as_it_was_written_and_what_is_none_is_named(mini: Featu
 
 
 def test_different_sweeps_have_different_signatures(mini: FeatureFile, tmp_path: Path) -> None:
-    tau, shots = Axis("tau", (0.1,)), Axis("shots", (1, 5))
-    made = [
-        sweep(mini, [tau], tasks=3),
-        sweep(mini, [tau], tasks=3, protocols=[ONE, FIVE]),
-        sweep(mini, [tau], tasks=3, methods="bavardage:transport"),
-        sweep(mini, [tau, Axis("alpha", (1.0, 4.0))], tasks=3),
-        sweep(mini, [shots], tasks=3, methods="ncm,soft-kmeans"),
-    ]
-    signatures = [one.signature for one in made]
-    assert len(set(signatures)) == len({one.name for one in made}) == len(made)
-    assert "|disjoint:1|5w1s75q|dirichlet:2|seed:0|tasks:3|params:default+given@" in signatures[0]
-    assert signatures[0].endswith("|over:tau=0.1")
-    assert "|5w1+5s75q|" in signatures[1]
-    assert "|dirichlet:1+dirichlet:4|" in signatures[3]
-    assert [curve.label for curve in made[4].panels[0].curves] == ["ncm", "soft-kmeans"]
+    tau, alpha = Axis("tau", (0.1,)), Axis("alpha", (1.0, 4.0))
+    asked: list[dict[str, Any]] = [{}, {"protocols": [ONE, FIVE]}, {"methods": "ncm,soft-kmeans", "axes": [alpha]}]
+    made = [sweep(mini, **{"axes": [tau], "tasks": 3, **one}) for one in asked]
+    first, second, third = [one.signature for one in made]
+    assert len({first, second, third}) == len({one.name for one in made}) == 3
+    assert "|disjoint:1|5w1s75q|dirichlet:2|seed:0|tasks:3|params:default+given@" in first
+    assert first.endswith("|over:tau=0.1")
+    assert ("|5w1+5s75q|" in second, "|dirichlet:1+dirichlet:4|" in third) == (True, True)
+    assert [curve.label for curve in made[2].panels[0].curves] == ["ncm", "soft-kmeans"]
     other = FeatureFile.open(make_features(seed=3).write(tmp_path / "mini-wrn.h5", "mini", "wrn"))
-    same, there = (sweep(file, [tau], tasks=3) for file in (mini, other))
-    assert same.signature == there.signature == made[0].signature
-    assert made[0].name == same.name != there.name
+    there = sweep(other, [tau], tasks=3)
+    assert (there.signature == first, there.name != made[0].name) == (True, True)

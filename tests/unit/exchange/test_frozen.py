@@ -111,11 +111,3 @@ def test_other_features_rows_and_taken_names_are_refused(features: Features, fil
         np.savez(tmp_path / "tasks.npz", **wrong)
         with pytest.raises(FsbenchError, match=r"tasks\.npz"):
             scored(file, tmp_path, predicted=predicted)
-
-
-def test_outlier_scores_tell_models_apart(file: FeatureFile, tmp_path: Path) -> None:
-    rules = TaskProtocol("open-set", unknown=5, queries=50)
-    freeze(tmp_path / "tasks.npz", file, "novel", rules, seed=0, tasks=TASKS)
-    given: dict[str, Any] = {"predicted": np.zeros((TASKS, 50), int), "confidence": np.full((TASKS, 50), 0.5)}
-    records = [scored(file, tmp_path, **given, outlier=np.full((TASKS, 50), score)) for score in (0.1, 0.2)]
-    assert len({record.run.method for record in records}) == 2

@@ -129,17 +129,6 @@ def by_name(file: FeatureFile) -> dict[str, np.ndarray]:
     return {name: row for split in splits for name, row in zip(split.images, split.features, strict=True)}
 
 
-def test_blocks_that_a_killed_run_has_left_beside_its_file_go(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(RowStore, "clear", lambda self, own: None)
-        run(root, tmp_path / "f.h5")
-    assert [*tmp_path.glob(".f*.rows")]
-    run(root, tmp_path / "f.h5")
-    assert not [*tmp_path.glob(".f*.rows")]
-
-
 def test_a_file_made_the_same_way_is_kept_new_images_are_added_and_changed_ones_refused(
     root: Path, tmp_path: Path, computed: list[int]
 ) -> None:

@@ -1,5 +1,3 @@
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -41,20 +39,6 @@ def test_results_do_not_depend_on_how_tasks_are_blocked(name: str, monkeypatch: 
     together = fsbench.predict(name, support, labels, query, steps=20)
     monkeypatch.setattr(heads, "_CACHE", 3 * 17 * 20 * 8)  # three tasks
     np.testing.assert_allclose(fsbench.predict(name, support, labels, query, steps=20), together, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("name", "balanced", "shots", "expected"),
-    [
-        ("alpha-tim", False, 20, {"order": 7.0}),
-        ("alpha-am", False, 1, {"order": 2.0, "marginal": 1.0, "propagation": 0.8, "neighbours": 20, "steps": 100}),
-        ("alpha-am", False, 5, {"order": 5.0, "marginal": 1.0, "propagation": 0.9, "neighbours": 10}),
-        ("am", False, 5, {"order": 1.0, "marginal": 10.0, "propagation": 0.9, "neighbours": 10, "chain": "PLC"}),
-    ],
-)
-def test_defaults_that_the_oracles_do_not_use(name: str, balanced: bool, shots: int, expected: dict[str, Any]) -> None:
-    params = method_class(name).configure(Context(balanced=balanced, shots=shots)).params()
-    assert {key: params[key] for key in expected} == expected
 
 
 def test_equally_near_neighbours_are_all_taken() -> None:

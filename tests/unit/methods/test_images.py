@@ -95,18 +95,6 @@ def test_counted_norm_takes_the_statistics_of_the_first_images(counted: int | No
     assert torch.allclose(norm(maps), expected, atol=1e-12)
 
 
-def test_memory_grows_with_the_image_and_the_images_of_a_task(network: ImageNetwork) -> None:
-    larger = EvalTransform("exact", 2 * SIDE, 2 * SIDE, TRANSFORM.mean, TRANSFORM.std)
-    small, large = network.saved_bytes, ImageNetwork(network.backbone, larger).saved_bytes
-    maps = 4 * SIDE * SIDE * 4  # what a convolution of width 4 gives, in bytes
-    assert maps < small < 20 * maps
-    assert 3 * small < large < 5 * small
-    assert ImageNetwork(copy.deepcopy(network.backbone).to("meta"), TRANSFORM).saved_bytes == small  # on any device
-    for name in ("maml", "entropy-min"):
-        method: Any = make(name, network)
-        assert 1.5 * method.memory_per_task(50) < method.memory_per_task(100) < 2.5 * method.memory_per_task(50)
-
-
 def outer_loss(params: dict[str, Tensor], model: Classifier, inner: InnerLoop, task: tuple[Tensor, ...]) -> Tensor:
     support, labels, queries, wanted = task
     return functional.cross_entropy(inner.logits(model, params, support, labels, queries), wanted)
@@ -210,10 +198,3 @@ def test_entropy_min_follows_its_equations(network: ImageNetwork) -> None:
     tasks = tasks_of(1)
     expected = reference_entropy_min(method, network, tasks)
     assert torch.allclose(method.classify(tasks)[0], expected, atol=1e-4)
-
-
-def test_the_head_alone_has_its_own_schedule(network: ImageNetwork) -> None:
-    context = Context(balanced=False, network=network)
-    for options, schedule in (({}, (25, 5e-5)), ({"variant": "head"}, (1000, 1e-4)), ({"steps": 7}, (7, 5e-5))):
-        made = EntropyMin.configure(context, **options)
-        assert (made.steps, made.rate) == schedule

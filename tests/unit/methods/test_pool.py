@@ -8,9 +8,7 @@ import pytest
 import torch
 
 import fsbench
-from fsbench.errors import FsbenchError
 from fsbench.features.store import Provenance, write_features
-from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.pool import pool_statistics
 from fsbench.results.record import load_record
 from tests.cli import run, succeed
@@ -60,6 +58,8 @@ def test_predict_with_the_pool(task: Any) -> None:
     alone = fsbench.predict("bavardage:weighted", tasks[:1, :12], labels[None], tasks[:1, 12:], base="pool")
     np.testing.assert_allclose(both[:1], alone, atol=1e-9)
     assert (both[0].argmax(axis=1) == truth).mean() > 0.8
+    evaluated = fsbench.evaluate("bavardage:weighted", (rows[12:], truth), base="pool", queries=190, tasks=2)
+    assert (evaluated.run.base, evaluated.accuracy > 60) == ("pool", True)
     statistics = pool_statistics(torch.from_numpy(rows), torch.from_numpy(labels), 6)
     given = fsbench.predict("bavardage:weighted", tasks[:1, :12], labels[None], tasks[:1, 12:], base=statistics)
     np.testing.assert_allclose(alone, given, atol=1e-12)
@@ -82,13 +82,3 @@ def test_solve_and_verify_with_the_pool(features: Features, tmp_path: Path, monk
     assert all("--base pool" in command for command in commands)
     assert "4 equal" in " ".join(succeed("verify", "--sample", "all").stdout.split())
     assert "choose one" in run(*ask, "--base", "pool", "--tune").stderr
-
-
-def test_tasks_of_the_engine_equal_predictions(features: Features) -> None:
-    arrays = {"novel": (features.novel.features, features.novel.labels)}
-    record = fsbench.evaluate("bavardage:weighted", arrays, base="pool", ways=6, queries=200, tasks=2, shots=2)
-    assert record.run.base == "pool"
-    assert record.base_name == "pool"
-    assert record.accuracy > 60
-    with pytest.raises(FsbenchError, match="needs statistics of the base classes"):
-        Bavardage(variant="weighted").embed(torch.zeros(2, 48), None)

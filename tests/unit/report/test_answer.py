@@ -47,15 +47,9 @@ def test_ties_are_named_and_explained_where_means_do_not_show_them() -> None:
 @pytest.mark.parametrize(
     ("right", "expected"),
     [
-        (
-            0.9,
-            r"use bavardage \(.*significantly better than all others, .* over its 50 tasks of 5 of \d+ classes\)",
-        ),
+        (0.9, r"use bavardage \(.*significantly better than all others, .* over its 50 tasks of 5 of \d+ classes\)"),
         (0.6, r"better than all others that solved all tasks .*\. bavardage solved too few tasks to tell\.$"),
-        (
-            0.2,
-            r"better than all others \(.* over 400 tasks of 5 of \d+ classes\).*frequent the classes are\.$",
-        ),
+        (0.2, r"better than all others \(.* over 400 tasks of 5 of \d+ classes\).*frequent the classes are\.$"),
     ],
 )
 def test_a_method_with_fewer_tasks_is_one_of_the_others(right: float, expected: str) -> None:

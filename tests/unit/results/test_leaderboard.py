@@ -71,14 +71,6 @@ def test_no_ranking_of_any_records_compares_different_cells(subset: set[int]) ->
             assert best.accuracy > max(longer, key=lambda one: one.accuracy).first(best.tasks).accuracy
 
 
-def test_a_method_that_alone_ran_on_a_second_data_set_does_not_stand_first() -> None:
-    """As it once did, with an average over two data sets beside others over one."""
-    other = four_settings("ncm", 0.9, features="e" * 64, dataset="easy")
-    board = leaderboard(collect([*RECORDS, *other])[0])
-    assert [row.title for row in board.rows] == ["pt-map", "soft-kmeans", "ncm"]
-    assert {place.group.dataset for place in board.ranked} == {"glyphs"}
-
-
 def test_averages_and_ranks_are_of_methods_that_ran_everywhere() -> None:
     partly = make_record("tim-gd", 0.99)
     board = leaderboard(collect([*RECORDS, partly])[0])

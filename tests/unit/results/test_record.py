@@ -11,9 +11,7 @@ from fsbench.errors import FsbenchError
 from fsbench.io.hdf5 import seal
 from fsbench.results.record import (
     Answers,
-    Origins,
     Record,
-    Tuning,
     common_signature,
     load_record,
     record_path,
@@ -59,16 +57,6 @@ def test_a_record_is_read_as_it_was_written(record: Record, tmp_path: Path) -> N
     assert [type(value) for value in read.run.params.values()] == [type(value) for value in record.run.params.values()]
 
 
-def test_packed_arrays_that_are_no_arrays_are_refused(tmp_path: Path) -> None:
-    for name, kind in (("labels", "|i1 6 74"), ("labels", "nothing"), ("classes", ""), ("predicted", "|O 6 75")):
-        (path,) = store(tmp_path, make_record(tasks=6))
-        with h5py.File(path, "r+") as file:
-            file.attrs[name] = kind
-        seal(path)
-        with pytest.raises(FsbenchError, match="is damaged"):
-            load_record(path)
-
-
 def test_answers_in_contradiction_are_refused(tmp_path: Path) -> None:
     record = make_record(tasks=6)
     parts = {name: getattr(record.answers, name) for name in ARRAYS}
@@ -92,7 +80,6 @@ def test_answers_in_contradiction_are_refused(tmp_path: Path) -> None:
         (b'"ways":5', b'"ways":1', "ways"),
         (b'"dataset":"glyphs"', b'"dataset":"g\\u0000"', "not valid"),
         (b'{"run"', b"[[[[[[", "Invalid JSON"),
-        (b'"peak_memory":3145728', b'"peak_memory":"\\ud800"', "JSON|peak"),
     ],
 )
 def test_fields_that_cannot_be_are_refused(old: bytes, new: bytes, words: str, tmp_path: Path) -> None:
@@ -120,23 +107,6 @@ def test_the_first_tasks_are_a_record_of_their_own_and_parts_add_up() -> None:
     assert (record.first(1).ci95 or 0) > 0  # from its classes
     with pytest.raises(ValueError, match="read-only"):
         record.per_task[0] = 0.0
-
-
-@pytest.mark.parametrize(
-    ("origins", "text", "kind", "by_hand"),
-    [
-        ({}, "default", "default", []),
-        ({"params": {"norm": "given", "x": "given"}, "variant": "norm"}, "default + given:norm,x", "default", ["x"]),
-        ({"preset": "mini", "params": {"t": "preset", "s": "given"}}, "preset:mini + given:s", "preset", ["s"]),
-        ({"blind": True}, "blind", "blind", []),
-        ({"tuning": TUNED, "params": {"tau": "tuned"}}, "tuned:val:grid:50x500", "tuned", []),
-    ],
-)
-def test_origins_of_parameters_in_words(origins: dict[str, Any], text: str, kind: str, by_hand: list[str]) -> None:
-    made = Origins(**origins)
-    assert (str(made), made.kind, made.by_hand) == (text, kind, by_hand)
-    edge = Tuning(how="gradient", trials=2, tasks=20, edge=("sigma", "tau"))
-    assert str(Origins(tuning=edge)) == "tuned:val:gradient:2x20:edge:sigma,tau"
 
 
 def test_the_signature_of_a_run_has_the_documented_form() -> None:

@@ -100,7 +100,9 @@ def test_tuned_to_the_edge_of_the_grid(accuracies: dict[float, float], edge: tup
     tuned = Tuned("bavardage", "", "grid", 50, [Trial({"tau": tau}, value, 1.0) for tau, value in accuracies.items()])
     facts = tuned.facts()
     assert (facts.how, facts.trials, facts.tasks, facts.edge) == ("grid", len(accuracies), 50, edge)
-    assert own(make_record("bavardage", tuning=facts)) == (["grid-edge"] if edge else [])
+    record = make_record("bavardage", tuning=facts)
+    assert own(record) == (["grid-edge"] if edge else [])
+    assert str(record.origins) == f"tuned:val:grid:{len(accuracies)}x50{':edge:tau' if edge else ''}"
 
 
 def test_numbers_of_images_are_compared_with_the_benchmark(tmp_path: Path) -> None:

@@ -5,29 +5,11 @@ from typing import Any
 import pytest
 import torch
 
-from fsbench.tasks.batch import TaskBatch, gathered_gram, gram, product
-
-LABELS = torch.tensor([[0, 1, 2], [2, 0, 1]])
+from fsbench.tasks.batch import gathered_gram, gram, product
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def test_spaces_have_names_and_the_first_is_the_one_of_the_rows() -> None:
-    plain, sphered = drawn(2, 7, 4), drawn(2, 7, 6, seed=1)
-    tasks, alone = TaskBatch({"plain": plain, "sphered": sphered}, LABELS, 3), TaskBatch(plain, LABELS, 3)
-    assert alone.rows is alone.space() is alone.space("rows") is plain
-    assert tasks.one_hot()[1].tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
-    assert tasks.rows is tasks.space("plain") is plain
-    assert tasks.space("sphered") is sphered
-    assert (tasks.shape, tasks.support_size) == ((2, 7, 4), 3)
-    torch.testing.assert_close(tasks.gram("sphered"), sphered @ sphered.mT)
-    with pytest.raises(KeyError):
-        tasks.space("other")
-    other = tasks.with_rows({"sphered": sphered})
-    assert other.rows is sphered
-    assert other.support_labels is tasks.support_labels
 
 
 @pytest.mark.parametrize("function", [gram, lambda x: product(x, drawn(2, 4, 3))], ids=["gram", "product"])

@@ -11,7 +11,6 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-import fsbench
 from fsbench.backbones.load import load_backbone
 from fsbench.data.dataset import ImageDataset
 from fsbench.data.pixels import decode
@@ -155,20 +154,6 @@ def test_a_damaged_checkpoint_is_refused(dataset: ImageDataset, tmp_path: Path) 
             train(dataset, out)
         assert str(checkpoint) in caught.value.message
         torch.save({**stored, "progress": Listener}, checkpoint)  # which asks for a class
-
-
-def test_header_and_messages_tell_how_weights_came_about(dataset: ImageDataset, unbroken: Unbroken) -> None:
-    out, trained, listener = unbroken
-    expected = {"dataset": "tints", "seed": 7, "epochs": 3, "width": 1, "lr": 0.05, "rotation": True}
-    expected |= {"base images": 72, "split_digest": dataset.split_digest}
-    assert expected.items() <= facts(out).items()
-    assert facts(out)["val_accuracy"] == str(trained.progress.history[-1])
-    assert facts(out)["versions"]["fsbench"] == fsbench.__version__
-    assert [look.epoch for look in trained.progress.history] == [2, 3]
-    assert ["left" in line for line in listener.said] == [True, True, False]
-    for look, line in zip(trained.progress.history, listener.said[1:], strict=True):
-        assert f"val {look}" in line
-    assert "The file holds epoch 3, the last one." in "\n".join(trained.describe())
 
 
 def test_it_learns(dataset: ImageDataset, tmp_path: Path) -> None:
