@@ -81,7 +81,7 @@ def comparisons() -> list[Comparison]:
 @pytest.fixture(scope="module")
 def text(comparisons: list[Comparison]) -> str:
     drawn = [("Sweep of <τ>", svg_text(draw_dots(comparisons[0])), "fsbench:0.1.0|<τ>")] * 2
-    return render_html(comparisons, [], {"Sweeps": drawn, "Tuning": []}, title="A & B")
+    return render_html(comparisons, [], drawn, title="A & B")
 
 
 @pytest.fixture(scope="module")
