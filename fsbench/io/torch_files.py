@@ -76,11 +76,13 @@ def _check_archive(path: Path) -> None:
     """Compare a torch file, which is a zip archive, with its checksums: torch does not."""
     try:
         with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()
+            tensors, broken = any(name.endswith("/data.pkl") for name in archive.namelist()), archive.testzip()
     except Exception as error:  # zipfile raises many exception types for damage
         raise damaged(path, "its start is a torch checkpoint's, its list of contents is not readable") from error
     if broken is not None:
         raise damaged(path, f"the checksum of {broken} differs")
+    if not tensors:
+        raise FsbenchError(f"{path} is a zip archive that torch has not saved.", "Unpack it: the weights are inside.")
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _DRAWN_AT_ONCE = 512
 _DRAWS = 4096  # of class proportions, by which feasible numbers of queries are judged
+_FITTING = 0.02  # of them that must fit the smallest classes: a thousand redraws are then enough
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ def _checked(protocol: TaskProtocol, sizes: Ints) -> Ints:
                 f"{beside}.",
                 _instead(protocol, sizes),
             )
-        if protocol.alpha is not None and not _share_fitting(protocol.alpha, queries, tuple(spare.tolist())):
+        if protocol.alpha is not None and _share_fitting(protocol.alpha, queries, tuple(spare.tolist())) < _FITTING:
             raise FsbenchError(
                 f"Hardly any class proportions fit: the {held} smallest classes have {spare[0]} to {spare[-1]} images "
                 f"for {queries} queries beside {shots} support images each.",

@@ -1,6 +1,7 @@
 """Files that are not the expected checkpoint."""
 
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ def write(path: Path, content: Any) -> Path:
         (b"<!DOCTYPE html><html>", r"is not a checkpoint: .* starts with b'<!DOCTYPE ht'"),
         (pickle.dumps({"a": np.ones(3)}), "is not a checkpoint"),
         (b"PK\x03\x04" + bytes(100), "truncated or damaged"),
+        (Path, "is a zip archive that torch has not saved"),
         (torch.zeros(10, 60, 64), "holds no weights by name but a Tensor"),
         ({"epoch": 3, "best": 0.5}, "holds no weights.*'epoch', 'best'"),
         ({"features.0.weight": torch.ones(3)}, "not the checkpoint of a known rn12 or rn18 or wrn or conv4"),
@@ -38,6 +40,9 @@ def test_what_is_not_a_checkpoint_is_refused_by_its_path(tmp_path: Path, content
     with pytest.raises(FsbenchError, match="cannot be read: No such file"):
         load_backbone("rn18", path)
     path.write_bytes(content) if isinstance(content, bytes) else write(path, content)
+    if content is Path:  # a wheel, with files inside
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("package/weights.pth", b"")
     with pytest.raises(FsbenchError, match=words) as caught:
         load_backbone("rn18", path)
     assert str(path) in caught.value.message

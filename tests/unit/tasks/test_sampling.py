@@ -234,6 +234,7 @@ def test_classes_that_are_too_small_are_left_out_of_settings_that_cannot_use_the
     assert all(((drawn.query >= offsets[one + 1]) | (drawn.query < offsets[one])).all() for one in (1, 4))
     assert (feasible_sizes(TaskProtocol(alpha=None, queries=10), offsets) > 0).all()
     assert feasible_sizes(TaskProtocol(shots=5), offsets).tolist()[1] == 0  # where no drawn proportions would fit
+    assert feasible_sizes(TaskProtocol(shots=3), offsets).tolist()[1] == 0  # or hardly any, as none is left as a query
 
 
 FOLDERS = ((20, 20, 20, 20, 20), (6, 9, 30, 40, 50, 60), (3, 5, 5, 5, 5), (16, 80, 80, 80, 80))
