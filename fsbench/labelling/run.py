@@ -185,14 +185,14 @@ def _method(options: Labelling, unlabelled: Collection[str]) -> str:
     info = method_class(name).info
     if info.network_for(variant):
         raise UsageError("method", f"{name} adapts a network, and cannot label by features", "See fsbench methods.")
-    if _prompts(options) and not options.backbone.startswith(OPEN_CLIP):
-        given = "text" if options.text else "classes"
-        raise UsageError(given, f"{options.backbone} knows no text", f"Use --backbone {OPEN_CLIP}NAME.")
     if info.text == "needed" and not _prompts(options):
         raise UsageError("method", f"{name} needs text", f'Add --text "{PROMPT}", and --backbone {OPEN_CLIP}NAME.')
     if unlabelled and not info.zero_shot:
         missing = f"{name} needs labelled images of every class; there are none of {first_names(sorted(unlabelled))}"
         raise UsageError("method", missing, f"Use --method {WITH_TEXT}.")
+    if _prompts(options) and not options.backbone.startswith(OPEN_CLIP):
+        given = "text" if options.text else "classes"
+        raise UsageError(given, f"{options.backbone} knows no text", f"Use --backbone {OPEN_CLIP}NAME.")
     return method
 
 

@@ -65,7 +65,19 @@ def test_methods_on_images_use_what_train_made_for_them(here: Path, monkeypatch:
         done = succeed("train", "--recipe", recipe, *given)
         assert done.stdout.splitlines()[0] == f"weights/tints/{made}.safetensors"
         assert facts(f"weights/tints/{made}.safetensors")["recipe"] == recipe
-    succeed("extract", "--data", "data/tints", "--backbone", "conv4", "--device", "cpu", "--workers", "0")
+    succeed(
+        "extract",
+        "--data",
+        "data/tints",
+        "--backbone",
+        "conv4",
+        "--random-weights",
+        "0",
+        "--device",
+        "cpu",
+        "--workers",
+        "0",
+    )
     few = ("--tasks", "3", "--queries", "20", "--shots", "1", "--settings", "unbalanced", "--no-published", "--json")
     methods = "ncm,maml,versa,entropy-min"
     done = succeed("compare", "--methods", methods, "--baseline", "ncm", *few)
