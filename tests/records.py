@@ -46,7 +46,7 @@ def make_record(method: str = "ncm", right: float = 0.7, **changes: Any) -> Reco
         origins = changes.pop("origins").model_dump()
     facts = _facts(run, bool(params)) | taken(MethodFacts.model_fields)
     fields: dict[str, Any] = {
-        "command": f"fsbench solve features/{made.dataset}.h5",
+        "asked": (f"fsbench solve features/{made.dataset}.h5", ""),
         "class_names": tuple(f"class{number:02d}" for number in range(max(CLASSES, int(rules.ways)))),
         "seconds": 0.5,
         "peak_memory": 3 * 2**20,

@@ -242,18 +242,14 @@ def _draft(job: Job, runner: Runner) -> Record:
         **{name: getattr(info, name) for name in ("title", "reference", "url", "order", "starts_from")},
     )
     chosen = [name for name, origin in origins.params.items() if origin in ("given", "tuned")]
-    command = source.path and command_of(
-        source.path,
-        job.choice.method,
-        {name: value for name, value in job.method.values().items() if name in chosen},
-        protocol,
-        base=Path(POOL) if base == POOL else source.base_path,
-        split=source.split_name,
-        blind=origins.blind,
-        tasks=job.tasks,
-        seed=job.seed,
-        preset="article" if origins.preset else "",
-    )
+    command = ("", "")
+    if source.path:
+        given = {name: value for name, value in job.method.values().items() if name in chosen}
+        of_method = {"method": job.choice.method, "parameters": given, "blind": origins.blind}
+        of_method |= {"preset": "article"} if origins.preset else {}
+        base_path = Path(POOL) if base == POOL else source.base_path
+        of_tasks = {"base": base_path, "split": source.split_name, "tasks": job.tasks, "seed": job.seed}
+        command = command_of(source.path, of_method, protocol, **of_tasks)
     sizes, names = feasible_sizes(protocol, source.split.offsets), source.split.class_names
     if few := [name for name, size in zip(names, sizes, strict=True) if not size]:
         listed = f"{', '.join(few[:5])}{', …' if few[5:] else ''}"
@@ -265,7 +261,7 @@ def _draft(job: Job, runner: Runner) -> Record:
         run=run,
         method=facts,
         origins=origins,
-        command=command or "",
+        asked=command,
         **source.facts,
         seconds=0.0,
         peak_memory=0,

@@ -183,11 +183,14 @@ _NUMBERS = ("ways", "queries", "present", "unknown")
 _META_SHOTS = "the protocol meta draws the shots of every class itself"
 
 
-def command_of(file: Path, method: str, parameters: Mapping[str, Any], protocol: TaskProtocol, **others: Any) -> str:
-    """The `fsbench solve` that repeats one run; `others` are further options, such as `tasks`, `seed` or `base`."""
+def command_of(file: Path, of_method: Mapping[str, Any], protocol: TaskProtocol, **others: Any) -> tuple[str, str]:
+    """The `fsbench solve` that repeats one run, without the options of the method, and these.
+
+    `others` are further options of the tasks, such as `tasks`, `seed` or `base`.
+    """
     unbalanced = not protocol.equal or len(protocol.preset.mixes) == 1
-    words = {**options_of(protocol), "parameters": dict(parameters), **others}
-    return Solve(features=[file], method=method, unbalanced=unbalanced, **words).command("solve")
+    of_tasks = Solve(features=[file], unbalanced=unbalanced, **options_of(protocol), **others).command("solve")
+    return of_tasks, Solve(**of_method).command("solve").removeprefix("fsbench solve").strip()
 
 
 def options_of(protocol: TaskProtocol) -> dict[str, Any]:

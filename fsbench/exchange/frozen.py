@@ -122,7 +122,7 @@ def score(file: FeatureFile, tasks: Path, predictions: Path, *, name: str, assum
         run=run,
         method=MethodFacts(label=name, title=name, assumes=assumes, order=_ORDER, elsewhere=True),
         origins=Origins(),
-        command=shlex.join(["fsbench", "score", str(file.path), str(tasks), str(predictions), "--name", name]),
+        asked=(shlex.join(["fsbench", "score", str(file.path), str(tasks), str(predictions), "--name", name]), ""),
         **source.facts,
         redrawn=redraws / (redraws + frozen.tasks),
         seconds=0.0,

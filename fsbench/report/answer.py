@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -190,17 +189,14 @@ def unranked(comparison: Comparison) -> list[Unranked]:
     ]
 
 
-_OF_METHOD = r" --(?:set|method|preset) (?:'[^']*'|\S+)| --blind"  # what a command says of the method
-
-
 def _command(comparison: Comparison, entry: Entry, place: Place) -> str:
     """The command of another method at a place, with the method and parameters of this one; empty if there is none."""
-    here = [cell.record.command for (_, at), cell in place.group.cells.items() if at == place.column]
-    cells = [item for group in comparison.groups for item in group.cells.items()]
-    own = [cell.record.command for (label, _), cell in cells if label == entry.label]
-    if not any(here) or not any(own):
-        return ""  # another program answered, or features that are no file
-    return re.sub(_OF_METHOD, "", max(here, key=bool)) + "".join(re.findall(_OF_METHOD, max(own, key=bool)))
+    every = [(*key, cell.record) for group in comparison.groups for key, cell in group.cells.items()]
+    solved = [item for item in every if item[2].asked[0] and not item[2].method.elsewhere]  # by fsbench, of files
+    own = [record.asked[1] for label, _, record in solved if label == entry.label]
+    here = [cell.record for (_, at), cell in place.group.cells.items() if at == place.column]
+    others = [record.asked[0] for _, _, record in solved if any(record is one for one in here)]
+    return f"{others[0]} {own[0]}".strip() if own and others else ""
 
 
 def is_significant(cell: Cell) -> bool:

@@ -182,7 +182,7 @@ class Record(BaseModel):
     method: MethodFacts
     origins: Origins
     also: tuple[Origins, ...] = ()  # other ways in which the same parameters were asked for
-    command: str  # what computes it again
+    asked: tuple[str, str] = ("", "")  # the command that computes it again, without options of the method, and these
     provenance: Provenance  # of the features
     base_provenance: Provenance | None = None  # of the base classes, if they are of another file
     network: str = ""  # how the network differs from the published one of its family; empty if nothing is known
@@ -203,6 +203,11 @@ class Record(BaseModel):
         if not isinstance(other, Record):
             return NotImplemented
         return self.model_dump_json() == other.model_dump_json() and self.answers == other.answers
+
+    @property
+    def command(self) -> str:
+        """What computes it again; empty for arrays in memory."""
+        return " ".join(self.asked).strip()
 
     @property
     def tasks(self) -> int:

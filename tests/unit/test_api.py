@@ -179,12 +179,13 @@ def test_signature_and_help_list_every_option(function: Any, model: Any, own: se
 )
 def test_the_command_of_a_run_gives_the_run(protocol: Any, others: Any, command: str) -> None:
     rules = TaskProtocol(**protocol)
-    line = command_of(Path("my features.h5"), "ncm", {"tau": 0.1 + 0.2}, rules, **others)
+    of_method = {"method": "ncm", "parameters": {"tau": 0.1 + 0.2}}
+    line = " ".join(command_of(Path("my features.h5"), of_method, rules, **others))
     words = shlex.split(line)
     assert {*shlex.split(command), "tau=0.30000000000000004"} <= set(words)
     context = load_command("solve").make_context("solve", words[2:])
     typed = [name for name in context.params if context.get_parameter_source(name).name != "DEFAULT"]
     again = Solve(**{name: context.params[name] for name in typed})
-    assert again.command("solve") == line
+    assert {*shlex.split(again.command("solve"))} == {*words}
     assert again.parameters == {"tau": 0.1 + 0.2}
     assert protocols_of(again) == (rules,)

@@ -75,7 +75,7 @@ def test_few_tasks_are_no_answer(tasks: int) -> None:
 
 def test_a_method_that_lacks_runs_is_named_with_the_command_that_fills_them() -> None:
     records = [one for name, right in RIGHT.items() for one in four_settings(name, right - 0.1)]
-    own = {"command": "fsbench solve features/glyphs.h5 --method tim-gd --set 'a=b c' --shots 5 --tasks 40"}
+    own = {"asked": ("fsbench solve features/glyphs.h5 --shots 5 --tasks 40", "--method tim-gd --set 'a=b c'")}
     text = render(collect([*records, make_record("tim-gd", 0.95, **own)])[0], "markdown")
     assert "Without a rank: tim-gd, which lacks unbalanced α=2 5-shot, balanced 1-shot and balanced 5-shot" in text
     assert "fsbench solve features/glyphs.h5 --method tim-gd --set 'a=b c'" in text
