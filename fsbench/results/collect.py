@@ -186,7 +186,7 @@ def _rules(record: Record) -> tuple[Any, ...]:
     """What the runs of one comparison have in common."""
     run, rules = record.run, record.run.protocol
     drawn = rules.ways, rules.queries, rules.present or "all", rules.unknown, rules.support
-    base = "statistics of each task" if run.base == "pool" else f"classes of {record.base_dataset or 'their own'}"
+    base = run.base if run.base == "pool" else record.base_dataset  # statistics of each task, or of base classes
     return run.split, base, rules.name, rules.version, *drawn, run.seed
 
 
@@ -194,6 +194,7 @@ _TITLED = (
     "{} classes", "base {}", "protocol {}", "version {}", "{}-way", "{} queries", "{} classes present",
     "{} unknown classes", "{} shots", "seed {}",
 )  # fmt: skip
+_BASES = {"": "classes of their own", "pool": "statistics of each task"}
 
 
 def titles(comparisons: Sequence[Comparison]) -> list[str]:
@@ -202,7 +203,8 @@ def titles(comparisons: Sequence[Comparison]) -> list[str]:
     differing = [place for place in range(len(_TITLED)) if len({one[place] for one in rules}) > 1]
     names = []
     for comparison, one in zip(comparisons, rules, strict=True):
-        words = [_TITLED[place].format(one[place]) for place in differing]
+        named = {**dict(enumerate(one)), 1: _BASES.get(one[1], f"classes of {one[1]}")}
+        words = [_TITLED[place].format(named[place]) for place in differing]
         names.append(", ".join([f"{comparison.tasks:,} tasks", *words]))
     return names
 

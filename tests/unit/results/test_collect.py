@@ -60,9 +60,9 @@ def test_each_list_of_tasks_is_a_table_of_its_own_and_the_most_tasks_come_first(
     assert len({table.signature() for table in tables}) == 10
     assert titles(tables[:1]) == ["40 tasks"]
     assert titles(collect([records[0], records[4], records[-1]])) == [
-        "40 tasks, base classes of mini, seed 0",
         "40 tasks, base classes of their own, seed 0",
         "40 tasks, base classes of their own, seed 1",
+        "40 tasks, base classes of mini, seed 0",
     ]
 
 
