@@ -32,11 +32,8 @@ def make_features(dimension: int = 48, seed: int = 0, classes: tuple[int, int, i
     rng = np.random.default_rng(seed)
     rotation = np.linalg.qr(rng.normal(size=(dimension, dimension)))[0]
     within = rotation * np.geomspace(1.6, 0.2, dimension) @ rotation.T
-    splits = [
-        _draw(rng, name, count, dimension, within)
-        for name, count in zip(("base", "val", "novel"), classes, strict=True)
-    ]
-    return Features(*splits)
+    named = zip(("base", "val", "novel"), classes, strict=True)
+    return Features(*(_draw(rng, name, count, dimension, within) for name, count in named))
 
 
 def _draw(rng: np.random.Generator, name: str, classes: int, dimension: int, within: NDArray[np.float64]) -> Split:

@@ -36,6 +36,7 @@ from fsbench.tasks.batch import TaskBatch, by_name
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import largest, sample_list
 from tests.bench.measure import Measure, in_turns
+from tests.comparing import CPU
 
 
 class Material(NamedTuple):
@@ -60,7 +61,6 @@ def mini_like(dimension: int = 640, classes: int = 20) -> Material:
     return Material(draw_split(classes, 12_000 // classes, dimension), BaseStatistics.fit(base.features, base.labels))
 
 
-CPU = torch.device("cpu")
 TASK = TaskProtocol()
 SHAPE = largest(TASK, np.full(5, 600))  # classes, support images and queries of a task
 BLOCK = 64  # tasks in one batched product
@@ -124,9 +124,8 @@ def keeping_answers(tasks: int, repeats: int, dimension: int = 640) -> list[Meas
     job = Job(MethodChoice("bavardage", "bavardage"), method, Origins(), source, TASK, 0, tasks)
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(CPU, results=Path(folder), force=True)
-        times = in_turns(
-            repeats, time.process_time, solve=partial(solve, [method], material, tasks), run=partial(runner.run, job)
-        )
+        alone = partial(solve, [method], material, tasks)
+        times = in_turns(repeats, time.process_time, solve=alone, run=partial(runner.run, job))
     return [Measure("keep answers", f"solving alone, {tasks:,} tasks", times["run"] / times["solve"])]
 
 
@@ -254,9 +253,8 @@ def _large_task(ways: int, queries: int, dimension: int, name: str) -> tuple[flo
     material = Material(novel, BaseStatistics.fit(base.features, base.labels))
     (protocol,) = protocols_of(Comparing(protocol="all-way", shots=(1,)))
     plain, options = split_variant(name)
-    method = method_class(plain).configure(
-        Context(balanced=False, base=material.base), **options, **_FEWER_STEPS.get(name, {})
-    )
+    options |= _FEWER_STEPS.get(name, {})
+    method = method_class(plain).configure(Context(balanced=False, base=material.base), **options)
     started = time.process_time()
     solve([method], material, 1, protocol)
     seconds, memory = time.process_time() - started, peak_memory(CPU) / 1e9

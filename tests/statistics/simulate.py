@@ -6,7 +6,6 @@ from functools import cache
 from typing import Self
 
 import numpy as np
-import torch
 
 from fsbench.evaluation.engine import TaskList, solve
 from fsbench.features.scatter import BaseStatistics
@@ -20,9 +19,9 @@ from fsbench.results.statistics import LEVEL, Interval, holm, interval, interval
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.random import dirichlet_counts
 from fsbench.tasks.sampling import _draw_counts, sample_tasks
+from tests.comparing import CPU
 from tests.records import make_record
 
-CPU = torch.device("cpu")
 COLUMNS = [TaskProtocol(shots=shots, alpha=alpha) for alpha in (2.0, None) for shots in (1, 5)]
 METHODS = SimpleShot("L2N"), SimpleShot("UN")  # whose difference is simulated too
 PROTOCOL = TaskProtocol(queries=25)

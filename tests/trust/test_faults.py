@@ -113,9 +113,7 @@ def test_locks_of_many_writers_exclude_each_other(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["counter"]
 
 
-def test_a_file_is_flushed_before_and_its_folder_after_renaming(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_flushed_before_its_folder_after_renaming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed = watch(monkeypatch, files, "_flush", lambda path: (path.name, names_in(tmp_path)))
     with whole_file(tmp_path / "a") as temporary:
         temporary.write_text("x")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -19,11 +18,9 @@ from fsbench.features.extract import Settings, extract
 from fsbench.features.store import FeatureFile, Provenance, Split, make_split, overlap, write_features
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
-from tests.comparing import QUIET, compared
+from tests.comparing import CPU, QUIET, compared
 from tests.images import SPLITS, write_images
 from tests.synthetic import Features, make_features
-
-CPU = torch.device("cpu")
 
 
 def with_rows_of(split: Split, other: Split, rows: int) -> Split:
@@ -88,14 +85,16 @@ def test_imported_features_are_not_replaced_by_an_extraction(tmp_path: Path) -> 
     made = Provenance("photos", "rn12", imported=({"file": "a", "sha256": "b", "format": "c", "splits": "d"},))
     write_features(out, made, {"novel": features.novel})
     root = write_images(tmp_path / "photos", SPLITS, images=3, side=16)
+    network = load_backbone("rn12", random_seed=0, width=1)
     with pytest.raises(FsbenchError, match="imported features"):
-        extract(
-            OwnData(root).load(), load_backbone("rn12", random_seed=0, width=1), out, Settings(workers=0), CPU, QUIET
-        )
+        extract(OwnData(root).load(), network, out, Settings(workers=0), CPU, QUIET)
+
+
+Rules = tuple[TaskProtocol, NDArray[np.int64], int]
 
 
 @st.composite
-def task_rules(draw: st.DrawFn) -> tuple[TaskProtocol, NDArray[np.int64], int]:
+def task_rules(draw: st.DrawFn) -> Rules:
     sizes = draw(st.lists(st.integers(2, 60), min_size=2, max_size=12))
     name = draw(st.sampled_from(["disjoint", "released"]))
     alpha = draw(st.one_of(st.none(), st.floats(0.05, 20)))
@@ -106,9 +105,7 @@ def task_rules(draw: st.DrawFn) -> tuple[TaskProtocol, NDArray[np.int64], int]:
 
 @given(rules=task_rules())
 @settings(max_examples=60, deadline=None)
-def test_no_query_is_in_the_support_and_no_image_comes_twice(
-    rules: tuple[TaskProtocol, NDArray[np.int64], int],
-) -> None:
+def test_no_query_is_in_the_support_and_no_image_comes_twice(rules: Rules) -> None:
     protocol, offsets, seed = rules
     try:
         drawn = sample_tasks(protocol, offsets, seed, np.arange(20))

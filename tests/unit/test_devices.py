@@ -1,15 +1,35 @@
-"""Memory that runs out, TF32, and the cores that belong to a process."""
+"""Devices and processes: memory that runs out, TF32, the cores and GPUs of a process, and who speaks."""
 
 import os
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
+from unittest import mock
 
+import numpy as np
 import pytest
 import torch
+from torch.distributed import HashStore  # type: ignore[attr-defined]
 
-from fsbench.devices import cpu_share, float32_products, free_memory, out_of_memory, seconds_between, time_mark
+from fsbench import ranks as module
+from fsbench.backbones.load import Weights, encode_backbone, load_backbone
+from fsbench.data.scan import OwnData
+from fsbench.devices import (
+    choose_device,
+    cpu_share,
+    float32_products,
+    free_memory,
+    out_of_memory,
+    seconds_between,
+    time_mark,
+)
 from fsbench.errors import FsbenchError
-from fsbench.features.extract import refuse_tf32
+from fsbench.features.extract import Settings, extract_all, refuse_tf32
+from fsbench.ranks import ALONE, Ranks, SharedError, first_to_report, join_ranks
+from fsbench.reporter import Reporter
+from tests.comparing import CPU
+from tests.images import SPLITS, write_images
 
 
 @pytest.mark.parametrize(
@@ -35,28 +55,15 @@ def test_tf32_is_off_unless_named_and_what_was_set_comes_back() -> None:
         assert [place.allow_tf32 for place in places] == [False, False]
     assert [place.allow_tf32 for place in places] == before
     with pytest.raises(FsbenchError, match="NVIDIA GPUs"):
-        refuse_tf32("tf32", torch.device("cpu"))
+        refuse_tf32("tf32", CPU)
 
 
 def test_time_on_a_gpu_is_that_of_its_stream_not_of_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Event:
-        """Passes in the stream half a second after the one before."""
-
-        recorded: ClassVar[list[object]] = []
-
-        def __init__(self, *, enable_timing: bool) -> None:
-            assert enable_timing
-
-        def record(self) -> None:
-            self.recorded.append(self)
-
-        def elapsed_time(self, end: object) -> float:
-            return 500.0 * (self.recorded.index(end) - self.recorded.index(self))
-
-    monkeypatch.setattr(torch.cuda, "Event", Event)
-    marks = [time_mark(torch.device("cuda")) for _ in range(3)]
-    assert seconds_between(marks[0], marks[2]) == 1.0
-    assert 0 <= seconds_between(time_mark(torch.device("cpu")), time_mark(torch.device("cpu"))) < 0.5
+    event = mock.Mock(elapsed_time=lambda end: 500.0)  # milliseconds
+    monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing: event)
+    mark = time_mark(torch.device("cuda"))
+    assert (seconds_between(mark, mark), event.record.called) == (0.5, True)
+    assert 0 <= seconds_between(time_mark(CPU), time_mark(CPU)) < 0.5
 
 
 @pytest.mark.parametrize(
@@ -75,14 +82,106 @@ def test_cores_are_those_of_the_affinity_and_the_container_shared_by_processes(
 def test_free_memory_is_what_container_and_processes_leave(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     system = tmp_path / "meminfo"
-    assert free_memory(torch.device("cpu"), system, tmp_path) is None
+    assert free_memory(CPU, system, tmp_path) is None
     system.write_text("MemTotal:  9000 kB\nMemAvailable:  8000 kB\n")
-    assert free_memory(torch.device("cpu"), system, tmp_path) == 8_192_000
+    assert free_memory(CPU, system, tmp_path) == 8_192_000
     (tmp_path / "memory.current").write_text("6000000\n")
     (tmp_path / "memory.stat").write_text("anon 5000000\ninactive_file 500000\n")
     (tmp_path / "memory.max").write_text("max\n")
-    assert free_memory(torch.device("cpu"), system, tmp_path) == 8_192_000
+    assert free_memory(CPU, system, tmp_path) == 8_192_000
     (tmp_path / "memory.max").write_text("7000000\n")
-    assert free_memory(torch.device("cpu"), system, tmp_path) == 1_500_000
+    assert free_memory(CPU, system, tmp_path) == 1_500_000
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
-    assert free_memory(torch.device("cpu"), system, tmp_path) == 500_000
+    assert free_memory(CPU, system, tmp_path) == 500_000
+
+
+def test_without_torchrun_there_is_one_process() -> None:
+    with join_ranks() as ranks:
+        assert ranks is ALONE
+    assert ranks.agree(lambda: "decided") == ranks.first_alone(lambda: "decided") == "decided"
+    assert ranks.mean(torch.tensor(2.5)) == 2.5
+    assert ranks.sum(np.array([1, 2])).tolist() == [1, 2]
+    with first_to_report() as speaks:
+        assert speaks
+
+
+class First(Ranks):
+    """Process 0 of two, whose other never answers."""
+
+    def agree(self, decide: Callable[[], Any]) -> Any:
+        try:
+            return decide()
+        except FsbenchError as error:
+            raise SharedError(error.message) from error
+
+    def wait(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("known_to_all", [True, False])
+def test_only_a_failure_that_all_know_of_lets_them_go_on_to_the_next_data_set(
+    known_to_all: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = Weights.load
+    write_images(tmp_path / "own", SPLITS)
+    datasets = [OwnData(tmp_path / "own").load(name) for name in ("bad", "good")]
+    if known_to_all:
+        monkeypatch.setattr(Weights, "load", lambda self, name: load(self, name if name == "good" else "nothing"))
+    else:
+        (tmp_path / "own" / "val" / "v0" / "000.png").write_bytes(b"no image")  # whoever meets it is alone
+    for name in ("good", "bad"):
+        (tmp_path / name).mkdir()
+        weights = encode_backbone(load_backbone("rn12", random_seed=0, width=1), {})
+        (tmp_path / name / "rn12.safetensors").write_bytes(weights)
+    with pytest.raises(FsbenchError) as caught:
+        extract_all(
+            datasets, Weights("rn12", None, None, tmp_path), Settings(workers=0), CPU, tmp_path,
+            Reporter(silent=True), ranks=First(0, 2, HashStore()),
+        )  # fmt: skip
+    assert (tmp_path / "good-rn12.h5").exists() == known_to_all
+    assert ("1 of 2 data sets could not be extracted: bad" in caught.value.message) == known_to_all
+
+
+def test_the_first_to_fail_speaks_and_the_others_wait_until_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = HashStore()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(module, "_rendezvous", lambda: (store, 0, 2))
+    monkeypatch.setattr(module, "_TIME_TO_REPORT", timedelta(seconds=0.2))
+    with first_to_report() as first:
+        assert first
+        with first_to_report() as second:  # waits in vain, and ends all the same
+            assert not second
+        assert not store.check(["reported"])
+    assert store.check(["reported"])
+    monkeypatch.undo()
+    module._rendezvous.cache_clear()  # who finds nobody to agree with speaks
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    with first_to_report() as speaks:
+        assert speaks
+    with pytest.raises(FsbenchError, match=r"could not meet: .*MASTER_ADDR") as caught, join_ranks():
+        pass
+    assert "torchrun" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("device", "number", "expected"),
+    [
+        ("auto", 1, "cuda:1"),
+        ("cpu", 3, "cpu"),
+        ("cuda", 2, "4 processes were started where 2 GPU"),
+        ("cuda:1", 0, "4 processes cannot share cuda:1"),
+    ],
+)
+def test_every_process_has_its_gpu(device: str, number: int, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(torch, "empty", lambda size, device: None)
+    monkeypatch.setenv("LOCAL_RANK", str(number))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    try:
+        assert str(choose_device(device)) == expected
+    except FsbenchError as error:
+        assert expected in error.message  # noqa: PT017 - some are refused

@@ -19,11 +19,11 @@ from fsbench.methods.proto_lp import leading_projection
 from fsbench.methods.registry import METHODS, method_class
 from fsbench.tasks.batch import gram
 from fsbench.tasks.protocol import TaskProtocol
+from tests.comparing import CPU
 from tests.pretend import CUDA, PretendedGpu
 from tests.synthetic import make_features
 from tests.watching import watch
 
-CPU = torch.device("cpu")
 FEW: dict[str, dict[str, Any]] = {  # steps, as every operation is counted in Python
     "baseline": {"steps": 3}, "baseline++": {"steps": 3}, "bms": {"steps": 2, "passes": 2}, "protolp": {"rounds": 3},
     "pt-map": {"epochs": 2}, "tim-adm": {"steps": 4}, "paddle": {"steps": 3},
@@ -42,9 +42,7 @@ CHUNKS, CHUNK = 2, 6
 TASKS = TaskList(TaskProtocol(), 3, np.arange(CHUNKS * CHUNK))
 
 
-def test_all_fast_methods_answer_as_on_the_cpu_and_the_gpu_is_waited_for_once_a_chunk(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_fast_methods_answer_as_on_the_cpu_and_wait_for_the_gpu_once_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks are drawn once for all methods; features go over once, and the sphering once for every embedding."""
     methods = fast_methods()
     expected = solve(methods, DATA.novel, DATA.statistics, TASKS, device=CPU)

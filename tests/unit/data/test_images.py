@@ -67,9 +67,8 @@ def test_an_image_that_changes_after_it_was_listed_is_noticed(tmp_path: Path) ->
     for shade, path in enumerate(paths):
         Image.new("RGB", (4, 4), (shade, 0, 0)).save(path)
     hashes = tuple(content_hash(path.read_bytes()) for path in paths)
-    split = ImageSplit(
-        "novel", ("x",), np.zeros(2, np.int64), ("a.png", "b.png"), FolderImages(tmp_path), "own", hashes
-    )
+    images, reader = ("a.png", "b.png"), FolderImages(tmp_path)
+    split = ImageSplit("novel", ("x",), np.zeros(2, np.int64), images, reader, "own", hashes)
     paths[0].write_bytes(paths[1].read_bytes())
     assert split.open(1).getpixel((0, 0)) == (1, 0, 0)
     with pytest.raises(OutOfReachError, match=r"a\.png of own has changed since it was listed"):

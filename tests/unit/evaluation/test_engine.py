@@ -27,28 +27,21 @@ from fsbench.results.record import Answers
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import largest, sample_tasks
+from tests.comparing import CPU
 from tests.synthetic import Features, make_features
 from tests.watching import watch
 
-CPU = torch.device("cpu")
 SHORT = TaskProtocol("veilleux", shots=5, alpha=0.5)  # some tasks have fewer queries
 # Some have fewer classes or shots, and queries of unknown classes.
 VARIED = TaskProtocol("meta", "3-5", 1, "6/class", None, unknown=2, support="meta")
 KINDS = {"all tasks alike": TaskProtocol(queries=40), "short tasks": SHORT, "varied tasks": VARIED}
-METHODS: tuple[Method, ...] = (
-    NearestClassMean(),
-    SoftKMeans(),
-    Bavardage(),
-    Bavardage(variant="transport"),
-    Bavardage(variant="released"),
-)
+VARIANTS = Bavardage(), Bavardage(variant="transport"), Bavardage(variant="released")
+METHODS: tuple[Method, ...] = (NearestClassMean(), SoftKMeans(), *VARIANTS)
 
 
-def solved(
-    methods: Sequence[Method], data: Features, rules: TaskProtocol, tasks: Any = 60, **options: Any
-) -> list[Outcome]:
+def solved(methods: Sequence[Method], data: Features, rules: TaskProtocol, tasks: Any = 60, **o: Any) -> list[Outcome]:
     numbers = np.arange(tasks) if isinstance(tasks, int) else np.asarray(tasks)
-    return solve(methods, data.novel, data.statistics, TaskList(rules, 3, numbers), device=CPU, **options)
+    return solve(methods, data.novel, data.statistics, TaskList(rules, 3, numbers), device=CPU, **o)
 
 
 def answers(method: Method, data: Features, rules: TaskProtocol, tasks: Any = 60, **options: Any) -> Answers:

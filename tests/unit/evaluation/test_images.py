@@ -64,9 +64,7 @@ def ran(
     """The records of methods on 20 tasks of 3 classes, by their labels."""
     names = ",".join(f"{METHODS}:{name}" if name[0].isupper() else name for name in methods)
     choices = tuple(with_options(choice, dict(options)) for choice in parse_methods(names))
-    spec = Spec(
-        methods=choices, protocols=RULES, baseline=NO_BASELINE, tasks=20, published=False, all_methods=names == "all"
-    )
+    spec = Spec(methods=choices, protocols=RULES, baseline=NO_BASELINE, tasks=20, all_methods=names == "all")
     images = ImageLoader(data or place / "data", weights or place / "weights")
     table = compare(spec, [file or file_of(place)], runner(**dict(run), images=images))
     return {label: cell.record for (label, _), cell in table.groups[0].cells.items()}

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -8,10 +9,8 @@ import torch
 from fsbench.errors import FsbenchError
 from fsbench.features.scatter import BaseStatistics, base_statistics, scatter_path
 from fsbench.features.store import FeatureFile
-from fsbench.reporter import Reporter
+from tests.comparing import QUIET
 from tests.synthetic import Features, make_features
-
-QUIET = Reporter(quiet=True)
 
 
 def same(a: BaseStatistics, b: BaseStatistics) -> None:
@@ -70,9 +69,7 @@ def test_a_class_of_one_image_and_identical_images(features: Features) -> None:
 
 def test_effective_rank_and_share_clamped() -> None:
     base = make_features().statistics
-    flat = BaseStatistics(
-        base.mean, base.scatter, base.class_weighted, torch.full((48,), 0.01).double(), base.eigenvectors, (3,)
-    )
+    flat = replace(base, eigenvalues=torch.full((48,), 0.01).double())
     assert flat.effective_rank == pytest.approx(48)
     assert flat.share_clamped(9.9) == 1
     assert flat.share_clamped(10.1) == 0

@@ -111,8 +111,7 @@ def test_rows_that_are_copies_of_others_are_counted() -> None:
     labels = np.repeat([0, 1, 2], 3)
     assert repeated_rows(make_split(rows, labels)) == ""
     rows[[1, 8]] = rows[[0, 3]]
-    assert repeated_rows(make_split(rows, labels)) == (
-        "2 of 9 rows are copies of other rows, 1 of them with another label"
-    )
+    told = "2 of 9 rows are copies of other rows, 1 of them with another label"
+    assert repeated_rows(make_split(rows, labels)) == told
     rows[:] = 0  # what a network gives for black images tells nothing
     assert repeated_rows(make_split(rows, labels)) == ""

@@ -27,11 +27,9 @@ LATER = "new Promise((done) => setTimeout(done, 3000))"  # Chromium stores what 
 
 
 def row(number: int) -> Row:
-    flag = {0: "uncertain", 1: "unlike any class", 2: "near-duplicate of photos/0003.png", 299: "checked"}.get(
-        number, ""
-    )
+    flags = {0: "uncertain", 1: "unlike any class", 2: "near-duplicate of photos/0003.png", 299: "checked"}
     label, sure = CLASSES[number % 3], 1.0 if number == 299 else 0.4 + number / 600
-    return Row(f"photos/{number:04d}.png", label, sure, CLASSES[(number + 1) % 3], 0.1, 0.5, flag)
+    return Row(f"photos/{number:04d}.png", label, sure, CLASSES[(number + 1) % 3], 0.1, 0.5, flags.get(number, ""))
 
 
 def small(folder: Path, *rows: Row, labelled: dict[str, str]) -> Path:
@@ -58,11 +56,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     hashes = {file: f"hash of {file}" for file in (*(one.file for one in rows), *labelled)}
     suggested = rows[40].file, rows[7].file, rows[90].file
     expected = Expected({"ant": (3, 4), EVIL: (1, 4)}, {"-bee": 0.2, "ant": 0.4, EVIL: 0.4})
-    write_page(
-        Labels(rows, CLASSES, labelled, hashes, "ncm", expected, (0.0, 0.4), suggested),
-        folder / "labels.html",
-        Reporter(True),
-    )
+    labels = Labels(rows, CLASSES, labelled, hashes, "ncm", expected, (0.0, 0.4), suggested)
+    write_page(labels, folder / "labels.html", Reporter(True))
     return folder / "labels.html"
 
 
@@ -162,12 +157,8 @@ def test_what_is_kept_in_the_browser_gives_way_to_what_was_given_as_labelled(tab
     tab.run(f"{SHOW.format('all')}; document.querySelector('#accept').click()")
     assert tab.run("document.querySelector('#status').textContent") == "3 of 3 checked"
     tab.run(LATER)
-    known = (
-        Row("copy.png", "-bee", 1.0, flag="copy of same.png"),
-        asked[1],
-        Row("same.png", "-bee", 1.0, flag="checked"),
-    )
-    tab.open(small(tmp_path, *known, labelled={"copy.png": "-bee", "same.png": "-bee"}))
+    copy, same = Row("copy.png", "-bee", 1.0, flag="copy of same.png"), Row("same.png", "-bee", 1.0, flag="checked")
+    tab.open(small(tmp_path, copy, asked[1], same, labelled={"copy.png": "-bee", "same.png": "-bee"}))
     assert tab.run("document.querySelector('#status').textContent") == "1 of 2 checked"
     tab.run(SHOW.format("all"))
     words = "Array.from(document.querySelectorAll('.card span'), (span) => span.textContent)"

@@ -45,9 +45,7 @@ def test_no_number_is_cut_at_any_width(width: int, columns: int, whole: bool) ->
 
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_four_settings_fit_into_80_columns_and_no_name_is_broken(width: int) -> None:
-    records = [
-        record for method in ("ncm", "soft-kmeans", "paddle") for record in four_settings(method, 0.5, tasks=200)
-    ]
+    records = [one for name in ("ncm", "soft-kmeans", "paddle") for one in four_settings(name, 0.5, tasks=200)]
     (comparison,) = collect([*records, *four_settings("bavardage", 0.44, tasks=200, **TRANSPORT)], published=False)
     lines = [line for line in shown(comparison_tables(comparison), width) if not line.startswith("fsbench:")]
     assert max(map(len, lines)) <= width

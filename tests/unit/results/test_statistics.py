@@ -55,6 +55,5 @@ def test_there_may_be_classes_of_more_tasks_than_values() -> None:
 def test_tasks_with_fewer_classes_have_no_class_more() -> None:
     rng = np.random.default_rng(1)
     values, classes = rng.normal(62, 9, size=40), np.stack([rng.permutation(8)[:4] for _ in range(40)])
-    assert interval_over_classes(values, np.pad(classes, ((0, 0), (0, 2)), constant_values=-1)) == (
-        interval_over_classes(values, classes)
-    )
+    padded = np.pad(classes, ((0, 0), (0, 2)), constant_values=-1)
+    assert interval_over_classes(values, padded) == interval_over_classes(values, classes)

@@ -120,12 +120,8 @@ def test_numbers_of_images_are_compared_with_the_benchmark(tmp_path: Path) -> No
 
 
 def test_a_warning_is_one_line_for_all_its_settings() -> None:
-    records = [
-        record
-        for shots in (1, 5, 10)
-        for record in (make_record("ncm", 0.7, shots=shots), make_record("paddle", 0.5, shots=shots))
-    ]
-    shared = [record.model_copy(update={"images": "novel has fewer images"}) for record in records]
-    lines = collect(shared)[0].warnings()
+    runs = [(name, right, shots) for shots in (1, 5, 10) for name, right in (("ncm", 0.7), ("paddle", 0.5))]
+    images = "novel has fewer images"
+    lines = collect([make_record(name, right, shots=k, images=images) for name, right, k in runs])[0].warnings()
     assert lines[0] == "novel has fewer images"
     assert [line.endswith(" (also in 2 more settings)") for line in lines[1:]] == [True]

@@ -124,10 +124,7 @@ def test_open_set_asks_for_unknown_classes_too(setting: str) -> None:
 
 @pytest.mark.parametrize("name", ["all-way", "batches", "meta", "imbalanced-support", "open-set"])
 def test_images_of_a_class_are_equally_likely_in_support_and_queries_and_so_are_classes(name: str) -> None:
-    words: dict[str, dict[str, Any]] = {
-        "meta": {"ways": "3-5"},
-        "open-set": {"ways": 3, "unknown": 3, "queries": 40},
-    }
+    words: dict[str, dict[str, Any]] = {"meta": {"ways": "3-5"}, "open-set": {"ways": 3, "unknown": 3, "queries": 40}}
     drawn = sample_tasks(preset(name, **words.get(name, {})), OFFSETS, 5, np.arange(1500))
     for rows in (drawn.support, drawn.query):
         counts = np.bincount(rows[rows >= 0], minlength=SIZES.sum())
