@@ -19,6 +19,7 @@ import fsbench
 from fsbench.features.forward import Forward
 from tests.cli import run, succeed
 from tests.images import write_images
+from tests.pretend import open_clip_of
 from tests.workspace import SHIPPED
 
 CLASSES = ["ant", "bee", "=cat"]
@@ -233,11 +234,7 @@ class Colours(nn.Module):
 
 def test_names_of_classes_are_enough_for_a_model_that_knows_text(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then some labelled images of one class, the only one of another, and of none of the third."""
-    library = SimpleNamespace(
-        list_models=lambda: ["Colours"],
-        create_model=lambda name, pretrained: Colours(),
-        get_tokenizer=lambda name: lambda prompts: torch.tensor([COLOURS[one.removeprefix("a ")] for one in prompts]),
-    )
+    library = open_clip_of(Colours, lambda prompts: torch.tensor([COLOURS[one.removeprefix("a ")] for one in prompts]))
     monkeypatch.setitem(sys.modules, "open_clip", library)
     random, photos, labelled = np.random.default_rng(0), here / "photos", here / "labelled"
     for name, colour in COLOURS.items():

@@ -12,18 +12,11 @@ import pytest
 import torch
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
+from fsbench import devices
 from fsbench import ranks as module
 from fsbench.backbones.load import Weights, encode_backbone, load_backbone
 from fsbench.data.scan import OwnData
-from fsbench.devices import (
-    choose_device,
-    cpu_share,
-    float32_products,
-    free_memory,
-    out_of_memory,
-    seconds_between,
-    time_mark,
-)
+from fsbench.devices import cpu_share, float32_products, free_memory, out_of_memory, seconds_between, time_mark
 from fsbench.errors import FsbenchError
 from fsbench.features.extract import Settings, extract_all, refuse_tf32
 from fsbench.ranks import ALONE, Ranks, SharedError, first_to_report, join_ranks
@@ -182,6 +175,6 @@ def test_every_process_has_its_gpu(device: str, number: int, expected: str, monk
     monkeypatch.setenv("LOCAL_RANK", str(number))
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     try:
-        assert str(choose_device(device)) == expected
+        assert str(devices.choose_device(device)) == expected
     except FsbenchError as error:
         assert expected in error.message  # noqa: PT017 - some are refused

@@ -21,19 +21,10 @@ from fsbench.results.collect import collect, read_records
 from fsbench.results.comparison import Comparison
 from fsbench.results.record import Record
 from fsbench.tasks.protocol import TaskProtocol
-from tests.comparing import QUIET, compared, runner
+from tests.comparing import PLUGIN, QUIET, compared, runner
 from tests.synthetic import Features, make_features
 
 ONE, FIVE = TaskProtocol(), TaskProtocol(shots=5)
-PLUGIN = """
-from dataclasses import dataclass
-from fsbench.methods.base import MethodInfo
-from fsbench.methods.ncm import NearestClassMean
-
-@dataclass(frozen=True)
-class Mine(NearestClassMean):
-    info = MethodInfo("mine", "Mine", "me", transductive=False, prior="none")
-"""
 CLASSIFY = f"{PLUGIN}\n    def classify(self, tasks):\n        return "
 
 

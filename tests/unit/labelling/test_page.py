@@ -1,7 +1,6 @@
 """labels.html in a real browser: what is shown, decided, downloaded, and given back as support."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,7 @@ from fsbench.labelling.images import labelled_files
 from fsbench.labelling.page import write_page
 from fsbench.labelling.run import Expected, Labels, Row
 from fsbench.reporter import Reporter
-from tests.browser import CHROMIUM, MISSING, Page, browser
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+from tests.browser import Page
 
 EVIL = "</script><script>document.title='run'</script><b>&\"'"
 CLASSES = ("-bee", "ant", EVIL)
@@ -61,12 +58,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "labels.html"
 
 
-@pytest.fixture(scope="module")
-def browser_tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with browser(tmp_path_factory.mktemp("profile")) as tab:
-        yield tab
-
-
 @pytest.fixture
 def tab(browser_tab: Page, page: Path) -> Page:
     browser_tab.show(1400, 900, "light")
@@ -101,9 +92,7 @@ def test_the_page_loads_quietly_fits_and_runs_no_foreign_text(tab: Page, page: P
         assert tab.run("Array.from(document.images).every((image) => !image.src || image.naturalWidth > 0)")
     assert tab.run("document.querySelector('#grid h2').textContent").startswith(EVIL)
     assert tab.run("document.title") == "301 images, 3 classes"
-    assert not any(map(tab.seen, ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")))
-    requests = [event["request"]["url"] for event in tab.seen("Network.requestWillBeSent")]
-    assert {url for url in requests if not url.startswith("data:")} == {page.as_uri()}
+    assert tab.is_quiet(page)
 
 
 def test_views_show_what_needs_attention_first_and_more_images_while_scrolling(tab: Page) -> None:

@@ -12,17 +12,9 @@ from fsbench.cli.app import complete_methods
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.spec import parse_methods
 from fsbench.features.store import FeatureFile
+from fsbench.methods import registry
 from fsbench.methods.base import Context
-from fsbench.methods.registry import (
-    METHODS,
-    installed_info,
-    method_class,
-    method_key,
-    method_names,
-    plain_label,
-    split_variant,
-    working_methods,
-)
+from fsbench.methods.registry import METHODS, installed_info, method_class, method_key, method_names, split_variant
 from fsbench.results.published import published_rows, text_rows
 from tests.comparing import compared
 from tests.synthetic import Features
@@ -51,7 +43,7 @@ def test_every_variant_is_a_word_that_the_method_takes(label: str, features: Fea
     method = method_class(name).configure(Context(balanced=False, base=features.statistics), **options)
     assert method.params().items() >= options.items()
     assert label in complete_methods(f"{name}:")
-    assert plain_label(label) == (name if method == method_class(name)() else label)
+    assert registry.plain_label(label) == (name if method == method_class(name)() else label)
 
 
 def test_a_wrong_name_or_variant_is_named() -> None:
@@ -80,7 +72,7 @@ def install(monkeypatch: pytest.MonkeyPatch, *places: str) -> list[EntryPoint]:
 def test_installed_packages_offer_methods_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     (entry,) = install(monkeypatch, "fsbench.methods.ncm:NearestClassMean")
     assert method_class("theirs0").info.name == "ncm"
-    assert method_names() == working_methods() == [*METHODS, "theirs0"]
+    assert method_names() == registry.working_methods() == [*METHODS, "theirs0"]
     assert method_key("theirs0") == "theirs0"
     vars(entry)["dist"] = SimpleNamespace(version="1.2")
     assert method_key("theirs0") == "theirs0@1.2"

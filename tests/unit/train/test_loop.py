@@ -1,19 +1,18 @@
 import math
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fsbench.backbones.base import Backbone
 from fsbench.backbones.load import load_backbone
 from fsbench.train.images import Batch, Keys, Mixing
 from fsbench.train.loop import Objective, Trainer, learning_rate, memory_format_of, mixed_features
 from fsbench.train.settings import LABEL_SMOOTHING, TrainSettings
+from tests.pretend import NoWaiting
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 META = torch.device("meta")  # tensors without data stand for those of a GPU
@@ -90,20 +89,6 @@ def test_channels_come_last_unless_strided_convolutions_would_overrun() -> None:
         network = load_backbone("rn18", random_seed=0, width=width)
         assert memory_format_of(network, CPU) is (torch.channels_last if safe else torch.contiguous_format)
         assert memory_format_of(network, CUDA) is torch.channels_last
-
-
-class NoWaiting(TorchDispatchMode):
-    """Fails where the host would wait for a GPU: values that are read, and copies that are not left to themselves."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name, options = func.overloadpacket.__name__, kwargs or {}
-        assert name not in {"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal"}, name
-        if name == "_to_copy" and torch.device(options.get("device") or args[0].device).type != args[0].device.type:
-            assert options.get("non_blocking"), "a copy that the host waits for"
-        return func(*args, **options)
 
 
 def test_a_step_does_not_wait_for_the_gpu() -> None:
