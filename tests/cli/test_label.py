@@ -20,6 +20,7 @@ from fsbench.features.forward import Forward
 from tests.cli import run, succeed
 from tests.images import write_images
 from tests.pretend import open_clip_of
+from tests.watching import watch
 from tests.workspace import SHIPPED
 
 CLASSES = ["ant", "bee", "=cat"]
@@ -95,13 +96,7 @@ def test_from_folders_to_labels_and_back(work: Path, monkeypatch: pytest.MonkeyP
 
 def test_new_images_alone_are_computed_and_moved_ones_reused(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     succeed(*CALL.split(), "--no-page")
-    computed, forward = list[int](), Forward.__call__
-
-    def counted(self: Forward, images: torch.Tensor) -> torch.Tensor:
-        computed.append(len(images))
-        return forward(self, images)
-
-    monkeypatch.setattr(Forward, "__call__", counted)
+    computed = watch(monkeypatch, Forward, "__call__", lambda forward, images: len(images))
     (work / "photos").rename(work / "moved")
     write_images(work / "moved", {"new": ["x"]}, images=2, seed=9)
     succeed("label", "moved", "--support", "labelled", *NETWORK.split(), "--force", "--no-page")

@@ -1,28 +1,22 @@
 """Devices and processes: memory that runs out, TF32, the cores and GPUs of a process, and who speaks."""
 
 import os
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pytest
 import torch
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from fsbench import devices
 from fsbench import ranks as module
-from fsbench.backbones.load import Weights, encode_backbone, load_backbone
-from fsbench.data.scan import OwnData
 from fsbench.devices import cpu_share, float32_products, free_memory, out_of_memory, seconds_between, time_mark
 from fsbench.errors import FsbenchError
-from fsbench.features.extract import Settings, extract_all, refuse_tf32
-from fsbench.ranks import ALONE, Ranks, SharedError, first_to_report, join_ranks
-from fsbench.reporter import Reporter
+from fsbench.features.extract import refuse_tf32
+from fsbench.ranks import first_to_report, join_ranks
 from tests.comparing import CPU
-from tests.images import SPLITS, write_images
 
 
 @pytest.mark.parametrize(
@@ -86,53 +80,6 @@ def test_free_memory_is_what_container_and_processes_leave(monkeypatch: pytest.M
     assert free_memory(CPU, system, tmp_path) == 1_500_000
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
     assert free_memory(CPU, system, tmp_path) == 500_000
-
-
-def test_without_torchrun_there_is_one_process() -> None:
-    with join_ranks() as ranks:
-        assert ranks is ALONE
-    assert ranks.agree(lambda: "decided") == ranks.first_alone(lambda: "decided") == "decided"
-    assert ranks.mean(torch.tensor(2.5)) == 2.5
-    assert ranks.sum(np.array([1, 2])).tolist() == [1, 2]
-    with first_to_report() as speaks:
-        assert speaks
-
-
-class First(Ranks):
-    """Process 0 of two, whose other never answers."""
-
-    def agree(self, decide: Callable[[], Any]) -> Any:
-        try:
-            return decide()
-        except FsbenchError as error:
-            raise SharedError(error.message) from error
-
-    def wait(self) -> None:
-        pass
-
-
-@pytest.mark.parametrize("known_to_all", [True, False])
-def test_only_a_failure_that_all_know_of_lets_them_go_on_to_the_next_data_set(
-    known_to_all: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    load = Weights.load
-    write_images(tmp_path / "own", SPLITS)
-    datasets = [OwnData(tmp_path / "own").load(name) for name in ("bad", "good")]
-    if known_to_all:
-        monkeypatch.setattr(Weights, "load", lambda self, name: load(self, name if name == "good" else "nothing"))
-    else:
-        (tmp_path / "own" / "val" / "v0" / "000.png").write_bytes(b"no image")  # whoever meets it is alone
-    for name in ("good", "bad"):
-        (tmp_path / name).mkdir()
-        weights = encode_backbone(load_backbone("rn12", random_seed=0, width=1), {})
-        (tmp_path / name / "rn12.safetensors").write_bytes(weights)
-    with pytest.raises(FsbenchError) as caught:
-        extract_all(
-            datasets, Weights("rn12", None, None, tmp_path), Settings(workers=0), CPU, tmp_path,
-            Reporter(silent=True), ranks=First(0, 2, HashStore()),
-        )  # fmt: skip
-    assert (tmp_path / "good-rn12.h5").exists() == known_to_all
-    assert ("1 of 2 data sets could not be extracted: bad" in caught.value.message) == known_to_all
 
 
 def test_the_first_to_fail_speaks_and_the_others_wait_until_it_has(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from timm.data.config import resolve_model_data_config
 
 from fsbench.backbones.base import Backbone
 from fsbench.backbones.load import encode_backbone, halve, load_backbone
 from fsbench.backbones.networks import Conv4, ResNet12, ResNet18, WideResNet
-from fsbench.data.transforms import timm_transform
 from fsbench.errors import FsbenchError
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
@@ -41,17 +39,6 @@ def test_the_seed_decides_and_the_global_random_numbers_are_left_alone() -> None
 def test_wrong_arguments(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(FsbenchError, match=words):
         load_backbone(**arguments)
-
-
-@pytest.mark.parametrize("model", ["mobilenetv3_small_050", "vit_tiny_patch16_224"])
-def test_timm_models_have_the_dimension_they_say(model: str) -> None:
-    backbone = load_backbone(f"timm/{model}", random_seed=0)
-    info = backbone.info
-    assert info.family == info.name == f"timm/{model}"
-    assert info.transform == timm_transform(resolve_model_data_config(backbone.network))
-    assert info.image_size == info.transform.crop
-    with torch.no_grad():
-        assert backbone(torch.zeros(1, 3, info.image_size, info.image_size)).shape == (1, info.feature_dim)
 
 
 @pytest.mark.parametrize(

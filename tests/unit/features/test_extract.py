@@ -12,13 +12,13 @@ from PIL import Image
 from torch.fx.experimental.optimization import fuse
 
 from fsbench.backbones.find_weights import shipped_weights
-from fsbench.backbones.load import load_backbone
+from fsbench.backbones.load import Weights, encode_backbone, load_backbone
 from fsbench.data.dataset import ImageDataset
 from fsbench.data.scan import OwnData
 from fsbench.errors import FsbenchError
 from fsbench.features import extract as module
 from fsbench.features import forward
-from fsbench.features.extract import Extraction, RowStore, Settings, extract
+from fsbench.features.extract import Extraction, RowStore, Settings, extract, extract_all
 from fsbench.features.forward import Forward, fold
 from fsbench.features.store import FeatureFile, Provenance
 from tests.comparing import CPU, QUIET
@@ -242,6 +242,16 @@ def test_a_broken_image_is_named_or_skipped_and_recorded(root: Path, tmp_path: P
         path.write_bytes(path.name.encode())
     with pytest.raises(FsbenchError, match="has no images"):
         run(root, tmp_path / "g.h5", replace(PLAIN, skip_broken=True))
+
+
+def test_a_data_set_that_fails_does_not_stop_the_next(root: Path, tmp_path: Path) -> None:
+    datasets = [OwnData(root).load(name) for name in ("bad", "good")]
+    (tmp_path / "good").mkdir()
+    weights = encode_backbone(load_backbone("rn12", random_seed=0, width=1), {})
+    (tmp_path / "good" / "rn12.safetensors").write_bytes(weights)
+    with pytest.raises(FsbenchError, match="1 of 2 data sets could not be extracted: bad"):
+        extract_all(datasets, Weights("rn12", None, None, tmp_path), PLAIN, CPU, tmp_path, QUIET)
+    assert (tmp_path / "good-rn12.h5").exists()
 
 
 def test_out_of_memory_halves_the_forward_pass(root: Path) -> None:

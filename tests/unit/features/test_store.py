@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fsbench.errors import FsbenchError
-from fsbench.features.store import FeatureFile, Provenance, make_split, repeated_rows, write_features
+from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.io.hdf5 import seal
 from tests.synthetic import Features
 
@@ -30,13 +30,6 @@ def test_what_is_written_is_read(features: Features, tmp_path: Path) -> None:
     assert read.images == ("ä/2.jpg", "b/1.jpg", "b/3.jpg")
     assert read.class_names == ("2", "7")
     assert file.dimension == 4
-
-
-def test_features_that_are_not_finite_are_named_with_row_and_image() -> None:
-    rows = np.ones((4, 3))
-    rows[2, 1] = -np.inf
-    with pytest.raises(FsbenchError, match=r"Row 2 \(image c.png\) of the features contains -inf"):
-        make_split(rows, np.array([0, 0, 1, 1]), images=["a.png", "b.png", "c.png", "d.png"])
 
 
 @pytest.mark.parametrize(
@@ -104,14 +97,3 @@ def test_a_failed_write_leaves_the_old_file_and_a_truncated_one_is_refused(path:
     path.write_bytes(before[: len(before) // 2])
     with pytest.raises(FsbenchError, match="it is truncated"):
         FeatureFile.open(path)
-
-
-def test_rows_that_are_copies_of_others_are_counted() -> None:
-    rows = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
-    labels = np.repeat([0, 1, 2], 3)
-    assert repeated_rows(make_split(rows, labels)) == ""
-    rows[[1, 8]] = rows[[0, 3]]
-    told = "2 of 9 rows are copies of other rows, 1 of them with another label"
-    assert repeated_rows(make_split(rows, labels)) == told
-    rows[:] = 0  # what a network gives for black images tells nothing
-    assert repeated_rows(make_split(rows, labels)) == ""

@@ -154,11 +154,3 @@ def test_what_is_kept_in_the_browser_gives_way_to_what_was_given_as_labelled(tab
     assert tab.run(words)[:3] == ["100 %", "copy of same.png", "checked"]
     assert downloaded(tab, tmp_path) == {"other": "ant", "same": "-bee"}
     assert f"{tmp_path / 'copy.png'},'-bee,1.0000" in (tmp_path / "labels.csv").read_text(encoding="utf-8")
-
-
-def test_a_page_without_an_image_to_check_says_so(tab: Page, tmp_path: Path) -> None:
-    checked = small(tmp_path, Row("one.png", "ant", 1.0, flag="checked"), labelled={"one.png": "ant"})
-    tab.open(checked)
-    assert tab.run("document.querySelector('#grid').textContent") == "No image is left to check."
-    assert not tab.seen("Runtime.exceptionThrown")
-    assert downloaded(tab, tmp_path) == {"one": "ant"}

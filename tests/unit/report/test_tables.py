@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsbench.report import writers
-from fsbench.report.comparison import comparison_tables, render
+from fsbench.report.comparison import comparison_tables
 from fsbench.report.writers import Cell, Column, Note, Table, cells, numbers
 from fsbench.reporter import SafeConsole
 from fsbench.results.collect import collect
-from tests.records import TUNED, four_settings, make_record
+from tests.records import TUNED, four_settings
 
 TRANSPORT: dict[str, Any] = {"params": {"variant": "transport"}, "given": ("variant",), "tuning": TUNED}
 
@@ -87,14 +87,3 @@ def test_every_format_has_its_own_marks_and_escapes() -> None:
     rows: list[dict[str, Any]] = [{"name": "x\ny", "value": 1.04}, {"name": "=z", "value": {"a": None}}]
     assert writers.as_csv(rows).splitlines() == ["name,value", "x y,1.04", """'=z,"{""a"": null}\""""]
     assert json.loads(writers.as_json(rows)) == rows
-
-
-def test_notes_explain_marks_that_are_there() -> None:
-    (comparison,) = collect([make_record("ncm"), make_record("soft-kmeans"), make_record("bavardage", **TRANSPORT)])
-    words = render(comparison, "markdown")
-    assert "Holm-corrected over all pairs of the table" in words
-    assert "not significantly different from soft-kmeans" in words
-    assert "Holm-corrected over all differences to it" in words
-    assert "ncm †" not in words
-    (alone,) = collect([make_record("ncm")], published=False)
-    assert "differences to it" not in render(alone, "markdown")

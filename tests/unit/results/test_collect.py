@@ -251,9 +251,3 @@ def test_records_of_others_join_where_tasks_are_the_same(tmp_path: Path) -> None
     assert [runs[0, label, ONE].tasks for label in ("pt-map", "ncm a=1")] == [20, 20]
     assert len(runs) == 4
     assert f"left out of {tmp_path}: 4" in heard.getvalue()
-
-
-def test_without_base_classes_the_baseline_is_another() -> None:
-    own: dict[str, Any] = {"params": {"norm": "L2N"}, "given": ("norm",)}
-    (table,) = collect([make_record("pt-map", base=""), make_record("simpleshot", base="", **own)])
-    assert table.baseline == "simpleshot:L2N"

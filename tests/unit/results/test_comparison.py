@@ -197,21 +197,17 @@ def test_no_ranking_of_any_records_compares_different_cells(subset: set[int]) ->
             assert best.accuracy > max(longer, key=lambda one: one.accuracy).first(best.tasks).accuracy
 
 
-def test_averages_and_ranks_are_of_methods_that_ran_everywhere() -> None:
+def test_a_method_that_ran_in_one_setting_has_no_rank_and_is_the_best_there() -> None:
     partly = make_record("tim-gd", 0.99)
     board = leaderboard(collect([*RECORDS, partly])[0])
-    assert [row.entry.label for row in board.rows] == ["pt-map", "soft-kmeans", "ncm", "tim-gd"]
     assert [row.mean_rank for row in board.rows] == [1.0, 2.0, 3.0, None]
-    assert len(board.rows[-1].missing) == 3
     place = next(number for number, one in enumerate(board.places) if one.column == partly.run.protocol)
-    first, last = (board.rows[row].standings for row in (0, 3))
-    beside, best = first[place], last[place]
+    beside, best = (board.rows[row].standings[place] for row in (0, 3))
     assert beside
     assert best
     expected = interval(beside.cell.record.per_task - partly.per_task)
     assert beside.to_best == Interval(pytest.approx(expected.mean), expected.half_width)  # type: ignore[arg-type]
     assert (best.to_best, best.ties) == (None, "a")
-    assert [standing for standing in last if standing] == [best]
 
 
 def test_methods_with_the_same_answers_share_a_row() -> None:

@@ -1,25 +1,20 @@
 """Tasks of unequal size: every preset against its definition."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.options import Comparing
 from fsbench.evaluation.spec import protocols_of
+from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import TaskRows, largest, sample_tasks
 from fsbench.tasks.varied import UNKNOWN
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fsbench.tasks.protocol import TaskProtocol
 
 SIZES = np.array([30, 48, 31, 60, 44, 52, 39, 160])
 OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
