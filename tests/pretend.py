@@ -161,8 +161,5 @@ class NoWaiting(TorchDispatchMode):
 
 def open_clip_of(model: type[torch.nn.Module], tokenize: Callable[[list[str]], torch.Tensor]) -> SimpleNamespace:
     """A stand-in for open_clip that knows one model."""
-    return SimpleNamespace(
-        list_models=lambda: [model.__name__],
-        create_model=lambda name, pretrained: model(),
-        get_tokenizer=lambda name: tokenize,
-    )
+    names, tokens = (lambda: [model.__name__]), (lambda name: tokenize)
+    return SimpleNamespace(list_models=names, create_model=lambda name, pretrained: model(), get_tokenizer=tokens)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fsbench.features.scatter import BaseStatistics
-from fsbench.features.store import Provenance, Split, make_split, write_features
+from fsbench.features.store import FeatureFile, Provenance, Split, make_split, write_features
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,12 @@ class Features:
     def write(self, path: Path, dataset: str = "synthetic", backbone: str = "none") -> Path:
         write_features(path, Provenance(dataset, backbone), {"base": self.base, "val": self.val, "novel": self.novel})
         return path
+
+
+def feature_file(path: Path, made: Provenance | None = None, **splits: Split) -> FeatureFile:
+    """Write splits, and open the file."""
+    write_features(path, made or Provenance("own", "none"), splits)
+    return FeatureFile.open(path)
 
 
 def make_features(dimension: int = 48, seed: int = 0, classes: tuple[int, int, int] = (16, 8, 10)) -> Features:

@@ -37,6 +37,7 @@ from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import largest, sample_list
 from tests.bench.measure import Measure, in_turns
 from tests.comparing import CPU
+from tests.pretend import CUDA, PretendedGpu
 
 
 class Material(NamedTuple):
@@ -110,10 +111,10 @@ def against_the_machine(tasks: int, repeats: int) -> list[Measure]:
     ]
 
 
-def solve(methods: Sequence[Method], material: Material, tasks: int, protocol: TaskProtocol = TASK) -> None:
+def solve(methods: Sequence[Method], material: Material, tasks: int, protocol: TaskProtocol = TASK, **how: Any) -> None:
     """Draw tasks and solve them by all methods."""
     drawn = TaskList(protocol, 0, np.arange(tasks))
-    engine.solve(methods, material.novel, material.base, drawn, device=CPU)
+    engine.solve(methods, material.novel, material.base, drawn, **{"device": CPU, **how})
 
 
 @one_core()
@@ -262,6 +263,20 @@ def _large_task(ways: int, queries: int, dimension: int, name: str) -> tuple[flo
     products = in_turns(3, time.process_time, product=partial(torch.mm, assigned, rows))["product"]
     speed = 2 * assigned.numel() * dimension / products
     return seconds * speed / (arithmetic(method, material, protocol, 1) + embedding(method, material)), memory
+
+
+def on_a_gpu(tasks: int, names: Sequence[str] = ()) -> list[Measure]:
+    """What fast methods ask of a GPU, counted on a pretended one."""
+    material, measures = mini_like(), []
+    fast = [name for name in on_features() if method_class(name).info.cost == "fast"]
+    for name in names or [*fast, "bavardage:transport", "bavardage:released"]:
+        plain, options = split_variant(name)
+        context = Context(balanced=False, base=material.base, shots=1, alpha=TASK.alpha)
+        with PretendedGpu(values=False) as gpu:
+            solve([method_class(plain).configure(context, **options)], material, tasks, device=CUDA)
+        counts = f"{gpu.copies} copies, {gpu.kernels.total():,} operations, {gpu.waits} waits"
+        measures.append(Measure(f"{name} on a GPU", f"sent; {counts}", gpu.sent / 1e6, "MB"))
+    return measures
 
 
 # Operations of products that torch does not count, from the shapes of the arguments.

@@ -15,14 +15,14 @@ from fsbench.evaluation.source import source_of
 from fsbench.evaluation.spec import NO_BASELINE, Spec, parse_methods
 from fsbench.evaluation.verify import Verifier
 from fsbench.features.scatter import BaseStatistics
-from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.features.store import FeatureFile, Provenance, make_split
 from fsbench.reporter import Reporter
 from fsbench.results.collect import collect, read_records
 from fsbench.results.comparison import Comparison
 from fsbench.results.record import Record
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import PLUGIN, QUIET, compared, runner
-from tests.synthetic import Features, make_features
+from tests.synthetic import Features, feature_file, make_features
 
 ONE, FIVE = TaskProtocol(), TaskProtocol(shots=5)
 CLASSIFY = f"{PLUGIN}\n    def classify(self, tasks):\n        return "
@@ -102,8 +102,7 @@ def test_settings_that_are_not_feasible_are_refused_together_or_left_out(
 ) -> None:
     few = np.concatenate([np.flatnonzero(features.novel.labels == number)[:12] for number in range(10)])
     small = make_split(features.novel.features[few], features.novel.labels[few])
-    write_features(tmp_path / "small.h5", Provenance("small", "none"), {"base": features.base, "novel": small})
-    files = [file, FeatureFile.open(tmp_path / "small.h5")]
+    files = [file, feature_file(tmp_path / "small.h5", base=features.base, novel=small)]
     rules = [TaskProtocol(alpha=None), TaskProtocol(alpha=None, queries=50)]
     with pytest.raises(FsbenchError, match=r"small\.h5, balanced 1-shot") as caught:
         compared("ncm", files, rules, tasks=3)
@@ -131,27 +130,19 @@ def test_copies_among_the_features_are_said_and_recorded(features: Features, tmp
     rows = features.novel.features.copy()
     rows[[1, -1]] = rows[0]
     rows[2:4] = 0  # what a network gives for black images tells nothing
-    splits = {"base": features.base, "novel": make_split(rows, features.novel.labels)}
-    write_features(tmp_path / "twice.h5", Provenance("twice", "none"), splits)
-    table = compared("ncm", [FeatureFile.open(tmp_path / "twice.h5")], [ONE], tasks=3, baseline="ncm")
+    twice = feature_file(tmp_path / "twice.h5", base=features.base, novel=make_split(rows, features.novel.labels))
+    table = compared("ncm", [twice], [ONE], tasks=3, baseline="ncm")
     (told,) = table.records[0].warnings
     assert told.startswith(f"novel: 2 of {len(rows)} rows are copies of other rows, 1 of them with another label")
     assert table.warnings()[0] == told
 
 
-def test_small_classes_are_left_out_of_columns_and_defaults_do_without_base_classes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """One note each; nothing is refused."""
+def test_small_classes_are_left_out_of_columns(tmp_path: Path) -> None:
     numbers = np.repeat(np.arange(8), [30] * 7 + [6])
     rows = np.random.default_rng(0).normal(size=(len(numbers), 8)).astype(np.float32)
-    write_features(tmp_path / "own.h5", Provenance("own", "none"), {"novel": make_split(rows, numbers)})
     options = Comparing(tasks=3, settings=("balanced",))
-    spec = Spec.of(options, options.methods, {})
-    table = compare(spec, [FeatureFile.open(tmp_path / "own.h5")], runner(reporter=Reporter()))
-    assert table.baseline == "simpleshot:L2N"
-    assert len(table.entries) > 3
-    assert capsys.readouterr().err.count("has no base classes: comparing simpleshot:L2N") == 1
+    file = feature_file(tmp_path / "own.h5", novel=make_split(rows, numbers))
+    table = compare(Spec.of(options, options.methods, {}), [file], runner())
     (line,) = [line for line in table.warnings() if "too few images" in line]
     assert "1 of 8 (" in line
     assert all(7 not in record.answers.classes for record in table.records)
@@ -195,14 +186,12 @@ MADE = Provenance("cub", "rn18", weights="w.pth", weights_sha256="ab", transform
 
 
 def novel_only(path: Path, features: Features, made: Provenance = MADE) -> FeatureFile:
-    write_features(path, made, {"val": features.val, "novel": features.novel})
-    return FeatureFile.open(path)
+    return feature_file(path, made, val=features.val, novel=features.novel)
 
 
 def whole(path: Path, features: Features, made: Provenance) -> FeatureFile:
     base = replace(features.base, class_names=tuple(f"base-{name}" for name in features.base.class_names))
-    write_features(path, made, {"base": base, "novel": features.novel})
-    return FeatureFile.open(path)
+    return feature_file(path, made, base=base, novel=features.novel)
 
 
 @pytest.fixture
@@ -240,9 +229,8 @@ def test_files_that_do_not_fit_as_base_are_refused(novel: FeatureFile, features:
         source_of(novel, "novel", novel_only(tmp_path / "p.h5", make_features(seed=1)), QUIET)
 
 
-def test_without_base_compare_takes_what_needs_none(
-    novel: FeatureFile, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_base(novel: FeatureFile, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then methods are compared that need none."""
     monkeypatch.setattr("fsbench.evaluation.spec.usual_methods", lambda: ["pt-map", "ncm", "bavardage:released"])
     spec = Spec(methods=tuple(parse_methods("all")), protocols=(TaskProtocol(),), tasks=3, all_methods=True)
     table = compare(spec, [novel], runner(reporter=Reporter()))

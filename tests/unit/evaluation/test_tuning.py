@@ -9,7 +9,7 @@ from fsbench.errors import FsbenchError
 from fsbench.evaluation.spec import Axis, parse_methods, with_options
 from fsbench.evaluation.tuning import Search, grid_of, tune, validation_source
 from fsbench.features.scatter import base_statistics
-from fsbench.features.store import FeatureFile, Provenance, write_features
+from fsbench.features.store import FeatureFile
 from fsbench.methods import unem
 from fsbench.methods.base import Context
 from fsbench.methods.registry import METHODS, method_class
@@ -17,7 +17,7 @@ from fsbench.reporter import Reporter
 from fsbench.results.studies import read_memory, tuning_path
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import compared, job, runner
-from tests.synthetic import Features
+from tests.synthetic import Features, feature_file
 
 SMALL = [Axis("tau", (0.001, 0.3)), Axis("sigma", (10.0, 20.0))]
 
@@ -84,16 +84,6 @@ def test_a_damaged_memory_of_tuning_is_named(search: Search) -> None:
         assert "Delete the file" in caught.value.hint
 
 
-def test_a_later_search_takes_the_place_of_the_earlier(search: Search, file: FeatureFile) -> None:
-    tune(search, SMALL, runner(), tasks=4)
-    tuned = tune(search, [Axis("tau", (0.7,))], runner(), tasks=4)
-    assert tuned.describe().startswith("bavardage tuned on val (grid, 1 cells × 4 tasks): τ 0.7 → ")
-    assert search.stored() == tuned
-    assert len(read_memory(search.memory)) == 1
-    _, record = compared("bavardage", [file], [TaskProtocol()], tasks=5, tune=True, baseline="ncm").records
-    assert (record.run.params["tau"], str(record.origins)) == (0.7, "tuned:val:grid:1x4")
-
-
 def test_all_that_matters_is_in_the_key(search: Search, file: FeatureFile, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = [TaskProtocol(), TaskProtocol(shots=5), TaskProtocol(alpha=None)]
     searches = [search, search_of(file, "bavardage:released"), search_of(file, beta=3.0)]
@@ -106,9 +96,9 @@ def test_all_that_matters_is_in_the_key(search: Search, file: FeatureFile, monke
 
 
 def test_a_file_without_val_classes_is_refused(features: Features, tmp_path: Path) -> None:
-    write_features(tmp_path / "f.h5", Provenance("x", "y"), {"base": features.base, "novel": features.novel})
+    file = feature_file(tmp_path / "f.h5", base=features.base, novel=features.novel)
     with pytest.raises(FsbenchError, match="no split val") as caught:
-        validation_source(FeatureFile.open(tmp_path / "f.h5"), None)
+        validation_source(file, None)
     assert "Extract val images" in caught.value.hint
 
 

@@ -1,7 +1,6 @@
 """Records read from folders, labelled, and collected into tables."""
 
 import io
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,18 +118,6 @@ def test_feature_files_are_told_by_content_and_named_apart() -> None:
         "glyphs rn12 (30 crops)",
         "glyphs rn12 (rn12-easy, mine.pth@00000000)",
     ]
-
-
-@pytest.mark.parametrize("names", [{"dataset": "copy"}, {"crops": 30}, {"weights": "other.pth"}])
-def test_equal_features_under_two_names_are_both_shown_by_their_names(names: dict[str, Any]) -> None:
-    first = [make_record("ncm", family="rn12-easy"), make_record("soft-kmeans", family="rn12-easy")]
-    second = [record.model_copy(update={"provenance": replace(record.provenance, **names)}) for record in first]
-    (table,) = collect([*first, *second])
-    assert len(table.records) == 4
-    assert len({group.title for group in table.groups}) == 2
-    for group in table.groups:
-        assert len({cell.record.source for cell in group.cells.values()}) == 1
-    assert labels(table) == ["ncm", "soft-kmeans"]
 
 
 @pytest.mark.parametrize(
