@@ -55,10 +55,7 @@ def asked(line: str) -> dict[str, str]:
     ("line", "expected"),
     [
         ("fsbench sol", {"solve"}),
-        (
-            "fsbench solve --method bavardage:",
-            {f"bavardage:{word}" for word in ("article", "released", "transport", "weighted")},
-        ),
+        ("fsbench solve --method lda:", {"lda:base", "lda:ridge"}),
         ("fsbench compare --methods ncm,soft", {"ncm,soft-kmeans"}),
         ("fsbench compare --methods ncm,nc", set()),
         ("fsbench extract --dataset cub", {"cub", "cub-feat", "cub-metadataset"}),

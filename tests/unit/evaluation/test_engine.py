@@ -190,16 +190,15 @@ def test_what_are_no_probabilities_is_no_answer(features: Features, spoil: Any, 
 
 
 def planned(
-    free: int | None, rules: TaskProtocol, dimension: int, *, device: str = "cpu", tasks: int = 10_000, **options: Any
+    free: int | None, rules: TaskProtocol, dimension: int, device: str = "cpu", method: Method | None = None
 ) -> tuple[engine._Work, int]:
     """The plan for a machine with that much free memory and four cores, and the bytes of a task."""
-    embedded = [Embedded(options.pop("method", NearestClassMean()), {"rows": torch.empty(0, dimension)})]
-    images = options.pop("images", 600)
-    task = largest(rules, np.full(int(rules.ways), images))
+    embedded = [Embedded(method or NearestClassMean(), {"rows": torch.empty(0, dimension)})]
+    task = largest(rules, np.full(int(rules.ways), 600))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "free_memory", lambda device: free)
         patch.setattr(torch, "get_num_threads", lambda: 4)
-        work = engine._plan(embedded, task, images, tasks, torch.device(device), options.pop("batch", None), ALONE)
+        work = engine._plan(embedded, task, 600, 10_000, torch.device(device), None, ALONE)
     return work, engine.task_bytes(embedded, task[1] + task[2], task[0])
 
 

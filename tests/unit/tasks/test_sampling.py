@@ -196,10 +196,7 @@ def test_the_task_list_of_keff_is_pinned() -> None:
         (TaskProtocol(unknown=3), "5 ways and 3 unknown classes asked for, but the split has 7 classes"),
         (TaskProtocol("all-way", "all", 30, "all", None), "31 images of every class (30 support + 1 queries)"),
         (TaskProtocol(ways=8), "8 ways asked for, but the split has 7 classes"),
-        (
-            TaskProtocol(ways=7, shots=20, alpha=None),
-            "31 images of every class (20 support + 11 queries), but the smallest",
-        ),
+        (TaskProtocol(ways=7, shots=20, alpha=None), "31 images of every class (20 support + 11 queries), but the"),
         (TaskProtocol(shots=45), "smallest class has 30"),  # three classes are too small, and five needed
         (TaskProtocol(queries=300), "300 queries asked for, but the 5 smallest classes have only 187"),
         (TaskProtocol(ways=7, queries=int(SIZES.sum()) - 7, alpha=0.1), "Hardly any class proportions fit"),
